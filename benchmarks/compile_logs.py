@@ -79,7 +79,7 @@ def measure(folder: Path) -> dict[str, float]:
     from fusetui.analysis.compiled.source import source_of
     from fusetui.trace import open_trace
     from fusetui.trace.model.categories import Role
-    from fusetui.tui.layout.source import shown_source
+    from fusetui.tui.layout.source import list_source_lines
 
     trace = open_trace(str(folder / "trace.json"), cached=False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -98,7 +98,7 @@ def measure(folder: Path) -> dict[str, float]:
         source = source_of(trace, log, row)
         assert source is not None
         assert source.lines
-        shown_source(source)
+        list_source_lines(source)
         times.append(time.process_time() - begin)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {

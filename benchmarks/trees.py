@@ -24,10 +24,10 @@ from benchmarks.pages import put
 from fusetui.text.figures import count
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import build_op_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages.tree import MAKERS, TREE
-from fusetui.tui.registry import BY_ACTION, arrived, settled
+from fusetui.tui.registry import BY_ACTION, arrived, settle_state
 from fusetui.tui.state.action import perform
 from fusetui.tui.state.state import Outcome, Size, State
 
@@ -47,7 +47,9 @@ KEYS = {
 def after(state: State, *names: str) -> State:
     for name in names:
         outcome: Outcome = perform(BY_ACTION[name], state)
-        state = settled(state, outcome[0] if isinstance(outcome, tuple) else outcome)
+        state = settle_state(
+            state, outcome[0] if isinstance(outcome, tuple) else outcome
+        )
     return state
 
 
@@ -72,7 +74,9 @@ def opened(path: str) -> State:
     state = arrived(State(size=SIZE, paths=(path,), wanted=(path,)), sides)
     state = state[0] if isinstance(state, tuple) else state
     state = after(state, "tree", "tree-mode", "tree-mode")
-    return TREE.with_nodes(state, np.ones(len(op_tree(sides[0].trace)), dtype=np.bool_))
+    return TREE.with_nodes(
+        state, np.ones(len(build_op_tree(sides[0].trace)), dtype=np.bool_)
+    )
 
 
 def measured(state: State, keys: Sequence[str]) -> list[float]:
@@ -93,7 +97,7 @@ def measured(state: State, keys: Sequence[str]) -> list[float]:
 
 def table(path: str) -> str:
     start = opened(path)
-    tree = op_tree(start.side.trace)
+    tree = build_op_tree(start.side.trace)
     lines = [f"{count(len(tree))} nodes, all open; {TIMES} times each", ""]
     lines += ["| key | median ms | most ms |", "|---|---:|---:|"]
     for what, keys in KEYS.items():

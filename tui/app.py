@@ -21,10 +21,10 @@ from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import registry, screen_layout
 from fusetui.tui.drawing.canvas import Canvas, Moused
-from fusetui.tui.drawing.schemes import Scheme, scheme_for
+from fusetui.tui.drawing.schemes import Scheme, choose_scheme
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
-from fusetui.tui.keymap import Keymap, user_keymap
+from fusetui.tui.keymap import Keymap, read_user_keymap
 from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.pages import kernels, overlays
 from fusetui.tui.palette import ID as PALETTE_ID
@@ -34,19 +34,19 @@ from fusetui.tui.state import commands, hang, memory, moving, reading, search
 from fusetui.tui.state.action import (
     Action,
     Run,
-    all_keys_text,
-    applies,
+    action_applies,
+    format_all_keys,
     key_text,
     perform,
     with_keys,
 )
 from fusetui.tui.state.commands import EXAMPLES, VERBS
-from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
-from fusetui.tui.state.replays import changes_of
+from fusetui.tui.state.offers import Offer, find_job, make_offers
+from fusetui.tui.state.replays import list_changes
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.typed_keys import keys_of
-from fusetui.tui.view_store import keep, restored
+from fusetui.tui.view_store import keep, restore_view
 
 if TYPE_CHECKING:
     from fusetui.tui.line_history import LineHistory
@@ -92,15 +92,17 @@ class FusetuiApp(Ending):
     AUTO_FOCUS = None
 
     def __init__(self, options: AppOptions) -> None:
+        """Create the app with its first state, its page and its color scheme. Nothing
+        is read or drawn before the app is mounted."""
         super().__init__()
         self._options = options
         self.animation_level = "none"
         has_16_colors = self.console.color_system in SYSTEMS_OF_16_COLORS
-        self._scheme = scheme_for(options.light, has_16_colors)
+        self._scheme = choose_scheme(options.light, has_16_colors)
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
-        job = job_of_paths(options.paths)
-        offers = options.offers or offers_of(options.paths, bool(job.paths))
+        job = find_job(options.paths)
+        offers = options.offers or make_offers(options.paths, bool(job.paths))
         self.state = State(
             offers=tuple(offers),
             job=job,
@@ -123,51 +125,63 @@ class FusetuiApp(Ending):
         self._lines: LineHistory | None = None
 
     def get_default_screen(self) -> Screen[Any]:
+        """Return the screen with the page, which Textual shows first."""
         return self._page
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Filters every line of every widget on its way to the terminal."""
+        """Return the filters that Textual applies to every drawn line. They keep
+        control characters, and with `ascii_only` all others outside ASCII, from the
+        terminal."""
         ascii_only = [ASCII_DOOR] if self.state.ascii_only else []
         return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
-        """Opens what the options name, or lets the user choose."""
+        """Start to read what the options name: traces, memory snapshots, or
+        flight-recorder dumps. If they name nothing, show the list of traces to choose
+        from."""
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.do(partial(replace, size=Size(*self.size)))
-        first = self._options.paths[: self._options.opened]
+        first_paths = self._options.paths[: self._options.opened]
         snapshots = self._options.memory
         dumps = self._options.dumps
-        if first:
-            self.do(partial(reading.read, paths=first))
+        if first_paths:
+            self.do(partial(reading.read, paths=first_paths))
         elif not snapshots and not dumps:
             self.do(reading.choose)
         if snapshots:
-            self.do(partial(memory.read, paths=snapshots, alone=not first))
+            self.do(partial(memory.read, paths=snapshots, alone=not first_paths))
         if dumps:
-            is_alone = not (first or snapshots)
+            is_alone = not (first_paths or snapshots)
             self.do(partial(hang.read, paths=dumps, alone=is_alone))
 
     # Every change
 
     def do(self, run: Run) -> None:
-        """Draws the next state, then carries out its effect."""
+        """Apply a change to the state, draw the result, and start the effect that the
+        change asks for.
+
+        `run` gets the state and returns the next one, or a pair of that and an effect,
+        such as reading a file. This is the only place that replaces the state.
+        """
         outcome: Outcome = run(self.state)
         state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
         before = self.state
-        self.state = registry.settled(before, state)
+        self.state = registry.settle_state(before, state)
         if self.state is not before:
-            self._draw(before)
+            self._draw_changes(before)
             self._performing.foresee(before, self.state)
         if effect is not None:
             self._performing.perform(effect)
         if self._early and not is_starting(self.state):
-            self.call_later(self._catch_up)
+            self.call_later(self._press_waiting_keys)
 
-    def _draw(self, before: State) -> None:
-        """Shows the state, which was another one before. If only the overlay changed,
-        Textual would redraw the whole page for any part of it: then the page is left
-        alone."""
+    def _draw_changes(self, before: State) -> None:
+        """Show the current state, where `before` was shown until now.
+
+        If only the overlay changed, the page below is left alone: Textual would redraw
+        all of it.
+        """
         state = self.state
         had_overlay_too = before.overlay is not None and state.overlay is not None
         if not (had_overlay_too and _shows_same_page(before, state)):
@@ -181,30 +195,34 @@ class FusetuiApp(Ending):
             self._ask(state.prompt)
 
     def _ask(self, prompt: Prompt | None) -> None:
-        """Shows the line for a text on the screen that is in front, or hides it."""
+        """Show the input line for the text that the state asks for, on the screen in
+        front; hide it for None. A prompt for a single letter has no input line."""
         self._is_line_closing = False
-        front = self._overlay or self._page
+        front_screen = self._overlay or self._page
         if prompt is None or prompt.is_letter:
-            for shown in {self._page, front}:
-                shown.input.display = False
-                shown.set_focus(None)
+            for screen in {self._page, front_screen}:
+                screen.input.display = False
+                screen.set_focus(None)
             return
-        changes = changes_of(self.state.side.trace) if self.state.sides else []
-        front.input.ask(prompt, self.state.typed, changes, self._history())
-        front.set_focus(front.input)
+        changes = list_changes(self.state.side.trace) if self.state.sides else []
+        front_screen.input.ask(prompt, self.state.typed, changes, self._history())
+        front_screen.set_focus(front_screen.input)
 
     def _history(self) -> LineHistory:
-        """What was typed into lines; made when the first one is opened."""
+        """Return the history of typed lines. It is read when the first input line is
+        opened."""
         if self._lines is None:
-            self._lines = (self._options.history or _history_of_run)()
+            self._lines = (self._options.history or _make_unsaved_history)()
         return self._lines
 
     def keep_lines(self) -> str:
-        """Writes what was typed into lines, if anything; a sentence if that fails."""
+        """Write the history of typed lines to its file, if any line was opened. Return
+        "", or a sentence that says why it failed."""
         return "" if self._lines is None else self._lines.keep()
 
     def _cover(self) -> None:
-        """Shows what lies over the page."""
+        """Show the overlay of the state over the page, in its size, with its keys on
+        the last line."""
         if self._overlay is None:
             self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
@@ -213,60 +231,67 @@ class FusetuiApp(Ending):
         canvas.styles.width = size.width
         canvas.styles.height = size.height
         canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
-        self._overlay.hints.show(screen_layout.overlay_hint(self.state))
+        self._overlay.hints.show(screen_layout.make_overlay_hint(self.state))
 
     # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and pasted texts arrive here first: each of a burst sees the change made
-        by the one before."""
+        """Receive every event first, and handle keys and pasted texts in order.
+
+        Each key of a burst thereby sees the change that the key before it made. A key
+        that cannot be handled yet waits.
+        """
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif self._waits(event):
             self._early.append(event)
         else:
-            await self._catch_up()
+            await self._press_waiting_keys()
             await self._press(event)
 
     def _waits(self, event: Typed) -> bool:
-        """Whether a line of text is being closed, or nothing can be done with a key
-        until the first trace is there: it is of a text that a key before it asked for,
-        no action has it, or its action needs a trace."""
+        """Return whether a key or pasted text has to wait.
+
+        It waits while a typed line is being closed. Before the first trace is shown, it
+        also waits in three cases: an earlier key opens a line for it, it has no action,
+        or its action needs a trace.
+        """
         if self._is_palette_open():
             return False
         if isinstance(event, events.Paste):
-            return self._holds_keys()
+            return self._must_hold_keys()
         if registry.always(event.key, self.state):
             return False
         if self._is_line_closing:
             return True
         if not is_starting(self.state):
             return False
-        for early in self._early:
-            if not isinstance(early, events.Key):
+        for waiting_event in self._early:
+            if not isinstance(waiting_event, events.Key):
                 continue
-            earlier = registry.action_for(early.key, self.state)
-            if earlier is not None and earlier.name in TEXTS:
+            waiting_action = registry.action_for(waiting_event.key, self.state)
+            if waiting_action is not None and waiting_action.name in TEXTS:
                 return True
         action = registry.action_for(event.key, self.state)
         return action is None or bool(action.needs(self.state))
 
-    async def _catch_up(self) -> None:
-        """Presses the keys that waited, before any other."""
-        while self._early and not self._holds_keys():
+    async def _press_waiting_keys(self) -> None:
+        """Press the keys that waited, in their order, until one has to wait again."""
+        while self._early and not self._must_hold_keys():
             await self._press(self._early.pop(0))
 
-    def _holds_keys(self) -> bool:
-        """Whether keys wait: for the first trace, or for what was typed into a line to
-        be obeyed."""
+    def _must_hold_keys(self) -> bool:
+        """Return whether keys have to wait: for the first trace, or until a typed line
+        was carried out."""
         return is_starting(self.state) or self._is_line_closing
 
     async def _press(self, event: Typed) -> None:
-        """Presses a key, or pastes a text; what the registry does not take is
-        Textual's."""
+        """Handle a key or a pasted text. A key that the app does not use goes on to
+        Textual."""
         if isinstance(event, events.Paste):
             await self._paste(event)
             return
+        # before the terminal is in raw mode, Enter arrives as a line feed
         is_enter = event.key == EARLY_ENTER
         if is_enter and registry.action_for(EARLY_ENTER, self.state) is None:
             event = events.Key("enter", "\r")
@@ -274,8 +299,8 @@ class FusetuiApp(Ending):
             await super().on_event(event)
 
     async def _paste(self, event: events.Paste) -> None:
-        """A text is pasted into a line that asks for one, and nowhere else: no
-        character of it is a key."""
+        """Insert a pasted text into the input line that is open. Without one, say that
+        it cannot be pasted here: its characters must not act as keys."""
         prompt = self.state.prompt
         asks_text = prompt is not None and not prompt.is_letter
         if asks_text or self._is_palette_open():
@@ -284,15 +309,19 @@ class FusetuiApp(Ending):
             self.do(lambda state: told(state, with_keys(NOT_PASTED, state)))
 
     def _is_palette_open(self) -> bool:
+        """Return whether the command palette is in front."""
         return self.screen not in (self._page, self._overlay)
 
     def _pressed(self, event: events.Key) -> bool:
-        """Whether the registry takes the key, or says that it does nothing; else it is
-        typed into a line, or Textual's."""
+        """Run the action of a key, and return whether the key is used up.
+
+        A key without an action is used up by a message that says so. A key for an input
+        line, or one of Textual's own, returns false.
+        """
         action = registry.always(event.key, self.state)
         if action is None:
             if self._is_palette_open():
-                return self._is_kept_from_palette(event.key)
+                return self._must_keep_from_palette(event.key)
             if self.state.prompt is not None:
                 return self._answered(self.state.prompt, event)
             action = registry.action_for(event.key, self.state)
@@ -301,21 +330,25 @@ class FusetuiApp(Ending):
         elif event.key in self.active_bindings and event.key not in FOCUS_KEYS:
             return False
         else:
-            self.do(partial(registry.unused, event.key, _as_written(event)))
+            self.do(partial(registry.unused, event.key, _format_key(event)))
         return True
 
-    def _is_kept_from_palette(self, key: str) -> bool:
-        """Whether a key is taken away from the palette, which is open: a list that was
-        given no room yet, Textual cannot page."""
+    def _must_keep_from_palette(self, key: str) -> bool:
+        """Return whether a key must not reach the open palette. Textual fails to page a
+        list that has no size yet, so the paging keys are kept until then."""
         if key not in PAGING:
             return False
-        regions = [of.scrollable_content_region for of in self.screen.query(OptionList)]
-        return not all(regions)
+        list_regions = [
+            of.scrollable_content_region for of in self.screen.query(OptionList)
+        ]
+        return not all(list_regions)
 
     def _answered(self, prompt: Prompt, event: events.Key) -> bool:
-        """Whether a prompt takes the key without its line: any key where a letter is
-        asked for. What follows the key that closes a line waits until all keys before
-        it are in the text."""
+        """Return whether an open prompt uses up the key before its input line sees it.
+
+        A prompt for a letter takes any key. Enter and Escape close a line: keys after
+        them wait until the line has all keys before them.
+        """
         if prompt.is_letter:
             self.do(partial(moving.answered, character=event.character or ""))
             return True
@@ -328,11 +361,13 @@ class FusetuiApp(Ending):
         return False
 
     def act(self, action: Action) -> None:
-        """Runs an action."""
+        """Run an action on the state, such as the action of a key or of an entry in the
+        palette."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        """Enter in the line of a search or of a command."""
+        """Handle Enter in the input line: keep the line in the history, then search for
+        it, obey it as a command, or close the filter."""
         if self.state.prompt is not None:
             self._history().add(self.state.prompt, message.value)
         if self.state.is_searching:
@@ -343,69 +378,82 @@ class FusetuiApp(Ending):
             self.do(partial(replace, prompt=None))
 
     def on_prompt_input_left(self) -> None:
-        """Escape in a line: it is closed, and what it found is dropped."""
+        """Handle Escape in the input line: close it, and drop the filter or the hits
+        that it made."""
         if self.state.prompt is Prompt.FILTER:
             self.do(partial(overlays.narrowed, words=""))
         elif self.state.prompt is Prompt.ROWS:
-            self.do(partial(kernels.with_words, words=""))
+            self.do(partial(kernels.filter_by_words, words=""))
         if self.state.prompt is not None:
             self.do(partial(replace, prompt=None, hint="", found=None))
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """The text of a search, or of what narrows the keys or rows, has changed."""
+        """Search or filter again while the user types, each time the text of the input
+        line changes."""
         if self.state.is_searching:
             self.do(partial(search.typed, text=message.value))
         elif self.state.prompt is Prompt.FILTER:
             self.do(partial(overlays.narrowed, words=message.value))
         elif self.state.prompt is Prompt.ROWS:
-            self.do(partial(kernels.with_words, words=message.value))
+            self.do(partial(kernels.filter_by_words, words=message.value))
 
     def on_moused(self, message: Moused) -> None:
+        """Handle a click, drag or turn of the wheel on the page."""
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        """The terminal has another size."""
+        """Take over the new size of the terminal and draw again."""
         size = Size(*event.size)
         if size != self.state.size:
             self.do(partial(replace, size=size))
 
     def action_command_palette(self) -> None:
-        """Opens the palette, unless it is open, be it under what was laid over it."""
+        """Open the command palette, unless it is open already, also below another
+        screen."""
         is_open = any(isinstance(screen, Palette) for screen in self.screen_stack)
         if not is_open:
             self.push_screen(Palette(id=PALETTE_ID))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The actions that apply now, for the palette."""
+        """Yield the actions that apply now, with their keys, as entries of the command
+        palette."""
         for action in registry.ACTIONS:
             is_palette = action.name == PALETTE
-            if applies(action, self.state) and not is_palette:
-                keys = all_keys_text(action, self.state, " ")
-                about = f"{keys}   {action.help}".strip()
-                yield SystemCommand(action.title, about, partial(self.act, action))
+            if action_applies(action, self.state) and not is_palette:
+                keys = format_all_keys(action, self.state, " ")
+                key_and_help = f"{keys}   {action.help}".strip()
+                yield SystemCommand(
+                    action.title, key_and_help, partial(self.act, action)
+                )
 
     # Threads
 
     def on_answered(self, message: Answered) -> None:
-        """A thread has found something."""
+        """Apply what a background thread has found: traces that were read, or another
+        change of the state."""
         if isinstance(message.answer, TracesLoaded):
             self._loaded(message.answer)
         else:
             self.do(message.answer)
 
     def _loaded(self, loaded: TracesLoaded) -> None:
-        """Shows traces that were read, unless others are being read by now."""
+        """Show traces that a thread has read, with the view that was saved for them and
+        notices about them.
+
+        Traces that are no longer wanted, because others are being read, are dropped.
+        """
         state = self.state
         if loaded.paths is not state.wanted or state.reading is None:
             return
         notices = list(loaded.notices)
+        # part of what was asked for does not replace traces that are open
         if loaded.is_whole or (loaded.sides and not state.sides):
             # What is kept is that of the trace that makes room for this one.
             not_kept = keep(state) if loaded.paths != state.paths else ""
             if not_kept:
                 notices.append(not_kept)
             self.do(partial(registry.arrived, sides=loaded.sides))
-            self.do(partial(restored, kept=loaded.kept))
+            self.do(partial(restore_view, kept=loaded.kept))
             self.do(partial(replace, kept_as=loaded.kept_as))
         missing = loaded.paths[len(loaded.sides) :]
         self.do(partial(reading.finished, missing=missing))
@@ -414,27 +462,27 @@ class FusetuiApp(Ending):
             self.do(partial(told, sentence=sentence))
 
 
-def _history_of_run() -> LineHistory:
-    """Of typed lines, of which nothing is kept."""
+def _make_unsaved_history() -> LineHistory:
+    """Return a history of typed lines for this run alone, which is not saved."""
     from fusetui.tui.line_history import LineHistory  # rarely needed
 
     return LineHistory(None)
 
 
-def _kept_history() -> LineHistory:
-    """Of typed lines, those of earlier runs included."""
-    from fusetui.tui.line_history import kept_history  # rarely needed
+def _make_saved_history() -> LineHistory:
+    """Return the history of typed lines with those of earlier runs."""
+    from fusetui.tui.line_history import open_saved_history  # rarely needed
 
-    return kept_history()
+    return open_saved_history()
 
 
 def is_starting(state: State) -> bool:
-    """Whether the first trace is being read, and nothing of it is shown."""
+    """Return whether the first trace is being read and nothing of it can be shown yet."""
     return state.reading is not None and not state.is_open and state.overlay is None
 
 
-def _as_written(event: events.Key) -> str:
-    """How a person writes a key, in printable characters."""
+def _format_key(event: events.Key) -> str:
+    """Return how a person writes a key: its printable character, else its name."""
     character = event.character or ""
     if len(character) == 1 and character.isprintable() and not character.isspace():
         return character
@@ -442,7 +490,8 @@ def _as_written(event: events.Key) -> str:
 
 
 def _shows_same_page(before: State, state: State) -> bool:
-    """Whether the page below an overlay looks the same: what is open, and the size."""
+    """Return whether the page below an overlay looks the same in both states. It does
+    if the open files and the size of the terminal are unchanged."""
     return (
         before.sides == state.sides
         and before.memory is state.memory
@@ -458,15 +507,21 @@ def run(
     say: Callable[[str], object] | None = None,
     **options: Any,
 ) -> int:
-    """Open these traces, with the fields of AppOptions; returns the exit code. `say` is
-    called with a sentence about what could not be kept. Raises TraceError when a trace
-    cannot be read, WrongFileError when the user's keys cannot, and the exception of a
-    bug in the app."""
-    keymap = user_keymap(registry.ACTIONS)
+    """Run the app on these traces until the user quits, and return the exit code.
+
+    `options` are the fields of AppOptions. `say` is called with a sentence for whatever
+    could not be saved at the end. Raise TraceError if a trace cannot be read,
+    WrongFileError for a wrong file of keys, and the exception of a bug in the app.
+    """
+    keymap = read_user_keymap(registry.ACTIONS)
     look_less_often(YOUNG_OF_APP)
     app = FusetuiApp(
         AppOptions(
-            tuple(paths), keymap=keymap, alone=False, history=_kept_history, **options
+            tuple(paths),
+            keymap=keymap,
+            alone=False,
+            history=_make_saved_history,
+            **options,
         )
     )
     with ended_by_signals(app):
@@ -494,6 +549,7 @@ class PromptInput(Input):
         """Escape was pressed in the line."""
 
     def __init__(self) -> None:
+        """Create the input line, which is hidden until a prompt is shown."""
         # a command that stands there is gone on with
         super().__init__(select_on_focus=False)
         self.cursor_blink = False  # nothing is sent while nobody types
@@ -506,8 +562,11 @@ class PromptInput(Input):
     def ask(
         self, prompt: Prompt, text: str, changes: Sequence[str], history: LineHistory
     ) -> None:
-        """Focuses the line, in which a command may stand already; `changes`: commands
-        about changes, which are completed too; `history`: what was typed before."""
+        """Show the input line for a prompt and give it the focus.
+
+        `text` stands in the line of a command at first. `changes` are completions
+        beside the names of commands. `history` has the lines that were typed before.
+        """
         self._prompt = prompt
         self._history = history
         self._earlier = None
@@ -524,8 +583,8 @@ class PromptInput(Input):
         self.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape leaves the line; Tab takes the command that is suggested; Up and Down
-        show earlier lines."""
+        """Handle the keys of the line: Escape leaves it, Tab takes the suggested
+        command, Up and Down show earlier lines."""
         if event.key == "escape":
             event.stop()
             self.post_message(self.Left())
@@ -538,7 +597,8 @@ class PromptInput(Input):
             self._step(1 if event.key == "up" else -1)
 
     def _step(self, back: int) -> None:
-        """Shows an earlier line, or a later one; after the last what was typed."""
+        """Show the line typed before (`back` is 1) or after (-1) the one that is shown.
+        After the last one comes the user's unfinished text."""
         if self._earlier is None:
             history = self._history
             self._earlier = () if history is None else history.lines(self._prompt)
@@ -561,7 +621,7 @@ class PageScreen(Screen[None], inherit_bindings=False):
         self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
-        """The canvas, and the line over it."""
+        """Yield the canvas of the page and the input line over its last line."""
         yield self.canvas
         yield self.input
 
@@ -570,6 +630,7 @@ class HintLine(Canvas):
     """The last line below what lies over the page; the mouse does nothing on it."""
 
     def on_moused(self, message: Moused) -> None:
+        """Stop mouse events here, so that the page below does not receive them."""
         message.stop()
 
 
@@ -584,7 +645,8 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
         self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
-        """The canvas, and what the last line of the screen shows."""
+        """Yield the canvas of the overlay, the last line of the screen, and the input
+        line."""
         yield self.canvas
         yield self.hints
         yield self.input

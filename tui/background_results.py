@@ -22,16 +22,16 @@ from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.backward import dependencies
-from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
-from fusetui.tui.layout.figure_trees import module_tree
-from fusetui.tui.layout.kernel_table import keys_with
+from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, build_answer_lists
+from fusetui.tui.layout.figure_trees import build_module_tree
+from fusetui.tui.layout.kernel_table import group_kernels_fully
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.op_tree import (
     FRAMES,
-    call_tree,
-    callers_tree,
-    frame_tree,
-    op_tree,
+    build_call_tree,
+    build_callers_tree,
+    build_frame_tree,
+    build_op_tree,
 )
 from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import short_label
@@ -63,25 +63,29 @@ def answers(
     search: str = "",
     replayed: str = "",
 ) -> Iterator[Any]:
-    """What changed from a trace to the other; what args say to a search; what is on the
-    critical path, or what a change is worth; what memory events tell; else all
-    pieces."""
+    """Return an iterator over the results of one kind of background work on a trace.
+
+    With `replayed`, it is one answer: of its memory events or of a replay. With
+    `other`, it is the diff of the two traces. With `search`, it is the hits found while
+    args are read. Otherwise it is all that the app shows later.
+    """
     if replayed == MEMORY:
-        return iter([_memory_of(trace)])
+        return iter([_replay_memory(trace)])
     if replayed:
-        return iter([_replayed(trace, replayed)])
+        return iter([_replay_trace(trace, replayed)])
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
         return iter([diff(trace, other)])
     if search:
-        return often(as_read(trace, search))
-    return pieces(trace, cancelled)
+        return often(search_args(trace, search))
+    return compute_pieces(trace, cancelled)
 
 
-def _memory_of(trace: Trace) -> object:
-    """The moments of each device; a sentence where the events tell nothing, or the file
-    cannot be read."""
+def _replay_memory(trace: Trace) -> object:
+    """Return the allocations over time on each device, from the memory events of a
+    trace. Where there are none, or the file cannot be read, return a sentence that says
+    so."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
     from fusetui.report.memory_words import no_events
 
@@ -89,10 +93,13 @@ def _memory_of(trace: Trace) -> object:
     return trace.elements.text.problem() or moments or no_events(trace)
 
 
-def _replayed(trace: Trace, asked: str) -> object:
-    """The marks of the critical path, its rows, the time of the user's functions, what
-    a change is worth, or the trace with it, and why its devices were idle then; a
-    sentence where there is no such change."""
+def _replay_trace(trace: Trace, asked: str) -> object:
+    """Return the answer of a replay of the trace, by what was asked.
+
+    It is the time of the user's functions, marks or rows of the critical path, or the
+    gain of a change. After BESIDE it is the predicted trace with the idle time of its
+    devices. For a wrong change it is a sentence.
+    """
     from fusetui.analysis.replay.changes import WrongChangeError
     from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
@@ -101,7 +108,7 @@ def _replayed(trace: Trace, asked: str) -> object:
     from fusetui.analysis.why.account import Accounts
 
     if asked == FUNCTIONS:
-        return _functions(trace)
+        return _measure_functions(trace)
     if asked == MARKS:
         return marks_of(trace)
     try:
@@ -110,13 +117,14 @@ def _replayed(trace: Trace, asked: str) -> object:
         if not asked.startswith(BESIDE):
             return whatif(trace, [asked])
         prediction = predicted(trace, [asked.removeprefix(BESIDE)])
-        return prediction, idle_of(Accounts(prediction.trace_of(trace)))
+        return prediction, measure_idle(Accounts(prediction.trace_of(trace)))
     except WrongChangeError as wrong:
         return str(wrong)
 
 
-def _functions(trace: Trace) -> Functions:
-    """The time of the user's own Python functions, as `fusetui lines` has it."""
+def _measure_functions(trace: Trace) -> Functions:
+    """Return the time spent in the user's own Python functions, as `fusetui lines`
+    gives it."""
     from fusetui.analysis.why.causes import idle_causes
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
@@ -124,24 +132,27 @@ def _functions(trace: Trace) -> Functions:
     return function_times(origins(trace), idle=idle_causes(trace))
 
 
-def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """The launch queues, the idle time, the same with the answer, the trees of frames
-    and of ops, then the queues with the counters of the file, for which it is read
-    again, and which nodes of graphs wait for which; ends early when that is no longer
-    wanted."""
-    of_queues = tuple(curve_of(queue) for queue in queues(trace))
-    if of_queues:
-        yield of_queues
+def compute_pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
+    """Yield what the app shows of a trace after its lanes, one result at a time, the
+    quick ones first.
+
+    They are launch queues, idle time and the answer, op trees, counters of the file,
+    and dependencies between graph nodes. The iterator ends early once `cancelled`
+    returns true.
+    """
+    queue_curves = tuple(curve_of(queue) for queue in queues(trace))
+    if queue_curves:
+        yield queue_curves
     if not cancelled():
-        yield from _insights(trace, cancelled)
-    for make_tree in (call_tree, callers_tree, op_tree):
+        yield from _compute_insights(trace, cancelled)
+    for make_tree in (build_call_tree, build_callers_tree, build_op_tree):
         if not cancelled():
             yield {make_tree: unwrap(make_tree)(trace)}  # not kept: only sent
     if cancelled():
         return
-    of_file = tuple(curve_of(counter) for counter in counters(trace, cancelled))
-    if of_file and not cancelled():
-        yield of_queues + of_file
+    counter_curves = tuple(curve_of(counter) for counter in counters(trace, cancelled))
+    if counter_curves and not cancelled():
+        yield queue_curves + counter_curves
     from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
 
     if not cancelled() and numbers_nodes(trace):
@@ -149,74 +160,78 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
 
 
 def opened(path: str) -> MemorySide:
-    """A memory snapshot. Raises TraceError."""
+    """Read a memory snapshot and return it with the allocations over time on each
+    device. Raise TraceError if it cannot be read or has no device."""
     from fusetui.analysis.memory.answer import memory_facts
     from fusetui.analysis.memory.moments import moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
     devices = memory_facts(read_snapshot(path))
-    of_devices = tuple(moments(facts) for facts in devices)
-    if not of_devices:
+    device_moments = tuple(moments(facts) for facts in devices)
+    if not device_moments:
         raise CannotReadError(f"{path} holds no memory of any device.")
-    return MemorySide(path, short_label(path), of_devices)
+    return MemorySide(path, short_label(path), device_moments)
 
 
-def idle_of(accounts: Accounts) -> tuple[IdleTime, ...]:
-    """The idle time of each device, in the order of their lanes."""
+def measure_idle(accounts: Accounts) -> tuple[IdleTime, ...]:
+    """Return the idle time of each device, in the order of the lanes of the devices."""
     from fusetui.analysis.why.idle_time import idle_times
 
-    idle: list[IdleTime] = []
+    idle_of_devices: list[IdleTime] = []
     for devices in accounts.devices_by_axis:
-        idle += idle_times(devices)
-    return tuple(idle)
+        idle_of_devices += idle_times(devices)
+    return tuple(idle_of_devices)
 
 
-def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """The idle time, the same with the answer, the tree of frames, and the answer with
-    what findings are worth. Nothing is said about a part of a trace, because the rest
-    could reverse it."""
+def _compute_insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
+    """Yield what explains the time of a trace: idle time, the answer with its lists,
+    the tree of Python frames, and estimated gains.
+
+    Nothing is yielded for a part of a trace, because the rest could reverse the answer.
+    """
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.answer import why_with_facts
     from fusetui.analysis.why.selection import question_about
-    from fusetui.tui.drawing.details import warm
+    from fusetui.tui.drawing.details import prepare_details
 
     accounts = Accounts(trace)
-    idle = idle_of(accounts)
+    idle_of_devices = measure_idle(accounts)
     if cancelled():
         return
-    yield Insight(idle)
+    yield Insight(idle_of_devices)
     why, facts = why_with_facts(question_about(accounts))
-    warm(facts.kernels.origins)
+    prepare_details(facts.kernels.origins)
     if why._module_times and not cancelled():
-        yield Insight(idle, _answer_page(trace, why, facts))
+        yield Insight(idle_of_devices, _make_answer_page(trace, why, facts))
     if not cancelled():
-        yield {FRAMES: frame_tree(trace, facts.kernels.origins)}
+        yield {FRAMES: build_frame_tree(trace, facts.kernels.origins)}
     has_changes = any(change is not None for change in why._wanted)
     if has_changes and not cancelled():
-        yield {WORTH: _with_worth(trace, why)}
+        yield {WORTH: _estimate_gains(trace, why)}
 
 
-def _answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
-    """The answer and the lists below it. Its module times must be known."""
+def _make_answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
+    """Return the answer together with the lists and tables that the app shows with it.
+    The module times of `why` must be known."""
     assert why._module_times is not None
     origins = facts.kernels.origins
-    tree = module_tree(why._module_times, origins)
+    tree = build_module_tree(why._module_times, origins)
     answer = replace(why, _wanted=())  # which nobody else needs
     return AnswerPage(
         why=answer,
         modules=tree,
-        lists=answer_lists(answer, tree, trace),
-        kernel_keys=keys_with(trace, facts.kernels.jobs, origins),
+        lists=build_answer_lists(answer, tree, trace),
+        kernel_keys=group_kernels_fully(trace, facts.kernels.jobs, origins),
         kernel_work=work_of_each(trace, facts.kernels.jobs),
         origins=origins,
     )
 
 
-def _with_worth(trace: Trace, why: Why) -> Why:
-    """The answer with what its findings are worth, without what the pages do not
-    need."""
+def _estimate_gains(trace: Trace, why: Why) -> Why:
+    """Return the answer with the estimated gain of each finding, and without what the
+    pages do not need. It is sent between processes, so it is kept small."""
     from fusetui.analysis.replay.worth import with_worth
 
     answer = with_worth(trace, why)
@@ -225,16 +240,20 @@ def _with_worth(trace: Trace, why: Why) -> Why:
 
 
 @memo()
-def by_names(trace: Trace, text: str) -> Rows:
-    """The slices of which names say what a search is for, in order of time."""
+def search_names(trace: Trace, text: str) -> Rows:
+    """Return the rows of the slices whose names match a query, in order of time."""
     return search(trace, texts_of(trace), parse(text))
 
 
-def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
-    """What args say to a search, after each stretch of the file."""
+def search_args(trace: Trace, text: str) -> Iterator[ArgsRead]:
+    """Yield the hits of a query after each part of the file whose args were read.
+
+    A query that is about args alone yields all hits so far. Otherwise hits by name come
+    with the further hits by args.
+    """
     query = parse(text)
     texts = texts_of(trace)
-    rows = by_names(trace, text)
+    rows = search_names(trace, text)
     if query.reads_args:
         for hits, share in by_args(trace, texts, query):
             yield ArgsRead(by_name=hits, by_args=NO_ROWS, share=share)
@@ -244,10 +263,11 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
 
 
 def often(counts: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
-    """Some of these, SECONDS_BETWEEN_COUNTS apart at least, and the last one."""
-    last = time.monotonic()
+    """Yield some of the search results, at least SECONDS_BETWEEN_COUNTS apart, and
+    always the last one."""
+    last_time = time.monotonic()
     for read in counts:
-        now = time.monotonic()
-        if read.share == 1.0 or now - last > SECONDS_BETWEEN_COUNTS:
-            last = now
+        current_time = time.monotonic()
+        if read.share == 1.0 or current_time - last_time > SECONDS_BETWEEN_COUNTS:
+            last_time = current_time
             yield read

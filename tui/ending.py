@@ -40,58 +40,67 @@ class Ending(App[int]):
     _event_loop: asyncio.AbstractEventLoop | None = None
 
     def on_load(self) -> None:
+        """Remember the event loop, so that other threads can end the app."""
         self._event_loop = asyncio.get_running_loop()
 
     def outcome(self) -> int:
-        """The exit code of the app after it has run. Raises CannotReadError when a
+        """Return the exit code of the app after it has run. Raise CannotReadError if a
         trace was refused, and the exception of a bug."""
         if self._failure is not None:
-            raise _cause(self._failure)
+            raise _unwrap_failure(self._failure)
         if self._refused:
             raise CannotReadError(self._refused)
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
-        """Ends, because there is nothing to show; the sentence says why."""
+        """End the app with exit code 2, because there is nothing to show. `sentence`
+        says why."""
         self._refused = sentence
         self.exit(2)
 
     def exit(self, *result: Any, **options: Any) -> None:
-        """As App.exit, which no error of Textual follows then."""
+        """End the app as App.exit does. Errors that Textual raises afterwards are
+        ignored."""
         self._is_ending = True
         super().exit(*result, **options)
 
     def end(self, number: int) -> None:
-        """End because of a signal; callable from any thread."""
+        """End the app because of a signal, whose number is part of the exit code. Any
+        thread may call this."""
         if self._event_loop is not None:
             self._event_loop.call_soon_threadsafe(self.exit, ENDED + number)
 
     def leave(self, code: int) -> None:
-        """End the process at once; first restore the terminal, if that was not done."""
+        """End the process at once with this exit code. The terminal is restored first,
+        if that was not done."""
         # ends once everything is written
         writer = getattr(self._driver, "_writer_thread", None)
         if writer is not None and writer.is_alive():
             attributes = getattr(self._driver, "attrs_before", None)
-            restore(0, sys.__stderr__.fileno(), attributes)  # type: ignore[union-attr]
+            restore_terminal(0, sys.__stderr__.fileno(), attributes)  # type: ignore[union-attr]
         os._exit(code)
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Ctrl+C, which arrives as a key. The signal comes first, so that no thread
-        still working delays the end."""
+        """End the app as Ctrl+C does, which arrives as a key. The signal is raised
+        first, so that no working thread delays the end."""
         if not self.is_headless:
             signal.raise_signal(number)
         self.exit(ENDED + number)
 
     @property
     def is_alone(self) -> bool:
-        """Has the terminal gone away: an end of file would be read from it forever."""
+        """Whether the terminal has gone away. An end of file would then be read from it
+        forever."""
         return not self.is_headless and not os.isatty(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual would print it, with the values of all variables; nothing public
-        keeps it from that. What looks for a part of the screen once the app ends, as
-        the palette may, finds it gone."""
-        if self._is_ending and isinstance(_cause(error), NoMatches):
+        """Keep an exception for `outcome` and end the app.
+
+        Textual would print it with the values of all variables, and has no public way
+        to prevent that. While the app ends, missing widgets are no error: the palette
+        may still look for one.
+        """
+        if self._is_ending and isinstance(_unwrap_failure(error), NoMatches):
             return
         if self._failure is None:
             self._failure = error
@@ -101,7 +110,8 @@ class Ending(App[int]):
         self._close_messages_no_wait()
 
     def panic(self, *renderables: RenderableType) -> None:
-        """Called by the terminal driver when it has failed."""
+        """End the app because the terminal driver has failed. If the terminal is gone,
+        end as by a hang-up; otherwise keep the text of the error."""
         if self.is_alone:
             self.interrupt(HUNG_UP)
             return
@@ -110,12 +120,18 @@ class Ending(App[int]):
         self._handle_exception(TerminalFailedError(text.getvalue()))
 
 
-def _cause(error: Exception) -> BaseException:
+def _unwrap_failure(error: Exception) -> BaseException:
+    """Return the exception behind a failed worker, or the exception itself."""
     return error.error if isinstance(error, WorkerFailed) else error
 
 
-def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
-    """Restores the terminal; never waits, because it may be gone."""
+def restore_terminal(keys: int, screen: int, attributes: list[Any] | None) -> None:
+    """Restore the terminal to how it was before the app started. It never waits,
+    because the terminal may be gone.
+
+    `keys` and `screen` are file descriptors; `attributes` are those of the terminal
+    before the start, or None.
+    """
     try:
         import termios
     except ImportError:  # Windows restores its console by itself
@@ -123,5 +139,6 @@ def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
     with suppress(OSError, termios.error):
         if attributes is not None:
             termios.tcsetattr(keys, termios.TCSANOW, attributes)
+        # only if it can be written to without waiting
         if select.select([], [screen], [], 0)[1]:
             os.write(screen, RESTORE)

@@ -67,8 +67,9 @@ class Packed(msgspec.Struct, frozen=True):
     columns: list[pickle.PickleBuffer]
 
 
-def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
-    """What identifies the trace that was read from a path."""
+def make_request(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
+    """Return a request that identifies the trace read from a path. Its counts and
+    checksum let the other process see whether it reads the same trace."""
     names = "\0".join(trace.names).encode(errors="surrogatepass")
     return Request(
         path=path,
@@ -90,8 +91,12 @@ class Beside:
         start: str = START,
         compile_log: str = "",
     ) -> None:
-        """`captured_by`: see opening.with_captures; `start`: the code that it runs
-        first; "": there is no other process; `compile_log`: that the user named."""
+        """Start the other process.
+
+        `start` is the code that it runs first; "" means that there is no other process.
+        `captured_by` and `compile_log` are the captures and the log that the user
+        named.
+        """
         self.captured_by = captured_by
         self.compile_log = compile_log
         self._process: OwnProcess | None = None
@@ -109,8 +114,9 @@ class Beside:
     def answers(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
-        """See background_results.answers; where the other process fails, all of them
-        from this one. Ends early once nobody wants them any more."""
+        """Yield the results of background work on a trace (see background_results). If
+        the other process fails, all of them are computed here. The iterator ends early
+        once `cancelled` returns true."""
         try:
             yield from self.told(named, cancelled, other, **asked)
         except HelperUnavailableError:
@@ -121,26 +127,28 @@ class Beside:
     def told(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
-        """Only from the other process. Raises HelperUnavailableError, possibly after
-        some of them."""
+        """Yield the results of the other process only. Raise HelperUnavailableError if
+        it fails, possibly after some results."""
         path, trace = named
-        against = self._request(*other) if other else None
-        request = replace(self._request(path, trace), against=against, **asked)
+        compared_request = self._request(*other) if other else None
+        request = replace(self._request(path, trace), against=compared_request, **asked)
         for record in self._stream(answered, request, cancelled):
             if record is None:
                 raise HelperUnavailableError
             yield unpacked(record, trace)
 
     def snapshot(self, path: str, cancelled: Stop) -> MemorySide | str | None:
-        """A memory snapshot, or why it cannot be read; None once nobody wants it any
-        more. Raises HelperUnavailableError."""
-        return next(self._stream(snapshot_or_reason, path, cancelled), None)
+        """Return a memory snapshot that the other process has read, or a sentence why
+        it cannot be read. None once `cancelled` returns true. Raise
+        HelperUnavailableError if the process fails."""
+        return next(self._stream(read_snapshot_or_reason, path, cancelled), None)
 
     def _stream(
         self, function: Callable[..., Iterator[R]], asked: object, cancelled: Stop
     ) -> Iterator[R]:
-        """What the function yields in the other process. Ends early once nobody wants
-        it any more. Raises HelperUnavailableError."""
+        """Yield what `function` yields in the other process for `asked`. The iterator
+        ends early once `cancelled` returns true. Raise HelperUnavailableError for any
+        failure."""
         if self._process is None:
             raise HelperUnavailableError
         try:
@@ -151,14 +159,16 @@ class Beside:
             raise HelperUnavailableError from error
 
     def _request(self, path: str, trace: Trace) -> Request:
-        """What asks for a trace. Raises HelperUnavailableError if there is no other
-        process, and for what it cannot read: standard input, a part of a trace, a file
-        that has changed."""
+        """Return a request for a trace.
+
+        Raise HelperUnavailableError if there is no other process or it cannot read this
+        trace: standard input, a part of a trace, or a file that has changed.
+        """
         report = trace.report
         is_readable = path != "-" and report.prefix is None and not report.changed
         if self._process is None or not is_readable:
             raise HelperUnavailableError
-        return request_for(path, trace, self.captured_by)
+        return make_request(path, trace, self.captured_by)
 
 
 ALONE = Beside(start="")
@@ -166,8 +176,11 @@ Start = Callable[[], Beside] | None  # None: no other process helps
 
 
 def beside(start: Start, *traces: Trace, least: int = MIN_SLICES) -> Beside:
-    """Another process, if one may help and the traces have on average `least` slices or
-    more; else ALONE."""
+    """Return another process for work on these traces, or ALONE, which stands for none.
+
+    It is ALONE where `start` is None, or the traces have fewer than `least` slices on
+    average. Starting a process would then take longer than the work.
+    """
     if start is None:
         return ALONE
     slices = sum(len(trace) for trace in traces)
@@ -175,7 +188,8 @@ def beside(start: Start, *traces: Trace, least: int = MIN_SLICES) -> Beside:
 
 
 def packed(record: object, trace: Trace | None) -> Packed:
-    """A record as bytes, without the trace that it refers to."""
+    """Return a record as bytes, without the trace that it refers to. The other side has
+    that trace already."""
     columns: list[pickle.PickleBuffer] = []
     body = io.BytesIO()
     pickler = _Pickler(body, protocol=5, buffer_callback=columns.append)
@@ -185,7 +199,8 @@ def packed(record: object, trace: Trace | None) -> Packed:
 
 
 def unpacked(record: Packed, trace: Trace | None) -> Any:
-    """The record; it refers to this trace instead of the one that was left out."""
+    """Return a record from its bytes, with `trace` in place of the trace that was left
+    out."""
     unpickler = _Unpickler(io.BytesIO(record.body), buffers=record.columns)
     unpickler.trace = trace
     return unpickler.load()
@@ -197,19 +212,24 @@ class _Pickler(pickle.Pickler):
     trace: Trace | None
 
     def persistent_id(self, item: object) -> str | None:
-        """A mark instead of the trace; None for anything else, which is pickled."""
+        """Return a mark in place of the trace, which is not pickled; None for all other
+        objects."""
         return "the trace" if isinstance(item, Trace) and item is self.trace else None
 
     def reducer_override(self, item: object) -> Any:
-        """How to make keys, whose function becomes a dict, and records that have worked
-        out anything on first use; NotImplemented for anything else."""
+        """Return how an object is made again when it is unpickled; NotImplemented for
+        those that pickle by themselves.
+
+        Keys hold a function, which becomes a dict. Records keep what they have computed
+        on first use.
+        """
         if isinstance(item, Keys):
             numbers = set(item.number.tolist())
             fields = {number: item.fields(number) for number in numbers}
             return Keys, (item.number, fields.__getitem__)
         if isinstance(item, msgspec.Struct) and getattr(item, "__dict__", None):
             values = tuple(getattr(item, name) for name in item.__struct_fields__)
-            return _with_memo, (type(item), values, item.__dict__)
+            return _rebuild_record, (type(item), values, item.__dict__)
         return NotImplemented
 
 
@@ -219,14 +239,16 @@ class _Unpickler(pickle.Unpickler):
     trace: Trace | None
 
     def persistent_load(self, _: str) -> Trace | None:
+        """Return the trace that this process has, in place of the one that was left
+        out."""
         return self.trace
 
 
-def _with_memo(
+def _rebuild_record(
     kind: type[msgspec.Struct], values: tuple[Any, ...], worked_out: dict[str, Any]
 ) -> Any:
-    """A record of a kind from the values of its fields, with what it had worked out on
-    first use."""
+    """Return a record of a kind from the values of its fields, with the results that it
+    had computed on first use."""
     record = kind(*values)
     record.__dict__.update(worked_out)
     return record
@@ -235,18 +257,20 @@ def _with_memo(
 # In the other process
 
 
-def warm() -> None:
-    """Imports what traces need."""
+def import_modules() -> None:
+    """Import the modules that work on traces needs, before the first request comes."""
     import fusetui.analysis.diff.compare
     import fusetui.analysis.why.answer  # noqa: F401
 
 
 def answered(request: Request) -> Iterator[Packed | None]:
-    """All pieces about a trace, or the diff of two, or another answer. Only None where
-    a file cannot be read, or is another one by now."""
+    """Yield the packed answers to a request; this runs in the other process. Only None
+    is yielded where a file cannot be read, or has other content by now."""
     try:
-        trace = _opened(replace(request, against=None, search="", replayed=""))
-        other = _opened(request.against) if request.against else None
+        trace = _open_requested_trace(
+            replace(request, against=None, search="", replayed="")
+        )
+        other = _open_requested_trace(request.against) if request.against else None
     except (TraceError, HelperUnavailableError):
         yield None
         return
@@ -254,17 +278,18 @@ def answered(request: Request) -> Iterator[Packed | None]:
         yield packed(answer, trace)
 
 
-def snapshot_or_reason(path: str) -> Iterator[MemorySide | str]:
-    """What a snapshot holds, or why it cannot be read."""
+def read_snapshot_or_reason(path: str) -> Iterator[MemorySide | str]:
+    """Yield one memory snapshot, or the reason why it cannot be read; this runs in the
+    other process."""
     try:
         yield opened(path)
     except TraceError as error:
         yield str(error)
 
 
-def _opened(request: Request) -> Trace:
-    """The trace that is asked about. Raises TraceError, and HelperUnavailableError
-    where it is another one."""
+def _open_requested_trace(request: Request) -> Trace:
+    """Read the trace of a request and return it. Raise TraceError if it cannot be read,
+    and HelperUnavailableError if it is another trace by now."""
     from fusetui.analysis.graphs.opening import with_captures  # many modules
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
@@ -272,6 +297,6 @@ def _opened(request: Request) -> Trace:
         from fusetui.analysis.compiled.finding import with_log_at
 
         trace = with_log_at(trace, request.compile_log)
-    if request_for(request.path, trace, request.captured_by) != request:
+    if make_request(request.path, trace, request.captured_by) != request:
         raise HelperUnavailableError
     return trace

@@ -9,10 +9,13 @@ FOLDER_VARIABLE = "FUSETUI_KEPT"  # names another folder, or is `off`
 OF_TRACES = "traces"  # below the user's state folder: what is kept about traces
 
 
-def kept_folder(below: str = "") -> Path | None:
-    """The folder that the environment names, else the user's state folder, or the
-    folder `below` that; None where nothing is kept by request. Raises RuntimeError for
-    a user without a home."""
+def find_kept_folder(below: str = "") -> Path | None:
+    """Return the folder for data that is kept between runs, or None if the user turned
+    that off.
+
+    It is the one that the environment names, else `below` in the user's state folder.
+    Raise RuntimeError for a user without a home.
+    """
     folder_name = os.environ.get(FOLDER_VARIABLE, "")
     if folder_name == "off":
         return None

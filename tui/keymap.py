@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fusetui.text.printable import printable
 from fusetui.text.toml import WrongFileError, table_in, text_of
-from fusetui.tui.state.action import EVERYWHERE, Action, key_name, key_text
+from fusetui.tui.state.action import EVERYWHERE, Action, key_text, parse_key_name
 
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
 FILE = "keys.toml"
@@ -43,76 +43,81 @@ class _WrongKeyError(Exception):
         self.written = written
 
 
-def user_keymap(actions: Sequence[Action]) -> Keymap:
-    """The keys of this user; none where there is no file. Raises WrongFileError."""
-    place = os.environ.get(PLACE, "")
-    if place == "off":
+def read_user_keymap(actions: Sequence[Action]) -> Keymap:
+    """Return the keys that the user chose in keys.toml, by the names of actions; empty
+    without a file. Raise WrongFileError for a wrong file, or one that the environment
+    names and that is missing."""
+    named_place = os.environ.get(PLACE, "")
+    if named_place == "off":
         return {}
     from platformdirs import user_config_path
 
-    path = Path(place) if place else user_config_path("fusetui") / FILE
+    path = Path(named_place) if named_place else user_config_path("fusetui") / FILE
     try:
-        return parsed(text_of(path), str(path), actions)
+        return parse_keymap(text_of(path), str(path), actions)
     except FileNotFoundError:
-        if place:
+        if named_place:
             raise WrongFileError(f"{path} does not exist: {PLACE} names it.") from None
         return {}
 
 
-def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
-    """The keys in the text of a file. Raises WrongFileError, which names the line."""
+def parse_keymap(text: str, path: str, actions: Sequence[Action]) -> Keymap:
+    """Return the keys in the text of a key file, by the names of actions. `path` is
+    only for messages. Raise WrongFileError, which names the line, for an unknown
+    action, a wrong key, or a key that is taken."""
     action_of_name = {action.name: action for action in actions}
     keymap: dict[str, tuple[str, ...]] = {}
     for name, value in table_in(text, path).items():
         try:
             if name not in action_of_name:
-                raise _WrongKeyError(_unknown(name, action_of_name))
+                raise _WrongKeyError(_explain_unknown_action(name, action_of_name))
             keys = value if isinstance(value, list) else [value]
-            keymap[name] = tuple(_key(key) for key in keys)
+            keymap[name] = tuple(_parse_key(key) for key in keys)
         except _WrongKeyError as wrong:
-            line = _line(text, name, wrong.written)
+            line = _find_line(text, name, wrong.written)
             raise WrongFileError(f"{path}, line {line}: {wrong}.") from None
     for name in keymap:
-        clash = _clash(action_of_name[name], keymap, actions)
+        clash = _find_clash(action_of_name[name], keymap, actions)
         if clash:
-            raise WrongFileError(f"{path}, line {_line(text, name)}: {clash}.")
+            raise WrongFileError(f"{path}, line {_find_line(text, name)}: {clash}.")
     return keymap
 
 
-def _unknown(name: str, named: Iterable[str]) -> str:
-    """That there is no such action, and the name that is nearest to it."""
+def _explain_unknown_action(name: str, named: Iterable[str]) -> str:
+    """Return a message that says there is no such action, with the most similar name."""
     near = difflib.get_close_matches(name, named, 1)
     hint = f"{near[0]} is the nearest" if near else "docs/reference.md lists all"
     return f"there is no action {printable(name)}; {hint}"
 
 
-def _key(text: object) -> str:
-    """Textual's name of a key that a person wrote. Raises _WrongKeyError."""
+def _parse_key(text: object) -> str:
+    """Return Textual's name of a key that the user wrote. Raise _WrongKeyError if it is
+    no key."""
     if not isinstance(text, str):
         raise _WrongKeyError('a key is a text such as "w" or "Ctrl+r"')
-    name = key_name(text)
+    name = parse_key_name(text)
     if name:
         return name
     sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
     raise _WrongKeyError(sentence, written=f'"{text}"')
 
 
-def _clash(action: Action, keymap: Keymap, actions: Sequence[Action]) -> str:
-    """A sentence about a key of another action that is there at the same time; "" for
-    none, or where both have the key anyway."""
+def _find_clash(action: Action, keymap: Keymap, actions: Sequence[Action]) -> str:
+    """Return a message if a key of `action` is also the key of an action that applies
+    at the same time, else "". Keys that both have by default are no clash."""
     for other in actions:
-        if other is action or not _meet(other.section, action.section):
+        if other is action or not _sections_meet(other.section, action.section):
             continue
         keys_of_other = keymap.get(other.name, other.keys)
-        both = set(keymap[action.name]) & set(keys_of_other)
-        if both and not both <= set(action.keys):
-            return f"{key_text(min(both))} is already the key of {other.name}"
+        common_keys = set(keymap[action.name]) & set(keys_of_other)
+        if common_keys and not common_keys <= set(action.keys):
+            return f"{key_text(min(common_keys))} is already the key of {other.name}"
     return ""
 
 
-def _meet(one: str, other: str) -> bool:
-    """Whether keys of two sections of the help act on the same page; in an overlay and
-    in the answer, keys have another meaning by design."""
+def _sections_meet(one: str, other: str) -> bool:
+    """Return whether the keys of two sections of the help act on the same page. In an
+    overlay, the tour and the answer, keys have another meaning on purpose."""
     if one == other:
         return True
     pair = {one, other}
@@ -121,17 +126,18 @@ def _meet(one: str, other: str) -> bool:
     return pair <= {"In the lists", *LISTS} and not pair.isdisjoint(OF_MANY)
 
 
-def _line(text: str, name: str, value: str = "") -> int:
-    """The line that names an action, or below it the first with a value of it, from 1;
-    line 1 where none does."""
+def _find_line(text: str, name: str, value: str = "") -> int:
+    """Return the number of the line in a key file that names an action, or of the first
+    line from there on with `value`. Lines count from 1; an action that is not found
+    gives 1."""
     assignment = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
     lines = text.splitlines()
-    first = 1
+    action_line = 1
     for number, line in enumerate(lines, start=1):
         if assignment.match(line.lstrip("[")):
-            first = number
+            action_line = number
             break
-    for number, line in enumerate(lines[first - 1 :], start=first):
+    for number, line in enumerate(lines[action_line - 1 :], start=action_line):
         if value in line:
             return number
-    return first
+    return action_line

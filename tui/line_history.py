@@ -10,7 +10,7 @@ import msgspec
 
 from fusetui.text.printable import is_printable
 from fusetui.trace.new_file import replaced_file
-from fusetui.tui.kept_folder import kept_folder
+from fusetui.tui.kept_folder import find_kept_folder
 from fusetui.tui.state.state import Prompt
 
 FILE = "history.json"
@@ -33,34 +33,37 @@ class LineHistory:
     file when they are first asked for."""
 
     def __init__(self, file: Path | None) -> None:
-        """`file`: None where nothing is kept between runs."""
+        """Create a history of typed lines; `file` is where they are kept between runs,
+        None for nowhere. The file is read when lines are first asked for."""
         self._file = file
         self._before: KeptLines | None = None
         self._typed: dict[Prompt, list[str]] = {Prompt.SEARCH: [], Prompt.COMMAND: []}
 
     def add(self, prompt: Prompt, line: str) -> None:
-        """A line was typed. Nothing is kept of what a terminal would interpret."""
+        """Add a line that was typed into the prompt of a search or command. Other
+        prompts have no history."""
         line = line.strip()
         if prompt in self._typed and line not in NOT_KEPT_COMMANDS:
             self._typed[prompt].append(line)
 
     def lines(self, prompt: Prompt) -> tuple[str, ...]:
-        """The lines of a kind, each once, the oldest first; none for other prompts."""
+        """Return the lines of one prompt, each once, the oldest first. Prompts without
+        history give none."""
         if prompt not in self._typed:
             return ()
         if self._before is None:
-            self._before = _read(self._file)
-        return self._bounded(self._before, prompt)
+            self._before = _read_lines(self._file)
+        return self._limit_lines(self._before, prompt)
 
     def keep(self) -> str:
-        """Writes the lines of this run after those that are in the file by now; a
-        sentence if that fails."""
+        """Write the lines of this run to the file, after those that are in it by now.
+        Return "", or a sentence if that fails."""
         if self._file is None or not any(self._typed.values()):
             return ""
-        before = _read(self._file)
+        lines_in_file = _read_lines(self._file)
         kept = KeptLines(
-            search=self._bounded(before, Prompt.SEARCH),
-            command=self._bounded(before, Prompt.COMMAND),
+            search=self._limit_lines(lines_in_file, Prompt.SEARCH),
+            command=self._limit_lines(lines_in_file, Prompt.COMMAND),
         )
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,32 +74,34 @@ class LineHistory:
             return f"The lines that were typed were not kept: {why.lower()}."
         return ""
 
-    def _bounded(self, before: KeptLines, prompt: Prompt) -> tuple[str, ...]:
-        """The lines of a kind, within the limits of this module."""
+    def _limit_lines(self, before: KeptLines, prompt: Prompt) -> tuple[str, ...]:
+        """Return the lines of one prompt, each once, cut to the limits of this module.
+        The newest are kept; lines with control characters are left out."""
         kept = before.search if prompt is Prompt.SEARCH else before.command
         newest_first = dict.fromkeys(reversed([*kept, *self._typed[prompt]]))
         lines: list[str] = []
-        size = 0
+        byte_count = 0
         for line in newest_first:
             if not line or len(line) > MAX_LINE_CHARS or not is_printable(line):
                 continue
-            size += len(line.encode())
-            if len(lines) == MAX_LINES or size > MAX_LINES_BYTES:
+            byte_count += len(line.encode())
+            if len(lines) == MAX_LINES or byte_count > MAX_LINES_BYTES:
                 break
             lines.append(line)
         return tuple(reversed(lines))
 
 
-def kept_history() -> LineHistory:
-    """The lines of the user. Nothing is read yet."""
+def open_saved_history() -> LineHistory:
+    """Return the user's history of typed lines. Its file is not read yet."""
     with suppress(RuntimeError):  # there is no home
-        folder = kept_folder()
+        folder = find_kept_folder()
         return LineHistory(None if folder is None else folder / FILE)
     return LineHistory(None)
 
 
-def _read(file: Path | None) -> KeptLines:
-    """The lines in a file of ours; none where it is damaged or too large."""
+def _read_lines(file: Path | None) -> KeptLines:
+    """Return the lines in a history file; none where it is missing, damaged or too
+    large."""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
         if file is None or not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
             return KeptLines()

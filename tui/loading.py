@@ -29,8 +29,8 @@ from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceE
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
-from fusetui.tui.background_results import by_names
 from fusetui.tui.background_results import opened as snapshot
+from fusetui.tui.background_results import search_names
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import (
     ALONE,
@@ -40,19 +40,19 @@ from fusetui.tui.helper_client import (
     Start,
     beside,
 )
-from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.kinds import shares
-from fusetui.tui.layout.lanes import FIRST_LINES, names_of
+from fusetui.tui.layout.frame import find_busy_times
+from fusetui.tui.layout.kinds import compute_kind_shares
+from fusetui.tui.layout.lanes import FIRST_LINES, join_lane_names
 from fusetui.tui.layout.memory import MEMORY, MemorySide
-from fusetui.tui.layout.search_hits import SearchHits, found_of
+from fusetui.tui.layout.search_hits import SearchHits, group_hits
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
 from fusetui.tui.state import hang, memory, moving, reading, replays, search
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.comparison import second_of
+from fusetui.tui.state.comparison import make_second_timeline
 from fusetui.tui.state.state import TIMELINE, State
-from fusetui.tui.view_store import KeptView, read_kept
+from fusetui.tui.view_store import KeptView, read_saved_view
 
 MIN_SLICES_FOR_HELPER = 100_000
 """In fewer slices all is found before another process has read them."""
@@ -72,6 +72,8 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_whole(self) -> bool:
+        """Whether every trace was read to its end and none was left out because reading
+        was stopped."""
         return len(self.sides) == len(self.paths)
 
 
@@ -86,11 +88,16 @@ def load(
     stopped: Stop = never,
     helper: Beside = ALONE,
 ) -> None:
-    """Read every path; posts how far it is, and previews, while reading and before
-    captures are read, then TracesLoaded or why it failed, then what takes longer, which
-    `helper` may work out. Once `stopped`, posts TracesLoaded with what was read by
-    then; once `cancelled`, nothing more."""
-    post = partial(_posted, post, cancelled)
+    """Read the trace in every path, and post what is found as changes of the state.
+
+    While reading, it posts the progress and previews. Then it posts TracesLoaded, or a
+    change with the reason for the failure. Last comes what takes longer to work out,
+    which `helper` (another process) may do.
+
+    Once `stopped` returns true, TracesLoaded has what was read by then. Once
+    `cancelled` returns true, nothing more is posted.
+    """
+    post = partial(_post_unless_cancelled, post, cancelled)
     with suppress(CancelledError):
         try:
             traces, notices = _read(
@@ -99,36 +106,38 @@ def load(
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
-        only = paths[0] if len(traces) == len(paths) == 1 else ""
-        sides = _sides(traces, paths)
-        kept, kept_as = read_kept(only)
+        only_path = paths[0] if len(traces) == len(paths) == 1 else ""
+        sides = _make_sides(traces, paths)
+        kept, kept_as = read_saved_view(only_path)
         if len(traces) == len(paths):
             from fusetui.tui.recent_traces import remember_opened  # not at the start
 
             remember_opened(paths)
         post(TracesLoaded(paths, sides, notices, kept, kept_as))
         _prepare_lanes(sides, cancelled)
-        _warm_args(traces, post)
-        _learn(paths, traces, post, cancelled, helper)
+        _unpack_args(traces, post)
+        _post_slow_answers(paths, traces, post, cancelled, helper)
+        # last, because nothing waits for it
         cutting.warm()
 
 
-def _learn(
+def _post_slow_answers(
     paths: Sequence[str],
     traces: Sequence[Trace],
     post: Post,
     cancelled: Stop,
     helper: Beside,
 ) -> None:
-    """Posts what takes longer to know about traces, piece by piece."""
+    """Post the answers about traces that take longer, one at a time as they are found.
+    `helper` works them out; a trace is known to the app by its identity."""
     for path, trace in zip(paths, traces, strict=False):
-        for piece in helper.answers((path, trace), cancelled):
-            post(partial(reading.learned, trace=trace, piece=piece))
+        for answer in helper.answers((path, trace), cancelled):
+            post(partial(reading.accept_answer, trace=trace, piece=answer))
 
 
 def _prepare_lanes(sides: Sequence[Side], cancelled: Stop) -> None:
-    """Makes the lines of all lanes, which a frame would make otherwise. Raises
-    CancelledError."""
+    """Compute the drawn lines of all lanes, so that no frame has to do it. Raise
+    CancelledError as soon as `cancelled` returns true."""
     for side in sides:
         for lane in side.lanes:
             if cancelled():
@@ -136,16 +145,17 @@ def _prepare_lanes(sides: Sequence[Side], cancelled: Stop) -> None:
             lane.prepare()
 
 
-def _warm_args(traces: Sequence[Trace], post: Post) -> None:
-    """Unpacks the files of which args cannot be read yet, and posts that they can."""
+def _unpack_args(traces: Sequence[Trace], post: Post) -> None:
+    """Unpack the files of traces whose args cannot be read yet, and post for each that
+    they can be read now."""
     for trace in traces:
         if not trace.elements.text.at_hand:
             trace.elements.warm()
             post(reading.unpacked)
 
 
-def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
-    """Raises CancelledError instead once that is so."""
+def _post_unless_cancelled(post: Post, cancelled: Stop, answer: Answer) -> None:
+    """Post an answer, or raise CancelledError if the work was cancelled."""
     if cancelled():
         raise CancelledError
     post(answer)
@@ -158,21 +168,30 @@ def _read(
     captured_by: Sequence[str],
     compile_log: str,
 ) -> tuple[list[Trace], list[str]]:
-    """What was read until it was stopped, and what is said of it. Raises TraceError."""
+    """Read the traces one after the other until `stopped` returns true.
+
+    Return those that were read, and sentences for the user about them. Kernels get the
+    names that captures give, and compilations are noted on the lanes. Raise TraceError
+    where a file cannot be read.
+    """
 
     def preview(trace: Trace) -> None:
-        post(partial(registry.previewed, paths=paths, sides=_sides([trace], paths)))
+        post(
+            partial(registry.previewed, paths=paths, sides=_make_sides([trace], paths))
+        )
 
     def report(path: str, done: int, total: int) -> None:
         post(partial(reading.progressed, path=path, done=done, total=total))
 
     traces: list[Trace] = []
     notices: list[str] = []
-    shown = preview if len(paths) == 1 else None
+    show_preview = preview if len(paths) == 1 else None
     with suppress(NothingReadError):
         for path in paths:
-            trace = open_trace(path, partial(report, path), stop=stopped, preview=shown)
-            trace, sentences = _joined(trace, captured_by, shown)
+            trace = open_trace(
+                path, partial(report, path), stop=stopped, preview=show_preview
+            )
+            trace, sentences = _join_captures(trace, captured_by, show_preview)
             if compile_log:
                 from fusetui.analysis.compiled.finding import with_log_at
 
@@ -181,30 +200,38 @@ def _read(
                 _note_compilations(trace)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
+            # the trace that was being read is kept, as far as it was read
             if stopped():
                 break
     return traces, notices
 
 
 def _note_compilations(trace: Trace) -> None:
-    """Graph breaks and compilations stand on the lanes, if there is a compile log. One
-    that cannot be read leaves them as they are: the key that needs it says why."""
+    """Note graph breaks and compilations on the lanes of a trace, if there is a
+    torch.compile log beside it.
+
+    A log that cannot be read is ignored here: the key that needs the log says what is
+    wrong with it.
+    """
     from fusetui.analysis.compiled.finding import compile_log_of  # many modules
 
     with suppress(TraceError):
         log = compile_log_of(trace)
         if log is not None:
-            from fusetui.tui.layout.lane_notes import keep_notes
+            from fusetui.tui.layout.lane_notes import keep_compile_notes
 
-            keep_notes(trace, log)
+            keep_compile_notes(trace, log)
 
 
-def _joined(
+def _join_captures(
     trace: Trace, captured_by: Sequence[str], preview: Preview | None
 ) -> tuple[Trace, Sequence[str]]:
-    """The trace with the names that captures give to the nodes of its graphs, and what
-    is said. It is shown before the first of them is read, and before the args of nodes
-    are."""
+    """Return the trace with the names that captures give to the nodes of its CUDA
+    graphs, and sentences about that.
+
+    A trace that needs no captures is returned as it is. `preview` shows the trace
+    before the first capture is read, because that takes longer.
+    """
     if not captured_by and not wants_capture(trace):
         return trace, ()
     from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
@@ -225,16 +252,21 @@ def _joined(
     return joined, list(join_sentences(joins))
 
 
-def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
-    """The sides of the traces that were read. What the first picture needs is computed
-    here, not in the thread that draws."""
+def _make_sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
+    """Return a side for each trace: the trace with its lanes and label, as the app
+    draws it.
+
+    What the first frame needs is computed here, because this runs beside the thread
+    that draws.
+    """
     labels = [short_label(path) for path in paths[: len(traces)]]
     sides = make_sides(traces, labels)
     for side in sides:
         for lane in side.lanes:
             lane.prepare(FIRST_LINES)
-        for compute in (busy_of, shares, parts):
+        for compute in (find_busy_times, compute_kind_shares, parts):
             compute(side.trace)
+        # cached properties: computed by being read
         _ = side.quiet, side.trace.launch_index
     return sides
 
@@ -242,26 +274,30 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
 def compare(
     asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None
 ) -> None:
-    """Posts the diff, unless nobody wants it any more."""
+    """Compare the two traces of `asked` and post their differences. Nothing is posted
+    once `cancelled` returns true. Another process compares large traces."""
     path_a, path_b = asked.paths[:2]
     a = asked.a.trace
     b = asked.b.trace
     with beside(start, a, b, least=MIN_SLICES_FOR_HELPER) as helper:
         for diff in helper.answers((path_a, a), cancelled, (path_b, b)):
             if not cancelled():
-                post(partial(reading.compared, a=a, b=b, diff=diff))
+                post(partial(reading.accept_diff, a=a, b=b, diff=diff))
 
 
 def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
-    """Reads the ranks of a job, each in a process; posts each, then who waits for
-    whom."""
+    """Read the traces of all ranks of a job, each in a process of its own.
+
+    Post how many are done, then which ranks wait for which others. Where that fails,
+    post the reason.
+    """
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
     known = partial(ranks.known, paths=asked.paths)
 
     def report(done: int, total: int) -> None:
-        _posted(post, cancelled, partial(known, done=done))
+        _post_unless_cancelled(post, cancelled, partial(known, done=done))
 
     with suppress(CancelledError):
         try:
@@ -276,27 +312,32 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
 def summarize(
     asked: effects.Summarize, post: Post, cancelled: Stop, *_: object
 ) -> None:
-    """Posts the recent traces, then a line about each of the traces to choose from: its
-    place in the list, and its path."""
-    from fusetui.tui.recent_traces import offers_of_recent, recent_traces
+    """Post the recently opened traces, then one line about each trace that can be
+    chosen. A trace that cannot be read gets the reason as its line. Nothing more is
+    posted once `cancelled` returns true."""
+    from fusetui.tui.recent_traces import make_recent_offers, recent_traces
 
-    recent = offers_of_recent(recent_traces(), asked.known)
-    post(partial(reading.recalled, recent=recent, is_alone=asked.is_alone))
+    recent = make_recent_offers(recent_traces(), asked.known)
+    post(partial(reading.accept_recent, recent=recent, is_alone=asked.is_alone))
     for index, path in asked.wanted:
         if cancelled():
             return
         try:
-            text = "   ".join(parts(open_trace(path)))
+            summary = "   ".join(parts(open_trace(path)))
         except TraceError as error:
-            text = printable(str(error))
-        post(partial(reading.summarized, index=index, text=text))
+            summary = printable(str(error))
+        post(partial(reading.accept_summary, index=index, text=summary))
 
 
 def look(
     asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
 ) -> None:
-    """Posts what names say, then as long as args are read, again and again; those of a
-    large trace another process reads, so that no key waits for it."""
+    """Search a trace for a query, and post the hits as they are found.
+
+    Hits by name come first. Where the query may match args, these are read afterwards,
+    and all hits are posted again and again. A large trace is read by another process,
+    so that no key waits. A wrong query posts what is wrong.
+    """
     trace = asked.side.trace
 
     def post_hits(hits: SearchHits) -> None:
@@ -305,51 +346,57 @@ def look(
 
     try:
         query = parse(asked.text)
-        rows = by_names(trace, asked.text)
+        rows = search_names(trace, asked.text)
     except WrongQueryError as wrong:
         post_hits(SearchHits(asked.text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
     are_names_enough = not query.words or trace.report.prefix
     if not query.reads_args and are_names_enough:
-        post_hits(replace(found_of(trace, asked.text, rows), missing=missing))
+        post_hits(replace(group_hits(trace, asked.text, rows), missing=missing))
         return
     if not query.reads_args:
-        post_hits(found_of(trace, asked.text, rows, share=0.0))
-    if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _paused(cancelled):
+        post_hits(group_hits(trace, asked.text, rows, share=0.0))
+    # a process is only worth its start once the user has stopped typing
+    if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _wait_for_pause(cancelled):
         return
-    for hits in _hits_by_args(asked, query.reads_args, cancelled, start):
+    for hits in _search_args(asked, query.reads_args, cancelled, start):
         post_hits(replace(hits, missing=missing))
 
 
-def _hits_by_args(
+def _search_args(
     asked: effects.Search, reads_args: bool, cancelled: Stop, start: Start
 ) -> Iterator[SearchHits]:
-    """What has been found while args are read, again and again; nothing more once
-    `cancelled`. `reads_args`: the query is about args alone."""
+    """Yield all hits found so far, again and again while the args of the trace are
+    read. It ends once `cancelled` returns true. `reads_args` says that the query is
+    about args alone."""
     trace = asked.side.trace
     with beside(start, trace, least=MIN_SLICES_FOR_HELPER) as helper:
         answers = helper.answers((asked.path, trace), cancelled, search=asked.text)
         for by_name, by_args, share in answers:
             if cancelled():
                 return
-            yield found_of(
+            yield group_hits(
                 trace, asked.text, by_name, share, by_args, named=not reads_args
             )
 
 
-def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
-    """Posts the lanes that a pattern matches, or what is wrong with it."""
+def post_matching_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
+    """Find the lanes whose names match the pattern of `asked`, and post their numbers.
+    An excluding pattern takes the lanes that do not match. For a wrong pattern, post
+    what is wrong."""
     pattern = asked.pattern
     lanes: frozenset[int] = frozenset()
     wrong = ""
     try:
-        matches = matching(pattern.text, names_of(asked.side.lanes)) ^ pattern.excluded
+        matches = (
+            matching(pattern.text, join_lane_names(asked.side.lanes)) ^ pattern.excluded
+        )
         lanes = frozenset(np.flatnonzero(matches).tolist())
     except WrongQueryError as error:
         wrong = str(error)
     answer = partial(
-        moving.matched,
+        moving.accept_matching_lanes,
         side=asked.side,
         text=f"/{pattern.text}/",
         lanes=lanes,
@@ -358,21 +405,23 @@ def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     post(answer)
 
 
-def _paused(cancelled: Stop) -> bool:
-    """Waits for PAUSE_SECONDS; False as soon as a person has gone on typing."""
-    until = time.monotonic() + PAUSE_SECONDS
-    while time.monotonic() < until:
+def _wait_for_pause(cancelled: Stop) -> bool:
+    """Wait for PAUSE_SECONDS and return true; return false early when `cancelled` does,
+    which means that the user went on typing."""
+    deadline = time.monotonic() + PAUSE_SECONDS
+    while time.monotonic() < deadline:
         if cancelled():
             return False
+        # short enough that typing on ends the wait at once
         time.sleep(0.02)
     return not cancelled()
 
 
-def read_memory(
+def load_memory(
     asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start
 ) -> None:
-    """Posts the snapshots, or what the memory events of a trace tell, or why there are
-    none."""
+    """Read memory snapshots, or the memory events of a trace, and post them. Where they
+    cannot be read, post the reason. Nothing is posted once `cancelled` returns true."""
     if asked.trace is not None:
         _read_memory_events(asked, asked.trace, post, cancelled, start)
         return
@@ -380,12 +429,13 @@ def read_memory(
     try:
         sides = []
         for path in asked.paths:
-            side = _snapshot(path, cancelled, no_key_waits)
+            side = _read_snapshot(path, cancelled, no_key_waits)
             if side is not None:
                 sides.append(side)
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
         return
+    # fewer sides: reading one was given up
     if not cancelled() and len(sides) == len(asked.paths):
         post(partial(memory.arrived, sides=tuple(sides)))
 
@@ -397,7 +447,8 @@ def _read_memory_events(
     cancelled: Stop,
     start: Start,
 ) -> None:
-    """Posts what the memory events of a trace tell, or why there are none."""
+    """Replay the memory events of a trace and post the allocations over time, or why
+    there are none."""
     (path,) = asked.paths
     with beside(start, trace) as helper:
         for moments in helper.answers((path, trace), cancelled, replayed=MEMORY):
@@ -405,28 +456,33 @@ def _read_memory_events(
                 post(partial(memory.of_trace, asked=asked, found=moments))
 
 
-def _snapshot(path: str, cancelled: Stop, no_key_waits: bool) -> MemorySide | None:
-    """A snapshot. Large ones, and those beside a trace, another process reads, so that
-    no key waits for it. None once nobody wants it. Raises TraceError."""
+def _read_snapshot(path: str, cancelled: Stop, no_key_waits: bool) -> MemorySide | None:
+    """Read one memory snapshot and return it; None if it was cancelled.
+
+    Small ones are read here if no key waits for that. Otherwise another process reads
+    them, or this one where no other can be started. Raise TraceError if the file cannot
+    be read.
+    """
     is_read_here = no_key_waits and getsize(path) <= MAX_QUICK_SNAPSHOT_BYTES
     try:
         with Beside(start="" if is_read_here else SNAPSHOTS) as helper:
-            side = helper.snapshot(path, cancelled)
+            memory_side = helper.snapshot(path, cancelled)
     except HelperUnavailableError:
         return None if cancelled() else snapshot(path)
-    if isinstance(side, str):
-        raise CannotReadError(side)
-    return side
+    if isinstance(memory_side, str):
+        raise CannotReadError(memory_side)
+    return memory_side
 
 
-def read_source(
+def load_source(
     asked: effects.ReadSource, post: Post, cancelled: Stop, *_: object
 ) -> None:
-    """Posts the source of a slice, or why the log of its trace cannot be read."""
+    """Find the source code of the slice in `asked`, and post it. Where the
+    torch.compile log of its trace cannot be read, post the reason."""
     from fusetui.analysis.compiled.finding import compile_log_of  # many modules
     from fusetui.analysis.compiled.source import source_of
-    from fusetui.tui.drawing.source import lexer_of
-    from fusetui.tui.layout.source import shown_source
+    from fusetui.tui.drawing.source import make_lexer
+    from fusetui.tui.layout.source import list_source_lines
     from fusetui.tui.state import source
 
     trace = asked.side.trace
@@ -434,23 +490,30 @@ def read_source(
         try:
             found = source_of(trace, compile_log_of(trace), asked.row)
         except TraceError as error:
-            _posted(post, cancelled, partial(source.failed, sentence=str(error)))
+            _post_unless_cancelled(
+                post, cancelled, partial(source.failed, sentence=str(error))
+            )
             return
-        shown = None if found is None else shown_source(found)
+        source_text = None if found is None else list_source_lines(found)
         for language in ("python", "cpp"):  # imported here, not while keys wait
-            lexer_of(language)
-        _posted(post, cancelled, partial(source.arrived, shown=shown))
+            make_lexer(language)
+        _post_unless_cancelled(
+            post, cancelled, partial(source.arrived, shown=source_text)
+        )
 
 
-def read_dumps_of(
+def load_dumps(
     asked: effects.ReadDumps, post: Post, cancelled: Stop, *_: object
 ) -> None:
-    """Posts why a job hangs, by its dumps, or why they cannot be read."""
+    """Read flight-recorder dumps of a job, and post which ranks hang and why. Where no
+    dump can be read, post the reason."""
     from fusetui.analysis.hang.grid import grid_of  # many modules
     from fusetui.trace.flight.reading import read_dumps
 
     def progressed(done: int, total: int) -> None:
-        _posted(post, cancelled, partial(hang.progressed, paths=asked.paths, done=done))
+        _post_unless_cancelled(
+            post, cancelled, partial(hang.progressed, paths=asked.paths, done=done)
+        )
 
     with suppress(CancelledError):
         dumps = read_dumps(asked.paths, progressed)
@@ -475,7 +538,13 @@ CHANGED_BY_ROLE = {
 def replay(
     asked: effects.Replay, post: Post, cancelled: Stop, start: Start = None
 ) -> None:
-    """Posts the answer, unless nobody wants it any more."""
+    """Replay a trace with the change in `asked`, and post the answer unless it was
+    cancelled.
+
+    An amount alone is applied to what is selected. Where nothing selected can be
+    changed, a sentence says so. A predicted trace is made into a second side, to be
+    drawn beside the recorded one.
+    """
     from fusetui.report.whatif import replayed_sentence  # rarely needed
 
     state = asked.state
@@ -490,15 +559,21 @@ def replay(
     with beside(start, trace) as helper:
         for answer in helper.answers((path, trace), cancelled, replayed=change):
             if isinstance(answer, tuple):  # a predicted trace
-                answer = second_of(trace, answer, replayed_sentence(worth))
+                answer = make_second_timeline(trace, answer, replayed_sentence(worth))
             if not cancelled():
                 post(partial(arrived, found=answer))
 
 
 def named(state: State, asked: str) -> str:
-    """The whole change where only an amount was given: of what is selected or in the
-    row under the cursor, or the change of a finding, whatever the amount; "" for
-    nothing."""
+    """Return a full what-if change for what the user typed.
+
+    An amount alone, such as `x0.8`, gets its object: the selected slice or the row
+    under the cursor. The change of a finding replaces it whatever the amount. The
+    result is "" where nothing selected can be changed; a full change is returned as it
+    is.
+
+        "x0.8" with the cursor on kind gemm: "kind:gemm x0.8"
+    """
     from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
 
     if not re.fullmatch(AMOUNT, asked):
@@ -507,14 +582,14 @@ def named(state: State, asked: str) -> str:
     change = page.change(state)
     if change:
         return change
-    part = page.changed_part(state)
-    if part is not None:
-        return f"{part} {asked}" if part else ""
-    row = state.view.selected if state.page == TIMELINE else page.subject(state)
-    if row < 0:
+    object_of_row = page.changed_part(state)
+    if object_of_row is not None:
+        return f"{object_of_row} {asked}" if object_of_row else ""
+    slice_row = state.view.selected if state.page == TIMELINE else page.subject(state)
+    if slice_row < 0:
         return ""
     trace = state.side.trace
-    what = CHANGED_BY_ROLE.get(Role(int(trace.role[row])))
-    if what == "python" and state.page == "modules":
-        what = "module"
-    return f"{what}:{trace.name_of(row)} {asked}" if what else ""
+    object_kind = CHANGED_BY_ROLE.get(Role(int(trace.role[slice_row])))
+    if object_kind == "python" and state.page == "modules":
+        object_kind = "module"
+    return f"{object_kind}:{trace.name_of(slice_row)} {asked}" if object_kind else ""

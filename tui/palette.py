@@ -31,7 +31,7 @@ class Palette(CommandPalette):
 
     @on(OptionList.OptionSelected)
     def _choose_once(self, message: OptionList.OptionSelected) -> None:
-        """Lets the first choice pass and no other."""
+        """Let the first choice of a command pass, and stop every further one."""
         if self._is_chosen or self._is_closing:
             message.stop()
             message.prevent_default()
@@ -39,7 +39,7 @@ class Palette(CommandPalette):
 
     @on(Input.Submitted)
     def _ignore_while_closing(self, message: Input.Submitted) -> None:
-        """Stops another Enter after the choice."""
+        """Stop an Enter that follows the choice of a command while the palette closes."""
         if self._is_chosen or self._is_closing:
             message.stop()
             message.prevent_default()

@@ -16,7 +16,7 @@ from fusetui.trace.model.report import Stop
 from fusetui.tui import loading
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.moves import next_line, next_slice
+from fusetui.tui.layout.moves import select_next_slice, select_on_next_line
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import Answer
 from fusetui.tui.state import reading
@@ -27,13 +27,15 @@ PAUSE_SECONDS = 0.03  # without a key, until args are read ahead
 
 
 def likely(side: Side, view: View) -> Iterator[int]:
-    """Rows that one key selects from here, the nearest first; none twice."""
-    rows: list[int] = []
-    for step in (next_slice, next_line):
+    """Yield rows that a single key press would select next, the nearest first and none
+    twice. They are the next and previous slice, and the slices on the lines below and
+    above."""
+    yielded: list[int] = []
+    for step in (select_next_slice, select_on_next_line):
         for by in (1, -1):
             row = step(side, view, by).selected
-            if row not in (-1, view.selected, *rows):
-                rows.append(row)
+            if row not in (-1, view.selected, *yielded):
+                yielded.append(row)
                 yield row
 
 
@@ -45,20 +47,23 @@ class Ahead:
         self._is_started = False
 
     def look(self, side: Side, view: View) -> None:
-        """From a selected slice; what was asked for before is given up."""
+        """Read ahead around the selected slice of a side. What was requested before and
+        is not read yet is given up. The thread is started on the first call."""
         if not self._is_started:
             self._is_started = True
             Thread(target=self._run, daemon=True).start()
         self._asked.put((side, view))
 
     def _run(self) -> None:
-        """Reads what is asked for last, after a pause."""
+        """Read the args of likely rows for the latest request, after a short pause
+        without a newer one. It runs in a thread for as long as the app does."""
         while True:
             side, view = self._asked.get()
             with suppress(Empty):
                 while True:
                     side, view = self._asked.get(timeout=PAUSE_SECONDS)
             for row in likely(side, view):
+                # a newer request counts, and unpacking a file would take too long
                 if not self._asked.empty() or not side.trace.elements.text.at_hand:
                     break
                 side.trace.args_of(row)
@@ -79,30 +84,30 @@ WORK: dict[type[Effect], Work] = {
     effects.Compare: loading.compare,
     effects.Summarize: loading.summarize,
     effects.ReadRanks: loading.rank,
-    effects.ReadMemory: loading.read_memory,
-    effects.ReadSource: loading.read_source,
+    effects.ReadMemory: loading.load_memory,
+    effects.ReadSource: loading.load_source,
     effects.Search: loading.look,
-    effects.MatchLanes: loading.match_lanes,
+    effects.MatchLanes: loading.post_matching_lanes,
     effects.Replay: loading.replay,
-    effects.ReadDumps: loading.read_dumps_of,
+    effects.ReadDumps: loading.load_dumps,
 }
 
 
-def work_of(effect: Effect) -> Work:
-    """What carries out an effect in a thread."""
+def find_work(effect: Effect) -> Work:
+    """Return the function that carries out an effect in a thread."""
     work = WORK.get(type(effect))
     if work is not None:
         return work
     from fusetui.tui import saving  # rarely needed
 
-    rare: dict[type[Effect], Work] = {
+    rare_work: dict[type[Effect], Work] = {
         effects.SaveTable: saving.save,
-        effects.SavePicture: saving.draw,
-        effects.ShowCommand: saving.show_command,
+        effects.SavePicture: saving.save_page_picture,
+        effects.ShowCommand: saving.post_shell_command,
         effects.Cut: saving.cut,
         effects.Reproduce: saving.reproduce,
     }
-    return rare.get(type(effect), saving.record)
+    return rare_work.get(type(effect), saving.record)
 
 
 class Performing:
@@ -115,17 +120,21 @@ class Performing:
         captured_by: tuple[str, ...] = (),
         compile_log: str = "",
     ) -> None:
-        """`alone`: no other process helps; `captured_by`: see opening.with_captures;
-        `compile_log`: that the user named."""
-        beside = partial(Beside, captured_by, compile_log=compile_log)
+        """Prepare to carry out the effects of `app`.
+
+        `alone` means that no other process helps. `captured_by` and `compile_log` are
+        the captures and the log that the user named.
+        """
+        make_helper = partial(Beside, captured_by, compile_log=compile_log)
         self._app = app
-        self._start = None if alone else beside
-        self._alone = beside(start="")
+        self._start = None if alone else make_helper
+        self._alone = make_helper(start="")
         self._stop = Event()
         self._ahead = Ahead()
 
     def perform(self, effect: Effect | Order) -> None:
-        """Carries out an effect or an order; what takes time in a thread."""
+        """Carry out an effect or an order that a change of the state asked for. What
+        takes time runs in a thread."""
         app = self._app
         match effect:
             case effects.Read(paths):
@@ -148,21 +157,28 @@ class Performing:
                 self._work(effect)
 
     def _work(self, effect: Effect) -> None:
-        """Carries out an effect in a thread."""
-        work = work_of(effect)
+        """Carry out an effect in a thread, and post its results. A comparison is kept
+        for as long as the traces are open, so its memory is frozen."""
+        work = find_work(effect)
         is_kept = isinstance(effect, effects.Compare)
-        post = self._settle if is_kept else self._post
-        self._in_thread(effect.kind, lambda stop: work(effect, post, stop, self._start))
+        post = self._post_kept if is_kept else self._post
+        self._run_in_thread(
+            effect.kind, lambda stop: work(effect, post, stop, self._start)
+        )
 
     def foresee(self, before: State, state: State) -> None:
-        """Reads the args of slices ahead that one key may select next."""
+        """Start to read the args of slices that one key may select next. It does so
+        when the selection has moved and another process is used for other work."""
         moved = state.session is not before.session
         if moved and state.sides and state.view.selected >= 0 and self._start:
             self._ahead.look(state.side, state.view)
 
     def _read(self, paths: tuple[str, ...]) -> None:
-        """Reads traces in a thread, which another process may help. What was read is
-        not looked at by the collector of garbage from then on."""
+        """Read traces in a thread, with another process as helper.
+
+        What was read is excluded from garbage collection afterwards, because it stays
+        for as long as the app does.
+        """
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:
@@ -170,15 +186,16 @@ class Performing:
             with start() if start else self._alone as helper:
                 if start:
                     thaw()
-                loading.load(paths, self._settle, cancelled, stop.is_set, helper)
+                loading.load(paths, self._post_kept, cancelled, stop.is_set, helper)
                 if start:
                     thaw()
                     freeze()
 
-        self._in_thread("load", work)
+        self._run_in_thread("load", work)
 
-    def _in_thread(self, kind: str, work: Callable[[Stop], None]) -> None:
-        """`work` is told by its argument when other work of its kind begins."""
+    def _run_in_thread(self, kind: str, work: Callable[[Stop], None]) -> None:
+        """Run `work` in a thread. Its argument is a function that returns true once
+        newer work of the same kind has begun."""
 
         def run() -> None:
             worker = get_current_worker()
@@ -187,10 +204,12 @@ class Performing:
         self._app.run_worker(run, group=kind, thread=True, exclusive=True)
 
     def _post(self, answer: Answer) -> None:
+        """Send a result from a thread to the app."""
         self._app.post_message(Answered(answer))
 
-    def _settle(self, answer: Answer) -> None:
-        """Posts what stays for as long as the trace is open, or how far it is."""
+    def _post_kept(self, answer: Answer) -> None:
+        """Send a result that is kept while its trace is open, and exclude it from
+        garbage collection. Progress reports are sent without that."""
         if self._start and getattr(answer, "func", None) is not reading.progressed:
             freeze()  # not looked at again until `thaw`
         self._post(answer)

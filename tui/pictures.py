@@ -23,14 +23,14 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import never
 from fusetui.trace.new_file import CannotWriteError, check_new, new_file
 from fusetui.tui import registry, screen_layout
-from fusetui.tui.background_results import pieces
+from fusetui.tui.background_results import compute_pieces
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.drawing.schemes import DARK, LIGHT, UNICODE, Scheme, styles_of
+from fusetui.tui.drawing.schemes import DARK, LIGHT, UNICODE, Scheme, build_styles
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.state import moving
-from fusetui.tui.state.reading import compared, learned
+from fusetui.tui.state.reading import accept_answer, accept_diff
 from fusetui.tui.state.screen import tabs_height
 from fusetui.tui.state.state import Compare, Outcome, Size, State
 
@@ -44,18 +44,27 @@ def shown(
     size: Size,
     window: Window | None = None,
 ) -> State:
-    """A page of the app with these traces read and explained, in so many cells and
-    lines; `window`: what the timeline of the first shows. Raises Error where the app
-    would not show it."""
-    screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
-    screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
+    """Return a state of the app that shows the page `page` of these traces, made
+    without a terminal.
+
+    `names` label the traces. `size` is in cells and lines. `window` is what the
+    timeline of the first trace shows, in ns of the file. Raise Error where the app
+    could not show that page.
+    """
+    # the panes of the page alone have `size`
+    screen_size = Size(
+        size.width, size.height + 2
+    )  # with the bar of pages and the keys
+    screen_size = replace(
+        screen_size, height=screen_size.height - 1 + tabs_height(screen_size)
+    )
     no_keys: dict[str, tuple[str, ...]] = dict.fromkeys(registry.BY_ACTION, ())
-    state = State(size=screen, keymap=no_keys)
-    state = _settled(state, registry.arrived(state, make_sides(traces, names)))
+    state = State(size=screen_size, keymap=no_keys)
+    state = _settle_state(state, registry.arrived(state, make_sides(traces, names)))
     for side in state.sides:
-        for piece in pieces(side.trace, never):
-            state = _settled(state, learned(state, side.trace, piece))
-    state = _settled(state, registry.turned_to(registry.BY_NAME[page], state))
+        for piece in compute_pieces(side.trace, never):
+            state = _settle_state(state, accept_answer(state, side.trace, piece))
+    state = _settle_state(state, registry.open_page(registry.BY_NAME[page], state))
     if state.page != page:
         raise Error(f"{state.hint[:1].upper()}{state.hint[1:]}.")
     if window:
@@ -63,46 +72,52 @@ def shown(
         begin = window[0] - side.origin
         end = window[1] - side.origin
         view = over(side, state.view, begin, end)
-        state = _settled(state, moving.viewed(state, view))
+        state = _settle_state(state, moving.set_view(state, view))
     return state
 
 
 def drawn(
     state: State, light: bool, title: str, *, whole: bool = False, pixels: int = 0
 ) -> str:
-    """The page as an SVG, as wide as its texts need, or as so many pixels; without the
-    bar of pages and the keys, unless the `whole` screen. Whatever a name holds is
-    text."""
+    """Return the page as an SVG document with the given title.
+
+    It is as wide as its text needs, or `pixels` wide unless that is 0. The bar of pages
+    and the line of keys are left out unless `whole`. Markup in names is escaped.
+    """
     panes = screen_layout.panes(state)
     if not whole:
         panes = panes[1:-1]
     width = state.size.width
-    height = sum(pane.height for pane in panes)
+    line_count = sum(pane.height for pane in panes)
     scheme = LIGHT if light else DARK
-    elements = _elements(screen_layout.stack(panes), width, height, scheme)
-    return _document(elements, width, height, scheme.background, title, pixels)
+    elements = _draw_elements(screen_layout.stack(panes), width, line_count, scheme)
+    return _assemble_svg(elements, width, line_count, scheme.background, title, pixels)
 
 
 def check_picture(path: str) -> None:
-    """Raises Error where a picture cannot be written there: for the ending, what is
-    there already, a package that is missing, or the fonts of a PNG."""
+    """Check that a picture can be written to `path`, before it is drawn.
+
+    Raise Error for a wrong ending, a file that exists, a missing package, or missing
+    fonts for a PNG.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise CannotWriteError(f"{path} must end in .svg, .png or .html.")
     check_new(path)
     if suffix == ".png":
-        _rasterizer()
+        _find_rasterizer()
 
 
 def save_picture(state: State, path: str, light: bool, pixels: int = 0) -> None:
-    """Writes the page as a new SVG, PNG or HTML document. `pixels`: as for `drawn`.
-    Raises Error, leaving nothing behind."""
+    """Draw the page and write it to a new SVG, PNG or HTML file, by the ending of
+    `path`. `pixels` is the width, 0 for that of the text. Raise Error, with no file
+    left behind."""
     check_picture(path)
     suffix = Path(path).suffix.lower()
-    title = f"{' and '.join(_labels(state))}: {state.page}"
+    title = f"{' and '.join(_list_open_labels(state))}: {state.page}"
     svg = drawn(state, light, title, pixels=pixels)
     if suffix == ".png":
-        content = _rasterizer()(svg)
+        content = _find_rasterizer()(svg)
     elif suffix == ".html":
         style = "body{margin:0}svg{max-width:100%;height:auto}"
         content = document(f"fusetui: {title}", svg, style, light=light).encode()
@@ -112,8 +127,9 @@ def save_picture(state: State, path: str, light: bool, pixels: int = 0) -> None:
         file.write(content)
 
 
-def _labels(state: State) -> list[str]:
-    """What is open, by the names of files."""
+def _list_open_labels(state: State) -> list[str]:
+    """Return the labels of what is open: traces, memory snapshots, or flight-recorder
+    dumps."""
     if state.sides:
         return [state.sides[index].label for index in state.told_sides]
     if state.memory is not None:
@@ -121,9 +137,12 @@ def _labels(state: State) -> list[str]:
     return ["flight-recorder dumps"]
 
 
-def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackageError; CannotWriteError without a font
-    for its texts."""
+def _find_rasterizer() -> Callable[[str], bytes]:
+    """Return a function that makes a PNG from an SVG.
+
+    Raise MissingPackageError if the package for it is missing, and CannotWriteError if
+    no font is installed.
+    """
     svg_to_bytes = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 
     def png(svg: str) -> bytes:
@@ -132,6 +151,7 @@ def _rasterizer() -> Callable[[str], bytes]:
     letter = f'<text y="15" font-family="{FAMILY}">M</text>'
     with_letter = SVG_OF_A_LETTER.format(letter)
     without_letter = SVG_OF_A_LETTER.format("")
+    # without a font, letters leave no pixel
     if png(with_letter) == png(without_letter):
         raise CannotWriteError(
             "No font is installed, so a PNG would have no text: write an SVG."
@@ -139,17 +159,19 @@ def _rasterizer() -> Callable[[str], bytes]:
     return png
 
 
-def _elements(picture: Picture, width: int, height: int, scheme: Scheme) -> list[str]:
-    """The elements of an SVG that draw a picture of so many cells and lines."""
-    styles = styles_of(scheme, scheme.background)
+def _draw_elements(
+    picture: Picture, width: int, height: int, scheme: Scheme
+) -> list[str]:
+    """Return the SVG elements that draw a picture of `width` cells and `height` lines."""
+    styles = build_styles(scheme, scheme.background)
     elements: list[str] = []
     for y in range(height):
         strip = painted(picture.line(y, width, height), width, styles)
-        elements += _line(list(strip), MARGIN + y * LINE_HEIGHT, scheme)
+        elements += _draw_line(list(strip), MARGIN + y * LINE_HEIGHT, scheme)
     return elements
 
 
-def _document(
+def _assemble_svg(
     elements: Sequence[str],
     width: int,
     height: int,
@@ -157,14 +179,15 @@ def _document(
     title: str,
     pixels: int,
 ) -> str:
-    """An SVG of so many cells and lines, which is `pixels` wide unless that is 0."""
-    across = width * CELL_WIDTH + 2 * MARGIN
-    down = height * LINE_HEIGHT + 2 * MARGIN
-    scale = pixels / across if pixels else 1
+    """Return the SVG document around these elements. It is for `width` by `height`
+    cells and `pixels` wide, or unscaled if that is 0."""
+    width_px = width * CELL_WIDTH + 2 * MARGIN
+    height_px = height * LINE_HEIGHT + 2 * MARGIN
+    scale = pixels / width_px if pixels else 1
     lines = [
         '<svg xmlns="http://www.w3.org/2000/svg" '
-        f'width="{across * scale:g}" height="{down * scale:g}"'
-        f' viewBox="0 0 {across:g} {down:g}" '
+        f'width="{width_px * scale:g}" height="{height_px * scale:g}"'
+        f' viewBox="0 0 {width_px:g} {height_px:g}" '
         f'font-size="{FONT_SIZE}" font-family="{FAMILY}">',
         f"<title>{escape(printable(title))}</title>",
         f'<rect width="100%" height="100%" fill="{background}"/>',
@@ -175,14 +198,15 @@ def _document(
     return "\n".join(lines)
 
 
-def _settled(before: State, outcome: Outcome) -> State:
-    """The state after a change, with its effect: two sides are compared at once."""
+def _settle_state(before: State, outcome: Outcome) -> State:
+    """Return the state after a change and its effect. The one effect that matters here
+    is the comparison of two traces, which is done at once."""
     state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
     if isinstance(effect, Compare):
-        a = state.sides[0].trace
-        b = state.sides[1].trace
-        state = compared(state, a, b, diff(a, b))
-    return registry.settled(before, state)
+        trace_a = state.sides[0].trace
+        trace_b = state.sides[1].trace
+        state = accept_diff(state, trace_a, trace_b, diff(trace_a, trace_b))
+    return registry.settle_state(before, state)
 
 
 SUFFIXES = (".svg", ".png", ".html")
@@ -216,8 +240,9 @@ _LEFT_HALF = Shape(left=0.0, top=0.47, width=0.5, height=0.06)
 _RIGHT_HALF = Shape(left=0.5, top=0.47, width=0.5, height=0.06)
 
 
-def _bars() -> dict[str, tuple[Shape, ...]]:
-    """The bars of the schemes: eighths of a cell from below, and from the left."""
+def _make_bar_shapes() -> dict[str, tuple[Shape, ...]]:
+    """Return the shapes of the bar characters, by character: eighths of a cell from
+    below, and from the left."""
     shapes: dict[str, tuple[Shape, ...]] = {}
     for eighths, bar in enumerate(UNICODE.levels):
         part = eighths / 8
@@ -229,7 +254,7 @@ def _bars() -> dict[str, tuple[Shape, ...]]:
 
 
 SHAPES: dict[str, tuple[Shape, ...]] = {
-    **_bars(),
+    **_make_bar_shapes(),
     "─": (Shape(left=0, top=0.47, width=1, height=0.06),),
     "│": (Shape(left=0.45, top=0, width=0.1, height=1),),
     "┃": (Shape(left=0.3, top=0, width=0.4, height=1),),
@@ -243,23 +268,24 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 """What glyphs of the schemes look like, by their character."""
 
 
-def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
-    """The shapes of a line, those of each color as one path, then its texts."""
+def _draw_line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
+    """Yield the SVG elements of one line: a path for all shapes of each color, then its
+    text. `top` is in pixels."""
     shapes: dict[str, list[str]] = defaultdict(list)  # by color
     texts: list[str] = []
-    x = 0
+    first_cell = 0
     for segment in segments:
-        drawn_segment = _segment(segment, x, top, scheme)
+        drawn_segment = _draw_segment(segment, first_cell, top, scheme)
         for color, path in drawn_segment.shapes:
             shapes[color].append(path)
         texts += drawn_segment.texts
-        x += cell_len(segment.text)
+        first_cell += cell_len(segment.text)
     for color, paths in shapes.items():
         path = "".join(paths)
         yield f'<path fill="{color}" shape-rendering="crispEdges" d="{path}"/>'
     if texts:
-        base = top + BASE_LINE
-        yield f'<text y="{base:g}" xml:space="preserve">{"".join(texts)}</text>'
+        baseline = top + BASE_LINE
+        yield f'<text y="{baseline:g}" xml:space="preserve">{"".join(texts)}</text>'
 
 
 class _DrawnSegment(NamedTuple):
@@ -269,36 +295,42 @@ class _DrawnSegment(NamedTuple):
     texts: list[str]
 
 
-def _segment(segment: Segment, x: int, top: float, scheme: Scheme) -> _DrawnSegment:
-    """What draws a text that begins at cell `x` of a line: its background, its glyphs
-    that are shapes, and the other texts."""
+def _draw_segment(
+    segment: Segment, x: int, top: float, scheme: Scheme
+) -> _DrawnSegment:
+    """Return what draws a piece of text in one style that begins at cell `x` of a line.
+
+    The result has its background, the characters that are drawn as shapes, and the
+    other text. `top` is that of the line, in pixels.
+    """
     style = segment.style
-    color = _hex(style.color if style else None, scheme)
-    behind = _hex(style.bgcolor if style else None, scheme)
+    color = _format_color(style.color if style else None, scheme)
+    background_color = _format_color(style.bgcolor if style else None, scheme)
     is_bold = bool(style and style.bold)
     drawn_segment = _DrawnSegment([], [])
-    if behind != scheme.background:
-        background = _path(x, top, cell_len(segment.text), WHOLE_CELL)
-        drawn_segment.shapes.append((behind, background))
-    for run in _runs(segment.text):
-        begin = x + run.begin
+    if background_color != scheme.background:
+        background = _make_shape_path(x, top, cell_len(segment.text), WHOLE_CELL)
+        drawn_segment.shapes.append((background_color, background))
+    for run in _split_runs(segment.text):
+        run_cell = x + run.begin
         if run.text[0] in SHAPES:
             for shape in SHAPES[run.text[0]]:
-                path = _path(begin, top, run.cells, shape)
+                path = _make_shape_path(run_cell, top, run.cells, shape)
                 drawn_segment.shapes.append((color, path))
         elif not run.text.isspace():
-            span = _text_span(run.text.rstrip(), begin, color, is_bold)
+            span = _make_text_span(run.text.rstrip(), run_cell, color, is_bold)
             drawn_segment.texts.append(span)
     return drawn_segment
 
 
-def _hex(color: Color | None, scheme: Scheme) -> str:
-    """A color as `#rrggbb`; for None that of plain texts."""
+def _format_color(color: Color | None, scheme: Scheme) -> str:
+    """Return a color as `#rrggbb`; for None that of plain text."""
     return color.get_truecolor().hex if color else scheme.foreground
 
 
-def _text_span(text: str, x: int, color: str, is_bold: bool) -> str:
-    """A text that begins at a cell, exactly as wide as its cells."""
+def _make_text_span(text: str, x: int, color: str, is_bold: bool) -> str:
+    """Return an SVG span of text that begins at cell `x`. Its length is fixed to the
+    width of its cells, so that columns line up in any font."""
     left = MARGIN + x * CELL_WIDTH
     length = cell_len(text) * CELL_WIDTH
     weight = ' font-weight="bold"' if is_bold else ""
@@ -316,25 +348,30 @@ class _Run(NamedTuple):
     text: str
 
 
-def _runs(text: str) -> Iterator[_Run]:
-    """The runs of one shape and of other characters."""
-    begin = 0
+def _split_runs(text: str) -> Iterator[_Run]:
+    """Yield the parts of a text: runs of one character that is drawn as a shape, and
+    runs of other characters."""
+    first_cell = 0
     for _, characters in groupby(text, lambda char: char if char in SHAPES else ""):
-        run = "".join(characters)
-        cells = cell_len(run)
-        yield _Run(begin=begin, cells=cells, text=run)
-        begin += cells
+        run_text = "".join(characters)
+        cells = cell_len(run_text)
+        yield _Run(begin=first_cell, cells=cells, text=run_text)
+        first_cell += cells
 
 
-def _path(x: int, top: float, cells: int, shape: Shape) -> str:
-    """The path of a shape over some cells, the first of which is `x`. A shape as wide
-    as a cell is drawn once, over all of them; others once in each."""
+def _make_shape_path(x: int, top: float, cells: int, shape: Shape) -> str:
+    """Return the SVG path that draws a shape in `cells` cells, the first of which is
+    `x`.
+
+    A shape as wide as a cell is drawn once over all of them, which leaves no seams.
+    Others are drawn in each cell.
+    """
     is_continuous = shape.width == 1
     width = shape.width * (cells if is_continuous else 1) * CELL_WIDTH
     height = shape.height * LINE_HEIGHT
     parts = []
-    for n in range(1 if is_continuous else cells):
-        left = MARGIN + (x + n + shape.left) * CELL_WIDTH
+    for cell in range(1 if is_continuous else cells):
+        left = MARGIN + (x + cell + shape.left) * CELL_WIDTH
         above = top + shape.top * LINE_HEIGHT
         corner = f"M{left:.7g} {above:.7g}"
         parts.append(f"{corner}h{width:.7g}v{height:.7g}h{-width:.7g}z")

@@ -17,8 +17,8 @@ from fusetui.text.figures import plural, size
 from fusetui.text.shell import shell_path
 from fusetui.trace.new_file import replaced_file
 from fusetui.trace.read.source import is_remote
-from fusetui.tui.kept_folder import OF_TRACES, kept_folder
-from fusetui.tui.state.offers import Offer, job_of_paths
+from fusetui.tui.kept_folder import OF_TRACES, find_kept_folder
+from fusetui.tui.state.offers import Offer, find_job
 
 FILE_NAME = "recent.json"
 MAX_ENTRIES = 100  # of more, the newest are kept
@@ -37,7 +37,8 @@ class RecentTrace(msgspec.Struct, frozen=True):
 
 
 def recent_traces() -> list[RecentTrace]:
-    """The newest first; only those of which a file is still there."""
+    """Return the recently opened or written traces, the newest first. Entries whose
+    files are all gone are left out."""
     entries = []
     for entry in sorted(_read_list(), key=lambda entry: -entry.when_s):
         paths = tuple(path for path in entry.paths if _is_file(path))
@@ -47,20 +48,21 @@ def recent_traces() -> list[RecentTrace]:
 
 
 def remember_opened(paths: Sequence[str]) -> None:
-    """Puts traces that were opened at the begin of the list: files, but none of those
-    that ship with fusetui."""
-    now = time.time()
+    """Put traces that were opened at the begin of the list. URLs, and traces that ship
+    with fusetui, are not remembered."""
+    opened_at = time.time()
     entries = []
     for path in paths:
         if not is_remote(path) and not _is_shipped(path) and _is_file(path):
-            entries.append(RecentTrace((os.path.abspath(path),), now))
-    _remember(entries)
+            entries.append(RecentTrace((os.path.abspath(path),), opened_at))
+    _write_entries(entries)
 
 
 def remember_written(
     paths: Sequence[str], command: str, folder: str = "", *, are_dumps: bool = False
 ) -> None:
-    """Puts what a command wrote at the begin of the list."""
+    """Put the files that a command wrote at the begin of the list, as one entry.
+    `folder` is the folder that was written, "" for single files."""
     if not paths:
         return
     entry = RecentTrace(
@@ -70,35 +72,38 @@ def remember_written(
         folder=os.path.abspath(folder) if folder else "",
         are_dumps=are_dumps,
     )
-    _remember([entry])
+    _write_entries([entry])
 
 
-def offers_of_recent(
+def make_recent_offers(
     entries: Sequence[RecentTrace], known: Collection[str]
 ) -> tuple[Offer, ...]:
-    """An offer for each entry, without those of which all paths are `known`
-    already."""
+    """Return a choice for each recent entry. Entries whose paths are all in `known`, or
+    in an earlier entry, are left out."""
     known_paths = {os.path.abspath(path) for path in known}
     offers = []
     for entry in entries:
         if not known_paths.issuperset(entry.paths):
-            offers.append(_offer(entry))
+            offers.append(_make_offer(entry))
             known_paths.update(entry.paths)
     return tuple(offers)
 
 
-def offer_of_written(
+def make_written_offer(
     name: str, paths: Sequence[str], when_s: float, written_by: str, are_dumps: bool
 ) -> Offer:
-    """An offer of what one command wrote, with the command that opens it. `name` is the
-    folder or the file as it is typed."""
+    """Return the choice that opens what one command wrote.
+
+    Its line has the time, the number of files, and the command that opens them. `name`
+    is the folder or file as it is typed; `when_s` is in seconds since 1970.
+    """
     noun = "dump" if are_dumps else "trace"
     parts = [
         f"{datetime.fromtimestamp(when_s):%Y-%m-%d %H:%M}",
         f"{plural(len(paths), noun)} of {written_by}",
         f"fusetui {shell_path(name)}",
     ]
-    is_job = not are_dumps and bool(job_of_paths(tuple(paths)).paths)
+    is_job = not are_dumps and bool(find_job(tuple(paths)).paths)
     return Offer(
         label=name,
         paths=tuple(paths),
@@ -108,20 +113,23 @@ def offer_of_written(
     )
 
 
-def _offer(entry: RecentTrace) -> Offer:
-    """The offer of an entry."""
-    name = _typed(entry.folder or entry.paths[0])
+def _make_offer(entry: RecentTrace) -> Offer:
+    """Return the choice that opens a recent entry, with its time and size."""
+    name = _shorten_path(entry.folder or entry.paths[0])
     if entry.written_by:
-        return offer_of_written(
+        return make_written_offer(
             name, entry.paths, entry.when_s, entry.written_by, entry.are_dumps
         )
     file_size = size(os.path.getsize(entry.paths[0]))
-    when = f"{datetime.fromtimestamp(entry.when_s):%Y-%m-%d %H:%M}"
-    return Offer(label=name, paths=entry.paths, about=f"{when}   opened   {file_size}")
+    time_text = f"{datetime.fromtimestamp(entry.when_s):%Y-%m-%d %H:%M}"
+    return Offer(
+        label=name, paths=entry.paths, about=f"{time_text}   opened   {file_size}"
+    )
 
 
-def _typed(path: str) -> str:
-    """A path as a person types it here: relative below the current folder."""
+def _shorten_path(path: str) -> str:
+    """Return a path as a person types it here: relative if it is below the current
+    folder."""
     with suppress(OSError, ValueError):
         relative = os.path.relpath(path)
         if not relative.startswith(os.pardir):
@@ -129,13 +137,13 @@ def _typed(path: str) -> str:
     return path
 
 
-def _remember(entries: Sequence[RecentTrace]) -> None:
-    """Puts entries at the begin of the list, instead of older ones of the same files.
-    What cannot be written is not kept."""
+def _write_entries(entries: Sequence[RecentTrace]) -> None:
+    """Write the list with these entries at its begin. Older entries of the same files
+    are replaced. A list that cannot be written is only noted in the debug log."""
     if not entries:
         return
     try:
-        folder = kept_folder(OF_TRACES)
+        folder = find_kept_folder(OF_TRACES)
         if folder is None:
             return
         of_same_files = {entry.paths for entry in entries}
@@ -150,11 +158,11 @@ def _remember(entries: Sequence[RecentTrace]) -> None:
 
 
 def _read_list() -> list[RecentTrace]:
-    """The entries of the list; none of a list that is damaged, which is said in the
-    debug log."""
+    """Return the entries of the list of recent traces. A damaged or very large list
+    counts as empty; the debug log says why."""
     file = ""
     try:
-        folder = kept_folder(OF_TRACES)
+        folder = find_kept_folder(OF_TRACES)
         if folder is None or not (folder / FILE_NAME).is_file():
             return []
         file = str(folder / FILE_NAME)
@@ -166,11 +174,12 @@ def _read_list() -> list[RecentTrace]:
     except (OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError) as error:
         debug(IGNORED, file, error)
         return []
-    return list(_sound(entries))
+    return list(_keep_sound_entries(entries))
 
 
-def _sound(entries: Sequence[RecentTrace]) -> Iterator[RecentTrace]:
-    """The entries of which everything can be shown."""
+def _keep_sound_entries(entries: Sequence[RecentTrace]) -> Iterator[RecentTrace]:
+    """Yield the entries that can be shown: their time is valid and their paths are
+    absolute."""
     for entry in entries[:MAX_ENTRIES]:
         with suppress(OSError, OverflowError, ValueError):
             datetime.fromtimestamp(entry.when_s)
@@ -179,14 +188,15 @@ def _sound(entries: Sequence[RecentTrace]) -> Iterator[RecentTrace]:
 
 
 def _is_file(path: str) -> bool:
-    """Whether it is a file, also for a text that can be no path."""
+    """Return whether `path` is a file. A text that cannot be a path gives false instead
+    of an error."""
     with suppress(OSError, ValueError):
         return os.path.isfile(path)
     return False
 
 
 def _is_shipped(path: str) -> bool:
-    """Whether it is a sample or a lesson."""
+    """Return whether the path is a sample trace or a lesson that ships with fusetui."""
     from fusetui import sample_traces
 
     folder = os.path.realpath(os.path.dirname(sample_traces.__file__))

@@ -24,7 +24,7 @@ from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
 from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
+from fusetui.tui.pages.page import LISTS, ListPage, Page, describe_copy, list_actions
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import MODULES, TREE
@@ -42,18 +42,23 @@ from fusetui.tui.state.action import (
     EVERYWHERE,
     Action,
     action,
-    all_keys_text,
-    anything_open,
+    action_applies,
     anywhere,
-    applies,
     chosen,
+    format_all_keys,
+    format_first_keys,
     keys_of,
-    keys_text,
     nothing,
+    why_nothing_open,
     with_keys,
 )
 from fusetui.tui.state.comparison import Second
-from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
+from fusetui.tui.state.screen import (
+    overlay_text_size,
+    page_size,
+    tabs_height,
+    tour_lines,
+)
 from fusetui.tui.state.state import (
     OVERLAY,
     PAIRED,
@@ -65,10 +70,10 @@ from fusetui.tui.state.state import (
     Replayed,
     ShownCommand,
     State,
-    overlaid,
+    open_overlay,
     told,
 )
-from fusetui.tui.state.words import screen_words
+from fusetui.tui.state.words import read_screen_words
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -84,16 +89,19 @@ SECTIONS = (
 
 
 def page_of(state: State) -> Page:
+    """Return the page that is in front."""
     return BY_NAME[state.page]
 
 
-def _brings(page: Page) -> Callable[[State], bool]:
-    """Where the key of a page applies, also over what lies over the page in front."""
+def _page_condition(page: Page) -> Callable[[State], bool]:
+    """Return the condition for the key of a page: whether it brings this page to the
+    front. It also applies over an overlay."""
     return page.takes_key
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that receives the keys: that over the page, else that of the page."""
+    """Return the list that receives the keys: an open overlay, else the list of the
+    page in front. None where that page has no list or nothing to show."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -101,81 +109,89 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> AnyTree | None:
-    """The tree that receives the keys."""
+    """Return the tree that receives the keys, or None where no tree does."""
     listing = list_of(state)
     return listing if isinstance(listing, TreeListPage) else None
 
 
-def turned_to(page: Page, state: State) -> Outcome:
-    """Shows another page, unless something that it needs is missing."""
+def open_page(page: Page, state: State) -> Outcome:
+    """Bring a page to the front. A message says what is missing where it cannot be
+    shown. If it needs work that is not done yet, the work is started instead."""
     if missing := page.why_not(state):
         return told(state, missing)
     state = replace(state, overlay=None)
-    asked = page.ask(state)
-    if asked is not None:
-        return asked
+    pending_work = page.ask(state)
+    if pending_work is not None:
+        return pending_work
     return page.open(replace(state, page=page.name, hint=""))
 
 
 def other_side(state: State) -> Outcome:
-    """The page about the other one of two traces."""
-    now = moving.other_side(state)
-    return turned_to(page_of(now), now)
+    """Show the same page about the other one of two traces."""
+    switched_state = moving.other_side(state)
+    return open_page(page_of(switched_state), switched_state)
 
 
-def with_table(state: State) -> Page:
-    """What `y` and `:save` are about: a list of hits over the page, else the page."""
+def page_with_table(state: State) -> Page:
+    """Return the page whose table is copied or saved: a list over the page, else the
+    page in front."""
     is_over = isinstance(state.overlay, HitList | ShownCommand)
     return OVERLAYS if is_over else page_of(state)
 
 
 def copy(state: State) -> Outcome:
-    """What the cursor is on goes into the clipboard."""
-    page = with_table(state)
-    text = page.copied(state)
+    """Put what the cursor is on into the clipboard, and say what was copied. Where
+    there is nothing, the clipboard stays as it is."""
+    page = page_with_table(state)
+    copied_text = page.copied(state)
     noun = "name" if isinstance(state.overlay, ShownCommand) else page.copies
-    now = told(state, what_was_copied(text, noun))
-    return (now, CopyText(text)) if text else now
+    told_state = told(state, describe_copy(copied_text, noun))
+    return (told_state, CopyText(copied_text)) if copied_text else told_state
 
 
 def details(state: State) -> State:
-    """Everything about what the page describes; in the answer, about what its row leads
-    to."""
+    """Open all details of what the page describes. In the summary of the trace, they
+    are about what its row leads to."""
     described = answer.follow(state) if answer.is_inside(state) else state
-    about = page_of(described).described(described)
-    if isinstance(about, str):
-        return told(state, about)
-    return overlaid(state, about)
+    overlay_or_reason = page_of(described).described(described)
+    if isinstance(overlay_or_reason, str):
+        return told(state, overlay_or_reason)
+    return open_overlay(state, overlay_or_reason)
 
 
-def source_asked(state: State) -> Outcome:
-    """The source of the kernel or op that the page describes."""
+def show_source(state: State) -> Outcome:
+    """Open the source code of the kernel or op that the page describes."""
     from fusetui.tui.state import source  # rarely needed
 
-    there = answer.follow(state) if answer.is_inside(state) else state
-    return source.asked(state, page_of(there).described(there))
+    followed_state = answer.follow(state) if answer.is_inside(state) else state
+    return source.asked(state, page_of(followed_state).described(followed_state))
 
 
-def help_or_back(state: State) -> Outcome:
-    """All keys, those that act here first; from them back to what they were asked
-    over."""
+def toggle_help(state: State) -> Outcome:
+    """Open the list of all keys, those of this page first, with the meanings of words
+    on the screen. If it is open, return to what it was opened over."""
     overlay = state.overlay
     if isinstance(overlay, Help):
         return overlays.close(state)
-    keys = Help(
+    help_overlay = Help(
         sections=(*help_sections(state),),
-        meanings=screen_words(),
+        meanings=read_screen_words(),
         before=overlay,
         list_before=state.lists.get(OVERLAY),
     )
-    return overlaid(state, keys)
+    return open_overlay(state, help_overlay)
 
 
 def asks(effect: Order) -> Callable[[State], Outcome]:
+    """Return the function of an action that changes nothing in the state and gives an
+    order to the app, such as to quit."""
     return lambda state: (state, effect)
 
 
-_anytime, _opened = partial(action, needs=nothing), partial(action, needs=anything_open)
+_anytime, _opened = (
+    partial(action, needs=nothing),
+    partial(action, needs=why_nothing_open),
+)
 _ANYWHERE = "from anywhere; exit code 130"
 
 ACTIONS: tuple[Action, ...] = (
@@ -192,7 +208,7 @@ ACTIONS: tuple[Action, ...] = (
     *(action for page in PAGES for action in page.actions),
     *jumping.ACTIONS,
     *replays.ACTIONS,
-    *folding.tree_actions(tree_of),
+    *folding.list_tree_actions(tree_of),
     *list_actions(list_of),
     *(
         _opened(
@@ -200,8 +216,8 @@ ACTIONS: tuple[Action, ...] = (
             page.title,
             page.key,
             page.help,
-            partial(turned_to, page),
-            where=_brings(page),
+            partial(open_page, page),
+            where=_page_condition(page),
         )
         for page in PAGES
     ),
@@ -220,7 +236,7 @@ ACTIONS: tuple[Action, ...] = (
         "Source",
         "V",
         "of a compiled kernel: its lines of Python, its graph, the generated code",
-        source_asked,
+        show_source,
     ),
     _opened(
         "copy",
@@ -247,7 +263,7 @@ ACTIONS: tuple[Action, ...] = (
         written="",
         help="in a file of any format",
         run=lambda state: commands.asked(
-            state, typed=f"save {with_table(state).table_name(state)}.csv"
+            state, typed=f"save {page_with_table(state).table_name(state)}.csv"
         ),
         where=commands.on_page_or_hits,
     ),
@@ -266,7 +282,7 @@ ACTIONS: tuple[Action, ...] = (
         "Keys",
         "?",
         "this page",
-        help_or_back,
+        toggle_help,
         where=anywhere,
     ),
     _anytime(
@@ -304,46 +320,52 @@ _PAGE_OF_SECTION = {moving.SECTION: TimelinePage.name} | {
 
 
 def action_for(key: str, state: State) -> Action | None:
+    """Return the action that a key has in this state, or None. The first action that
+    applies is taken."""
     return chosen(ACTIONS, key, state)
 
 
 def unused(key: str, written: str, state: State) -> State:
-    """Says that a key does nothing here, and where it does something; `written`: how a
-    person writes the key."""
-    here = "here"
+    """Return the state with a message that a key does nothing here, and where it does
+    something. `written` is how a person writes the key."""
+    where_text = "here"
     if state.overlay is None:
-        page_key = keys_text(state.page, state)
-        here = f"on page {page_key}" if page_key else "on this page"
-    uses = []
+        page_key = format_first_keys(state.page, state)
+        where_text = f"on page {page_key}" if page_key else "on this page"
+    places = []
     for candidate in ACTIONS:
         if key in keys_of(candidate, state):
-            uses.append(_use(candidate, state))
-    if not uses:
+            places.append(_describe_use(candidate, state))
+    if not places:
         return told(state, with_keys(f"{written} does nothing; {ALL_KEYS}", state))
-    first_uses = list(dict.fromkeys(uses))[:MAX_USES_NAMED]
-    return told(state, f"{written} does nothing {here}; {'; '.join(first_uses)}")
+    first_uses = list(dict.fromkeys(places))[:MAX_USES_NAMED]
+    return told(state, f"{written} does nothing {where_text}; {'; '.join(first_uses)}")
 
 
-def _use(entry: Action, state: State) -> str:
-    """Where an action acts, and what it does: `in the timeline, page 1: zoom in`."""
+def _describe_use(entry: Action, state: State) -> str:
+    """Return where an action acts and what it does.
+
+    in the timeline, page 1: zoom in
+    """
     title = entry.title[:1].lower() + entry.title[1:]
     if entry.section == EVERYWHERE:
         return f"{title}: {entry.help}"
     where = entry.section[:1].lower() + entry.section[1:]
     page = _PAGE_OF_SECTION.get(entry.section)
-    page_key = keys_text(page, state) if page else ""
+    page_key = format_first_keys(page, state) if page else ""
     if page_key and page != state.page:
         where += f", page {page_key}"
     return f"{where}: {title}"
 
 
 def always(key: str, state: State) -> Action | None:
-    """What a key does wherever a person is, even in a line of text."""
+    """Return the action that a key has everywhere, also while a text is typed, or None."""
     return chosen((action for action in ACTIONS if action.always), key, state)
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
-    """The actions of each section of the help, in the order of SECTIONS."""
+    """Yield the title of each section of the help with its actions, in the order of
+    SECTIONS."""
     for section in dict.fromkeys(SECTIONS):
         yield section, [action for action in ACTIONS if action.section == section]
 
@@ -351,15 +373,18 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 def help_sections(
     state: State,
 ) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """All sections with the keys, titles and helps of their actions, first those whose
-    keys act on the page, or in what lies over it; what needs a replay that is drawn
-    after what needs none."""
+    """Yield the sections of the help, each with (keys, title, help) for each action.
+
+    Sections whose keys act on the page in front come first. Actions that need a replay
+    on the screen come last in their section.
+    """
     of_page = {action.section for action in page_of(state).actions}
 
     def rank(entry: tuple[str, list[Action]]) -> int:
         """The page itself, what else acts on it, what acts everywhere, all others."""
         section, actions = entry
-        acting = sum(applies(action, state) for action in actions)
+        acting = sum(action_applies(action, state) for action in actions)
+        # most of them apply now
         acts_here = 2 * acting > len(actions)
         if section == EVERYWHERE:
             return 2
@@ -370,47 +395,55 @@ def help_sections(
     for section, actions in sorted(by_section(), key=rank):
         texts = []
         for entry in sorted(actions, key=lambda item: item in replays.SECOND):
-            keys = all_keys_text(entry, state)
+            keys = format_all_keys(entry, state)
             texts.append((keys, entry.title, entry.help))
         yield section, tuple(texts)
 
 
-def _as_asked(outcome: Outcome) -> Outcome:
-    """Another trace is open: the ranks of its job, or the wait that it was opened
-    for."""
+def _continue_after_open(outcome: Outcome) -> Outcome:
+    """Return the state after a trace was opened, with what it was opened for.
+
+    That is the comparison of ranks of its job, or the rank wait that is to be shown.
+    Otherwise the timeline stays in front.
+    """
     if isinstance(outcome, tuple):  # two traces, which are compared
-        now, compare = outcome
-        if ranks.are_wanted(now):
-            return ranks.arrived(replace(now, comparison=None))
-        return ranks.arrived(now), compare
+        opened_state, compare = outcome
+        if ranks.are_wanted(opened_state):
+            return ranks.arrived(replace(opened_state, comparison=None))
+        return ranks.arrived(opened_state), compare
     if outcome.job.comes_first:
         job = replace(outcome.job, comes_first=False)
-        now = replace(outcome, job=job)
-        return turned_to(BY_NAME[RanksPage.name], now)
+        opened_state = replace(outcome, job=job)
+        return open_page(BY_NAME[RanksPage.name], opened_state)
     return ranks.arrived(outcome)
 
 
-def settled(before: State, state: State) -> State:
-    """After every change: the guided tour goes on, an answer that waited for room is
-    shown, and what the cursor is on scrolls into view."""
+def settle_state(before: State, state: State) -> State:
+    """Return the state completed after a change; this runs after every change.
+
+    The guided tour goes on, an answer of a replay that waited is shown, and lists
+    scroll to their cursor.
+    """
     state = tour.followed(before, state)
     if state.arrived and state.overlay is None and state.prompt is None:
-        state = _with_arrived(replace(state, arrived=None), state.arrived)
+        state = _show_replay_answer(replace(state, arrived=None), state.arrived)
     if state.overlay is not None:
-        return OVERLAYS.scroll(before, state, overlay_body(state))
+        return OVERLAYS.scroll(before, state, overlay_text_size(state))
     page = page_of(state)
-    return page.scroll(before, state, body(state)) if page.has(state) else state
+    return page.scroll(before, state, page_size(state)) if page.has(state) else state
 
 
-def _with_arrived(state: State, answer: Replayed | Second) -> State:
-    """An answer of a replay over the page, or as a second timeline."""
+def _show_replay_answer(state: State, answer: Replayed | Second) -> State:
+    """Show the answer of a replay: a text over the page, or a second timeline below the
+    recorded one."""
     if isinstance(answer, Replayed):
-        return overlaid(state, answer)
+        return open_overlay(state, answer)
     return replays.seen(state, answer)
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
-    """Traces were read: more of those that are shown, or others."""
+    """Return the state after traces were read: new ones are opened, or a longer part
+    replaces what is shown of them."""
     if state.reading is None or not state.reading.shown:
         # the page is not there yet: what else the screen will have
         line_of_hints = 1
@@ -418,17 +451,18 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
         other_lines += tour_lines(state)
         size = replace(state.size, height=state.size.height - other_lines)
         lines = timeline.lanes_height(size, len(sides))
-        return _as_asked(reading.opened(state, sides, lines))
-    now = reading.replaced(state, sides)
+        return _continue_after_open(reading.opened(state, sides, lines))
+    updated_state = reading.replaced(state, sides)
     for page in PAGES:
-        now = page.follow(state, now)
-    return search.again(state, now)
+        updated_state = page.follow(state, updated_state)
+    return search.again(state, updated_state)
 
 
 def previewed(state: State, paths: Sequence[str], sides: tuple[Side, ...]) -> Outcome:
-    """A part of the only trace is shown; the rest is still being read."""
+    """Show the part of a trace that is read so far, while the rest is being read. It is
+    ignored once another trace is wanted."""
     if paths is not state.wanted or state.reading is None:
         return state
-    now = arrived(state, sides)
-    assert isinstance(now, State)  # one side is compared with nothing
-    return reading.progressed(now, shown=True)
+    preview_state = arrived(state, sides)
+    assert isinstance(preview_state, State)  # one side is compared with nothing
+    return reading.progressed(preview_state, shown=True)

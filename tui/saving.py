@@ -35,7 +35,7 @@ from fusetui.tui.state.state import (
     SaveTable,
     ShowCommand,
     State,
-    overlaid,
+    open_overlay,
     told,
 )
 
@@ -50,10 +50,11 @@ NO_PROGRAM = (
 
 
 def save(asked: SaveTable, post: Post, *_: object) -> None:
-    """Posts how many rows of the table of the page were written, or why none."""
+    """Write the table of the page to a file, and post how many rows were written, or
+    why none."""
     path = asked.path
     try:
-        page = registry.with_table(asked.state)
+        page = registry.page_with_table(asked.state)
         table = page.table(asked.state)
         if table is None:
             raise Error(page.why_no_table(asked.state))
@@ -65,31 +66,33 @@ def save(asked: SaveTable, post: Post, *_: object) -> None:
     post(partial(told, sentence=printable(sentence)))
 
 
-def draw(asked: SavePicture, post: Post, *_: object) -> None:
-    """Posts that the page was drawn into a file, or why not."""
+def save_page_picture(asked: SavePicture, post: Post, *_: object) -> None:
+    """Draw the page into a file, and post the size of the file, or why it was not
+    written."""
     from fusetui.tui.pictures import save_picture  # rarely needed
 
     path = asked.path
-    page = registry.page_of(asked.state).title
+    page_title = registry.page_of(asked.state).title
     try:
         save_picture(asked.state, path, asked.state.light)
-        sentence = f"{path}: the page {page}, {size(os.path.getsize(path))}"
+        sentence = f"{path}: the page {page_title}, {size(os.path.getsize(path))}"
     except (Error, OSError) as error:
         sentence = str(error)
     post(partial(told, sentence=printable(sentence)))
 
 
-def show_command(asked: ShowCommand, post: Post, *_: object) -> None:
-    """Posts the command line of what is on the screen."""
-    from fusetui.tui.shell_lines import shown_command  # rarely needed
+def post_shell_command(asked: ShowCommand, post: Post, *_: object) -> None:
+    """Post an overlay with the command line that gives the figures on the screen."""
+    from fusetui.tui.shell_lines import make_shell_command  # rarely needed
 
-    post(partial(overlaid, overlay=shown_command(asked.state)))
+    post(partial(open_overlay, overlay=make_shell_command(asked.state)))
 
 
 def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
-    """Has `fusetui cut` run, and posts what that says, with the size."""
+    """Run `fusetui cut`, and post what it says with the size of the new trace. Nothing
+    is posted once `cancelled` returns true."""
     path = asked.path
-    words = (
+    arguments = (
         "cut",
         f"--from={asked.begin}",
         f"--to={asked.end}",
@@ -98,12 +101,12 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
         path,
     )
     try:
-        answer = _answer_of(words, cancelled)
+        answer = _run_command(arguments, cancelled)
         sentence = "   ".join([*answer.out.splitlines(), *answer.err.splitlines()])
-        start = f"{printable(path)}: "
-        if sentence.startswith(start):
-            rest = sentence.removeprefix(start)
-            sentence = f"{start}{size(os.path.getsize(path))}, {rest}"
+        path_prefix = f"{printable(path)}: "
+        if sentence.startswith(path_prefix):
+            rest_of_sentence = sentence.removeprefix(path_prefix)
+            sentence = f"{path_prefix}{size(os.path.getsize(path))}, {rest_of_sentence}"
     except OSError as error:
         sentence = f"{path} was not written: {reason(error)}."
     if not cancelled():
@@ -111,8 +114,9 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
 
 
 def reproduce(asked: Reproduce, post: Post, cancelled: Stop, *_: object) -> None:
-    """Has `fusetui reproduce` run, and posts what that says."""
-    words = (
+    """Run `fusetui reproduce` for one slice, and post what it says. Nothing is posted
+    once `cancelled` returns true."""
+    arguments = (
         "reproduce",
         f"--row={asked.row}",
         f"--out={asked.path}",
@@ -120,7 +124,7 @@ def reproduce(asked: Reproduce, post: Post, cancelled: Stop, *_: object) -> None
         asked.trace,
     )
     try:
-        answer = _answer_of(words, cancelled)
+        answer = _run_command(arguments, cancelled)
         sentence = "   ".join([*answer.out.splitlines(), *answer.err.splitlines()])
     except OSError as error:
         sentence = f"{asked.path} was not written: {reason(error)}."
@@ -129,20 +133,22 @@ def reproduce(asked: Reproduce, post: Post, cancelled: Stop, *_: object) -> None
 
 
 def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
-    """Has `fusetui record` run, and posts its trace, or why there is none; without a
-    program, posts a choice of those of this user that have torch loaded. What it says
-    meanwhile is posted line by line: a program without operations is recorded again,
-    which takes minutes."""
+    """Run `fusetui record` on a program, and open the trace that it writes, or post why
+    there is none.
+
+    Its messages are posted line by line, because recording may take minutes. Without a
+    process id, the running programs that have loaded torch are posted as a choice.
+    """
     if not asked.pid:
-        post(partial(_listed, offers=_programs()))
+        post(partial(_show_programs, offers=_list_programs()))
         return
 
     def tell(line: str) -> None:
         if not cancelled():
             post(partial(told, sentence=printable(line)))
 
-    words = "record", "--no-open", "--pid", str(asked.pid)
-    answer = _answer_of(words, cancelled, tell)
+    arguments = "record", "--no-open", "--pid", str(asked.pid)
+    answer = _run_command(arguments, cancelled, tell)
     if cancelled():
         return
     if answer.code:
@@ -152,19 +158,20 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
         post(partial(reading.read, paths=(*asked.beside, answer.out.strip())))
 
 
-def _programs() -> tuple[Offer, ...]:
-    """The programs of this user that have torch loaded; first those that accept
-    on-demand profiling, then by PID."""
+def _list_programs() -> tuple[Offer, ...]:
+    """Return the running programs of this user that have loaded torch. Those that
+    accept on-demand profiling come first, then by process id."""
     programs = sorted(with_torch(), key=lambda of: (of.folder is None, of.pid))
     offers = []
     for program in programs:
         label = f"{program.program} {program.pid}"
-        offers.append(Offer(label, (), _about(program), pid=program.pid))
+        offers.append(Offer(label, (), _describe_program(program), pid=program.pid))
     return tuple(offers)
 
 
-def _about(program: Process) -> str:
-    """The rank of a program, whether its door is open, and its command."""
+def _describe_program(program: Process) -> str:
+    """Return one line about a program: its rank, whether it accepts on-demand profiling
+    ("door open"), and its command."""
     door = "open"
     if program.folder is None:
         door = "off: started without KINETO_USE_DAEMON=1"
@@ -172,17 +179,18 @@ def _about(program: Process) -> str:
     return f"{rank}door {door}   {' '.join(program.command)}"
 
 
-def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
-    """A list of programs over the page. While nothing is open, it leads back to the
-    list that it covers."""
+def _show_programs(state: State, offers: tuple[Offer, ...]) -> Outcome:
+    """Return the state with a list of programs over the page, or with a message where
+    there are none. While nothing is open, leaving the list leads back to the list below
+    it."""
     if not offers:
         return told(state, NO_PROGRAM)
-    before = None
+    list_below = None
     if isinstance(state.overlay, Chooser) and not state.is_open:
-        before = state.overlay.before or state.overlay
-    about = tuple(offer.about for offer in offers)
-    listed = Chooser(summaries=about, programs=offers, before=before)
-    return overlaid(replace(state, hint=""), listed)
+        list_below = state.overlay.before or state.overlay
+    summaries = tuple(offer.about for offer in offers)
+    chooser = Chooser(summaries=summaries, programs=offers, before=list_below)
+    return open_overlay(replace(state, hint=""), chooser)
 
 
 class _CommandAnswer(NamedTuple):
@@ -193,12 +201,14 @@ class _CommandAnswer(NamedTuple):
     err: str
 
 
-def _answer_of(
+def _run_command(
     words: Sequence[str], cancelled: Stop, tell: Callable[[str], object] | None = None
 ) -> _CommandAnswer:
-    """What a command of fusetui in another process answers: its exit code and two
-    streams. It is ended once nobody waits for it. `tell`: called with each line of the
-    second while it runs."""
+    """Run a command of fusetui in another process and return its exit code and output.
+
+    `tell` gets each line of its error stream while it runs. The process is ended as
+    soon as `cancelled` returns true.
+    """
     command = [sys.executable, "-P", "-c", NICE, *words]
     lines: list[str] = []
     with Popen(
@@ -207,11 +217,12 @@ def _answer_of(
         assert process.stdout is not None
         assert process.stderr is not None
         listener = Thread(
-            target=_listen, args=(process.stderr, lines, tell), daemon=True
+            target=_collect_lines, args=(process.stderr, lines, tell), daemon=True
         )
         listener.start()
         while process.poll() is None:
             with suppress(TimeoutExpired):
+                # short, so that a cancelled command ends soon
                 process.wait(POLL_SECONDS)
             if cancelled():
                 process.terminate()
@@ -220,10 +231,10 @@ def _answer_of(
     return _CommandAnswer(process.returncode, out, "".join(lines))
 
 
-def _listen(
+def _collect_lines(
     stream: IO[str], lines: list[str], tell: Callable[[str], object] | None
 ) -> None:
-    """Adds the lines of a stream to `lines` as they come."""
+    """Append the lines of a stream to `lines` as they come, and pass each to `tell`."""
     for line in stream:
         lines.append(line)
         if tell is not None:

@@ -45,9 +45,13 @@ class Command(msgspec.Struct, frozen=True):
     has_log: bool = False  # takes a log of torch.compile
 
 
-def shown_command(state: State) -> ShownCommand:
-    """The command line of the list over the page, else of the page in front."""
-    command = _command_of(state)
+def make_shell_command(state: State) -> ShownCommand:
+    """Return the command line of fusetui that gives the figures on the screen: of the
+    list over the page, else of the page in front.
+
+    Notes say what the line leaves out, such as the password of a URL.
+    """
+    command = _choose_command(state)
     words = [PROGRAM, command.name]
     notes = list(command.notes)
     for path in command.paths:
@@ -58,12 +62,13 @@ def shown_command(state: State) -> ShownCommand:
             notes.append(NO_STDIN)
         words.append(path if path == STDIN else shell_path(shown_path))
     words += map(shell_word, command.options)
-    words += map(shell_word, _joined_by(state, command))
+    words += map(shell_word, _list_joined_files(state, command))
     return ShownCommand(" ".join(words), tuple(dict.fromkeys(notes)))
 
 
-def _joined_by(state: State, command: Command) -> list[str]:
-    """The options of captures and logs that were named when the app was started."""
+def _list_joined_files(state: State, command: Command) -> list[str]:
+    """Return the options that repeat the captures and the compile log that the app was
+    started with."""
     words = []
     if command.joins:
         for name in state.captured_by:
@@ -77,33 +82,39 @@ def _joined_by(state: State, command: Command) -> list[str]:
     return words
 
 
-def _command_of(state: State) -> Command:
+def _choose_command(state: State) -> Command:
+    """Return the command for the list over the page, else for the page in front."""
     if isinstance(state.overlay, HitList):
-        return _hits(state, state.overlay)
+        return _make_hits_command(state, state.overlay)
     return OF_PAGE[state.page](state)
 
 
-def _path(state: State) -> str:
-    """The path of the active side."""
+def _active_path(state: State) -> str:
+    """Return the path of the trace on the active side."""
     return state.paths[state.active]
 
 
-def _hits(state: State, overlay: HitList) -> Command:
-    """The steps, or the slices that a search or a name finds."""
-    path = (state.paths[overlay.hits.side],)
+def _make_hits_command(state: State, overlay: HitList) -> Command:
+    """Return the command that lists the same steps, or the same slices as a search.
+
+    Slices that were chosen in a table cannot be found by a query; a note says so.
+    """
+    paths = (state.paths[overlay.hits.side],)
     if overlay.steps is not None:
-        return Command("steps", path, ("--top=0",))
-    what = overlay.hits.what
-    if overlay.hits.is_of_name and QUOTE not in what:
-        return Command("slices", path, (f"--where=name = {QUOTE}{what}{QUOTE}",))
+        return Command("steps", paths, ("--top=0",))
+    query = overlay.hits.what
+    # a query cannot escape a quote within quotes
+    if overlay.hits.is_of_name and QUOTE not in query:
+        return Command("slices", paths, (f"--where=name = {QUOTE}{query}{QUOTE}",))
     if not overlay.hits.searched:
-        return Command("slices", path, notes=(NO_SAME_SLICES,))
-    notes = (ONLY_NAMES,) if _reads_args(overlay, what) else ()
-    return Command("slices", path, (f"--where={what}",), notes)
+        return Command("slices", paths, notes=(NO_SAME_SLICES,))
+    notes = (ONLY_NAMES,) if _finds_args(overlay, query) else ()
+    return Command("slices", paths, (f"--where={query}",), notes)
 
 
-def _reads_args(overlay: HitList, query: str) -> bool:
-    """Whether some hits are hits by their args alone."""
+def _finds_args(overlay: HitList, query: str) -> bool:
+    """Return whether the search also found slices by their args, which the command does
+    not look at."""
     try:
         reads_args = parse(query).reads_args
     except WrongQueryError:
@@ -111,33 +122,37 @@ def _reads_args(overlay: HitList, query: str) -> bool:
     return reads_args or len(overlay.hits.by_args) > 0
 
 
-def _timeline(state: State) -> Command:
-    """The breakdown of the range or the window; of the whole, key figures, or the
-    diff."""
+def _make_timeline_command(state: State) -> Command:
+    """Return the command for what the timeline shows.
+
+    For a selected range, or a window on a part of the trace, it is a breakdown of that
+    time. For the whole trace it is the summary, or the diff of two traces.
+    """
     side = state.side
     trace = side.trace
     time_range = state.time_range
     if time_range is not None:
         begin = time_range.begin - trace.begin_ns
         end = time_range.end - trace.begin_ns
-    elif _number_of_step(state):
-        step = f"--step={_number_of_step(state)}"
-        return Command("why", (_path(state),), (step,), has_log=True)
+    elif _find_shown_step(state):
+        step_option = f"--step={_find_shown_step(state)}"
+        return Command("why", (_active_path(state),), (step_option,), has_log=True)
     else:
         begin = state.view.begin + side.origin - trace.begin_ns
         end = state.view.end + side.origin - trace.begin_ns
     whole_ns = trace.end_ns - trace.begin_ns
+    # the window shows the whole trace
     if begin <= 0 and end >= whole_ns:
         if len(state.sides) == 2:
-            return _diff(state)
-        return Command("summary", (_path(state),))
+            return _make_diff_command(state)
+        return Command("summary", (_active_path(state),))
     options = f"--from={max(0, begin)}", f"--to={min(end, whole_ns)}"
-    return Command("why", (_path(state),), options, has_log=True)
+    return Command("why", (_active_path(state),), options, has_log=True)
 
 
-def _number_of_step(state: State) -> str:
-    """The number of the step over which the window lies as `:step` puts it; "" for
-    another window."""
+def _find_shown_step(state: State) -> str:
+    """Return the number of the step that the window shows exactly, as after the command
+    `:step`; "" for another window."""
     side = state.side
     steps = steps_of(side.trace)
     for index, number in enumerate(steps.numbers):
@@ -149,43 +164,49 @@ def _number_of_step(state: State) -> str:
     return ""
 
 
-def _ops(state: State) -> Command:
-    return Command("ops", (_path(state),), ("--top=0",), has_log=True)
+def _make_ops_command(state: State) -> Command:
+    """Return the command that lists all CPU ops of the active trace."""
+    return Command("ops", (_active_path(state),), ("--top=0",), has_log=True)
 
 
-def _kernels(state: State) -> Command:
-    """The groups of kernels; of what was drilled into, those rows or its kernels."""
-    path = (_path(state),)
+def _make_kernels_command(state: State) -> Command:
+    """Return the command that lists the same groups of kernels, or the kernels of the
+    groups that were entered.
+
+    Filters that no command has are left out, and a note says so.
+    """
+    paths = (_active_path(state),)
     view = state.kernels
     if kernels.shown_table(state).role is not Role.KERNEL:
-        return _ops(state)
-    by = f"--by={kernels.shown_table(state).by}"
-    all_groups = (by, "--top=0")
+        return _make_ops_command(state)
+    by_option = f"--by={kernels.shown_table(state).by}"
+    all_groups = (by_option, "--top=0")
     if view.words:
         notes = (NOT_FILTERED.format("words"),)
-        return Command("kernels", path, all_groups, notes, has_log=True)
-    terms = [_term(state, only) for only in view.only]
+        return Command("kernels", paths, all_groups, notes, has_log=True)
+    terms = [_make_query_term(state, only) for only in view.only]
     if not terms:
-        return Command("kernels", path, all_groups, has_log=True)
+        return Command("kernels", paths, all_groups, has_log=True)
     without_term = [
         only.by for only, term in zip(view.only, terms, strict=True) if not term
     ]
     if without_term:
         notes = (NOT_FILTERED.format(without_term[0]),)
-        return Command("kernels", path, all_groups, notes, has_log=True)
+        return Command("kernels", paths, all_groups, notes, has_log=True)
     is_of_names = all(only.by in IN_TABLES for only in view.only)
     if is_of_names and kernels.shown_table(state).by == "name":
-        where = f"--where={' and '.join(terms)}"
-        return Command("kernels", path, (where,), has_log=True)
-    where = f"--where={' and '.join(['kind = kernel', *terms])}"
-    return Command("slices", path, (where,))
+        where_option = f"--where={' and '.join(terms)}"
+        return Command("kernels", paths, (where_option,), has_log=True)
+    where_option = f"--where={' and '.join(['kind = kernel', *terms])}"
+    return Command("slices", paths, (where_option,))
 
 
-def _term(state: State, only: Only) -> str:
-    """The term of a query for the kernels of a group; "" where there is none."""
+def _make_query_term(state: State, only: Only) -> str:
+    """Return the query term that finds the kernels of a group, such as `library =
+    "cutlass"`. It is "" where no query can find them."""
     if only.by not in IN_SLICES:
         return ""
-    fields = kernels.known_keys(state.side)[only.by].fields(only.number)
+    fields = kernels.known_groupings(state.side)[only.by].fields(only.number)
     if only.by == "step":
         numbers = steps_of(state.side.trace).numbers
         return f"step = {numbers[only.number]}" if only.number < len(numbers) else ""
@@ -198,37 +219,46 @@ def _term(state: State, only: Only) -> str:
     return " and ".join(terms)
 
 
-def _diff(state: State) -> Command:
+def _make_diff_command(state: State) -> Command:
+    """Return the command that compares the two traces."""
     return Command("diff", state.paths, joins=False, has_log=True)
 
 
-def _why(state: State) -> Command:
-    return Command("why", (_path(state),), has_log=True)
+def _make_why_command(state: State) -> Command:
+    """Return the command that says where the time of the active trace went."""
+    return Command("why", (_active_path(state),), has_log=True)
 
 
-def _modules(state: State) -> Command:
-    return Command("modules", (_path(state),), ("--top=0",))
+def _make_modules_command(state: State) -> Command:
+    """Return the command that lists the modules of the active trace."""
+    return Command("modules", (_active_path(state),), ("--top=0",))
 
 
-def _hang(state: State) -> Command:
+def _make_hang_command(state: State) -> Command:
+    """Return the command that explains a hang by the flight-recorder dumps that are
+    open."""
     paths = state.hang.paths if state.hang is not None else ()
     return Command("hang", paths, joins=False)
 
 
-def _ranks(state: State) -> Command:
+def _make_ranks_command(state: State) -> Command:
+    """Return the command that compares the ranks of the open job."""
     return Command("ranks", state.job.paths, joins=False)
 
 
-def _flame(state: State) -> Command:
+def _make_flame_command(state: State) -> Command:
+    """Return the command that writes the stacks of the flame graph, by the same tree
+    and time."""
     options = (
         f"--of={STACKS[state.flame.tree]}",
-        f"--time={flame.time_of(state).lower()}",
+        f"--time={flame.choose_time(state).lower()}",
     )
-    return Command("stacks", (_path(state),), options)
+    return Command("stacks", (_active_path(state),), options)
 
 
-def _memory(state: State) -> Command:
-    """Who holds the memory, at the peak or at the moment of the cursor."""
+def _make_memory_command(state: State) -> Command:
+    """Return the command that lists who holds memory at the moment under the cursor. At
+    the peak no moment is named, because the command shows the peak by itself."""
     shown = state.memory
     if shown is None:
         return Command("memory", (), joins=False)
@@ -240,22 +270,22 @@ def _memory(state: State) -> Command:
     if shown.trace is None:
         options.append(f"--by={shown.by}")
     history = shown.moments(shown.active).history
-    at = shown.view.at
-    if at != history.peak_index and 0 <= at < len(history.events):
-        options.append(f"--at={int(history.events.time_us[at])}")
+    event_index = shown.view.at
+    if event_index != history.peak_index and 0 <= event_index < len(history.events):
+        options.append(f"--at={int(history.events.time_us[event_index])}")
     return Command("memory", paths, (*options, "--top=0"), joins=False)
 
 
 OF_PAGE: Mapping[str, Callable[[State], Command]] = {
-    "timeline": _timeline,
-    "tree": _ops,
-    "kernels": _kernels,
-    "diff": _diff,
-    "why": _why,
-    "modules": _modules,
-    "hang": _hang,
-    "ranks": _ranks,
-    "flame": _flame,
-    "memory": _memory,
+    "timeline": _make_timeline_command,
+    "tree": _make_ops_command,
+    "kernels": _make_kernels_command,
+    "diff": _make_diff_command,
+    "why": _make_why_command,
+    "modules": _make_modules_command,
+    "hang": _make_hang_command,
+    "ranks": _make_ranks_command,
+    "flame": _make_flame_command,
+    "memory": _make_memory_command,
 }
 """By the names of pages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import Key
 
 from fusetui.text.patterns import lazy_pattern
-from fusetui.tui.state.action import key_name
+from fusetui.tui.state.action import parse_key_name
 
 KEYS = lazy_pattern(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|(?s:.)")
 """A control sequence (ECMA-48, section 5.4), a cursor key of a terminal in application
@@ -50,16 +50,17 @@ def keys_of(text: str) -> list[Key]:
     keys: list[Key] = []
     for written in KEYS.findall(text):
         if len(written) == 1:
-            name, character = CONTROLS.get(written) or key_name(written), written
+            name, character = CONTROLS.get(written) or parse_key_name(written), written
         else:
-            name, character = _name_of_sequence(written[2:]), None
+            name, character = _name_sequence(written[2:]), None
         if name:
             keys.append(Key(name, character))
     return keys
 
 
-def _name_of_sequence(parameters: str) -> str | None:
-    """Textual's name of a key, by what follows the CSI or SS3; None for any other."""
+def _name_sequence(parameters: str) -> str | None:
+    """Return Textual's name of a key, from what follows the start of its control
+    sequence (CSI or SS3); None for other sequences."""
     last = parameters[-1]
     if last == "~":
         return NUMBERED.get(parameters[:-1])

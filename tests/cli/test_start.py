@@ -17,7 +17,7 @@ from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.tui.recent_traces import remember_opened, remember_written
-from fusetui.tui.state.offers import offers_of
+from fusetui.tui.state.offers import make_offers
 
 Run = Callable[..., Any]
 LESSON = lessons.path("linear-eager")
@@ -160,7 +160,9 @@ def test_the_tutor_needs_a_terminal(fusetui: Run) -> None:
 
 
 def test_files_of_one_name_are_told_apart_by_their_paths() -> None:
-    labels = [offer.label for offer in offers_of(["a/x.json", "b/x.json", "b/y.json"])]
+    labels = [
+        offer.label for offer in make_offers(["a/x.json", "b/x.json", "b/y.json"])
+    ]
     assert labels == ["a/x.json", "b/x.json", "y.json"]
 
 

@@ -13,7 +13,7 @@ from tests.tui.prepared import opened
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.drawing.picture import Stack
-from fusetui.tui.drawing.schemes import DARK, styles_of
+from fusetui.tui.drawing.schemes import DARK, build_styles
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.screen_layout import panes, stack
 from fusetui.tui.state.state import Size
@@ -31,7 +31,7 @@ def open_and_draw() -> tuple[Trace, str]:
     for number in range(SIZE.height):
         parts = picture.line(number, SIZE.width, SIZE.height)
         if parts and parts[0][0].startswith(" stream 7"):
-            strip = painted(parts, SIZE.width, styles_of(DARK, "#000000"))
+            strip = painted(parts, SIZE.width, build_styles(DARK, "#000000"))
             return trace, strip.text
     raise AssertionError("no line of the stream")
 

@@ -7,7 +7,7 @@ import pytest
 from fusetui.gpu import kinds as of_names
 from fusetui.gpu.kinds import is_between_devices, is_collective, kind_of_kernel, kinds
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.kinds import SliceKind, kind_of
+from fusetui.tui.layout.kinds import SliceKind, classify_slice
 
 COLLECTIVES = [
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -60,7 +60,7 @@ def test_names_that_only_look_like_collectives_are_not_taken_for_them(
 def test_every_definition_of_communication_agrees(name: str) -> None:
     """What is counted, and the color in the app."""
     assert ("comm" in kinds(name)) == is_collective(name)
-    assert (kind_of(Role.KERNEL, name) is SliceKind.COMM) == is_collective(name)
+    assert (classify_slice(Role.KERNEL, name) is SliceKind.COMM) == is_collective(name)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.view import Side, View, first_views, make_sides
+from fusetui.tui.layout.view import Side, View, make_first_views, make_sides
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 GELU = (
@@ -114,7 +114,7 @@ def side(mlp: Trace) -> Side:
 
 @pytest.fixture
 def view(side: Side) -> View:
-    return first_views([side])[0]
+    return make_first_views([side])[0]
 
 
 @pytest.fixture

@@ -18,18 +18,18 @@ from fusetui.trace import Trace
 from fusetui.trace.flight.reading import read_dumps
 from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout
+from fusetui.tui.background_results import compute_pieces
 from fusetui.tui.background_results import opened as opened_snapshot
-from fusetui.tui.background_results import pieces
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
+from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, build_styles
 from fusetui.tui.drawing.segments import painted
-from fusetui.tui.layout.hang import HangShown, first_view
+from fusetui.tui.layout.hang import HangShown, make_first_view
 from fusetui.tui.layout.view import make_sides
-from fusetui.tui.registry import ACTIONS, arrived, settled
+from fusetui.tui.registry import ACTIONS, arrived, settle_state
 from fusetui.tui.state import memory, reading
 from fusetui.tui.state.action import Run, perform
-from fusetui.tui.state.offers import offers_of
-from fusetui.tui.state.reading import compared
+from fusetui.tui.state.offers import make_offers
+from fusetui.tui.state.reading import accept_diff
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
 
@@ -42,7 +42,9 @@ def after(state: State, *runs: Run) -> State:
     out."""
     for run in runs:
         outcome: Outcome = run(state)
-        state = settled(state, outcome[0] if isinstance(outcome, tuple) else outcome)
+        state = settle_state(
+            state, outcome[0] if isinstance(outcome, tuple) else outcome
+        )
     return state
 
 
@@ -55,12 +57,12 @@ def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> St
     """The app with these traces read, and compared where there are two."""
     sides = make_sides(traces, ["first", "second"][: len(traces)])
     state = State(
-        size=size, offers=offers_of(paths), wanted=paths, paths=paths[: len(traces)]
+        size=size, offers=make_offers(paths), wanted=paths, paths=paths[: len(traces)]
     )
     state = after(state, partial(arrived, sides=sides))
     if len(traces) == 2:
         a, b = traces
-        state = after(state, lambda now: compared(now, a, b, diff(a, b)))
+        state = after(state, lambda now: accept_diff(now, a, b, diff(a, b)))
     return state
 
 
@@ -79,15 +81,15 @@ def dumps_of_two_groups(folder: Path) -> HangShown:
         job.everywhere(group="pair")
     job.issue(0, over=False)
     paths = job.write(folder)
-    return first_view(paths, grid_of(read_dumps(paths)))
+    return make_first_view(paths, grid_of(read_dumps(paths)))
 
 
 def explained(state: State) -> State:
     """All that a thread finds out about the traces."""
     for side in state.sides:
-        for piece in pieces(side.trace, never):
+        for piece in compute_pieces(side.trace, never):
             if not isinstance(piece, tuple):
-                state = reading.learned(state, side.trace, piece)
+                state = reading.accept_answer(state, side.trace, piece)
     return state
 
 
@@ -120,7 +122,7 @@ def line(picture: Picture, y: int, size: Size) -> str:
 
 def strip(parts: Sequence[Styled], width: int, scheme: Scheme = DARK) -> Strip:
     """A line as the canvas paints it."""
-    return painted(parts, width, styles_of(scheme, scheme.background))
+    return painted(parts, width, build_styles(scheme, scheme.background))
 
 
 def _text(picture: Picture, size: Size) -> str:

@@ -18,8 +18,8 @@ from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never
 from fusetui.trace.program.backward import dependencies
 from fusetui.tui import loading, registry
-from fusetui.tui.background_results import pieces
-from fusetui.tui.state.search import shown_row
+from fusetui.tui.background_results import compute_pieces
+from fusetui.tui.state.search import show_row
 
 SERVER = Server(hip=False)
 
@@ -87,7 +87,7 @@ async def test_details_of_a_node_list_what_it_waits_for(
     path = save(tmp_path / "a.json", three_nodes(*flow(0, 30, 31), *flow(1, 41, 42)))
     async with opened([str(path)], LARGE) as (app, pilot):
         await settled(app, pilot)
-        app.do(lambda state: shown_row(state, int(find(state.side.trace, name)[0])))
+        app.do(lambda state: show_row(state, int(find(state.side.trace, name)[0])))
         app.do(registry.details)
         await settled(app, pilot)
         lines = [line.strip(" │|") for line in screen(app).splitlines()]
@@ -96,7 +96,7 @@ async def test_details_of_a_node_list_what_it_waits_for(
 
 def test_dependencies_are_read_where_nodes_have_numbers(tmp_path: Path) -> None:
     def made(path: Path) -> bool:
-        found = pieces(open_trace(str(path)), never)
+        found = compute_pieces(open_trace(str(path)), never)
         return any(isinstance(one, dict) and dependencies in one for one in found)
 
     assert made(save(tmp_path / "a.json", three_nodes()))

@@ -23,7 +23,7 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.palette import Palette
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections, unused
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Run, applies, perform
+from fusetui.tui.state.action import Run, action_applies, perform
 from fusetui.tui.state.state import Help, HitList, Prompt, Size, State
 
 LINEAR = at("aten::linear")
@@ -255,7 +255,7 @@ async def test_more_of_a_trace_is_not_mixed_with_an_old_list(mlp: Trace) -> None
 
 def test_panes_of_what_lies_over_have_no_hint_of_the_page(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"))
-    assert screen_layout.overlay_hint(state).line(0, 80, 1) == ()
+    assert screen_layout.make_overlay_hint(state).line(0, 80, 1) == ()
 
 
 FOR_A_WHILE = {"stop", "recorded", "into-answer"}
@@ -271,7 +271,7 @@ def test_no_key_is_taken_twice(mlp: Trace, page: Page) -> None:
         there = replace(place, page=page.name)
         name_of_key: dict[tuple[str, str], str] = {}
         for action in ACTIONS:
-            if not applies(action, there) or action.name in FOR_A_WHILE:
+            if not action_applies(action, there) or action.name in FOR_A_WHILE:
                 continue
             for key in action.keys:
                 name = name_of_key.setdefault((action.section, key), action.name)

@@ -20,7 +20,7 @@ from fusetui.trace.model.report import never
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.loading import compare
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.state.reading import compare_again
 from fusetui.tui.state.state import DIFF, TIMELINE, Compare, State
 
 Write = Callable[[str], Path]
@@ -299,7 +299,7 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(
     other = tmp_path / "other.json"
     other.write_text(json.dumps(mlp_events(3)))
     async with opened([path, str(other)]) as (app, pilot):
-        app.do(lambda state: cast(tuple[State, Compare], compared_anew(state))[0])
+        app.do(lambda state: cast(tuple[State, Compare], compare_again(state))[0])
         await pilot.press("enter")
         assert app.state.page == DIFF
         assert "Comparing A and B" in screen(app)

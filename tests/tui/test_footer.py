@@ -6,7 +6,7 @@ import pytest
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.screen_layout import ShownHint, _name_at
+from fusetui.tui.screen_layout import ShownHint, _find_action_at
 from fusetui.tui.state.state import Size
 
 
@@ -36,4 +36,4 @@ def test_the_footer_names_what_matters_at_80_columns(
 )
 def test_each_key_of_a_hint_can_be_clicked(x: int, name: str) -> None:
     names = "zoom-in/zoom-out/pan-left/pan-right"
-    assert _name_at(ShownHint(f"{names} view", "w/s/a/d view"), x) == name
+    assert _find_action_at(ShownHint(f"{names} view", "w/s/a/d view"), x) == name

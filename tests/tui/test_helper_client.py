@@ -17,7 +17,7 @@ from fusetui.analysis.questions.groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.background_results import pieces
+from fusetui.tui.background_results import compute_pieces
 from fusetui.tui.helper_client import (
     ALONE,
     Beside,
@@ -27,10 +27,10 @@ from fusetui.tui.helper_client import (
     unpacked,
 )
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.op_tree import call_tree
+from fusetui.tui.layout.op_tree import build_call_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import compare, load
-from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.state.reading import compare_again
 from fusetui.tui.state.state import Compare
 
 
@@ -48,7 +48,7 @@ def last(found: list[Any]) -> Insight:
 
 def test_helper_and_thread_find_the_same_hits(path: str) -> None:
     trace = open_trace(path)
-    own = list(pieces(trace, never))
+    own = list(compute_pieces(trace, never))
     with Beside() as beside:
         others = list(beside.told((path, trace), never))
     assert [type(piece) for piece in others] == [type(piece) for piece in own]
@@ -59,9 +59,14 @@ def test_helper_and_thread_find_the_same_hits(path: str) -> None:
     assert there.lists == here.lists
     assert there.origins.trace is trace
     trees = [
-        one[call_tree] for one in others if isinstance(one, dict) and call_tree in one
+        one[build_call_tree]
+        for one in others
+        if isinstance(one, dict) and build_call_tree in one
     ]
-    assert trees[0].figures["GPU"].tolist() == call_tree(trace).figures["GPU"].tolist()
+    assert (
+        trees[0].figures["GPU"].tolist()
+        == build_call_tree(trace).figures["GPU"].tolist()
+    )
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
     assert known.fields(number) == here.kernel_keys["module"].fields(number)
@@ -172,6 +177,6 @@ async def test_large_traces_are_compared_beside(
 
 def test_the_page_says_that_the_diff_is_worked_out(path: str, other: str) -> None:
     state = opened(open_trace(path), open_trace(other))
-    begun = after(state, compared_anew)
+    begun = after(state, compare_again)
     assert "Comparing A and B..." in drawn(begun)
     assert "Comparing" not in drawn(state)

@@ -14,11 +14,11 @@ from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 from fusetui.text.toml import WrongFileError
 from fusetui.trace import Trace
 from fusetui.tui import registry
-from fusetui.tui.keymap import parsed
+from fusetui.tui.keymap import parse_keymap
 from fusetui.tui.state import commands, reading
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.session import Bookmark
-from fusetui.tui.view_store import KeptView, restored
+from fusetui.tui.view_store import KeptView, restore_view
 
 
 def test_hostile_notes_of_marks_are_escaped(mlp: Trace) -> None:
@@ -26,7 +26,7 @@ def test_hostile_notes_of_marks_are_escaped(mlp: Trace) -> None:
     state = opened(mlp)
     typed = after(state, partial(commands.obeyed, line=f"mark a {WORST}"))
     kept = KeptView(marks={"a": Bookmark(mlp.begin_ns, mlp.end_ns, note=WORST)})
-    read = restored(state, kept)
+    read = restore_view(state, kept)
     for marked in (typed, read):
         assert "PWN" in marked.session.bookmarks["a"].note
         for shown in (marked, after(marked, *do("to-mark"))):
@@ -65,6 +65,6 @@ def test_names_of_runs_to_choose_from(mlp: Trace) -> None:
 def test_hostile_keys_files_are_escaped_in_messages(line: str) -> None:
     name = "".join(f"\\u{ord(char):04x}" for char in WORST if char < "\ud800")
     with pytest.raises(WrongFileError) as error:
-        parsed(line.format(name), "keys.toml", registry.ACTIONS)
+        parse_keymap(line.format(name), "keys.toml", registry.ACTIONS)
     assert "PWN" in str(error.value)
     assert obeyed(str(error.value)) == set()

@@ -26,13 +26,13 @@ from fusetui.tui.keymap import (
     LISTS,
     MODAL,
     OF_MANY,
-    parsed,
-    user_keymap,
+    parse_keymap,
+    read_user_keymap,
 )
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
-from fusetui.tui.state.action import hint_text, key_name, key_text, with_keys
+from fusetui.tui.state.action import format_hint, key_text, parse_key_name, with_keys
 from fusetui.tui.state.state import Help, Size, State
 from fusetui.tui.state.tour import STEPS
 
@@ -40,7 +40,7 @@ Make = Callable[..., Trace]
 
 
 def keymap(text: str) -> dict[str, tuple[str, ...]]:
-    return dict(parsed(text, "keys.toml", ACTIONS))
+    return dict(parse_keymap(text, "keys.toml", ACTIONS))
 
 
 def test_keys_are_written_as_the_help_writes_them() -> None:
@@ -58,20 +58,20 @@ def test_every_key_of_ours_can_be_written() -> None:
     with Cases() as cases:
         for key in sorted(keys | set(string.ascii_letters)):
             with cases.case(key):
-                assert key_name(key_text(key)) == key
+                assert parse_key_name(key_text(key)) == key
 
 
 @pytest.mark.parametrize(
     ("text", "name"), [("@", "at"), ("\\", "backslash"), ("_", "underscore")]
 )
 def test_characters_that_textual_gives_a_name_of_its_own(text: str, name: str) -> None:
-    assert key_name(text) == name
+    assert parse_key_name(text) == name
     assert key_text(name) == text
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_key_or_none(text: str) -> None:
-    name = key_name(text)
+    name = parse_key_name(text)
     assert name is None or name
 
 
@@ -111,16 +111,16 @@ def test_keys_file_of_the_user_is_read(
     file = tmp_path / "keys.toml"
     monkeypatch.setenv("FUSETUI_KEYS", str(file))
     with pytest.raises(WrongFileError, match="does not exist"):
-        user_keymap(ACTIONS)
+        read_user_keymap(ACTIONS)
     file.write_text('copy = "c"')
-    assert user_keymap(ACTIONS) == {"copy": ("c",)}
+    assert read_user_keymap(ACTIONS) == {"copy": ("c",)}
 
 
 def test_no_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FUSETUI_KEYS")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert user_keymap(ACTIONS) == {}
+    assert read_user_keymap(ACTIONS) == {}
 
 
 def remapped(mlp: Trace, text: str, height: int = 30) -> State:
@@ -151,7 +151,7 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_hint_names_actions(page: object) -> None:
     hints = getattr(page, "hints", "").split("; ")
-    assert all(hint_text(hint, State()) for hint in hints)
+    assert all(format_hint(hint, State()) for hint in hints)
 
 
 async def test_the_palette_shows_keys(path: str) -> None:
@@ -265,4 +265,4 @@ def test_a_file_may_begin_with_a_mark_of_its_encoding(
     file = tmp_path / "keys.toml"
     file.write_text('zoom-in = "Z"', encoding="utf-8-sig")
     monkeypatch.setenv("FUSETUI_KEYS", str(file))
-    assert user_keymap(ACTIONS) == {"zoom-in": ("Z",)}
+    assert read_user_keymap(ACTIONS) == {"zoom-in": ("Z",)}

@@ -18,7 +18,7 @@ from fusetui.tui.line_history import (
     MAX_LINES,
     MAX_LINES_BYTES,
     LineHistory,
-    kept_history,
+    open_saved_history,
 )
 from fusetui.tui.state.state import Prompt
 
@@ -120,13 +120,13 @@ def test_the_history_is_where_all_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUSETUI_KEPT", "off")
-    kept_history().add(SEARCH, "gemm")
-    assert kept_history().keep() == ""
+    open_saved_history().add(SEARCH, "gemm")
+    assert open_saved_history().keep() == ""
     monkeypatch.setenv("FUSETUI_KEPT", str(tmp_path))
-    history = kept_history()
+    history = open_saved_history()
     history.add(SEARCH, "gemm")
     history.keep()
-    assert kept_history().lines(SEARCH) == ("gemm",)
+    assert open_saved_history().lines(SEARCH) == ("gemm",)
     assert (tmp_path / "history.json").is_file()
 
 

@@ -12,10 +12,15 @@ from fusetui.timeline import cells
 from fusetui.timeline.cells import _depth_row as depth_row_of
 from fusetui.trace.model.memo import kept_result
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.frame import find_busy_times
+from fusetui.tui.layout.kinds import compute_kind_shares
 from fusetui.tui.layout.lanes import FIRST_LINES
-from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, op_tree
+from fusetui.tui.layout.op_tree import (
+    FRAMES,
+    build_call_tree,
+    build_callers_tree,
+    build_op_tree,
+)
 from fusetui.tui.loading import TracesLoaded, load
 from fusetui.tui.state import reading
 
@@ -38,7 +43,7 @@ def test_results_for_the_first_frame_are_there_when_traces_are_posted(
     posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     (loaded,) = [message for message in posted if isinstance(message, TracesLoaded)]
-    for make in (busy_of, shares, parts):
+    for make in (find_busy_times, compute_kind_shares, parts):
         assert kept_result(loaded.sides[0].trace, make) is not None
 
 
@@ -53,14 +58,16 @@ def test_launch_queue_idle_reasons_and_trees_are_posted_after_the_lanes(
     load([str(path)], posted.append, lambda: False)
     loaded, counted, first, last, *trees = posted[-8:]
     assert isinstance(loaded, TracesLoaded)
-    assert {one.func for one in (counted, first, last, *trees)} == {reading.learned}
+    assert {one.func for one in (counted, first, last, *trees)} == {
+        reading.accept_answer
+    }
     assert isinstance(counted.keywords["piece"], tuple)
     begun, whole = first.keywords["piece"], last.keywords["piece"]
     assert begun.answer is None
     assert whole.idle is begun.idle
     assert whole.answer is not None
     made = [make for tree in trees for make in tree.keywords["piece"]]
-    assert made == [FRAMES, call_tree, callers_tree, op_tree]
+    assert made == [FRAMES, build_call_tree, build_callers_tree, build_op_tree]
 
 
 def test_deep_lines_are_made_after_the_first_picture_and_before_they_are_asked_for(

@@ -17,7 +17,11 @@ from fusetui.own_memory import thaw
 from fusetui.trace import Trace
 from fusetui.tui import loading
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.layout.moves import next_line, next_slice, select_first
+from fusetui.tui.layout.moves import (
+    select_first,
+    select_next_slice,
+    select_on_next_line,
+)
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.performing import Ahead, likely
 
@@ -25,11 +29,11 @@ SECONDS = 30  # a hang ends there
 
 
 def test_the_neighbors_of_a_slice_are_likely(side: Side, view: View) -> None:
-    chosen = next_slice(side, select_first(side, view), 1)
+    chosen = select_next_slice(side, select_first(side, view), 1)
     found = list(likely(side, chosen))
     beside = [
         step(side, chosen, by).selected
-        for step in (next_slice, next_line)
+        for step in (select_next_slice, select_on_next_line)
         for by in (1, -1)
     ]
     assert set(found) == {*beside} - {chosen.selected}

@@ -22,7 +22,7 @@ from fusetui.tui import saving
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.pages import overlays
 from fusetui.tui.state import reading
-from fusetui.tui.state.offers import offers_of
+from fusetui.tui.state.offers import make_offers
 from fusetui.tui.state.session import ViewSession
 from fusetui.tui.state.state import Chooser, Record
 
@@ -132,11 +132,11 @@ def test_a_summary_that_comes_late_leaves_the_list_of_programs(
 ) -> None:
     posted: list[Any] = []
     saving.record(Record(), posted.append, never)
-    offers = offers_of(("a.json", "b.json"))
+    offers = make_offers(("a.json", "b.json"))
     listed = after(replace(opened(mlp), offers=offers), reading.choose)
     for state in (listed, replace(listed, session=ViewSession())):
         over = after(
-            state, posted[0], partial(reading.summarized, index=1, text="a summary")
+            state, posted[0], partial(reading.accept_summary, index=1, text="a summary")
         )
         assert isinstance(over.overlay, Chooser)
         assert [one.pid for one in over.overlay.programs] == [1, 2]

@@ -15,7 +15,7 @@ from fusetui.sample_traces import lessons
 from fusetui.tui import recent_traces
 from fusetui.tui.recent_traces import (
     MAX_ENTRIES,
-    offers_of_recent,
+    make_recent_offers,
     remember_opened,
     remember_written,
 )
@@ -112,7 +112,7 @@ def test_ranks_that_were_recorded_are_one_offer_of_a_job(
 ) -> None:
     paths = [trace_at(tmp_path / f"train-rank{n}_{n}.json.gz") for n in range(3)]
     remember_written(paths, "run", str(tmp_path))
-    (offer,) = offers_of_recent(recent_traces.recent_traces(), known=())
+    (offer,) = make_recent_offers(recent_traces.recent_traces(), known=())
     assert offer.is_job
     assert offer.paths == tuple(paths)
     assert "3 traces of run" in offer.about

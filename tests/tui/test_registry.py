@@ -42,7 +42,7 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, always
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.comparison import second_of
+from fusetui.tui.state.comparison import make_second_timeline
 from fusetui.tui.state.offers import RankedJob
 from fusetui.tui.state.state import (
     MARKS,
@@ -157,7 +157,7 @@ def with_second(state: State) -> State:
     """The replay of a change is shown below the recording."""
     trace = state.side.trace
     return replays.seen(
-        state, second_of(trace, (predicted(trace, [CHANGE]), ()), "replayed")
+        state, make_second_timeline(trace, (predicted(trace, [CHANGE]), ()), "replayed")
     )
 
 

@@ -20,7 +20,7 @@ from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.registry import ACTIONS
-from fusetui.tui.state.action import Run, applies, perform
+from fusetui.tui.state.action import Run, action_applies, perform
 from fusetui.tui.state.state import Size, State
 
 SIZES = st.builds(Size, st.integers(1, 130), st.integers(1, 50))
@@ -29,7 +29,9 @@ SIZES = st.builds(Size, st.integers(1, 130), st.integers(1, 50))
 def pressed(action: int) -> Run:
     """An action, where it applies."""
     chosen = ACTIONS[action]
-    return lambda state: perform(chosen, state) if applies(chosen, state) else state
+    return lambda state: (
+        perform(chosen, state) if action_applies(chosen, state) else state
+    )
 
 
 def clicked(x: int, y: int) -> Run:

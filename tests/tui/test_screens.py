@@ -24,13 +24,13 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.drawing.schemes import glyphs_for
-from fusetui.tui.layout.search_hits import found_of
+from fusetui.tui.drawing.schemes import choose_glyphs
+from fusetui.tui.layout.search_hits import group_hits
 from fusetui.tui.pages import ranks
-from fusetui.tui.pages.overlays import found_picture
+from fusetui.tui.pages.overlays import make_hits_picture
 from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.offers import job_of_paths
+from fusetui.tui.state.offers import find_job
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import MARKS, ROWS, Size, State
 
@@ -95,7 +95,7 @@ def ranked_job(tmp_path_factory: pytest.TempPathFactory) -> State:
     """One rank of a job, all of which was read."""
     paths = tuple(sorted(map(str, job(Path(tmp_path_factory.mktemp("job"))).iterdir())))
     found = ranked(summarize(paths, cached=False))
-    first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
+    first = replace(opened(open_trace(paths[0]), paths=paths), job=find_job(paths))
     there = partial(
         ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
     )
@@ -213,8 +213,8 @@ def test_all_about_a_gap_is_shown_where_there_is_room(lesson: State) -> None:
 
 
 def test_a_name_that_is_cut_shows_it(lesson: State) -> None:
-    searched = found_of(lesson.side.trace, "gemm", find(lesson.side.trace, "gemm"))
-    picture = found_picture(searched, glyphs_for(False))
+    searched = group_hits(lesson.side.trace, "gemm", find(lesson.side.trace, "gemm"))
+    picture = make_hits_picture(searched, choose_glyphs(False))
     shown = "".join(text for text, _ in picture.line(2, 50, 7))
     assert shown.endswith("…")
     assert len(shown) == 50

@@ -25,7 +25,7 @@ from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import look
-from fusetui.tui.pages.overlays import hits_summary
+from fusetui.tui.pages.overlays import summarize_hits
 from fusetui.tui.state import search
 from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
 
@@ -255,7 +255,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
         for text in map(" ".join, product(*PARTS)):
             with cases.case(text):
                 *_, last = found(state, text)
-                sentence = hits_summary(last)
+                sentence = summarize_hits(last)
                 assert len(sentence.splitlines()) == 1
                 assert last.wrong or last.is_done
                 finds_nothing = not last.wrong and not len(last.together)

@@ -25,9 +25,9 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import registry
-from fusetui.tui.pages.kernels import narrow_to, shown_table
+from fusetui.tui.pages.kernels import show_only_group, shown_table
 from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.shell_lines import NO_PASSWORD, shown_command
+from fusetui.tui.shell_lines import NO_PASSWORD, make_shell_command
 from fusetui.tui.state import search
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.session import Range
@@ -46,7 +46,7 @@ def lesson() -> State:
 
 def figures(state: State, capsys: Capture, *options: str) -> Any:
     """What the command line of a state prints as CSV or JSON."""
-    line = shown_command(state).line
+    line = make_shell_command(state).line
     program, *words = shlex.split(line)
     assert program == "fusetui"
     capsys.readouterr()
@@ -79,7 +79,7 @@ def test_kernels_that_were_drilled_into_have_the_same_total(
     state = replace(state, kernels=replace(state.kernels, by=by))
     for _ in range(len(shown_table(state)) - 1):
         state = after(state, *do("row-down"))
-    now = after(state, narrow_to)
+    now = after(state, show_only_group)
     assert now.kernels.only
     rows = figures(now, capsys, "--format=csv")
     column = "total_ns" if "total_ns" in rows[0] else "dur_ns"
@@ -92,8 +92,8 @@ def test_kernels_that_were_drilled_into_have_the_same_total(
 def test_a_filter_without_a_command_is_said(lesson: State) -> None:
     state = after(lesson, *do("kernels"))
     state = replace(state, kernels=replace(state.kernels, by="module"))
-    now = after(state, narrow_to)
-    command = shown_command(now)
+    now = after(state, show_only_group)
+    command = make_shell_command(now)
     assert command.notes == (
         "No command has the filter by module: this one has all kernels.",
     )
@@ -126,7 +126,7 @@ def test_steps_and_flame_graph_and_diff(lesson: State, capsys: Capture) -> None:
     steps = figures(after(lesson, *do("steps")), capsys, "--format=csv")
     assert len(steps) == len(steps_of(lesson.side.trace))
     flamed = after(lesson, *do("flame", "flame-time"))
-    assert shown_command(flamed).line.endswith(" --of=ops --time=cpu")
+    assert make_shell_command(flamed).line.endswith(" --of=ops --time=cpu")
     pair = opened_state(open_trace(A), open_trace(B), paths=(A, B))
     document = figures(replace(pair, page="diff"), capsys, "--json")
     assert (document["a"], document["b"]) == ("mlp-eager", "mlp-compiled")
@@ -155,14 +155,14 @@ def test_every_page_has_a_command_that_the_parser_takes(lesson: State) -> None:
         if page.name in ("hang", "ranks", "memory"):
             continue  # nothing of theirs is open
         _, name, *words = shlex.split(
-            shown_command(replace(lesson, page=page.name)).line
+            make_shell_command(replace(lesson, page=page.name)).line
         )
         command_parsers(name)[name].parse_args(words)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_hostile_name_is_one_word_of_a_shell(lesson: State, tmp_path: Path) -> None:
-    line = shown_command(replace(lesson, page="why", paths=(HOSTILE,))).line
+    line = make_shell_command(replace(lesson, page="why", paths=(HOSTILE,))).line
     assert line.isprintable()
     script = f'fusetui() {{ printf "%s\\0" "$@"; }}; {line}'
     printed = subprocess.run(
@@ -174,13 +174,13 @@ def test_a_hostile_name_is_one_word_of_a_shell(lesson: State, tmp_path: Path) ->
 
 def test_captures_that_were_named_are_named_again(lesson: State) -> None:
     named = replace(lesson, captured_by=("c d.json", "annotations:a.pkl"))
-    line = shown_command(replace(named, page="modules")).line
+    line = make_shell_command(replace(named, page="modules")).line
     assert shlex.split(line)[-2:] == ["--captured-by=c d.json", "--annotations=a.pkl"]
 
 
 def test_a_password_is_never_shown(lesson: State) -> None:
     url = "https://me:secret@host/a.json?sig=hidden"
-    command = shown_command(replace(lesson, page="why", paths=(url,)))
+    command = make_shell_command(replace(lesson, page="why", paths=(url,)))
     assert "secret" not in command.line
     assert "hidden" not in command.line
     assert command.notes == (NO_PASSWORD,)

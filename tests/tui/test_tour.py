@@ -10,7 +10,7 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.layout.text_layout import wrap_marked_text
 from fusetui.tui.registry import action_for
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
@@ -109,7 +109,7 @@ def test_keys_are_not_broken_over_two_lines(step: TourStep) -> None:
     for width in (40, 78, 118):
         assert all(
             line.count("`") % 2 == 0
-            for line in wrapped(with_keys(step.text, State()), width)
+            for line in wrap_marked_text(with_keys(step.text, State()), width)
         )
 
 
@@ -131,7 +131,7 @@ async def test_tour_can_be_finished_by_its_keys(size: tuple[int, int]) -> None:
         await settled(app, pilot)
         for number, step in enumerate(STEPS):
             assert app.state.tour == number
-            for line in wrapped(with_keys(step.text, State()), size[0] - 2):
+            for line in wrap_marked_text(with_keys(step.text, State()), size[0] - 2):
                 assert line.replace("`", "") in screen(app)
             await pilot.press(*step.keys)
             await settled(app, pilot)

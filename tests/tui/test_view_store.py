@@ -16,11 +16,11 @@ from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import view_store
-from fusetui.tui.layout.view import first_view
+from fusetui.tui.layout.view import make_first_view
 from fusetui.tui.state import commands, moving
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.view_store import KeptView, keep, read_kept, restored
+from fusetui.tui.view_store import KeptView, keep, read_saved_view, restore_view
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_window_marks_and_folds_are_restored(
 ) -> None:
     before = left(mlp, path)
     keep(before)
-    state = restored(opened(mlp), read_kept(path)[0])
+    state = restore_view(opened(mlp), read_saved_view(path)[0])
     assert (state.view.begin, state.view.end) == (before.view.begin, before.view.end)
     assert state.view.folds == before.view.folds
     assert state.view.selected < 0
@@ -54,15 +54,15 @@ def test_kept_view_belongs_to_the_content_of_the_file(
 ) -> None:
     keep(left(mlp, path))
     copy = shutil.copy(path, tmp_path / "renamed.json")
-    assert read_kept(str(copy))[0] == read_kept(path)[0] != KeptView()
+    assert read_saved_view(str(copy))[0] == read_saved_view(path)[0] != KeptView()
     Path(path).write_text(Path(path).read_text() + " ")
-    assert read_kept(path)[0] == KeptView()
+    assert read_saved_view(path)[0] == KeptView()
 
 
 def test_unchanged_view_is_not_kept(mlp: Trace, path: str, folder: Path) -> None:
     keep(left(mlp, path))
     keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
-    assert read_kept(path)[0] == KeptView()
+    assert read_saved_view(path)[0] == KeptView()
 
 
 def test_restored_view_does_not_undo_keys_already_pressed(
@@ -70,7 +70,7 @@ def test_restored_view_does_not_undo_keys_already_pressed(
 ) -> None:
     keep(left(mlp, path))
     moved = after(opened(mlp), *do("zoom-in"))
-    assert restored(moved, read_kept(path)[0]) is moved
+    assert restore_view(moved, read_saved_view(path)[0]) is moved
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_none(mlp: Trace, path: str, folder: Path, text: str) 
     (file,) = folder.iterdir()
     file.write_text(text, encoding="latin-1")
     state = opened(mlp)
-    now = restored(state, read_kept(path)[0])
+    now = restore_view(state, read_saved_view(path)[0])
     assert now.view == state.view
 
 
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(
     folder.write_text("a file")
     assert keep(left(mlp, path)).startswith("Marks and window were not kept: ")
     assert keep(replace(opened(mlp), paths=(path,))) == ""
-    assert read_kept(path)[0] == KeptView()
+    assert read_saved_view(path)[0] == KeptView()
 
 
 def test_the_oldest_go(
@@ -108,7 +108,7 @@ def test_the_oldest_go(
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))
     assert len(list(folder.iterdir())) == 1
-    assert read_kept(path)[0] != KeptView()
+    assert read_saved_view(path)[0] != KeptView()
 
 
 async def test_the_app_opens_as_it_was_left(
@@ -128,13 +128,13 @@ async def test_the_tour_begins_afresh_and_leaves_nothing(
     mlp: Trace, path: str, folder: Path
 ) -> None:
     keep(left(mlp, path))
-    before = read_kept(path)[0]
+    before = read_saved_view(path)[0]
     async with app_opened([path], tour=True) as (app, pilot):
         assert app.state.session.bookmarks == {}
-        assert app.state.view == first_view(app.state.side)
+        assert app.state.view == make_first_view(app.state.side)
         await pilot.press("w", "w", "m", "b")
         keep(app.state)
-    assert read_kept(path)[0] == before != KeptView()
+    assert read_saved_view(path)[0] == before != KeptView()
 
 
 def test_pinned_and_hidden_lanes_are_there_again(
@@ -145,7 +145,7 @@ def test_pinned_and_hidden_lanes_are_there_again(
         state, at("aten::gelu"), *do("pin"), at("ProfilerStep#3"), *do("hide", "sort")
     )
     keep(state)
-    again = restored(opened(mlp), read_kept(path)[0])
+    again = restore_view(opened(mlp), read_saved_view(path)[0])
     assert again.view.arranged == state.view.arranged
     assert len(again.view.arranged.pinned) == len(again.view.arranged.hidden) == 1
 
@@ -167,9 +167,9 @@ def test_kept_values_that_no_trace_can_have_are_ignored(
 ) -> None:
     """The app opens, and every key works."""
     first = opened(mlp)
-    state = restored(first, damaged)
+    state = restore_view(first, damaged)
     assert (state.view.begin, state.view.end) == (first.view.begin, first.view.end)
-    go = partial(moving.go_to, letter="a")
+    go = partial(moving.go_to_mark, letter="a")
     assert drawn(after(state, go, *do("zoom-in", "pan-right", "down", "zoom-out")))
 
 
@@ -177,19 +177,19 @@ def test_nothing_is_kept_of_a_file_that_was_changed_meanwhile(
     mlp: Trace, path: str, folder: Path
 ) -> None:
     """The marks of one trace are no marks of another."""
-    state = replace(left(mlp, path), kept_as=read_kept(path)[1])
+    state = replace(left(mlp, path), kept_as=read_saved_view(path)[1])
     Path(path).write_text(Path(path).read_text() + " ")
     keep(state)
-    assert read_kept(path)[0] == KeptView()
+    assert read_saved_view(path)[0] == KeptView()
 
 
 def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
     state = replace(opened(mlp), paths=(path,))
     keep(after(state, partial(commands.obeyed, line="mark a the slow step")))
-    again = restored(opened(mlp), read_kept(path)[0])
+    again = restore_view(opened(mlp), read_saved_view(path)[0])
     assert again.session.bookmarks["a"].note == "the slow step"
     assert "at mark a: the slow step" in drawn(
-        after(again, partial(moving.go_to, letter="a"))
+        after(again, partial(moving.go_to_mark, letter="a"))
     )
     assert "a the slow step" in drawn(after(again, *do("to-mark")))
 

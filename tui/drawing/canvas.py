@@ -18,14 +18,17 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.drawing.schemes import DARK, Scheme, styles_of
-from fusetui.tui.drawing.segments import ShortStrip, filtered, painted
+from fusetui.tui.drawing.schemes import DARK, Scheme, build_styles
+from fusetui.tui.drawing.segments import ShortStrip, apply_filters, painted
 
 
 def terminal_is_behind(app: App[object]) -> bool:
-    """Whether the terminal still takes the output before: a frame drawn now would be
-    stale by then. A terminal takes nothing while another thread writes to it. What
-    Windows calls a terminal cannot be asked."""
+    """Tell whether the terminal has not yet taken the earlier output. A frame drawn now
+    would be outdated when it is shown.
+
+    A terminal also takes nothing while another thread writes to it. The answer is False
+    if that cannot be known: on Windows, and without a terminal.
+    """
     stream = sys.__stderr__  # what Textual writes to
     if app.is_headless or stream is None or sys.platform == "win32":
         return False
@@ -64,6 +67,7 @@ class Moused(Message):
     """What a person did with the mouse on a line of a canvas."""
 
     def __init__(self, y: int, done: Click | Turn | Drag) -> None:
+        """Make a message about a mouse action on line `y` of a canvas."""
         super().__init__()
         self.y = y
         self.done = done
@@ -89,9 +93,13 @@ class Canvas(Widget, inherit_bindings=False):
     ALLOW_SELECT = False
 
     def __init__(self, scheme: Scheme = DARK, background: str = "") -> None:
-        """`background`: another one than that of the scheme."""
+        """Make an empty canvas.
+
+        `scheme` has the colors of each style. `background` replaces the background of
+        the scheme, if it is not "".
+        """
         super().__init__()
-        self._styles = styles_of(scheme, background or scheme.background)
+        self._styles = build_styles(scheme, background or scheme.background)
         self._behind = Color.parse(background or scheme.background)
         self._picture: Picture | None = None
         self._drawn: dict[int, _DrawnLine] = {}
@@ -106,34 +114,41 @@ class Canvas(Widget, inherit_bindings=False):
         self._stale = True
 
     def show(self, picture: Picture) -> None:
-        """Draws another picture in the next frame; of several until then, only the
-        last."""
+        """Draw another picture with the next frame. If several pictures are set until
+        then, only the last one is drawn."""
         self._picture = picture
         self._stale = True
-        self._plan_frame()
+        self._schedule_frame()
 
     def render_line(self, y: int) -> ShortStrip:
-        """Line `y`, as it was drawn last if it is still the same."""
+        """Return line `y` of the picture. It is drawn again only if the picture or the
+        size of the canvas has changed."""
         if self._stale or y not in self._drawn:
-            self._renew(y)
+            self._update_lines(y)
         return self._drawn[y].strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual for all lines in every frame: most are those of the frame
-        before."""
+        """Return the lines in a region, which Textual requests for every frame. Most
+        lines are the same objects as in the frame before."""
         if self._stale:
-            self._renew()
+            self._update_lines()
             if not self._is_frame_ahead:
                 self._changed.clear()  # Textual paints the whole canvas by itself
+        # a border or padding, which only Textual can draw
         if any(self.gutter):
-            return self._with_gutter(crop)
-        strips = self._filtered(crop.line_range)
+            return self._render_with_gutter(crop)
+        strips = self._filter_lines(crop.line_range)
         if crop.column_span == (0, self.size.width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
-    def _filtered(self, lines: range) -> list[Strip]:
-        """Lines as they go to the terminal."""
+    def _filter_lines(self, lines: range) -> list[Strip]:
+        """Return some lines as they are sent to the terminal, after the filters of
+        Textual.
+
+        Lines that have not changed are taken from a cache, which is emptied when the
+        filters change.
+        """
         filters = list(self.get_line_filters())
         if self._filters != filters:
             self._filters = filters
@@ -141,59 +156,64 @@ class Canvas(Widget, inherit_bindings=False):
         strips: list[Strip] = []
         for y in lines:
             drawn = self.render_line(y)
-            sent = self._sent.get(y)
-            if sent is None or sent.drawn is not drawn:
-                sent = _SentLine(drawn, filtered(drawn, filters, self._behind))
-                self._sent[y] = sent
-            strips.append(sent.strip)
+            cached = self._sent.get(y)
+            if cached is None or cached.drawn is not drawn:
+                cached = _SentLine(drawn, apply_filters(drawn, filters, self._behind))
+                self._sent[y] = cached
+            strips.append(cached.strip)
         return strips
 
-    def _with_gutter(self, crop: Region) -> list[Strip]:
-        """Lines to which Textual has added border and padding; their filters, too."""
+    def _render_with_gutter(self, crop: Region) -> list[Strip]:
+        """Return the lines in a region including the border and padding that Textual
+        draws. Textual has applied its filters to them already."""
         strips: list[Strip] = []
         for y, drawn in enumerate(super().render_lines(crop), start=crop.y):
-            sent = self._sent.get(y)
-            if sent is None or sent.drawn is not drawn:
-                sent = _SentLine(drawn, ShortStrip(drawn, drawn.cell_length))
-                self._sent[y] = sent
-            strips.append(sent.strip)
+            cached = self._sent.get(y)
+            if cached is None or cached.drawn is not drawn:
+                cached = _SentLine(drawn, ShortStrip(drawn, drawn.cell_length))
+                self._sent[y] = cached
+            strips.append(cached.strip)
         return strips
 
     def on_resize(self) -> None:
-        """Draws all lines again."""
+        """Draw all lines again after a change of size."""
         self._stale = True
-        self._plan_frame()
+        self._schedule_frame()
 
     def on_click(self, event: events.Click) -> None:
-        """A click, unless the mouse was moved with the button down."""
+        """Report a click, unless it is the end of a drag."""
         if not self._is_dragged:
             self.post_message(Moused(event.y, Click(event.x)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click or a drag begins."""
+        """Remember where the button was pressed, because a drag may begin there."""
         self._pressed = (event.x, event.y)
         self._is_dragged = False
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """With the button down: a drag, once it is longer than a click."""
+        """Report a drag while the button is down. A movement counts as a drag once it
+        is at least MIN_DRAG_CELLS long; until then it may be a click."""
         if self._pressed is None or not event.button:
             return
-        x, y = self._pressed
-        is_far = abs(event.x - x) >= MIN_DRAG_CELLS
+        pressed_x, pressed_y = self._pressed
+        is_far = abs(event.x - pressed_x) >= MIN_DRAG_CELLS
         if self._is_dragged or is_far:
             self._is_dragged = True
-            self.post_message(Moused(y, Drag(x, event.x, ended=False)))
+            self.post_message(Moused(pressed_y, Drag(pressed_x, event.x, ended=False)))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """A drag ends, if it was one."""
+        """Report the end of a drag, if there was one."""
         if self._pressed is not None and self._is_dragged:
-            x, y = self._pressed
-            self.post_message(Moused(y, Drag(x, event.x, ended=True)))
+            pressed_x, pressed_y = self._pressed
+            self.post_message(Moused(pressed_y, Drag(pressed_x, event.x, ended=True)))
         self._pressed = None
 
     def on_mouse_scroll_down(self, event: events.MouseEvent) -> None:
-        """Down, or with Shift to the right; some terminals send the event of that
-        then."""
+        """Report a turn of the wheel in any direction.
+
+        This handles the events for all four directions. Shift turns a vertical movement
+        into a horizontal one; some terminals send horizontal events themselves.
+        """
         is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
         is_sideways = isinstance(
             event, events.MouseScrollRight | events.MouseScrollLeft
@@ -209,47 +229,55 @@ class Canvas(Widget, inherit_bindings=False):
         on_mouse_scroll_down
     )
 
-    def _plan_frame(self) -> None:
-        """Draws a frame as soon as the messages that have arrived are handled, but no
-        earlier than FRAME_SECONDS after the one before."""
+    def _schedule_frame(self) -> None:
+        """Schedule the next frame, unless one is scheduled already.
+
+        It is drawn after the messages that have arrived, but no earlier than
+        FRAME_SECONDS after the frame before.
+        """
         if self._is_frame_ahead or not self.is_mounted:
             return
         self._is_frame_ahead = True
-        wait = self._last_frame + FRAME_SECONDS - time.monotonic()
-        if wait > 0:
-            self.set_timer(wait, self._draw_frame)
+        wait_seconds = self._last_frame + FRAME_SECONDS - time.monotonic()
+        if wait_seconds > 0:
+            self.set_timer(wait_seconds, self._draw_frame)
         else:
+            # Textual calls it after the messages that have already arrived
             self.call_later(self._draw_frame)
 
     def _draw_frame(self) -> None:
-        """Has Textual paint the lines that look different; later, while the terminal
-        still takes the frame before."""
+        """Ask Textual to paint the lines that look different from the frame before. If
+        the terminal has not yet taken that frame, try again after RETRY_SECONDS."""
         if terminal_is_behind(self.app):
             self.set_timer(RETRY_SECONDS, self._draw_frame)
             return
         self._is_frame_ahead = False
         self._last_frame = time.monotonic()
-        self._renew()
+        self._update_lines()
         if self._changed:
             width = self.size.width
             regions = [Region(0, y, width, 1) for y in sorted(self._changed)]
             self.refresh(*regions)
             self._changed.clear()
 
-    def _renew(self, line: int | None = None) -> None:
-        """Remakes the line, or all lines, whose key changed; notes those that look
-        different."""
+    def _update_lines(self, line: int | None = None) -> None:
+        """Draw the lines whose content may have changed, and remember those that look
+        different.
+
+        `line` is the only line to update; None updates all. A line is drawn only if its
+        key has changed, which is cheaper to compute than the line itself.
+        """
         width, height = self.size
         for y in range(height) if line is None else (line,):
             key = self._picture.key(y, width, height) if self._picture else None
-            before = self._drawn.get(y)
-            if before is not None and before.key == key:
+            previous = self._drawn.get(y)
+            if previous is not None and previous.key == key:
                 continue
             parts = self._picture.line(y, width, height) if self._picture else ()
             strip = painted(parts, width, self._styles)
-            if before is not None and before.strip == strip:
+            if previous is not None and previous.strip == strip:
                 # the same object: it has the sequences that were sent
-                self._drawn[y] = _DrawnLine(key, before.strip)
+                self._drawn[y] = _DrawnLine(key, previous.strip)
             else:
                 self._drawn[y] = _DrawnLine(key, strip)
                 self._changed.add(y)

@@ -22,7 +22,7 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.picture import TextPicture
 from fusetui.tui.drawing.schemes import Glyphs, Styled
-from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.layout.text_layout import wrap_marked_text
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.state import Reading
 from fusetui.tui.state.tour import MARGIN
@@ -35,44 +35,49 @@ MAX_DEVICES_CELLS = 60
 
 
 def head(side: Side, width: int) -> str:
-    """One line that says what is open: as many parts as fit."""
+    """Return the line that names an open trace and its main facts: as many as fit in
+    `width` cells."""
     return joined([printable(side.label), *parts(side.trace)], width)
 
 
 @memo()
 def parts(trace: Trace) -> list[str]:
-    """About a trace, each in a few words: what makes the picture doubtful, the device,
-    steps and times, and only then what is secret in the file, which changes nothing of
-    the picture. About a part of a trace, says nothing that the rest could reverse."""
+    """Return short facts about a trace, the most important first.
+
+    First comes what makes the picture unreliable, then the devices, steps and times.
+    Possible secrets in the file and the numbers of events come last. If only a part of
+    the trace has been read, facts that the rest could change are left out.
+    """
     is_whole = trace.report.prefix is None
     gpu_events = len(trace.gpu_rows)
     steps = len(steps_of(trace))
     secrets = secrets_of(trace)
-    texts = [*_doubts(trace), _devices(trace)]
+    facts = [*_list_doubts(trace), _name_devices(trace)]
     if steps:
-        texts.append(plural(steps, "step"))
-    texts.append(duration(trace.span_ns))
+        facts.append(plural(steps, "step"))
+    facts.append(duration(trace.span_ns))
     if gpu_events and is_whole:
-        texts.append(_busy(trace))
+        facts.append(_describe_busy_time(trace))
     if secrets:
-        texts.append(f"looks like a secret: {printable(several(secrets, 2))}")
-    texts.append(plural(trace.recorded(), "slice"))
+        facts.append(f"looks like a secret: {printable(several(secrets, 2))}")
+    facts.append(plural(trace.recorded(), "slice"))
     if gpu_events:
-        texts.append(plural(gpu_events, "GPU event"))
+        facts.append(plural(gpu_events, "GPU event"))
     elif is_whole:
-        texts.append("no GPU events")
-    return [text for text in texts if text]
+        facts.append("no GPU events")
+    return [text for text in facts if text]
 
 
-def _devices(trace: Trace) -> str:
-    """The names of the devices, each once; "" where none is known."""
+def _name_devices(trace: Trace) -> str:
+    """Return the names of the devices of a trace, each once, cut to MAX_DEVICES_CELLS.
+    "" if none is recorded."""
     names = dict.fromkeys(printable(name) for name in device_names(trace))
     return clip(", ".join(names), MAX_DEVICES_CELLS, "...")
 
 
-def _busy(trace: Trace) -> str:
-    """How long the GPUs were busy. Without a share: the verdict and the diff tell that
-    of a step, this is about all events."""
+def _describe_busy_time(trace: Trace) -> str:
+    """Return how long the GPUs of a trace were busy. No percentage is given, because
+    other pages give that of a single step, and the two would differ."""
     devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
     busy = duration(gpu_times(trace).busy_ns)
     return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
@@ -84,13 +89,14 @@ JOINED_BY = {
 }
 
 
-def _doubts(trace: Trace) -> list[str]:
-    """What to know before trusting the picture; "" where there is nothing to say."""
+def _list_doubts(trace: Trace) -> list[str]:
+    """Return short warnings about a trace, such as missing or unreadable events. Texts
+    may be "", which callers leave out."""
     report = trace.report
     doubts = []
     if note_of(trace):
         doubts.append("reconstructed, not recorded")
-    doubts += _joins(trace)
+    doubts += _describe_joins(trace)
     doubts.append(report.missing)
     if report.unreadable:
         doubts.append(f"{plural(report.unreadable, 'event')} unreadable")
@@ -105,29 +111,37 @@ def _doubts(trace: Trace) -> list[str]:
     return doubts
 
 
-def _joins(trace: Trace) -> list[str]:
-    """How names were given to kernels that graphs replay, each way once."""
+def _describe_joins(trace: Trace) -> list[str]:
+    """Return how the kernels of replayed CUDA graphs got their names, each way once.
+    The list is empty if nothing was joined with the trace."""
     if not isinstance(trace, Joined):
         return []
     ways = [JOINED_BY[join.joined_by] for join in trace.joins if join.replays]
     return list(dict.fromkeys(ways))
 
 
-def reading_line(reading: Reading, width: int, glyphs: Glyphs) -> str:
-    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there
-    are lanes."""
+def format_progress(reading: Reading, width: int, glyphs: Glyphs) -> str:
+    """Return one line with the progress of reading a file.
+
+        reading big.json  ###.......  34 % of 1.007 GB
+
+    It also says whether the part read so far is on the screen. The name is cut to leave
+    room for the rest, but not below 8 cells. While a person stops the reading, it says
+    that what was read is kept.
+    """
     if reading.stopping:
         return "stopping; what was read is kept"
-    cells = BAR_CELLS if width >= MIN_CELLS_FOR_LONG_BAR else SHORT_BAR_CELLS
-    full = cells * reading.done // max(1, reading.total)
+    bar_cells = BAR_CELLS if width >= MIN_CELLS_FOR_LONG_BAR else SHORT_BAR_CELLS
+    full_cells = bar_cells * reading.done // max(1, reading.total)
     figures = ""
     if reading.total:
         figures = f"{percent(reading.done, reading.total)} of {size(reading.total)}"
     if reading.shown:
         figures += ", shown: what was read so far"
-    bar = glyphs.full * full + "." * (cells - full)
+    bar = glyphs.full * full_cells + "." * (bar_cells - full_cells)
     after_name = f"  {bar}  {figures}".rstrip()
     name = printable(Path(without_credentials(reading.path)).name)
+    # 8 cells for the word `reading` and the blank after it
     name_cells = max(8, width - len(after_name) - 8)
     return f"reading {clip(name, name_cells, glyphs.ellipsis)}{after_name}"
 
@@ -146,32 +160,34 @@ class Tab(msgspec.Struct, frozen=True):
     is_missing: bool
 
 
-def tabs_picture(tabs: tuple[Tab, ...]) -> TextPicture:
-    """The names of all pages; where they do not fit, short ones, and at last of those
-    not in front the keys alone."""
+def make_tab_bar(tabs: tuple[Tab, ...]) -> TextPicture:
+    """Return the bar with the names of all pages, that of the current page highlighted.
+    Names are shortened, or replaced by their keys, if they do not all fit."""
 
     def lines(width: int, height: int) -> list[list[Styled]]:
         parts: list[Styled] = []
         end_of_last = 0
-        for place in _places(tabs, width):
+        for place in _lay_out_tabs(tabs, width):
             parts.append((" " * (place.cells.start - end_of_last), "plain"))
-            parts.append((place.text, _token(place.tab)))
+            parts.append((place.text, _choose_tab_style(place.tab)))
             end_of_last = place.cells.stop
         return [parts]
 
     return TextPicture(tabs, lines)
 
 
-def _token(tab: Tab) -> str:
-    """The style of a tab."""
+def _choose_tab_style(tab: Tab) -> str:
+    """Return the style of a tab: highlighted for the current page, faint for a page
+    that cannot be shown now."""
     if tab.is_here:
         return "front"
     return "faint" if tab.is_missing else "plain"
 
 
-def tab_at(tabs: tuple[Tab, ...], x: int, width: int) -> str:
-    """The name of the page at a cell; "" beside them."""
-    for place in _places(tabs, width):
+def find_tab(tabs: tuple[Tab, ...], x: int, width: int) -> str:
+    """Return the name of the page whose tab is at column `x` of a bar of `width` cells;
+    "" if there is none."""
+    for place in _lay_out_tabs(tabs, width):
         if x in place.cells:
             return place.tab.name
     return ""
@@ -185,22 +201,29 @@ class _TabPlace(NamedTuple):
     cells: range
 
 
-def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
-    """The tabs in `width` cells: in the longest form in which all of them fit."""
-    texts = _texts(tabs, width)
-    all_between = BETWEEN_CELLS * (len(texts) - 1)
-    has_room = sum(map(len, texts)) + all_between <= width
-    between = BETWEEN_CELLS if has_room else 0
+def _lay_out_tabs(tabs: tuple[Tab, ...], width: int) -> Iterator[_TabPlace]:
+    """Generate the position and text of each tab in a bar of `width` cells, from left
+    to right. Tabs are BETWEEN_CELLS apart if that fits, else directly beside each
+    other."""
+    texts = _choose_tab_texts(tabs, width)
+    gap_cells = BETWEEN_CELLS * (len(texts) - 1)
+    has_room = sum(map(len, texts)) + gap_cells <= width
+    cells_between = BETWEEN_CELLS if has_room else 0
     begin = 0
     for tab, text in zip(tabs, texts, strict=True):
         end = begin + len(text)
         yield _TabPlace(tab, text, range(begin, end))
-        begin = end + between
+        begin = end + cells_between
 
 
-def _texts(tabs: tuple[Tab, ...], width: int) -> list[str]:
-    """The keys and titles of all pages, closer together or shorter where they would not
-    fit; at last the keys alone, but for the page in front."""
+def _choose_tab_texts(tabs: tuple[Tab, ...], width: int) -> list[str]:
+    """Return the texts of all tabs, in the longest form that fits in `width` cells
+    together.
+
+    These are tried in turn: titles with more space, titles, short titles except for the
+    current page, and short titles. If none fits, only the current page keeps its title,
+    and the others are shown by their keys.
+    """
     titles = [f"{tab.key} {tab.title}".strip() for tab in tabs]
     short_titles = [f"{tab.key} {tab.short}".strip() for tab in tabs]
     spacious = [f" {title} " for title in titles]
@@ -209,34 +232,44 @@ def _texts(tabs: tuple[Tab, ...], width: int) -> list[str]:
     short_beside_front = []
     for tab, long_text, short_text in zip(tabs, close, short, strict=True):
         short_beside_front.append(long_text if tab.is_here else short_text)
-    for texts in (spacious, close, short_beside_front, short):
-        if sum(map(len, texts)) <= width:
-            return texts
+    for candidate in (spacious, close, short_beside_front, short):
+        if sum(map(len, candidate)) <= width:
+            return candidate
     keys = []
     for tab, title in zip(tabs, titles, strict=True):
         keys.append(f" {title if tab.is_here or not tab.key else tab.key} ")
     return keys
 
 
-def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
-    """A rule with the title of a step, and its text; `keys`: what else can be done."""
+def make_tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
+    """Make the picture of a step of the guided tour: a rule with its title and keys,
+    and its text below.
+
+    Args:
+        title: The title of the step.
+        text: The text, which is wrapped; parts between backticks are emphasized.
+        keys: The keys that can be pressed, at the right end of the rule.
+        rule: The character of the rule.
+    """
 
     def lines(width: int, height: int) -> Sequence[Sequence[Styled]]:
         """The rule, and the text on as many lines as it needs."""
+        # 5 cells for the rule before the title and the blanks around it
         room = width - len(title) - 5
         after_title = f"  {keys} ".rjust(room, rule)
-        shown: list[Sequence[Styled]] = [
+        tour_lines: list[Sequence[Styled]] = [
             [(rule * 3, "faint"), (f" {title} ", "title"), (after_title, "faint")]
         ]
-        for line in wrapped(text, width - MARGIN):
-            shown.append(_with_keys_strong(f" {line}"))
-        return shown
+        for line in wrap_marked_text(text, width - MARGIN):
+            tour_lines.append(_emphasize_keys(f" {line}"))
+        return tour_lines
 
     return TextPicture((title, text, keys, rule), lines)
 
 
-def _with_keys_strong(line: str) -> list[Styled]:
-    """A line whose parts between backticks are strong."""
+def _emphasize_keys(line: str) -> list[Styled]:
+    """Return a line as texts with styles, in which the parts between backticks are
+    strong. The backticks themselves are left out."""
     parts: list[Styled] = []
     for number, part in enumerate(line.split("`")):
         is_between = number % 2 == 1

@@ -38,9 +38,9 @@ from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import is_module
 from fusetui.trace.program.regions import label_of as region_label
-from fusetui.tui.drawing.picture import Said, clipped, cut_in
+from fusetui.tui.drawing.picture import Said, clip_lines, cut_lines_to_width
 from fusetui.tui.drawing.schemes import Glyphs
-from fusetui.tui.layout.kinds import label_of, narrow, note_of
+from fusetui.tui.layout.kinds import find_note, label_of, narrow
 from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
@@ -53,67 +53,86 @@ INDENT = "  "
 MAX_LISTED = 1000  # args, and calls around a slice, that the overlay lists
 
 
-def value_text(value: object, ellipsis: str, as_json: bool = False) -> str:
-    """The printable text of a value: a string as it is, unless `as_json`; anything else
-    as JSON. What is too deep or too long is replaced by the ellipsis."""
+def format_value(value: object, ellipsis: str, as_json: bool = False) -> str:
+    """Return the printable text of the value of an arg, as it stands in the trace.
+
+    A string is shown without quotes, unless `as_json` is set; any other value is shown
+    as JSON. Lists and objects deeper than MAX_DEPTH, and text beyond MAX_VALUE_CHARS,
+    are replaced by `ellipsis`.
+    """
     if isinstance(value, str) and not as_json:
-        text = value[: MAX_VALUE_CHARS + 1]
+        value_chars = value[: MAX_VALUE_CHARS + 1]
     else:
-        text = ""
-        for chunk in _json_chunks(value, MAX_DEPTH, ellipsis):
-            text += chunk[: MAX_VALUE_CHARS + 1]
-            if len(text) > MAX_VALUE_CHARS:
+        value_chars = ""
+        for chunk in _generate_json(value, MAX_DEPTH, ellipsis):
+            value_chars += chunk[: MAX_VALUE_CHARS + 1]
+            # a value may be as large as the file: the rest of it is never formatted
+            if len(value_chars) > MAX_VALUE_CHARS:
                 break
-    return clip(narrow(printable(text)), MAX_VALUE_CHARS, ellipsis)
+    return clip(narrow(printable(value_chars)), MAX_VALUE_CHARS, ellipsis)
 
 
-def _json_chunks(value: object, levels: int, ellipsis: str) -> Iterator[str]:
-    """The JSON of a value in chunks, so that a caller may stop early. Lists and objects
-    that lie more than `levels` deep are replaced by the ellipsis."""
+def _generate_json(value: object, levels: int, ellipsis: str) -> Iterator[str]:
+    """Generate the JSON of a value piece by piece, so that the caller can stop early.
+
+    Lists and objects that are nested more than `levels` deep are replaced by
+    `ellipsis`. Long strings are cut to what a screen can show.
+    """
     if not isinstance(value, dict | list) or not value:
-        start = value[: MAX_VALUE_CHARS + 1] if isinstance(value, str) else value
-        yield json.dumps(start, ensure_ascii=False, default=str)
+        shown_value = value[: MAX_VALUE_CHARS + 1] if isinstance(value, str) else value
+        yield json.dumps(shown_value, ensure_ascii=False, default=str)
         return
     if levels == 0:
         yield ellipsis
         return
     is_object = isinstance(value, dict)
     yield "{" if is_object else "["
-    for number, key in enumerate(value if is_object else range(len(value))):
-        if number:
+    for index, key in enumerate(value if is_object else range(len(value))):
+        if index:
             yield ", "
         if isinstance(key, str):
             yield f"{json.dumps(key[: MAX_VALUE_CHARS + 1], ensure_ascii=False)}: "
-        yield from _json_chunks(value[key], levels - 1, ellipsis)
+        yield from _generate_json(value[key], levels - 1, ellipsis)
     yield "}" if is_object else "]"
 
 
-def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """The event of a row as JSON, as the file has it; every member begins a line of
-    `width` cells. At most MAX_LISTED lines."""
+def format_event_as_json(
+    trace: Trace, row: int, width: int, glyphs: Glyphs
+) -> list[Said]:
+    """Return the event of a slice as lines of JSON, with all the members that the file
+    has.
+
+    Each member begins a new line of at most `width` cells. There are at most MAX_LISTED
+    lines. If the text of the file is not available now, the only line is the reason.
+    """
     missing = why_missing(trace)
     if missing:
         return [Said(missing)]
     event = trace.elements.element(int(trace.order[row]))
-    lines = chain(["{"], _member_lines(event, INDENT, width, glyphs.ellipsis), ["}"])
+    lines = chain(["{"], _format_members(event, INDENT, width, glyphs.ellipsis), ["}"])
     return [Said(line) for line in islice(lines, MAX_LISTED)]
 
 
-def _member_lines(
+def _format_members(
     members: dict[str, Any], indent: str, width: int, ellipsis: str
 ) -> Iterator[str]:
-    """Lines of JSON: each member of an object begins one. The members of an object that
-    is itself a member of an event (its args) are on lines of their own, too."""
+    """Generate lines of JSON for the members of an object, each of which begins a line.
+
+    `indent` is the text before each member. An object directly inside an event (its
+    args) is opened too, with its members one level deeper. Deeper objects stay on one
+    line, which is wrapped to `width` cells but not below 20.
+    """
     for number, (key, value) in enumerate(members.items(), start=1):
         comma = "," if number < len(members) else ""
-        key_text = f"{indent}{value_text(key, ellipsis, as_json=True)}: "
+        key_text = f"{indent}{format_value(key, ellipsis, as_json=True)}: "
         if isinstance(value, dict) and indent == INDENT:
             yield key_text + "{"
-            yield from _member_lines(value, indent + INDENT, width, ellipsis)
+            yield from _format_members(value, indent + INDENT, width, ellipsis)
             yield f"{indent}}}{comma}"
             continue
+        # blanks are kept, because they may be part of a string
         yield from textwrap.wrap(
-            f"{key_text}{value_text(value, ellipsis, as_json=True)}{comma}",
+            f"{key_text}{format_value(value, ellipsis, as_json=True)}{comma}",
             max(20, width),
             subsequent_indent=f"{indent}    ",
             replace_whitespace=False,
@@ -122,7 +141,9 @@ def _member_lines(
 
 
 def why_missing(trace: Trace) -> str:
-    """Why no args can be shown now; "" if they can."""
+    """Return the reason why the args of slices cannot be shown now, or "" if they can.
+    Args are read from the file when needed. They are missing if it has changed or is
+    still being unpacked."""
     problem = trace.elements.text.problem()
     if problem:
         return printable(f"no args are shown: {problem}")
@@ -189,37 +210,62 @@ FIXED_LINES = 5  # of the details of a kernel, beside its name and the legend
 def details(
     side: Side, row: int, width: int, height: int, glyphs: Glyphs
 ) -> list[Said]:
-    """At most `height` lines about a row; of kernels the same facts are always on the
-    same line. If the trace names parts of the program, a line says where in the program
-    it comes from."""
+    """Return at most `height` lines that describe a slice, for the pane below the
+    timeline.
+
+    The lines are: a title, the name, the line of the program, the launch, and then args
+    and other facts. For kernels each fact has a fixed line, so that a person can
+    compare kernels while moving. The line of the program is there only if the trace has
+    modules or Python frames.
+
+    Args:
+        side: The trace, and what has been computed about it.
+        row: The index of the slice in the trace.
+        width: The cells of a line.
+        height: The lines of the pane.
+        glyphs: The drawing characters of the terminal.
+    """
     trace = side.trace
     origins = side.insight.origins
-    program = []
+    program_lines = []
     if origins is not None and (len(origins.regions) or len(origins.frames)):
-        program.append(program_line(origins, row))
+        program_lines.append(describe_program_location(origins, row))
 
-    facts = _facts(trace, row, glyphs)
-    facts += while_it_ran(trace, row, side.device_counters)
-    below = [*program, _origin(trace, row, glyphs), *flow(facts, width)]
-    meaning = _meaning(trace, row)
+    facts = _list_facts(trace, row, glyphs)
+    facts += summarize_counters(trace, row, side.device_counters)
+    lines_below_name = [
+        *program_lines,
+        _describe_launch(trace, row, glyphs),
+        *flow_texts(facts, width),
+    ]
+    meaning = _explain_slice(trace, row)
     if meaning:
-        below += textwrap.wrap(meaning, max(20, width))
+        lines_below_name += textwrap.wrap(meaning, max(20, width))
     lines = [title(trace, row, width, glyphs)]
-    lines += _name_lines(
-        _annotated(trace, row, width, glyphs), width, height, len(program), glyphs
+    lines += _fit_name(
+        _annotate_name(trace, row, width, glyphs),
+        width,
+        height,
+        len(program_lines),
+        glyphs,
     )
-    lines += map(Said, below)
-    shown = cut_in(lines, width, height, glyphs.ellipsis)
-    return clipped(shown, width, height, glyphs.ellipsis)
+    lines += map(Said, lines_below_name)
+    fitting_lines = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
+    return clip_lines(fitting_lines, width, height, glyphs.ellipsis)
 
 
-def _name_lines(
+def _fit_name(
     marked: Annotated, width: int, height: int, program_lines: int, glyphs: Glyphs
 ) -> list[Said]:
-    """The lines of a name in details of `height` lines, `program_lines` of which say
-    where in the program it is. If its parts are marked and there is room, one line of
-    the name, the marks below it and a fixed number of lines that explain them; else as
-    many lines of the name as fit."""
+    """Return the lines of a slice's name in a pane of `height` lines.
+
+    A kernel name whose parts are known gets one line, with marks below its parts,
+    followed by a fixed number of lines that explain them. Any other name, or a pane
+    that is too low, gets as many lines of the name as fit. `program_lines` of the pane
+    (0 or 1) show the place in the program.
+    """
+    # the line of the program comes out of the legend, so that no line below it moves; 6
+    # are the title, the name, its marks, the launch and two of facts
     legend_height = max(1 - program_lines, height - 6 - program_lines)
     if marked.legend and legend_height > 0:
         name_height = 1
@@ -230,46 +276,53 @@ def _name_lines(
         lines += [BLANK] * (name_height - len(lines))
     if marked.legend and legend_height > 0:
         lines.append(Said(marked.lines[0][1], "warning"))
-        meanings = [Said(line) for line in flow(marked.legend, width)]
-        meanings = [*cut_in(meanings, width, legend_height, glyphs.ellipsis)]
+        meanings = [Said(line) for line in flow_texts(marked.legend, width)]
+        meanings = [
+            *cut_lines_to_width(meanings, width, legend_height, glyphs.ellipsis)
+        ]
         lines += meanings
         lines += [BLANK] * (legend_height - len(meanings))
     return lines
 
 
 def _cut_name(marked: Annotated, height: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """The first lines of a name, at most `height` of them; an ellipsis at their end if
-    there are more."""
-    names = [narrow(text) for text, _ in marked.lines]
-    lines = [Said(name, "plain") for name in names[:height]]
-    if height < len(names):
+    """Return the first lines of a name, at most `height` of them. If some are left out,
+    the last one ends with an ellipsis."""
+    name_lines = [narrow(text) for text, _ in marked.lines]
+    lines = [Said(name, "plain") for name in name_lines[:height]]
+    if height < len(name_lines):
         room = width - len(glyphs.ellipsis)
-        last = clip(names[height - 1], room, "") + glyphs.ellipsis
-        lines[-1] = Said(last, "plain")
+        last_line = clip(name_lines[height - 1], room, "") + glyphs.ellipsis
+        lines[-1] = Said(last_line, "plain")
     return lines
 
 
 def details_height(lines: int) -> int:
-    """How many lines of a page of this height are for the details, including the
-    rule."""
+    """Return the height of the details pane on a page of `lines` lines, its rule
+    included: a third, but from 7 to 12 lines."""
     return max(7, min(12, lines // 3))
 
 
-def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """Everything about a row, for the overlay: also the modules and Python frames
-    around it, the innermost first, each with its duration."""
+def list_all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """Return everything that is known about a slice, as the lines of an overlay.
+
+    To what the details pane shows it adds the modules and Python frames around the
+    slice, the whole name, and all args. Modules and frames are listed from the
+    innermost outwards, each with its duration. If the args cannot be read now, the
+    reason stands in their place.
+    """
     trace = side.trace
     origins = side.insight.origins
-    program = _program(origins, row) if origins else NO_PROGRAM
+    program = _locate_in_program(origins, row) if origins else NO_PROGRAM
     lines = [title(trace, row, width, glyphs), BLANK]
-    lines += _marked_name(_annotated(trace, row, width, glyphs))
+    lines += _list_name_with_marks(_annotate_name(trace, row, width, glyphs))
     lines.append(BLANK)
-    lines += _module_lines(trace, program)
-    lines.append(Said(_origin(trace, row, glyphs)))
-    lines += map(Said, _graph_neighbors(trace, row))
-    lines += _call_lines(trace, row, program)
-    lines += map(Said, while_it_ran(trace, row, side.device_counters))
-    meaning = _meaning(trace, row)
+    lines += _list_modules_around(trace, program)
+    lines.append(Said(_describe_launch(trace, row, glyphs)))
+    lines += map(Said, _list_graph_neighbors(trace, row))
+    lines += _list_calls_and_frames(trace, row, program)
+    lines += map(Said, summarize_counters(trace, row, side.device_counters))
+    meaning = _explain_slice(trace, row)
     if meaning:
         lines += map(Said, textwrap.wrap(meaning, max(20, width)))
     missing = why_missing(trace)
@@ -279,13 +332,14 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         if fact:
             lines.append(Said(fact))
     lines.append(BLANK)
-    lines += _short_name_lines(trace, row)
-    lines += _arg_lines(trace, row, glyphs)
+    lines += _list_short_name_words(trace, row)
+    lines += _list_args(trace, row, glyphs)
     return lines
 
 
-def _marked_name(marked: Annotated) -> Iterator[Said]:
-    """All lines of a name, each with the marks below it, and what the marks mean."""
+def _list_name_with_marks(marked: Annotated) -> Iterator[Said]:
+    """Generate all lines of a name, each followed by a line of marks below its parts,
+    then the meanings of the marks."""
     for text, marks in marked.lines:
         yield Said(narrow(text), "plain")
         if marks:
@@ -294,8 +348,9 @@ def _marked_name(marked: Annotated) -> Iterator[Said]:
         yield Said("  " + meaning)
 
 
-def _short_name_lines(trace: Trace, row: int) -> Iterator[Said]:
-    """What the words of the short name of a kernel mean, as far as they are known."""
+def _list_short_name_words(trace: Trace, row: int) -> Iterator[Said]:
+    """Generate lines that explain the words in the short name of a kernel, below a
+    title. Nothing is generated for other slices, or if no word of the name is known."""
     if trace.role[row] != Role.KERNEL:
         return
     decoded = decode(trace.name_of(row))
@@ -312,49 +367,65 @@ def _short_name_lines(trace: Trace, row: int) -> Iterator[Said]:
     yield BLANK
 
 
-def _module_lines(trace: Trace, program: Program) -> Iterator[Said]:
-    """The forward op of backward work, and the modules around a row, each with its
-    duration where it is recorded."""
-    forward = _forward(trace, program)
+def _list_modules_around(trace: Trace, program: Program) -> Iterator[Said]:
+    """Generate a line for the forward op of backward work, and one for each module or
+    annotation around a slice.
+
+    Each line has the duration, if the trace records it. At most MAX_PROGRAM_LEVELS
+    modules are listed.
+    """
+    forward = _describe_forward_op(trace, program)
     if forward:
         yield Said(f"  {narrow(forward)}")
     for region in program.regions[:MAX_PROGRAM_LEVELS]:
         label = narrow(region_label(trace.name_of(region), expanded=True))
+        # annotations taken from a graph capture have no recorded times
         is_timed = not without_times(trace, np.array([region]))[0]
-        lasted = f"   {duration(int(trace.dur[region]))}" if is_timed else ""
+        duration_text = f"   {duration(int(trace.dur[region]))}" if is_timed else ""
         kind = "module" if is_module(trace.name_of(region)) else "annotation"
-        yield Said(f"  {kind} {label}{lasted}")
+        yield Said(f"  {kind} {label}{duration_text}")
 
 
-def _call_lines(trace: Trace, row: int, program: Program) -> Iterator[Said]:
-    """The calls and ops that led to a row, then the Python frames around it, each with
-    its duration."""
-    in_program = {*program.regions, *program.frames}
+def _list_calls_and_frames(trace: Trace, row: int, program: Program) -> Iterator[Said]:
+    """Generate a line for each call and op that led to a slice, then one for each
+    Python frame around it.
+
+    Each line has a name and a duration. Slices that are already listed as modules are
+    left out.
+    """
+    listed_elsewhere = {*program.regions, *program.frames}
     calls = [
-        call for call in launch_chain(trace, row)[:MAX_LISTED] if call not in in_program
+        call
+        for call in launch_chain(trace, row)[:MAX_LISTED]
+        if call not in listed_elsewhere
     ]
     for call in (*calls, *program.frames[:MAX_PROGRAM_LEVELS]):
-        lasted = duration(int(trace.dur[call]))
-        yield Said(f"  {_name(trace, call)}   {lasted}")
+        duration_text = duration(int(trace.dur[call]))
+        yield Said(f"  {_short_name(trace, call)}   {duration_text}")
 
 
-def _arg_lines(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
-    """The args of a row below a title, one a line, at most MAX_LISTED of them."""
+def _list_args(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
+    """Generate a title and one line for each arg of a slice, at most MAX_LISTED of
+    them. Args whose names do not say what they mean are explained in parentheses. A
+    last line counts the args that are left out."""
     args = _args(trace, row)
     yield Said("args" if args else "no args", "title")
     for key, value in islice(args.items(), MAX_LISTED):
-        text = value_text(value, glyphs.ellipsis)
+        text = format_value(value, glyphs.ellipsis)
         meaning = MEANING_OF_ARG.get(key)
         explained = f"   ({meaning})" if meaning else ""
-        yield Said(f"  {value_text(key, '')}: {text}{explained}")
+        yield Said(f"  {format_value(key, '')}: {text}{explained}")
     if len(args) > MAX_LISTED:
         yield Said(f"  and {count(len(args) - MAX_LISTED)} more")
 
 
-def _meaning(trace: Trace, row: int) -> str:
-    """What the compile log says of a slice, or what a call of the CUDA API is for, where
-    its name does not say it; else ""."""
-    note = note_of(trace, row)
+def _explain_slice(trace: Trace, row: int) -> str:
+    """Return a sentence that explains a slice, or "" if there is none.
+
+    It is the note of the compile log, for a compilation or graph break. For a call of
+    the CUDA API it is the purpose of the function.
+    """
+    note = find_note(trace, row)
     if note is not None:
         return note.text
     if trace.role[row] != Role.CALL:
@@ -362,29 +433,39 @@ def _meaning(trace: Trace, row: int) -> str:
     return meaning_of_call(trace.name_of(row))
 
 
-def while_it_ran(
+def summarize_counters(
     trace: Trace, row: int, counters: Sequence[DeviceCounter]
 ) -> list[str]:
-    """`while it ran: SM clock 1755 MHz, power 250 W` as a list of one: the means of the
-    counters of its device over a GPU event. Empty where there are none."""
+    """Return the mean of each device counter while a GPU event ran, as a list of one
+    line.
+
+        while it ran: SM clock 1755 MHz, power 250 W
+
+    The list is empty for CPU slices, and if no counter of the device has a value in
+    that time.
+    """
     if not is_gpu(trace, row):
         return []
     begin = trace.start[row : row + 1]
     end = trace.end[row : row + 1]
     device = trace.track_of(row).pid
-    means = []
+    mean_texts = []
     for counter in counters:
         if counter.device != device:
             continue
         mean = float(counter.mean(begin, end)[0])
         if not math.isnan(mean):
-            means.append(f"{counter.kind} {mean:.4g} {counter.unit}")
-    return [f"while it ran: {', '.join(means)}"] if means else []
+            mean_texts.append(f"{counter.kind} {mean:.4g} {counter.unit}")
+    return [f"while it ran: {', '.join(mean_texts)}"] if mean_texts else []
 
 
-def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
-    """How a row relates to the critical path: that it lies on it, or its slack; "" where
-    that is not known."""
+def describe_path_position(marks: Marks, trace: Trace, row: int) -> str:
+    """Return whether a slice is on the critical path, and for how long; or its slack,
+    the time by which it could be longer without delaying the end.
+
+    "" means that neither is known. `marks` holds these figures for all rows of the
+    trace.
+    """
     on_path_ns = int(marks.ns[row])
     slack_ns = int(marks.spare_ns[row])
     if on_path_ns:
@@ -396,18 +477,25 @@ def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
     return f"slack: {duration(slack_ns)}"
 
 
-def warm(origins: Origins) -> None:
-    """Computes what every line about a slice needs, before a key waits for it."""
+def prepare_details(origins: Origins) -> None:
+    """Compute and cache what describing any slice needs (its modules and frames), so
+    that the first key press does not wait for it."""
     trace = origins.trace
     if len(trace):
         first_row = int(trace.gpu_rows[0]) if len(trace.gpu_rows) else 0
+        # any row will do: what is computed for it serves all others
         program_of(origins, first_row)
 
 
-def program_line(origins: Origins, row: int) -> str:
-    """`in Decoder_3 > MLP_3   my_model.py:42 forward`: the modules and the line of the
-    program that a row comes from, and of backward work its forward op."""
-    program = _program(origins, row)
+def describe_program_location(origins: Origins, row: int) -> str:
+    """Return where in the program a slice comes from, in one line.
+
+        in Decoder_3 > MLP_3   my_model.py:42 forward
+
+    The line has the modules around the slice, the line of the program's own code, and
+    for backward work its forward op. Parts that are not known are left out.
+    """
+    program = _locate_in_program(origins, row)
     source = source_of(origins, program)
     parts = []
     if program.regions:
@@ -415,17 +503,18 @@ def program_line(origins: Origins, row: int) -> str:
     if source:
         file = source.file.rpartition("/")[2]
         parts.append(f"{file}:{source.line} {source.name}")
-    forward = _forward(origins.trace, program)
+    forward = _describe_forward_op(origins.trace, program)
     if forward:
         parts.append(forward)
     return "   ".join(narrow(part) for part in parts)
 
 
 def inner(path: str) -> str:
-    """The inner levels of a long path, which tell more than the outer ones.
+    """Shorten the path of a module to at most MAX_PATH_CHARS, by leaving out outer
+    levels. Inner levels say more about a slice, so at least the last one is kept.
 
-    >>> inner("Qwen3Model_0 > Qwen3DecoderLayer_1 > Qwen2MLP_1 > MergedColumnParallelLinear_1")
-    '… > Qwen2MLP_1 > MergedColumnParallelLinear_1'
+        >>> inner("Qwen3Model_0 > Qwen3DecoderLayer_1 > Qwen2MLP_1 > MergedColumnParallelLinear_1")
+        '… > Qwen2MLP_1 > MergedColumnParallelLinear_1'
     """
     levels = path.split(SEPARATOR)
     while len(levels) > 1 and len(SEPARATOR.join(levels)) > MAX_PATH_CHARS:
@@ -434,50 +523,57 @@ def inner(path: str) -> str:
     return shown if shown == path else f"…{SEPARATOR}{shown}"
 
 
-def _forward(trace: Trace, program: Program) -> str:
-    """The forward op of backward work; "" for other work."""
+def _describe_forward_op(trace: Trace, program: Program) -> str:
+    """Return the name of the forward op that backward work belongs to, after `backward
+    of`. "" for any other work."""
     op = program.forward_op
     return f"backward of {trace.name_of(op)}" if op >= 0 else ""
 
 
 @memo(64)
-def _program(origins: Origins, row: int) -> Program:
-    """Where in the program a row comes from. A row that is itself a module is not among
-    the modules around it."""
+def _locate_in_program(origins: Origins, row: int) -> Program:
+    """Return the modules, Python frames and forward op that a slice comes from. If the
+    slice is itself a module, it is left out."""
     program = program_of(origins, row)
     around = tuple(region for region in program.regions if region != row)
     return replace(program, regions=around)
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
-    """The first line about a row: its short name, cut to leave room for its duration
-    and the label of its track."""
+    """Return the first line about a slice: its short name, its duration, and the label
+    of its track (a thread or stream). The name is cut to leave room for the rest, but
+    not below 8 cells."""
     name = label_of(int(trace.role[row]), trace.name_of(row))
-    lasted = duration(int(trace.dur[row]))
-    track = narrow(trace.track_of(row).label)
-    after_name = f"   {lasted}   {track}"
+    duration_text = duration(int(trace.dur[row]))
+    track_label = narrow(trace.track_of(row).label)
+    after_name = f"   {duration_text}   {track_label}"
     name_width = max(8, width - len(after_name))
     return Said(clip(name, name_width, glyphs.ellipsis) + after_name, "title")
 
 
-def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
-    """The name of a row on lines of `width` cells; of a kernel with marks below the
-    parts of its name that are known, and what they mean."""
+def _annotate_name(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
+    """Return the name of a slice on lines of `width` cells.
+
+    For a kernel, marks below the lines point to known parts of the name, such as the
+    tile or the data type. The meanings of these parts are included. Only the first
+    MAX_NAME_CHARS of a name count.
+    """
     from fusetui.gpu.kernel_names.record import annotate  # once a slice is selected
 
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
-    parts = []
+    shown_parts = []
     for part in decoded.parts if decoded else ():
         end = part[1]
         if end <= MAX_NAME_CHARS:
-            parts.append(part)
-    return annotate(name[:MAX_NAME_CHARS], parts, max(1, width), glyphs.underline)
+            shown_parts.append(part)
+    return annotate(name[:MAX_NAME_CHARS], shown_parts, max(1, width), glyphs.underline)
 
 
-def flow(texts: Sequence[str], width: int) -> list[str]:
-    """Lines with as many of the texts each as fit in `width` cells, three blanks between
-    them. A text that does not fit has a line of its own, which is longer."""
+def flow_texts(texts: Sequence[str], width: int) -> list[str]:
+    """Distribute texts over lines of `width` cells, three blanks apart, as many on each
+    line as fit. A text that is wider than a line gets a line of its own, which is not
+    cut."""
     lines: list[str] = []
     for text in texts:
         longer = f"{lines[-1]}   {text}" if lines else ""
@@ -488,101 +584,120 @@ def flow(texts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
-    """Where a GPU event was launched from, or what a CPU slice launched."""
-    chain = _chain(trace, launch_chain(trace, row), glyphs)
+def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
+    """Return how a GPU event was launched, or what a CPU slice launched, in one line.
+
+    A GPU event is described by its latency and the calls around its launch, from the
+    inside out. An event of a CUDA graph also has the call that captured it. A CPU slice
+    is described by the number and time of its GPU events.
+    """
+    chain = _join_names(trace, launch_chain(trace, row), glyphs)
     if not is_gpu(trace, row):
-        parts = [_launched(trace, row), f"in {chain}" if chain else ""]
+        parts = [_count_launched(trace, row), f"in {chain}" if chain else ""]
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
         if chain:
             return f"in {chain}"
-        where = "what was read of this trace" if trace.report.prefix else "this trace"
-        return f"its launch is not recorded in {where}"
-    captured = ""
+        searched_part = (
+            "what was read of this trace" if trace.report.prefix else "this trace"
+        )
+        return f"its launch is not recorded in {searched_part}"
+    capture_text = ""
     if is_joined(trace, row):  # a node of a graph
         call = int(trace.asked[row])
-        calls = _chain(trace, [call, *ancestors(trace, call)], glyphs)
-        captured = f"captured by {calls}   "
-    return f"{captured}launched {_waited(trace, row)} by {chain}"
+        calls = _join_names(trace, [call, *ancestors(trace, call)], glyphs)
+        capture_text = f"captured by {calls}   "
+    return f"{capture_text}launched {_describe_latency(trace, row)} by {chain}"
 
 
-def _launched(trace: Trace, row: int) -> str:
-    """How many GPU events a CPU slice launched, and their time; "" for none."""
+def _count_launched(trace: Trace, row: int) -> str:
+    """Return the number of GPU events launched under a CPU slice and their total time,
+    as a text. "" if there are none. For the replay of a CUDA graph the number of
+    kernels is added."""
     events, kernels, ns = launched_sums(trace, row)
     if not events:
         return ""
-    of_them = ""
+    kernels_text = ""
     if is_replay(trace.name_of(row)):
-        of_them = f" ({plural(kernels, 'kernel')})"
-    return f"launched {plural(events, 'GPU event')}{of_them}, {duration(ns)}"
+        kernels_text = f" ({plural(kernels, 'kernel')})"
+    return f"launched {plural(events, 'GPU event')}{kernels_text}, {duration(ns)}"
 
 
-def _graph_neighbors(trace: Trace, row: int) -> Iterator[str]:
-    """The nodes of its graph that a node comes after, and those that it comes before,
-    each on one line; nothing until the dependencies are known."""
-    known = kept_result(trace, dependencies)
-    if not isinstance(known, Dependencies):
+def _list_graph_neighbors(trace: Trace, row: int) -> Iterator[str]:
+    """Generate a line for the nodes of a CUDA graph that a node waits for, and one for
+    those that wait for it.
+
+    Each line names at most MAX_NODES_NAMED nodes and counts the others. Nothing is
+    generated until the dependencies of the trace have been computed in the background.
+    """
+    graph_dependencies = kept_result(trace, dependencies)
+    if not isinstance(graph_dependencies, Dependencies):
         return
-    rows_before, rows_after = waits_for(known, row)
-    for word, rows in (("after", rows_before), ("before", rows_after)):
+    rows_before, rows_after = waits_for(graph_dependencies, row)
+    for direction, rows in (("after", rows_before), ("before", rows_after)):
         if not len(rows):
             continue
         named = rows[:MAX_NODES_NAMED].tolist()
         names = ", ".join(narrow(trace.name_of(other)) for other in named)
         others = len(rows) - MAX_NODES_NAMED
         more = f" and {count(others)} more" if others > 0 else ""
-        yield f"  {word}: {names}{more}"
+        yield f"  {direction}: {names}{more}"
 
 
-def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
-    """The names of these rows, each called by the one after it, in one line."""
-    names = [_name(trace, row) for row in rows[:MAX_SHOWN]]
+def _join_names(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
+    """Return the names of some rows in one line, each row called by the next. At most
+    MAX_SHOWN of them are named."""
+    names = [_short_name(trace, row) for row in rows[:MAX_SHOWN]]
     return f" {glyphs.chain} ".join(names)
 
 
-def _name(trace: Trace, row: int) -> str:
-    """The printable name of a row; of a Python frame with its file in short, `forward
-    my_model.py:42`."""
+def _short_name(trace: Trace, row: int) -> str:
+    """Return the printable name of a row, cut to MAX_NAME_CHARS. A Python frame is
+    shown with its file and line, such as `forward my_model.py:42`."""
     name = trace.name_of(row)[:MAX_NAME_CHARS]
     is_frame = int(trace.role[row]) == Role.PYTHON
     return label_of(int(Role.PYTHON), name) if is_frame else narrow(name)
 
 
-def _waited(trace: Trace, row: int) -> str:
-    """How long before its start a GPU event was launched, and why it waited, if
-    known."""
+def _describe_latency(trace: Trace, row: int) -> str:
+    """Return how long before its start a GPU event was launched, such as `12 us
+    earlier`. If its stream was busy with other work in the meantime, that time is
+    added. A launch after the start means that the clocks of CPU and GPU differ, which
+    the text says."""
     latency_ns = launch_latency_ns(trace, row) or 0
     if latency_ns < 0:
         return f"{duration(-latency_ns)} later (the clocks differ)"
-    text = f"{duration(latency_ns)} earlier"
+    latency_text = f"{duration(latency_ns)} earlier"
     queued_ns = queue_delay_ns(trace, row)
     # of a part of a trace, what kept the stream busy may be in the rest
     if queued_ns and not trace.report.prefix:
-        text += f" (for {duration(queued_ns)} the stream was busy)"
-    return text
+        latency_text += f" (for {duration(queued_ns)} the stream was busy)"
+    return latency_text
 
 
-def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
-    """What a kernel computed and how efficiently, else the shapes; then the args, those
-    of the launch first. Or the one reason why no args can be shown."""
+def _list_facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
+    """Return short texts about a slice: for a kernel what it computed and its
+    efficiency, for others the shapes of the inputs. Then come the args that are worth
+    showing, those of the launch first. If the args cannot be read, the only text is the
+    reason."""
     missing = why_missing(trace)
     if missing:
         return [missing]
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""
-    facts = [work or _shapes(args, glyphs), *remarks(trace, row)]
-    for key in _shown_args(args):
+    facts = [work or _format_input_shapes(args, glyphs), *remarks(trace, row)]
+    for key in _select_args(args):
         value = args[key]
         if isinstance(value, float):
             value = float(f"{value:.4g}")  # to four significant digits
-        facts.append(f"{value_text(key, '')} {value_text(value, glyphs.ellipsis)}")
+        facts.append(f"{format_value(key, '')} {format_value(value, glyphs.ellipsis)}")
     return [fact for fact in facts if fact]
 
 
-def _shown_args(args: dict[str, Any]) -> list[str]:
-    """The names of the args to show: those of a launch in the order of LAUNCH_ARGS, then
-    at most MAX_SHOWN others in the order of the file."""
+def _select_args(args: dict[str, Any]) -> list[str]:
+    """Return the names of the args to show: those in LAUNCH_ARGS first, then at most
+    MAX_SHOWN others in the order of the file. OTHER_ARGS are left out, because the pane
+    shows them in another form."""
     of_launch = [key for key in LAUNCH_ARGS if key in args]
     hidden = {*LAUNCH_ARGS, *OTHER_ARGS}
     others = (key for key in args if key not in hidden)
@@ -592,11 +707,11 @@ def _shown_args(args: dict[str, Any]) -> list[str]:
 _args = memo(256)(Trace.args_of)
 
 
-def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
-    """The shapes of the inputs that are tensors, at most MAX_SHOWN of them; "" where
-    they are not recorded."""
+def _format_input_shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
+    """Return the shapes of the input tensors of an op, separated by commas. At most
+    MAX_SHOWN are named. "" if the trace does not record them."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""
     tensors = islice((shape for shape in dims if shape), MAX_SHOWN)
-    return ", ".join(value_text(shape, glyphs.ellipsis) for shape in tensors)
+    return ", ".join(format_value(shape, glyphs.ellipsis) for shape in tensors)

@@ -23,9 +23,9 @@ from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import cell_borders, columns
-from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of, note_of
-from fusetui.tui.layout.places import marks_selection, where_rows
+from fusetui.tui.layout.frame import columns, compute_cell_edges
+from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, find_note, label_of
+from fusetui.tui.layout.places import find_program_location, marks_selection
 from fusetui.tui.layout.view import Place, Side, View
 
 if TYPE_CHECKING:
@@ -46,18 +46,28 @@ Label = Callable[[int], str]  # what a row is called
 def labeled(
     label: str, parts: Sequence[Styled], gutter: int, bar: str = " "
 ) -> list[Styled]:
-    """A line with a label at its left; `bar` stands between both."""
-    shown = label if len(label) < gutter else word_clip(label, gutter - 1)
-    return [(shown.ljust(gutter - 1) + bar, "faint"), *parts]
+    """Return the parts of a line with its label at the left end.
+
+    A part is a text with the name of its style. The label takes `gutter` cells: it is
+    cut to `gutter - 1` of them, and `bar` (a scroll bar or a blank) fills the last one.
+    `parts` follow unchanged.
+    """
+    gutter_label = label if len(label) < gutter else word_clip(label, gutter - 1)
+    return [(gutter_label.ljust(gutter - 1) + bar, "faint"), *parts]
 
 
 @memo()
-def labels_of(trace: Trace) -> Label:
-    """A function that returns what a row is called, and keeps the last answers."""
+def make_row_labeler(trace: Trace) -> Label:
+    """Return a function that maps a row of the trace to its label on the timeline.
+
+    A row is the index of a slice in the trace. A note from the compile log (a
+    compilation or a graph break) takes precedence over the name of the slice. There is
+    one function per trace, which caches up to MAX_LABELS_KEPT labels.
+    """
 
     @lru_cache(maxsize=MAX_LABELS_KEPT)
     def label(row: int) -> str:
-        note = note_of(trace, row)
+        note = find_note(trace, row)
         if note is not None:
             return note.label
         return label_of(int(trace.role[row]), trace.name_of(row))
@@ -65,7 +75,7 @@ def labels_of(trace: Trace) -> Label:
     return label
 
 
-def lane_line(
+def draw_lane_line(
     side: Side,
     view: View,
     place: Place,
@@ -74,41 +84,64 @@ def lane_line(
     marked: Collection[int] = (),
     path: Marks | None = None,
 ) -> list[Styled]:
-    """One line of a lane over `width` cells; `path`: what is marked as the critical
-    path."""
+    """Draw one line of a lane over `width` cells, as texts with their styles.
+
+    A lane shows the slices of one thread or stream. The selected slice is highlighted
+    if it lies on this line. The list is empty if the line has no slices but only a
+    text.
+
+    Args:
+        side: The trace and its lanes.
+        view: The visible window and the selection.
+        place: The line of the lane.
+        width: The cells of the window.
+        glyphs: The drawing characters of the terminal.
+        marked: Other rows to highlight, such as search hits.
+        path: What is on the critical path; None if it is not shown.
+    """
     if place.line is None:
         return []
-    borders = cell_borders(side, view, width)
-    shown = cells(place.line, borders)
+    borders = compute_cell_edges(side, view, width)
+    line_cells = cells(place.line, borders)
     selected_cells = range(0)
     if view.selected >= 0 and place.holds(view.selected):
         selected_cells = columns(side, view, view.selected, width)
     return slices(
-        shown,
+        line_cells,
         cell_ns=max(1, view.span // max(width, 1)),
-        label=_label_on(side, place, width),
+        label=_choose_labeler(side, place, width),
         glyphs=glyphs,
         selected=view.selected,
         selected_cells=selected_cells,
         marked=marked,
-        on_path=_cells_on_path(place.line, borders, shown, path),
+        on_path=_find_cells_on_path(place.line, borders, line_cells, path),
     )
 
 
-def _label_on(side: Side, place: Place, width: int) -> Label:
-    """What rows are called on a line: with the frames around them on one that names
-    those too."""
-    label = labels_of(side.trace)
+def _choose_labeler(side: Side, place: Place, width: int) -> Label:
+    """Return the function that names the rows on a line of a lane.
+
+    Some lines of Python frames also stand for the `place.around` lines above them,
+    which are hidden. There a label is the chain of these frames, cut to the width. On
+    any other line it is the label of the row alone.
+    """
+    label = make_row_labeler(side.trace)
     if not place.around:
         return label
-    return partial(chain_of, side.trace, label, around=place.around, width=width - 1)
+    return partial(
+        join_frame_names, side.trace, label, around=place.around, width=width - 1
+    )
 
 
-def _cells_on_path(
+def _find_cells_on_path(
     line: DepthRow, borders: Int64s, shown: Cells, path: Marks | None
 ) -> list[bool]:
-    """Whether at least half of what slices cover of a cell is on the critical path, of
-    each cell; [] where no path is marked."""
+    """Tell for each cell of a line whether it is drawn as part of the critical path.
+
+    A cell is, if at least half of the time that slices cover in it is on the path.
+    `borders` are the width + 1 boundaries of the cells, in ns of the file. The list is
+    empty if no path is shown.
+    """
     if path is None:
         return []
     on_path_ns = spread(line, borders, path.before(line))
@@ -116,21 +149,29 @@ def _cells_on_path(
     return [*((on_path_ns > 0) & is_half).tolist()]
 
 
-def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
-    """`<module> > main > ... > run_action`: the frame of a row and at most `around`
-    frames around it. Where they do not fit in `width` cells, the outermost frame, and
-    innermost ones."""
-    rows = [row]
-    outer = int(trace.parent[row])
-    while outer >= 0 and len(rows) <= around:
-        rows.insert(0, outer)
-        outer = int(trace.parent[outer])
-    names = [FILE_AND_LINE.sub("", label(frame)) for frame in rows]
+def join_frame_names(
+    trace: Trace, label: Label, row: int, around: int, width: int
+) -> str:
+    """Return the names of a Python frame and of the frames around it, such as `<module>
+    > main > ... > run_action`.
+
+    `row` is the frame itself, and comes last; at most `around` frames precede it, the
+    outermost first. If the chain is longer than `width` cells, `...` replaces frames in
+    the middle: the outermost frame and as many inner ones as fit are kept. The result
+    may still be too long if two names alone do not fit.
+    """
+    chain_rows = [row]
+    outer_row = int(trace.parent[row])
+    while outer_row >= 0 and len(chain_rows) <= around:
+        chain_rows.insert(0, outer_row)
+        outer_row = int(trace.parent[outer_row])
+    names = [FILE_AND_LINE.sub("", label(frame)) for frame in chain_rows]
     chain = BETWEEN_FRAMES.join(names)
     if len(chain) <= width:
         return chain
     innermost = names[-1:]
     for name in reversed(names[1:-1]):
+        # inner frames tell more than outer ones: they are added from the inside out
         longer = BETWEEN_FRAMES.join([names[0], "...", name, *innermost])
         if len(longer) > width:
             break
@@ -138,7 +179,7 @@ def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> s
     return BETWEEN_FRAMES.join([names[0], "...", *innermost])
 
 
-def where_line(
+def draw_program_location_line(
     side: Side,
     view: View,
     place: Place,
@@ -146,41 +187,65 @@ def where_line(
     glyphs: Glyphs,
     path: Marks | None = None,
 ) -> list[Styled]:
-    """Where the program was, over `width` cells: neighboring cells of one name are one
-    block."""
+    """Draw the line that shows which Python frame or module the program was in, as
+    texts with their styles.
+
+    Neighboring cells with the same name become one block. A block is highlighted if it
+    is on the critical path or selected. Cells without a frame are blank.
+
+    Args:
+        side: The trace and its lanes.
+        view: The visible window and the selection.
+        place: The line of the thread.
+        width: The cells of the window.
+        glyphs: The drawing characters of the terminal.
+        path: What is on the critical path; None if it is not shown.
+    """
     parts: list[Styled] = []
-    for (name, look), group in groupby(_where_cells(side, view, place, width, path)):
+    for (name, highlight), group in groupby(
+        _locate_program_in_cells(side, view, place, width, path)
+    ):
         size = len(list(group))
         if not name:
-            part = (" " * size, "plain")
-        elif look:
-            part = chosen_slice(name, size, glyphs, look)
+            cells_part = (" " * size, "plain")
+        elif highlight:
+            cells_part = draw_highlighted_slice(name, size, glyphs, highlight)
         else:
-            is_beside = is_filled(parts)
-            part = filled_slice(name, size, SliceKind.PYTHON, is_beside, glyphs)
-        parts.append(part)
+            touches_slice = ends_with_slice(parts)
+            cells_part = draw_filled_slice(
+                name, size, SliceKind.PYTHON, touches_slice, glyphs
+            )
+        parts.append(cells_part)
     return parts
 
 
-def _where_cells(
+def _locate_program_in_cells(
     side: Side, view: View, place: Place, width: int, path: Marks | None
 ) -> list[tuple[str, str]]:
-    """The name of the frame in which the program was in each cell, "" for none, and the
-    token of one that is on the critical path or selected, "" for others."""
-    borders = cell_borders(side, view, width)
-    label = labels_of(side.trace)
+    """Return for each cell the name of the frame the program was in, and the style of a
+    highlight.
+
+    The name is "" where no frame was recorded. The highlight is "path" for a frame on
+    the critical path, "selection" for the selected one, and "" for any other. The
+    selection has precedence.
+    """
+    borders = compute_cell_edges(side, view, width)
+    label = make_row_labeler(side.trace)
     names_and_looks = []
-    for row in where_rows(side, place, borders):
+    for row in find_program_location(side, place, borders):
         name = label(row) if row >= 0 else ""
-        names_and_looks.append((name, look_of(path, row)))
+        names_and_looks.append((name, find_path_style(path, row)))
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
             names_and_looks[x] = (label(view.selected), "selection")
     return names_and_looks
 
 
-def look_of(path: Marks | None, row: int) -> str:
-    """The token of a slice on the critical path, "" for any other."""
+def find_path_style(path: Marks | None, row: int) -> str:
+    """Return the style of a slice on the critical path, or "" for any other slice.
+
+    `path` is None where no critical path is shown; `row` is -1 where there is no slice.
+    """
     is_on_path = path is not None and row >= 0 and path.is_on[row]
     return PATH if is_on_path else ""
 
@@ -195,53 +260,86 @@ def slices(
     marked: Collection[int] = (),
     on_path: Sequence[bool] = (),
 ) -> list[Styled]:
-    """One line. A slice of two or more cells is a block with its label; a single cell
-    is a bar as high as the share of it that is covered. Where there may be no color,
-    letters tell the kind. `selected_cells` are where the selected row lies, even if
-    others hide it."""
+    """Draw the slices of one line of the timeline, as texts with their styles.
+
+    A slice of two or more cells is a block with its label. A single cell is a bar, as
+    high as the share of its time that slices cover. In colorless terminals a letter
+    shows the kind of a slice instead.
+
+    Args:
+        cells: The slice in each cell, its kind, and how much of the cell is covered.
+        cell_ns: The time that a cell stands for.
+        label: Returns the name of a row.
+        glyphs: The drawing characters of the terminal.
+        selected: The selected row, or -1.
+        selected_cells: Its cells, which are highlighted even if other slices hide it.
+        marked: Other rows to highlight, such as search hits.
+        on_path: Whether each cell is on the critical path; empty if no path is shown.
+    """
     parts: list[Styled] = []
-    levels: list[int] = []  # worked out where there is a bar
-    rows = _rows_with_selection(cells, selected, selected_cells)
-    looks = _looks(rows, marked, on_path)
+    bar_heights: list[int] = []  # worked out where there is a bar
+    rows = _show_selection_on_top(cells, selected, selected_cells)
+    highlights = _highlight_cells(rows, marked, on_path)
     row_of_cell = rows.tolist()
     kind_of_cell = cells.kind.tolist()
     begin = 0
-    for end in _ends(rows):
+    for end in _find_slice_ends(rows):
         row = row_of_cell[begin]
         size = end - begin
         if row == NO_SLICE:
             parts.append((" " * size, "plain"))
         elif row == selected:
-            parts.append(chosen_slice(label(row), size, glyphs))
+            parts.append(draw_highlighted_slice(label(row), size, glyphs))
         elif size > 1:
             kind = KINDS[kind_of_cell[begin]]
-            look = looks[(begin + end) // 2] if looks else ""
-            is_beside = is_filled(parts)
-            parts.append(_wide_slice(label(row), size, kind, look, is_beside, glyphs))
+            highlight = highlights[(begin + end) // 2] if highlights else ""
+            touches_slice = ends_with_slice(parts)
+            parts.append(
+                _draw_wide_slice(
+                    label(row), size, kind, highlight, touches_slice, glyphs
+                )
+            )
         else:
-            levels = levels or _levels(cells, cell_ns, glyphs)
-            look = looks[begin] if looks else ""
-            cell = _cell(levels[begin], kind_of_cell[begin], look, glyphs)
+            # computed for the whole line at once, when the first bar needs it
+            bar_heights = bar_heights or _compute_bar_heights(cells, cell_ns, glyphs)
+            highlight = highlights[begin] if highlights else ""
+            cell = _draw_narrow_slice(
+                bar_heights[begin], kind_of_cell[begin], highlight, glyphs
+            )
             _append_cell(parts, cell)
         begin = end
     return parts
 
 
-def _looks(rows: Int32s, marked: Collection[int], on_path: Sequence[bool]) -> list[str]:
-    """The token of each cell that is marked or on the critical path, "" for others; []
-    where nothing is. `rows`: of each cell."""
+def _highlight_cells(
+    rows: Int32s, marked: Collection[int], on_path: Sequence[bool]
+) -> list[str]:
+    """Return the highlight of each cell: "marked", "path" (on the critical path) or "".
+
+    `rows` holds the row of the slice in each cell. `marked` are rows to highlight,
+    which takes precedence over the critical path. `on_path` tells for each cell whether
+    it is on the path; it may be empty. Without any highlight the result is an empty
+    list, so that callers skip the lookup.
+    """
     if not marked and not on_path:
         return []
-    looks = [PATH if is_on else "" for is_on in on_path] or [""] * len(rows)
+    highlights = [PATH if is_on else "" for is_on in on_path] or [""] * len(rows)
     if marked:
         for x, row in enumerate(rows.tolist()):
             if row in marked:
-                looks[x] = "marked"
-    return looks
+                highlights[x] = "marked"
+    return highlights
 
 
-def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> Int32s:
-    """The row of each cell; that of the selection hides all others."""
+def _show_selection_on_top(
+    cells: Cells, selected: int, selected_cells: range
+) -> Int32s:
+    """Return the row of the slice in each cell, with the selected row in all of its
+    cells.
+
+    The selection hides other slices there, so that it can be seen in any zoom. Without
+    selected cells the array of `cells` is returned as it is; it is never changed.
+    """
     if not selected_cells:
         return cells.row
     rows = cells.row.copy()
@@ -249,20 +347,31 @@ def _rows_with_selection(cells: Cells, selected: int, selected_cells: range) -> 
     return rows
 
 
-def _wide_slice(
+def _draw_wide_slice(
     label: str, size: int, kind: SliceKind, look: str, is_beside: bool, glyphs: Glyphs
 ) -> Styled:
-    """A slice of several cells. `look`: the token of one that is marked or on the
-    critical path, which keeps the letter of its kind."""
+    """Draw a slice that is at least two cells wide, as a text with its style.
+
+    Args:
+        label: The name of the slice; cut if it does not fit.
+        size: Its cells.
+        kind: What it does, which decides its color.
+        look: Its highlight: "path" on the critical path, "marked", or "" for none.
+        is_beside: Whether another block touches its left end.
+        glyphs: The drawing characters of the terminal.
+    """
     if not look:
-        return filled_slice(label, size, kind, is_beside, glyphs)
+        return draw_filled_slice(label, size, kind, is_beside, glyphs)
     letter = LETTERS[kind] if look == PATH else " "
-    return chosen_slice(label, size, glyphs, look, letter)
+    return draw_highlighted_slice(label, size, glyphs, look, letter)
 
 
 def _append_cell(parts: list[Styled], cell: Styled) -> None:
-    """Adds a single cell to the parts of a line. Bars of one color are one part, which
-    is painted faster."""
+    """Append a cell to the parts of a line, in place.
+
+    A bar in the style of the part before it is merged into that part, because fewer
+    parts are painted faster.
+    """
     text, token = cell
     if parts and token.endswith(BAR):
         text_before, token_before = parts[-1]
@@ -272,9 +381,13 @@ def _append_cell(parts: list[Styled], cell: Styled) -> None:
     parts.append((text, token))
 
 
-def _cell(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
-    """A single cell of a kind of slices, by its number: a bar, or the letter of the kind
-    where there may be no color."""
+def _draw_narrow_slice(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
+    """Draw slices in a single cell, as a text with its style.
+
+    The cell is a bar of height `level`. In colorless terminals it is the letter of the
+    kind if the bar fills at least half of the cell. `number` is the index of the kind
+    in KINDS. `look` is the highlight: "path" on the critical path, "marked", or "".
+    """
     if look == PATH and glyphs.letters:
         return glyphs.path, PATH
     if look == PATH:
@@ -284,9 +397,13 @@ def _cell(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
     return glyphs.levels[level], look or BARS[number]
 
 
-def _ends(rows: Int32s) -> list[int]:
-    """Where each stretch of cells of one row ends; cells that no slice stands for are
-    alone."""
+def _find_slice_ends(rows: Int32s) -> list[int]:
+    """Return the end (exclusive) of each block of cells that belong to one row.
+
+    `rows` holds the row of each cell; it may be empty, as is the result then. A cell
+    with SEVERAL slices is a block of its own, because its neighbors may hold other
+    slices.
+    """
     if not len(rows):
         return []
     is_other_row = rows[1:] != rows[:-1]
@@ -295,66 +412,88 @@ def _ends(rows: Int32s) -> list[int]:
     return [*begins.tolist(), len(rows)]
 
 
-def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
-    """How high a bar in each cell is: the share that is covered, but at least the
-    lowest."""
+def _compute_bar_heights(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
+    """Return the height of a bar in each cell, from 1 to `glyphs.top`.
+
+    It is proportional to the part of the cell's `cell_ns` that slices cover. Even the
+    shortest slice gets a bar of height 1.
+    """
     level = np.rint(cells.covered * glyphs.top / max(cell_ns, 1))
     return [*np.clip(level, 1, glyphs.top).astype(np.int64).tolist()]
 
 
-def is_filled(parts: Sequence[Styled]) -> bool:
-    """Whether the last of these is a block, so that one beside it shows where it
-    begins."""
+def ends_with_slice(parts: Sequence[Styled]) -> bool:
+    """Tell whether a line drawn so far ends with a filled block. The next block then
+    draws its left edge, so that the two can be told apart. Empty lines end with none.
+    """
     return bool(parts) and parts[-1][1] in FILLED
 
 
-def filled_slice(
+def draw_filled_slice(
     label: str, width: int, kind: SliceKind, beside: bool, glyphs: Glyphs
 ) -> Styled:
-    """A slice of some cells; its first cell shows where it begins beside another one.
-    Where there may be no color, it is filled with the letter of its kind."""
+    """Draw a slice as a filled block of `width` cells with its label.
+
+    Args:
+        label: The name of the slice; cut if it does not fit.
+        width: The cells of the block.
+        kind: What the slice does, which decides its color.
+        beside: Whether it touches a block at its left; an edge then separates them.
+        glyphs: The drawing characters; in colorless terminals letters fill the block.
+    """
     edge = glyphs.edge if beside else " "
-    text = _fitted(label, width - 1, glyphs.ellipsis)
+    text = _shorten_label(label, width - 1, glyphs.ellipsis)
     if not glyphs.letters:
         return (edge + text).ljust(width), kind.token
     begin = f"{edge}{text} " if text else edge.strip()
     return begin[:width].ljust(width, LETTERS[kind]), kind.token
 
 
-def chosen_slice(
+def draw_highlighted_slice(
     label: str, width: int, glyphs: Glyphs, token: str = "selection", letter: str = " "
 ) -> Styled:
-    """A slice that is selected or marked; filled with a letter where there may be no
-    color."""
+    """Draw a selected or marked slice, or one on the critical path, as a block of
+    `width` cells.
+
+    The block begins with a sign for the selection or the path, then the label as far as
+    it fits. `token` is the style. In colorless terminals `letter` fills the rest of the
+    block, if at least two cells are free.
+    """
     is_on_path = token == PATH
     if width == 1:
         return glyphs.path if is_on_path else glyphs.selected_cell, token
-    text = _fitted(label, width - 1, glyphs.ellipsis)
+    text = _shorten_label(label, width - 1, glyphs.ellipsis)
     begin = (glyphs.path if is_on_path else glyphs.selected) + text
     if text:
         begin += " "
+    # a single letter behind the label would look like part of it
     has_room_for_letters = len(text) < width - 2
     fill = letter if glyphs.letters and has_room_for_letters else " "
     return begin[:width].ljust(width, fill), token
 
 
 @lru_cache(maxsize=1 << 15)
-def _fitted(label: str, width: int, ellipsis: str) -> str:
-    """The label, or its first words, or its ends; nothing if that would be
-    meaningless."""
+def _shorten_label(label: str, width: int, ellipsis: str) -> str:
+    """Shorten a label to `width` cells.
+
+    These are tried in turn: the label, the label without its library prefix (such as
+    `aten::`), its first words, and the two ends of its first word. The result is "" if
+    fewer than MIN_LABEL_CHARS cells are left, because so short a text says nothing.
+    """
     if len(label) <= width:
         return label
-    bare = label
+    without_prefix = label
     for prefix in PREFIXES:
-        bare = bare.removeprefix(prefix)
-    bare = VENDOR.sub("", bare)
-    if len(bare) <= width:
-        whole_words = bare
+        without_prefix = without_prefix.removeprefix(prefix)
+    without_prefix = VENDOR.sub("", without_prefix)
+    if len(without_prefix) <= width:
+        whole_words = without_prefix
     else:
-        whole_words = bare[: width + 1].rpartition(" ")[0]
+        # one character more, because a word may end exactly at the width
+        whole_words = without_prefix[: width + 1].rpartition(" ")[0]
     if whole_words:
         return whole_words
     if width < MIN_LABEL_CHARS:
         return ""
-    first_word = bare.partition(" ")[0]
+    first_word = without_prefix.partition(" ")[0]
     return middle_clip(first_word, width, ellipsis)

@@ -23,11 +23,17 @@ from fusetui.trace.snapshot.columns import Frame, MemoryAction
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.drawing.timeline import LegendEntry, legend_parts
-from fusetui.tui.layout.frame import Tick, divided, tick_step, ticks
+from fusetui.tui.drawing.timeline import LegendEntry, draw_legend_entries
+from fusetui.tui.layout.frame import Tick, choose_tick_step, divide_timeline, make_ticks
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
-from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.layout.memory import (
+    ANY_STACK,
+    LETTERS,
+    NO_LIFE,
+    MemoryRow,
+    compute_area,
+)
+from fusetui.tui.layout.text_layout import wrap_marked_text
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.layout import Segment
@@ -67,43 +73,52 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     label: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """What a line depends on; only the ruler, the last line, shows the cursor."""
-        area = self.moments, self.window, self.most, self.glyphs, width, height, y
+        """Return everything that line `y` of the chart depends on; it is drawn again
+        only if this changes. The cursor is part of it only for the ruler, which is the
+        last line."""
+        area_key = self.moments, self.window, self.most, self.glyphs, width, height, y
         if y == height - 1:
-            return *area, self.at, self.label
-        return area
+            return *area_key, self.at, self.label
+        return area_key
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """Line `y` of the area; the last line is the ruler."""
-        division = divided(width, height)
+        """Return line `y` of the chart of allocated memory over time, as texts with
+        their styles.
+
+        Categories of memory are stacked, in the color of the one that fills most of a
+        cell. The last line is the ruler; the first has the size that the full height
+        stands for.
+        """
+        division = divide_timeline(width, height)
         area_height = height - 1
         if y == area_height:
             return labeled(self.label, self._ruler(division.width), division.gutter)
-        zero = self.window.zero
-        area = heights(
+        origin = self.window.zero
+        area = compute_area(
             self.moments,
-            zero + self.window.begin,
-            zero + self.window.end,
+            origin + self.window.begin,
+            origin + self.window.end,
             division.width,
             area_height,
             self.most,
             self.glyphs.top,
         )
         label = size(self.most) if y == 0 else ""
-        cells = cell_parts(area.levels[y], area.categories[y], self.glyphs)
+        cells = draw_cells(area.levels[y], area.categories[y], self.glyphs)
         return labeled(label.rjust(division.gutter - 1), cells, division.gutter)
 
     def _ruler(self, width: int) -> list[Styled]:
-        """Times, or numbers of events, under the cursor and where memory ran out."""
+        """Draw the ruler below the chart: times (or numbers of events), the cursor, and
+        a mark where an allocation failed."""
         span = self.window.end - self.window.begin
         marks: dict[int, Styled] = {}  # by column
-        for position, mark in self._ruler_marks():
+        for position, mark in self._list_ruler_marks():
             column = (position - self.window.begin) * width // span
             # one out of sight is at the edge
             marks[max(0, min(column, width - 1))] = mark
 
         cells: list[Styled] = [(" ", "faint")] * width
-        for tick in self._ticks(width):
+        for tick in self._make_ticks(width):
             text_cells = range(tick.column, tick.column + len(tick.text))
             is_hidden = any(column in text_cells for column in marks)
             if text_cells.stop < width and not is_hidden:
@@ -114,63 +129,83 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
             cells[column] = mark
         return cells
 
-    def _ticks(self, width: int) -> list[Tick]:
-        """The ticks of the ruler: times, or numbers of events where the file has no
-        times."""
+    def _make_ticks(self, width: int) -> list[Tick]:
+        """Return the labels of the ruler with their columns. They are times, or numbers
+        of events in a snapshot without times."""
         begin = self.window.begin
         end = self.window.end
         if len(self.moments.times):
-            return ticks(begin, end, width, TICK_CELLS)
-        step = tick_step(end - begin, width // TICK_CELLS)
-        first = -(-begin // step) * step  # the first multiple of the step in the window
+            return make_ticks(begin, end, width, TICK_CELLS)
+        step = choose_tick_step(end - begin, width // TICK_CELLS)
+        first_number = (
+            -(-begin // step) * step
+        )  # the first multiple of the step in the window
         return [
             Tick((number - begin) * width // (end - begin), f"#{count(number)}")
-            for number in range(first, end, step)
+            for number in range(first_number, end, step)
         ]
 
-    def _ruler_marks(self) -> Iterator[tuple[int, Styled]]:
-        """(position from zero, mark) of the moments in the window at which memory ran
-        out, then of the cursor, which hides others."""
+    def _list_ruler_marks(self) -> Iterator[tuple[int, Styled]]:
+        """Generate the marks on the ruler, as pairs of a position and a character with
+        its style.
+
+        First come the failed allocations (out of memory) in the window. The cursor is
+        last, so that it is drawn over them; it is left out if it is outside of the
+        window.
+        """
         window = self.window
         in_window = range(window.begin, window.end)
-        for failure in _failures(self.moments):
+        for failure in _find_failures(self.moments):
             if failure - window.zero in in_window:
                 yield failure - window.zero, ("!", "bad")
         cursor = self.moments.position(self.at) - window.zero
         next_event = self.moments.position(self.at + 1) - window.zero
+        # no event lies between this cursor and the window, which begins with its memory
         is_before_first_event = cursor < window.begin <= next_event
         if cursor in in_window or is_before_first_event:
             yield cursor, (self.glyphs.selected_cell, "selection")
 
 
 @memo()
-def _failures(moments: Moments) -> list[int]:
-    """The positions of the events at which memory ran out."""
+def _find_failures(moments: Moments) -> list[int]:
+    """Return the positions on the time axis of all allocations that failed because
+    memory ran out."""
     return [*moments.positions[moments.history.failures].tolist()]
 
 
-def cell_parts(
+def draw_cells(
     levels: Sequence[int], categories: Sequence[int], glyphs: Glyphs
 ) -> list[Styled]:
-    """A line of cells: each as full as its level, from 0 to `glyphs.top`, in the color
-    of its category (by number)."""
+    """Draw a line of cells, as texts with their styles.
+
+    Each cell is filled up to its level, from 0 (empty) to `glyphs.top`, in the color of
+    its category. In colorless terminals, cells that are more than half full show the
+    letter of the category. `categories` are indices into CATEGORIES, one for each cell.
+    """
     parts: list[Styled] = []
     for (level, category), group in groupby(zip(levels, categories, strict=True)):
         cell = glyphs.levels[level]
         if glyphs.letters and 2 * level > glyphs.top:
             cell = LETTERS[category]
-        token = _category_token(category) if level else "plain"
+        token = _name_category_style(category) if level else "plain"
         parts.append((cell * len([*group]), token))
     return parts
 
 
-def _category_token(category: int) -> str:
-    """The token of the color of a category, by its number."""
+def _name_category_style(category: int) -> str:
+    """Return the name of the style for a category of memory, given its index in
+    CATEGORIES."""
     return f"memory.{CATEGORIES[category]}{BAR}"
 
 
 def when(moments: Moments, event: int, zero: int) -> str:
-    """`12.5 ms`, counted as on the ruler; `event 12` where the file has no times."""
+    """Return when an event of the memory allocator happened, such as `12.5 ms` after
+    the time `zero`.
+
+    In a snapshot without times it is the number of the event, such as `event 12`.
+    BEFORE stands for the state before the first event. In a snapshot without events
+    that is also its end.
+    """
     if event == BEFORE:
         return "before the first event" if len(moments.history.events) else "at the end"
     if not len(moments.times):
@@ -179,8 +214,16 @@ def when(moments: Moments, event: int, zero: int) -> str:
 
 
 def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) -> str:
-    """What is allocated after an event, to the byte, and what the event is, in `width`
-    cells. `name` stands first; times count from `zero`."""
+    """Return what is allocated after an event, and what the event did, in one line of
+    `width` cells.
+
+    Args:
+        moments: The state of memory after each event of a snapshot or trace.
+        event: The index of the event under the cursor, or BEFORE.
+        zero: The time from which times are counted, in ns.
+        name: The name of the snapshot, which comes first.
+        width: The cells of the line; parts that do not fit are left out.
+    """
     history = moments.history
     allocated = int(history.allocated[event + 1])
     reserved = int(history.reserved[event + 1])
@@ -191,13 +234,14 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
         parts.append(f"{size(reserved)} reserved")
     if event != BEFORE:
         bytes_text = size(int(history.events.size[event]))
-        action = _action(moments, event)
+        action = _name_action(moments, event)
         parts.append(f"event {count(event)}: {action} {bytes_text}")
     return f" {joined(parts, width - 2)}"
 
 
-def _action(moments: Moments, event: int) -> str:
-    """What an event did; of a trace only the first word, `alloc` or `free`."""
+def _name_action(moments: Moments, event: int) -> str:
+    """Return the name of what an allocator event did. Traces only distinguish `alloc`
+    and `free`, so only the first word of the name is used for them."""
     name = MemoryAction(int(moments.history.events.action[event])).name.lower()
     return name.partition("_")[0] if moments.is_of_trace else name
 
@@ -205,50 +249,61 @@ def _action(moments: Moments, event: int) -> str:
 def legend(
     moments: Moments, window: Window, event: int, glyphs: Glyphs, width: int
 ) -> list[Styled]:
-    """The categories of the picture, those that are largest anywhere in it first, each
-    with what is allocated after an event."""
+    """Draw the legend of the chart: each category of memory with its color and its size
+    after an event.
+
+    Categories are ordered by their peak within the window, so that the order does not
+    change while the cursor moves. Those that are never used there are left out.
+    """
     begin = window.zero + window.begin
     most_in_picture = moments.most_of_categories(begin, window.zero + window.end)
     amounts = moments.by_category(np.array([event]))[:, 0].tolist()
     entries = []
-    for category in _by_amount(most_in_picture):
+    for category in _sort_categories(most_in_picture):
         amount = amounts[category]
-        mark = LETTERS[category] if glyphs.letters else glyphs.swatch
+        swatch = LETTERS[category] if glyphs.letters else glyphs.swatch
         entries.append(
             LegendEntry(
-                mark=(mark, _category_token(category)),
+                mark=(swatch, _name_category_style(category)),
                 name=f"{short_place(CATEGORIES[category])} {size(amount)}",
                 amount=amount,
             )
         )
-    return legend_parts(entries, width - 2, " ")
+    return draw_legend_entries(entries, width - 2, " ")
 
 
-def _by_amount(amounts: Sequence[int]) -> list[int]:
-    """The numbers of the categories of which there is any, the largest first;
-    `amounts`: bytes of each category."""
-    present = [number for number, amount in enumerate(amounts) if amount]
-    return sorted(present, key=lambda number: -amounts[number])
+def _sort_categories(amounts: Sequence[int]) -> list[int]:
+    """Return the indices of the categories that are not empty, the largest first.
+    `amounts` are the bytes of each category."""
+    used_categories = [number for number, amount in enumerate(amounts) if amount]
+    return sorted(used_categories, key=lambda number: -amounts[number])
 
 
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
-    """What a row of the list is called: a holder by its name, a stack by its Python
-    frames, an allocation by when it was made and freed (times count from `zero`)."""
+    """Return the text of a row in the list of memory: the name of a holder, the Python
+    frames of a stack, or the lifetime of an allocation.
+
+    A holder is what memory is grouped by, such as a line of code or a category. `zero`
+    is the time from which times are counted, in ns.
+    """
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
-        return life_text(moments, row.life, zero)
+        return describe_lifetime(moments, row.life, zero)
     if moments.is_of_trace:
         return short_place(moments.place_of(row.stack) or row.name)
     frames = moments.frames(row.stack)
-    shown = _python(frames) or frames
-    places = [_place(frame).rpartition("/")[2] for frame in shown]
-    return " < ".join(places) or NO_STACK
+    shown_frames = _filter_python_frames(frames) or frames
+    frame_places = [_format_frame(frame).rpartition("/")[2] for frame in shown_frames]
+    return " < ".join(frame_places) or NO_STACK
 
 
-def life_text(moments: Moments, life: int, zero: int) -> str:
-    """When an allocation was made and freed, and how long it lasted where both are
-    recorded; times count from `zero`."""
+def describe_lifetime(moments: Moments, life: int, zero: int) -> str:
+    """Return when an allocation was made and freed, and how long it lasted.
+
+    The duration is left out if one of both ends is not recorded. `life` is the index of
+    the allocation. Times are counted from `zero`, in ns.
+    """
     lives = moments.history.allocations
     born = int(lives.born[life])
     died = int(lives.died[life])
@@ -268,60 +323,74 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
 def segment_cells(
     placed: PlacedBlocks, segment: int, width: int, glyphs: Glyphs
 ) -> list[Styled]:
-    """A segment from its first to its last address over `width` cells. Each cell is as
-    high as its used part, in the color of the category that has most of it."""
-    memory = placed.segments[segment]
-    borders = edges(memory.address, memory.address + memory.size, width)
+    """Draw a segment of device memory over `width` cells, from its first address to its
+    last.
+
+    A segment is a range that the allocator got from the device. Each cell is filled by
+    the part of its addresses that is in use, in the color of the category with the most
+    bytes there.
+    """
+    segment_range = placed.segments[segment]
+    borders = edges(
+        segment_range.address, segment_range.address + segment_range.size, width
+    )
     bytes_of_category = placed.by_category(segment, borders)  # [categories, cells]
     used_bytes = bytes_of_category.sum(axis=0)
     cell_bytes = np.maximum(np.diff(borders), 1)
-    level = np.ceil(used_bytes / cell_bytes * glyphs.top)
-    level = np.minimum(level, glyphs.top).astype(np.int64)
-    category = bytes_of_category.argmax(axis=0)
-    return cell_parts(level.tolist(), category.tolist(), glyphs)
+    fill_levels = np.ceil(used_bytes / cell_bytes * glyphs.top)
+    fill_levels = np.minimum(fill_levels, glyphs.top).astype(np.int64)
+    main_category = bytes_of_category.argmax(axis=0)
+    return draw_cells(fill_levels.tolist(), main_category.tolist(), glyphs)
 
 
 def about_segment(
     moments: Moments, placed: PlacedBlocks, segment: int, width: int
 ) -> list[Said]:
-    """What is in a segment by category, its holes, and what lies in it, the largest
-    first."""
+    """Return lines that describe a segment of device memory: its use by category, its
+    holes, and the allocations in it.
+
+    A segment is a range that the allocator got from the device. The largest allocations
+    come first, at most MAX_LISTED of them.
+    """
     rows, kinds = placed.inside(segment)
     bytes_of_row = moments.history.occupied.size[rows]
-    heading = wrapped(_segment_heading(placed, segment), width - 2)
+    heading = wrap_marked_text(_describe_segment_use(placed, segment), width - 2)
     lines = [Said(f" {line}", "plain") for line in heading]
-    lines.append(Said(f" {joined(_category_texts(kinds, bytes_of_row), width - 2)}"))
-    lines += [Said(f" {line}") for line in wrapped(SEGMENT, width - 2)]
+    lines.append(Said(f" {joined(_sum_by_category(kinds, bytes_of_row), width - 2)}"))
+    lines += [Said(f" {line}") for line in wrap_marked_text(SEGMENT, width - 2)]
     by_size = np.argsort(-bytes_of_row, kind="stable")
     address = placed.segments[segment].address
     for row in rows[by_size][:MAX_LISTED].tolist():
-        lines.append(Said(_placed_text(moments, row, address)))
+        lines.append(Said(_describe_placed_allocation(moments, row, address)))
     return lines
 
 
-def _segment_heading(placed: PlacedBlocks, segment: int) -> str:
-    """A segment, how much of it is used by how many allocations, and its holes."""
+def _describe_segment_use(placed: PlacedBlocks, segment: int) -> str:
+    """Return one line about a segment: what it is, how many bytes and allocations are
+    in use, and its holes."""
     rows, _ = placed.inside(segment)
     used_bytes = size(int(placed.used[segment]))
-    used = f"{used_bytes} in {plural(len(rows), 'allocation')}"
-    segment_text = _segment_text(placed.segments[segment])
-    return f"{segment_text}: {used}, {_holes_text(placed, segment)}"
+    use_text = f"{used_bytes} in {plural(len(rows), 'allocation')}"
+    segment_text = _format_segment(placed.segments[segment])
+    return f"{segment_text}: {use_text}, {_describe_holes(placed, segment)}"
 
 
-def _category_texts(kinds: Int64s, bytes_of_row: Int64s) -> list[str]:
-    """How much some allocations take by category, the largest first; `kinds`: the
-    number of the category of each."""
+def _sum_by_category(kinds: Int64s, bytes_of_row: Int64s) -> list[str]:
+    """Return the bytes that allocations take in each category as texts, the largest
+    first. `kinds` is the index of the category of each allocation, and `bytes_of_row`
+    its size."""
     amounts = summed(kinds, bytes_of_row, len(CATEGORIES)).tolist()
     texts = []
-    for number in _by_amount(amounts):
+    for number in _sort_categories(amounts):
         category = short_place(CATEGORIES[number])
         texts.append(f"{category} {size(amounts[number])}")
     return texts
 
 
-def _placed_text(moments: Moments, row: int, base: int) -> str:
-    """The size of a life that occupies memory, where it lies after the address `base`,
-    and where it was allocated."""
+def _describe_placed_allocation(moments: Moments, row: int, base: int) -> str:
+    """Return the size of an allocation, its offset from the address `base` of its
+    segment, and the code that allocated it. `row` is its index among the occupied
+    addresses."""
     occupied = moments.history.occupied
     offset = int(occupied.address[row]) - base
     place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
@@ -329,8 +398,8 @@ def _placed_text(moments: Moments, row: int, base: int) -> str:
     return f"   {bytes_text} at +{size(offset)}: {place}"
 
 
-def _segment_text(segment: Segment) -> str:
-    """The size, address, kind, stream and pool of a segment."""
+def _format_segment(segment: Segment) -> str:
+    """Return the size, address, kind, stream and memory pool of a segment."""
     if segment.is_expandable:
         kind = "expandable"
     elif segment.is_large:
@@ -342,8 +411,9 @@ def _segment_text(segment: Segment) -> str:
     return f"{place}, {kind}, stream {segment.stream}{pool}"
 
 
-def _holes_text(placed: PlacedBlocks, segment: int) -> str:
-    """How many holes a segment has, and their sizes."""
+def _describe_holes(placed: PlacedBlocks, segment: int) -> str:
+    """Return the number of unused ranges in a segment, their total size, and the size
+    of the largest."""
     sizes = placed.placement.size[placed.placement.segment == segment]
     if not len(sizes):
         return "no holes"
@@ -362,36 +432,51 @@ def about(
     width: int,
     every: bool = False,
 ) -> list[Said]:
-    """Lines about a row of the list and the frames of its stack, innermost first; those
-    of C++ too if `every`. Of a trace, which has no stacks, what a snapshot would
-    add."""
+    """Return lines that describe a row of the list of memory, with the frames of its
+    stack, the innermost first.
+
+    Memory events of a trace have no stacks. For them the lines explain what a snapshot
+    would add.
+
+    Args:
+        moments: The state of memory after each event of a snapshot or trace.
+        row: A holder of memory (such as a line of code), one of its stacks, or an
+            allocation.
+        stack: The stack whose frames are shown; ANY_STACK for none.
+        zero: The time from which times are counted, in ns.
+        width: The cells of a line.
+        every: Whether to add the frames of C++, and to show paths in full.
+    """
     frames = moments.frames(stack) if stack != ANY_STACK else ()
     is_life = row.life != NO_LIFE
     if is_life:
-        lines = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
+        lines = [
+            Said(f" {line}", "plain")
+            for line in _describe_allocation(moments, row.life, zero)
+        ]
     else:
-        lines = _holder_lines(moments, row, has_frames=bool(frames), width=width)
+        lines = _describe_holder(moments, row, has_frames=bool(frames), width=width)
     if moments.is_of_trace:
         if every or not is_life:
-            lines += _what_a_snapshot_adds(moments, width)
+            lines += _explain_snapshots(moments, width)
         return lines
-    python = _python(frames)
+    python = _filter_python_frames(frames)
     shorten = narrow if every else short_place
     for frame in python or frames:
-        lines.append(Said(f"   {shorten(_place(frame))}"))
+        lines.append(Said(f"   {shorten(_format_frame(frame))}"))
     if every and python and len(python) < len(frames):
         lines += [Said(""), Said(" with the frames of C++:", "plain")]
-        lines += [Said(f"   {_place(frame)}") for frame in frames]
+        lines += [Said(f"   {_format_frame(frame)}") for frame in frames]
     return lines
 
 
-def _holder_lines(
+def _describe_holder(
     moments: Moments, row: MemoryRow, has_frames: bool, width: int
 ) -> list[Said]:
     """The bytes and blocks of a holder or a stack, what it is if its name does not say
     so, and a title for its frames, if any."""
     blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
-    name = narrow(_name(moments, row))
+    name = narrow(_format_holder_name(moments, row))
     heading = f" {size(row.bytes)}{blocks}: {name}"
     lines = [Said(heading, "plain")]
     meaning = MEANING_OF_HOLDER.get(row.name, "") if row.level == 0 else ""
@@ -405,37 +490,42 @@ def _holder_lines(
     return lines
 
 
-def _what_a_snapshot_adds(moments: Moments, width: int) -> list[Said]:
-    """What the memory events of a trace do not say, on lines of `width` cells."""
+def _explain_snapshots(moments: Moments, width: int) -> list[Said]:
+    """Return lines that tell which facts a memory snapshot has and the memory events of
+    a trace lack."""
     text = OF_CPU if moments.title.startswith("CPU") else MORE
-    return [Said(f" {line}") for line in wrapped(text, width - 2)]
+    return [Said(f" {line}") for line in wrap_marked_text(text, width - 2)]
 
 
 def _is_python(frame: Frame) -> bool:
     return frame.file.endswith(".py")
 
 
-def _python(frames: Sequence[Frame]) -> list[Frame]:
+def _filter_python_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames of a stack that are Python code."""
     return [frame for frame in frames if frame.file.endswith(".py")]
 
 
-def _name(moments: Moments, row: MemoryRow) -> str:
-    """The name of a holder or a stack, which may need characters replaced."""
+def _format_holder_name(moments: Moments, row: MemoryRow) -> str:
+    """Return the name of a holder or stack of memory. For a stack in a trace it is the
+    op, and the holder it belongs to. It may contain characters that must not be
+    printed."""
     if moments.is_of_trace and row.level:
         return f"{moments.place_of(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
-def _place(frame: Frame) -> str:
-    """The file, line and function of a frame of Python; of others the function alone."""
+def _format_frame(frame: Frame) -> str:
+    """Return the file, line and function of a Python frame. For a frame of C++, which
+    has no useful file, it is the function alone."""
     if _is_python(frame):
         return narrow(f"{frame.file}:{frame.line} {frame.name}")
     return narrow(frame.name)
 
 
-def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
-    """Lines about an allocation: its size and address, how long it lived, and where it
-    was freed."""
+def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str]:
+    """Generate lines about an allocation: its size and address, its lifetime, and the
+    code that freed it. The last line is missing if it was never freed."""
     history = moments.history
     lives = history.allocations
     if moments.is_of_trace:
@@ -446,7 +536,7 @@ def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     bytes_text = f"{size(bytes_)} ({plural(bytes_, 'byte')})"
     address = f"at {int(lives.address[life]):#x}"
     yield f"{bytes_text} {address}, {short_place(kind)}"
-    yield life_text(moments, life, zero)
+    yield describe_lifetime(moments, life, zero)
     died = int(lives.died[life])
     if died >= lives.events:  # it was never freed
         return

@@ -13,7 +13,7 @@ import msgspec
 from fusetui.text.cutting import ELLIPSIS, clip
 from fusetui.text.cutting import width as cells
 from fusetui.tui.drawing.schemes import CURSOR, Styled
-from fusetui.tui.layout.text_layout import ListColumn, fit, sentence_lines, shown
+from fusetui.tui.layout.text_layout import ListColumn, fit, shown, wrap_sentence
 
 
 class Said(NamedTuple):
@@ -29,40 +29,49 @@ Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:
-    """As many as there is room for; the last one shows that there are more."""
+    """Return at most `height` lines. If some are left out, the last one ends with the
+    ellipsis, in place of its last characters."""
     if len(lines) <= height or not height:
         return lines
-    last = lines[height - 1]
-    text = last.text
-    if len(text) > len(ellipsis):
-        text = text[: -len(ellipsis)]
-    cut_line = Said(f"{text.rstrip()}{ellipsis}", last.token)
+    last_line = lines[height - 1]
+    last_text = last_line.text
+    if len(last_text) > len(ellipsis):
+        last_text = last_text[: -len(ellipsis)]
+    cut_line = Said(f"{last_text.rstrip()}{ellipsis}", last_line.token)
     return [*lines[: height - 1], cut_line]
 
 
-def cut_in(
+def cut_lines_to_width(
     lines: Sequence[Said], width: int, height: int, ellipsis: str
 ) -> Sequence[Said]:
-    """The same in so many cells: of the last line nothing is left out to show that
-    there are more, if it has room for the ellipsis."""
+    """Return at most `height` lines. If some are left out, the last one ends with the
+    ellipsis.
+
+    The ellipsis is appended if the line then still fits in `width` cells. Otherwise it
+    takes the place of the last characters.
+    """
     if len(lines) <= height or not height:
         return lines
-    last = lines[height - 1]
-    text = last.text.rstrip()
-    longer = f"{text} {ellipsis}" if text else ellipsis
-    return [*lines[: height - 1], Said(clip(longer, width, ellipsis), last.token)]
+    last_line = lines[height - 1]
+    last_text = last_line.text.rstrip()
+    with_ellipsis = f"{last_text} {ellipsis}" if last_text else ellipsis
+    return [
+        *lines[: height - 1],
+        Said(clip(with_ellipsis, width, ellipsis), last_line.token),
+    ]
 
 
 class Picture(Protocol):
     """A few lines of the screen, made from frozen data alone."""
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """Equal keys mean equal lines. Called for every line of every frame: it must be
-        cheap."""
+        """Return a key that is equal for equal lines, so that unchanged lines are not
+        drawn again. It is called for every line of every frame, so it must be fast."""
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The texts of a line from left to right, which is cut or filled with blanks to
-        `width` cells; called when the key changed."""
+        """Return the texts of line `y` from left to right, with their styles. The
+        caller cuts or pads them to `width` cells. It is called when the key of the line
+        has changed."""
 
 
 class TextPicture:
@@ -70,16 +79,21 @@ class TextPicture:
     fit is cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
-        """`make(width, height)` returns the lines; equal identities mean equal
-        texts."""
+        """Make a picture of text.
+
+        `make(width, height)` returns its lines; it is called once for each size.
+        Pictures with equal `identity` must have equal texts.
+        """
         self._identity = identity
         self._make = cache(make)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
+        """Return a key for line `y`, which stays the same as long as the text and the
+        size do."""
         return self._identity, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """Line `y` of the text; empty below its end."""
+        """Return line `y` of the text with its style; nothing below the last line."""
         lines = self._make(width, height)
         if y >= len(lines):
             return ()
@@ -88,7 +102,7 @@ class TextPicture:
 
 
 def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
-    """Lines that are the same whatever the size."""
+    """Make a picture of lines that are the same for any size of the screen."""
     return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
 
 
@@ -99,25 +113,38 @@ def folded(
     before: str = "",
     most: int = MAX_LINES,
 ) -> list[Said]:
-    """Sentences, each on as many lines of `width` cells as it needs, after the text
-    `before`; at most `most` lines in all."""
+    """Wrap sentences into lines of `width` cells, each sentence on lines of its own.
+
+    Args:
+        texts: The sentences.
+        width: The cells of a line, without `before`.
+        token: The style of all lines.
+        before: A text before each line, such as an indentation.
+        most: The maximum number of lines; the last one shows if more were left out.
+    """
     lines = []
     for text in texts:
-        for line in sentence_lines(text, width):
+        for line in wrap_sentence(text, width):
             lines.append(Said(f"{before}{line}", token))
     return [*cut(lines, most)]
 
 
-def clipped(
+def clip_lines(
     lines: Iterable[Said], width: int, height: int, ellipsis: str
 ) -> list[Said]:
-    """At most `height` lines, each in so many cells."""
-    shown = islice(lines, height)
-    return [Said(clip(line.text, width, ellipsis), line.token) for line in shown]
+    """Return at most `height` lines, each cut to `width` cells."""
+    kept_lines = islice(lines, height)
+    return [Said(clip(line.text, width, ellipsis), line.token) for line in kept_lines]
 
 
-def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
-    """Lines below a rule, which may contain a title."""
+def make_ruled_picture(
+    identity: Hashable, title: str, rule: str, make: Make
+) -> TextPicture:
+    """Make a picture with a horizontal rule above its lines.
+
+    The rule contains the title, if that is not "". `make` returns the lines below it,
+    for a given width and height.
+    """
 
     def lines(width: int, height: int) -> Sequence[Said | Sequence[Styled]]:
         start = f"{rule * 3} {title} " if title else ""
@@ -130,21 +157,22 @@ class Stack:
     """A picture made of pictures, one below the other, each of its own height."""
 
     def __init__(self, pictures: Sequence[tuple[int, Picture]]) -> None:
-        """(height, picture) from top to bottom."""
+        """Make a picture of pictures from top to bottom, given as (height, picture)."""
         self._lines: list[_LineOfStack] = []
-        for number, (height, picture) in enumerate(pictures):
+        for picture_index, (height, picture) in enumerate(pictures):
             for y in range(height):
-                self._lines.append(_LineOfStack(number, picture, y, height))
+                self._lines.append(_LineOfStack(picture_index, picture, y, height))
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """That of the line of the picture there, and the number of the picture."""
+        """Return the key of line `y`: that of the line of the picture drawn there, and
+        the index of the picture."""
         if y >= len(self._lines):
             return None, width
         line = self._lines[y]
         return line.number, line.picture.key(line.y, width, line.height)
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The line of the picture there."""
+        """Return line `y` from the picture drawn there; nothing below the last picture."""
         if y >= len(self._lines):
             return ()
         line = self._lines[y]
@@ -171,18 +199,21 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     format: Callable[[int, int], Sequence[Styled]]
 
 
-def row_parts(
+def style_row(
     columns: Sequence[ListColumn],
     texts: Sequence[str],
     width: int,
     token: str = "plain",
     last: str = "",
 ) -> list[Styled]:
-    """The texts of a row in their columns, in the style `token`; those of columns
-    without a title are bars. `last`: the style of the last text, if it is another."""
+    """Return the texts of a table row, fitted to their columns, with their styles.
+
+    All have the style `token`. Columns without a title contain bars, and have the style
+    of bars. If `last` is not "", it is the style of the last text.
+    """
     parts: list[Styled] = []
-    fitted = fit(columns, texts, width)
-    for index, text in zip(shown(columns, width), fitted, strict=True):
+    column_texts = fit(columns, texts, width)
+    for index, text in zip(shown(columns, width), column_texts, strict=True):
         parts.append((text, token if columns[index].title else "busy"))
     if last:
         text, _ = parts[-1]
@@ -190,8 +221,8 @@ def row_parts(
     return parts
 
 
-def no_rows(sentence: str) -> Rows:
-    """A sentence instead of a list."""
+def make_empty_list(sentence: str) -> Rows:
+    """Return an empty list, which shows a sentence in place of its rows."""
     return Rows(
         identity=sentence,
         count=0,
@@ -209,14 +240,16 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
     ellipsis: str  # where the titles are cut
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """What a line depends on; index -1 is that of the titles."""
+        """Return everything that line `y` depends on, including whether the cursor is
+        on it. Line 0 with the titles has the index -1."""
         index = y - 1 + self.top if y else -1
         if self.rows.count and index >= self.rows.count:
             return None, width
         return self.rows.identity, index, index == self.cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The titles on line 0, the rows below; without rows a sentence."""
+        """Return line `y` of a list: the titles on line 0, and rows below. A list
+        without rows shows a sentence instead."""
         if not self.rows.count:
             return self._sentence(width)[y : y + 1]
         if y == 0:
@@ -233,21 +266,21 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         return [(text, token + CURSOR) for text, token in row]
 
     def _sentence(self, width: int) -> list[Said]:
-        """What stands instead of rows, on as many lines as it needs."""
+        """Return the sentence that an empty list shows, on as many lines as it needs."""
         line = Said(self.rows.titles(width), "title")
         if cells(line.text) <= width:
             return [line]
         return folded([line.text.strip()], width - 2, "title", " ")
 
     def index_at(self, y: int) -> int:
-        """The row on a line; -1 for none."""
+        """Return the index of the row on line `y`, or -1 if there is none."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
 
 
-def scrolled(cursor: int, top: int, room: int) -> int:
-    """The first row on the screen, as near to `top` as possible, with the cursor in
-    sight among `room` rows."""
+def scroll_to_cursor(cursor: int, top: int, room: int) -> int:
+    """Return the first visible row of a list, so that the cursor is visible among
+    `room` rows. It is as close to `top` as possible, so that the list moves little."""
     # with a larger first row the cursor is above the screen, with a smaller one below
     largest = cursor
     smallest = max(0, cursor - max(1, room) + 1)

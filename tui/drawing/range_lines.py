@@ -17,8 +17,8 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
-from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Said, clipped
+from fusetui.tui.drawing.details import flow_texts
+from fusetui.tui.drawing.picture import Said, clip_lines
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
@@ -26,74 +26,85 @@ from fusetui.tui.layout.view import GapAt, Side, idle_of
 from fusetui.tui.state.session import Range
 
 
-def gap_lines(
+def describe_gap(
     side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs
 ) -> list[Said]:
-    """At most `height` lines about one gap in the work of a device: where it lies, its
-    main reason, its other reasons, and what surrounds it. No lines where the gap is not
-    known."""
+    """Return at most `height` lines about one gap, an interval without work on a
+    device.
+
+    They tell where it lies, its main reason, the other reasons, and the work around it.
+    The list is empty if the gap is not known, because its trace is still being
+    analyzed.
+    """
     idle = idle_of(side, at)
     if idle is None:
         return []
-    reasons = _gap_reasons(idle, at.gap)
-    lines = [Said(_gap_heading(side, idle, at.gap), "title")]
+    reasons = _sum_gap_reasons(idle, at.gap)
+    lines = [Said(_format_gap_heading(side, idle, at.gap), "title")]
     for name, share in reasons[:1]:
         lines.append(Said(f"{IDLE[name].sentence}: {share}", "plain"))
     others = [f"{IDLE[name].short} {share}" for name, share in reasons[1:]]
-    lines += map(Said, flow(others, width))
-    for rank in _ranks_of_gap(idle, at.gap):
-        for texts in _around(idle.longest_gaps[rank]):
-            lines += map(Said, flow(texts, width))
-    return clipped(lines, width, height, glyphs.ellipsis)
+    lines += map(Said, flow_texts(others, width))
+    for rank in _find_rank(idle, at.gap):
+        for texts in _describe_surroundings(idle.longest_gaps[rank]):
+            lines += map(Said, flow_texts(texts, width))
+    return clip_lines(lines, width, height, glyphs.ellipsis)
 
 
-def _gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
-    """The length of a gap, its device, its begin and its rank among the longest."""
-    begin = int(idle.begin[gap])
-    length = int(idle.end[gap]) - begin
-    parts = [f"idle for {duration(length)}"]
-    device = _device_name(side, idle.device)
+def _format_gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
+    """Return the title of a gap: its length, device and begin, and its rank among the
+    longest gaps. The begin is rounded to 1 % of the length."""
+    begin_ns = int(idle.begin[gap])
+    length_ns = int(idle.end[gap]) - begin_ns
+    parts = [f"idle for {duration(length_ns)}"]
+    device = _find_device_name(side, idle.device)
     if device:
         parts.append(device)
-    precision = max(1, length // 100)
-    parts.append(f"from {tick(begin - side.origin, precision)}")
+    # digits below 1 % of the length would tell nothing
+    precision = max(1, length_ns // 100)
+    parts.append(f"from {tick(begin_ns - side.origin, precision)}")
     gaps = count(len(idle.begin))
-    for rank in _ranks_of_gap(idle, gap):
+    for rank in _find_rank(idle, gap):
         parts.append(f"gap {count(rank + 1)} of {gaps} by length")
     return "   ".join(parts)
 
 
-def _device_name(side: Side, device: Id) -> str:
-    """The name of the group of lanes of a device; "" for a device without lanes."""
+def _find_device_name(side: Side, device: Id) -> str:
+    """Return the name of a device as on the timeline, given its id. "" if the device
+    has no lane there."""
     for lane in side.lanes:
         if lane.layer not in CPU_LAYERS and lane.pid == device:
             return lane.group
     return ""
 
 
-def _ranks_of_gap(idle: IdleTime, gap: int) -> list[int]:
-    """The place of a gap among the longest of its device, from 0, as a list of one; an
-    empty list for a gap that is not among them."""
+def _find_rank(idle: IdleTime, gap: int) -> list[int]:
+    """Return the rank of a gap among the longest gaps of its device, from 0, as a list
+    of one. The list is empty if the gap is not among them."""
     ranks: list[int] = np.flatnonzero(idle.longest == gap).tolist()
     return ranks
 
 
-def _gap_reasons(idle: IdleTime, gap: int) -> list[tuple[str, str]]:
-    """The reasons of a gap, which are keys of IDLE, the longest first; each with its
-    time and its share of the gap as text."""
+def _sum_gap_reasons(idle: IdleTime, gap: int) -> list[tuple[str, str]]:
+    """Return the reasons of a gap with their time and share as texts, the longest
+    first. A reason is a key of IDLE."""
     begin = int(idle.begin[gap])
     end = int(idle.end[gap])
     ns_by_reason = Counter(idle.over(begin, end))
     reasons = []
-    for name, ns in ns_by_reason.most_common():
-        share = percent(ns, end - begin)
-        reasons.append((name, f"{duration(ns)}, {share}"))
+    for reason, ns in ns_by_reason.most_common():
+        share_text = percent(ns, end - begin)
+        reasons.append((reason, f"{duration(ns)}, {share_text}"))
     return reasons
 
 
-def _around(gap: Gap) -> tuple[list[str], list[str]]:
-    """What covered most of the time before the launch that ended a gap; and which call
-    drained the queue, and the kernels before and after the gap."""
+def _describe_surroundings(gap: Gap) -> tuple[list[str], list[str]]:
+    """Return two lists of texts about a gap in the work of a device.
+
+    The first has what the CPU did for most of the time before the launch that ended the
+    gap. The second has the call that emptied the queue of the device, and the kernels
+    before and after the gap. Unknown parts are left out.
+    """
     names_inside = {
         "the CPU was in": gap.frame,
         "module": gap.module,
@@ -122,46 +133,62 @@ EXACT_COLUMNS = (ListColumn("ns inside", 16), SHARE_COLUMN, COUNT_COLUMN)
 """The figures of a name in the overlay."""
 
 
-def range_lines(
+def describe_range(
     side: Side, time_range: Range, width: int, height: int, glyphs: Glyphs
 ) -> list[Said]:
-    """At most `height` lines about a range of time: its length and GPU time, the
-    streams, why the GPUs were idle, and what took the most time."""
+    """Return at most `height` lines about a selected range of time.
+
+    They tell its length and GPU time, the streams, why the GPUs were idle, and the
+    names with the most time.
+    """
     figures = _figures(side.trace, time_range.begin, time_range.end)
-    heading = [*_facts(side.trace, figures), _interval_text(figures, side.origin)]
+    heading = [
+        *_list_range_facts(side.trace, figures),
+        _format_interval(figures, side.origin),
+    ]
     lines = [Said(joined(heading, width), "title")]
     if figures.devices:
-        lines.append(Said(_streams_line(figures, width)))
-    idle = _idle(side, time_range)
-    if idle:
-        lines.append(Said(_idle_line(idle, width)))
-    lines += _names_by_time(figures, ROUNDED_COLUMNS, duration, width, height)
-    return clipped(lines, width, height, glyphs.ellipsis)
+        lines.append(Said(_format_streams(figures, width)))
+    idle_by_reason = _sum_idle_reasons(side, time_range)
+    if idle_by_reason:
+        lines.append(Said(_format_idle_reasons(idle_by_reason, width)))
+    lines += _list_names_by_time(figures, ROUNDED_COLUMNS, duration, width, height)
+    return clip_lines(lines, width, height, glyphs.ellipsis)
 
 
-def _idle_line(idle: Sequence[tuple[str, int]], width: int) -> str:
-    """The idle time of a range (ns by reason) in one line of `width` cells."""
-    total = sum(ns for _, ns in idle)
-    parts = [f"idle {duration(total)}:"]
+def _format_idle_reasons(idle: Sequence[tuple[str, int]], width: int) -> str:
+    """Return the idle time in a range and its reasons, in one line of `width` cells.
+    `idle` has pairs of a reason and its time in ns."""
+    total_ns = sum(ns for _, ns in idle)
+    parts = [f"idle {duration(total_ns)}:"]
     for name, ns in idle:
         reason = IDLE[name].short
-        share = percent(ns, total)
+        share = percent(ns, total_ns)
         parts.append(f"{reason} {duration(ns)}, {share}")
     return joined(parts, width)
 
 
-def _names_by_time(
+def _list_names_by_time(
     figures: WindowFigures,
     figure_columns: Sequence[ListColumn],
     time_text: Callable[[int], str],
     width: int,
     most: int | None = None,
 ) -> Iterator[Said]:
-    """A line of titles, and a line for each name that took time in the range, the
-    longest first: the first `most` of them, or all. `time_text` writes the time in
-    ns."""
-    what = "kernel, copy or set" if figures.devices else "CPU op, by self time"
-    columns = [*figure_columns, ListColumn(what, 0, left=True)]
+    """Generate a line of titles, then a line for each name that took time in a range,
+    the longest first.
+
+    In a range without GPU work the names are those of CPU ops, by self time.
+
+    Args:
+        figures: The figures of the range.
+        figure_columns: The columns for time, share and count.
+        time_text: Formats a time in ns.
+        width: The cells of a line.
+        most: The maximum number of names; None for all.
+    """
+    name_title = "kernel, copy or set" if figures.devices else "CPU op, by self time"
+    columns = [*figure_columns, ListColumn(name_title, 0, left=True)]
     yield Said(titles(columns, width), "faint" if most else "title")
     for item in figures.names[:most]:
         texts = [
@@ -174,41 +201,45 @@ def _names_by_time(
         yield Said(f" {row}", "plain")
 
 
-def all_range_lines(side: Side, time_range: Range, width: int) -> list[Said]:
-    """Every figure of a range of time, exact in ns; as many lines as they need."""
+def list_range_figures(side: Side, time_range: Range, width: int) -> list[Said]:
+    """Return all figures of a selected range, exact to the ns, as the lines of an
+    overlay."""
     figures = _figures(side.trace, time_range.begin, time_range.end)
-    facts = _facts(side.trace, figures)
+    facts = _list_range_facts(side.trace, figures)
     lines = [Said("  ".join(facts[:2]), "title"), Said("")]
     texts = [f"  {fact}" for fact in facts[2:]]
-    texts.append(_exact_interval(figures, side.origin))
+    texts.append(_format_exact_interval(figures, side.origin))
     if figures.devices:
-        texts.append(_exact_busy(figures))
-    for name, ns in _idle(side, time_range):
+        texts.append(_format_exact_busy(figures))
+    for name, ns in _sum_idle_reasons(side, time_range):
         texts.append(f"    idle {count(ns)} ns, {IDLE[name].sentence}")
-    texts += _exact_streams(figures)
+    texts += _format_exact_streams(figures)
     lines += [Said(text, "plain") for text in texts]
     lines.append(Said(""))
-    lines += _names_by_time(figures, EXACT_COLUMNS, count, width)
+    lines += _list_names_by_time(figures, EXACT_COLUMNS, count, width)
     return lines
 
 
-def _exact_interval(figures: WindowFigures, origin: int) -> str:
-    """The begin and the end of the range, counted from `origin`, and its length."""
+def _format_exact_interval(figures: WindowFigures, origin: int) -> str:
+    """Return the begin, end and length of a range in ns. Begin and end are counted from
+    `origin`."""
     begin = count(figures.begin_ns - origin)
     end = count(figures.end_ns - origin)
     return f"  from {begin} ns to {end} ns: {count(figures.span_ns)} ns"
 
 
-def _exact_busy(figures: WindowFigures) -> str:
-    """The busy and idle time of all GPUs in ns, which add up to the last figure."""
+def _format_exact_busy(figures: WindowFigures) -> str:
+    """Return the busy and the idle time of all GPUs in ns, and their sum: the length of
+    the range times the number of GPUs."""
     busy = count(figures.busy_ns)
     idle = count(figures.idle_ns)
     total = count(figures.span_ns * figures.devices)
     return f"  GPU busy {busy} ns, idle {idle} ns: {total} ns"
 
 
-def _exact_streams(figures: WindowFigures) -> Iterator[str]:
-    """A text about each stream: its busy time in ns and in percent, and its events."""
+def _format_exact_streams(figures: WindowFigures) -> Iterator[str]:
+    """Generate a text for each stream: its busy time in ns and percent, and its number
+    of events."""
     for stream in figures.streams:
         label = narrow(stream.label)
         share = percent(stream.busy_ns, figures.span_ns)
@@ -216,9 +247,13 @@ def _exact_streams(figures: WindowFigures) -> Iterator[str]:
         yield f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}"
 
 
-def _idle(side: Side, time_range: Range) -> list[tuple[str, int]]:
-    """How long (ns) the GPUs were idle in the range for each reason, the longest first.
-    Empty until the reasons are known, and for a range outside the trace."""
+def _sum_idle_reasons(side: Side, time_range: Range) -> list[tuple[str, int]]:
+    """Return how long all GPUs together were idle for each reason in a range, in ns,
+    the longest first.
+
+    The list is empty until the reasons have been computed, and for a range outside of
+    the trace.
+    """
     trace = side.trace
     begin = max(time_range.begin, trace.begin_ns)
     end = min(time_range.end, trace.end_ns)
@@ -231,47 +266,55 @@ def _idle(side: Side, time_range: Range) -> list[tuple[str, int]]:
 _figures = memo()(window_figures)  # when the range is set, not for every key
 
 
-def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
-    """The length of the range, how busy the GPUs were, and how many kernels start."""
-    facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
+def _list_range_facts(trace: Trace, figures: WindowFigures) -> list[str]:
+    """Return the length of a range, how busy the GPUs were, and how many kernels start
+    in it. The last is left out if there is no GPU."""
+    facts = [f"range {duration(figures.span_ns)}", _describe_busy_time(trace, figures)]
     if figures.devices:
         verb = "starts" if figures.kernels == 1 else "start"
         facts.append(f"{plural(figures.kernels, 'kernel')} {verb} in it")
     return facts
 
 
-def _interval_text(figures: WindowFigures, origin: int) -> str:
-    """The begin and the end of the range, counted from `origin`, with as many digits as
-    tell both apart."""
+def _format_interval(figures: WindowFigures, origin: int) -> str:
+    """Return the begin and end of a range, counted from `origin`, rounded to 1 % of its
+    length."""
+    # digits below 1 % of the length would tell nothing
     precision = max(1, figures.span_ns // 100)
     begin = tick(figures.begin_ns - origin, precision)
     end = tick(figures.end_ns - origin, precision)
     return f"{begin} to {end}"
 
 
-def _busy(trace: Trace, figures: WindowFigures) -> str:
-    """The busy time of the GPUs and its share of the range, or that there are none."""
+def _describe_busy_time(trace: Trace, figures: WindowFigures) -> str:
+    """Return how long the GPUs were busy in a range and their share of it. With several
+    GPUs the share is an average. If there are none, the text says that the trace has no
+    GPU events."""
     if not figures.devices:
-        where = "what was read of this trace" if trace.report.prefix else "this trace"
-        return f"no GPU events in {where}"
+        searched_part = (
+            "what was read of this trace" if trace.report.prefix else "this trace"
+        )
+        return f"no GPU events in {searched_part}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)
-    on = f" on {figures.devices} GPUs" if figures.devices > 1 else ""
-    return f"GPU busy {duration(figures.busy_ns)}, {share} of the range{on}"
+    devices_text = f" on {figures.devices} GPUs" if figures.devices > 1 else ""
+    return f"GPU busy {duration(figures.busy_ns)}, {share} of the range{devices_text}"
 
 
-def _streams_line(figures: WindowFigures, width: int) -> str:
-    """The busy time of as many streams as fit in `width` cells, and how many more there
-    are. The first stream is shown even where it does not fit; "" without streams."""
-    texts = []
+def _format_streams(figures: WindowFigures, width: int) -> str:
+    """Return the busy time of as many streams as fit in `width` cells, and the number
+    of the others. The first stream is always included, even if it does not fit. "" if
+    there are no streams."""
+    stream_texts = []
     for stream in figures.streams:
         share = percent(stream.busy_ns, figures.span_ns)
         busy = f"busy {duration(stream.busy_ns)}, {share}"
-        texts.append(f"{narrow(stream.label)}: {busy}")
-    for hidden in range(len(texts)):
-        shown = texts[: len(texts) - hidden]
-        if hidden:
-            shown.append(f"{hidden} more")
-        line = "   ".join(shown)
+        stream_texts.append(f"{narrow(stream.label)}: {busy}")
+    # one stream fewer each time, until the line fits
+    for hidden_count in range(len(stream_texts)):
+        shown_texts = stream_texts[: len(stream_texts) - hidden_count]
+        if hidden_count:
+            shown_texts.append(f"{hidden_count} more")
+        line = "   ".join(shown_texts)
         if len(line) <= width:
             return line
-    return texts[0] if texts else ""
+    return stream_texts[0] if stream_texts else ""

@@ -137,7 +137,7 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def theme(self) -> Theme:
-        """The same for the widgets of Textual."""
+        """The colors of this scheme as a theme for the widgets of Textual."""
         return Theme(
             f"fusetui-{self.name}",
             primary=self.colors["busy"][1],
@@ -149,8 +149,13 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _scheme(column: int) -> Scheme:
-    """The scheme in one of the columns of TABLE, counted after that of the tokens."""
+def _parse_scheme(column: int) -> Scheme:
+    """Parse one column of TABLE into a color scheme.
+
+    `column` is 0 for the first scheme. A cell is a color of text, or `block/text` for a
+    filled block and the text on it. Colors are hexadecimal, or names in NAMED. Tokens
+    in SAME get the colors of another token.
+    """
     titles, *rows = TABLE.strip().splitlines()
     name = titles.split()[1 + column]
     colors: dict[str, tuple[str, str]] = {}
@@ -158,8 +163,8 @@ def _scheme(column: int) -> Scheme:
         token, *cells = row.split()
         block, _, text = cells[column].rpartition("/")
         colors[token] = NAMED.get(block, block), NAMED.get(text, text)
-    for token, other in SAME.items():
-        colors[token] = colors[other]
+    for token, similar_token in SAME.items():
+        colors[token] = colors[similar_token]
     return Scheme(
         name=name,
         colors=colors,
@@ -169,33 +174,38 @@ def _scheme(column: int) -> Scheme:
     )
 
 
-DARK = _scheme(0)
-LIGHT = _scheme(1)
-DARK_16 = _scheme(2)
-LIGHT_16 = _scheme(3)
+DARK = _parse_scheme(0)
+LIGHT = _parse_scheme(1)
+DARK_16 = _parse_scheme(2)
+LIGHT_16 = _parse_scheme(3)
 SCHEMES = (DARK, LIGHT, DARK_16, LIGHT_16)
 
 
-def scheme_for(light: bool, has_16_colors: bool) -> Scheme:
-    """The scheme for a light or a dark background, in 256 or in 16 colors."""
+def choose_scheme(light: bool, has_16_colors: bool) -> Scheme:
+    """Return the color scheme for a light or dark terminal with 256 or only 16 colors."""
     if has_16_colors:
         return LIGHT_16 if light else DARK_16
     return LIGHT if light else DARK
 
 
 @cache
-def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
-    """The style of each token. The background is always there: that of the terminal may
-    be any color. Equal styles are one object, so that `is` compares them."""
-    own = _styles_without_background(scheme)
-    cursor = own["cursor"]
-    behind = Style(color=scheme.foreground, bgcolor=background)
+def build_styles(scheme: Scheme, background: str) -> Mapping[str, Style]:
+    """Return the style of each token, such as "kernel.gemm", and the same under the
+    cursor (token + CURSOR).
+
+    `background` is put into every style, because the background of the terminal may be
+    any color. Equal styles are the same object, so that callers can compare them by
+    `is`, which is fast.
+    """
+    token_styles = _styles_without_background(scheme)
+    cursor_style = token_styles["cursor"]
+    base_style = Style(color=scheme.foreground, bgcolor=background)
     styles = {}
-    for token, style in own.items():
-        styles[token] = behind + style
+    for token, style in token_styles.items():
+        styles[token] = base_style + style
         # a cursor with a color of its own hides those of the row
-        under_cursor = cursor if cursor.color else style + cursor
-        styles[token + CURSOR] = behind + under_cursor
+        under_cursor = cursor_style if cursor_style.color else style + cursor_style
+        styles[token + CURSOR] = base_style + under_cursor
     first_of_equal: dict[Style, Style] = {}
     return {
         token: first_of_equal.setdefault(style, style)
@@ -204,7 +214,9 @@ def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
 
 
 def _styles_without_background(scheme: Scheme) -> dict[str, Style]:
-    """The style of each token, and of what fills a cell only partly."""
+    """Return the style of each token as it is in the scheme, without the background of
+    the screen. A token that fills blocks gets a second style (token + BAR), for cells
+    that are only partly filled."""
     styles = {"plain": Style(), "strong": Style(bold=True)}
     for token, (block, text) in scheme.colors.items():
         bold = True if token in BOLD else None
@@ -240,11 +252,11 @@ class Glyphs(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> int:
-        """The level of a full cell."""
+        """The level of a completely filled cell; 0 is an empty one."""
         return len(self.levels) - 1
 
     def bars(self, levels: Iterable[int]) -> str:
-        """A character for each level, from 0 (empty) to `top`."""
+        """Return one character for each level, from 0 (empty) to `top` (full)."""
         return "".join([self.levels[level] for level in levels])
 
 
@@ -290,21 +302,27 @@ ASCII = Glyphs(
 COLORLESS = replace(UNICODE, letters=True)
 
 
-def glyphs_for(ascii_only: bool, colorless: bool = False) -> Glyphs:
-    """The characters for a terminal; `colorless`: there are no colors to tell what a
-    slice does."""
+def choose_glyphs(ascii_only: bool, colorless: bool = False) -> Glyphs:
+    """Return the drawing characters for a terminal.
+
+    `ascii_only` avoids all characters outside of ASCII. `colorless` adds letters to
+    blocks, because colors cannot show what a slice does.
+    """
     if ascii_only:
         return ASCII
     return COLORLESS if colorless else UNICODE
 
 
-def share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:
-    """A bar over the share of `width` cells that `part` is of the whole, padded to that
-    width; a share above 0 is visible."""
+def draw_share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:
+    """Return a bar for the share of `part` in `whole`, padded to `width` cells.
+
+    A full bar is `width` cells. Bars end at an eighth of a cell, and any share above 0
+    is visible. If `part` or `whole` is not positive, the bar is blank.
+    """
     if part <= 0 or whole <= 0:
         return " " * width
     eighths = round(8 * width * part / whole)
     eighths = max(1, min(8 * width, eighths))
-    full_cells, rest = divmod(eighths, 8)
-    bar = glyphs.full * full_cells + glyphs.parts[rest]
+    full_cells, last_eighths = divmod(eighths, 8)
+    bar = glyphs.full * full_cells + glyphs.parts[last_eighths]
     return bar.ljust(width)[:width]

@@ -62,52 +62,66 @@ class ShortStrip(Strip):
     def __init__(
         self, segments: Iterable[Segment], cell_length: int | None = None
     ) -> None:
+        """Make a line from its segments. `cell_length` is its width in cells, if that
+        is known."""
         super().__init__(segments, cell_length)
         self._sent: str | None = None
 
     def render(self, console: Console) -> str:
-        """The text with its SGR sequences; made once, as an app has one console."""
+        """Return the text of the line with the escape sequences for its colors. The
+        result is cached, because an app has only one console."""
         if self._sent is None:
-            system = COLOR_SYSTEMS.get(console.color_system or "")
-            if system is None:
+            color_system = COLOR_SYSTEMS.get(console.color_system or "")
+            if color_system is None:
                 self._sent = super().render(console)
             else:
-                self._sent = sequences(self, system)
+                self._sent = write_sequences(self, color_system)
         return self._sent
 
 
 def painted(
     parts: Sequence[Styled], width: int, styles: Mapping[str, Style]
 ) -> ShortStrip:
-    """A line of this many cells, cut or padded at its right, with as few changes of
-    color as there are; texts that are not printable are made so."""
-    whole = "".join([text for text, _ in parts])
-    if not is_printable(whole):
+    """Return a line of the screen, made of texts with their styles.
+
+    It is cut or padded on the right to `width` cells. Characters that are not printable
+    are replaced, so that no text can control the terminal. `styles` maps the name of
+    each style to its colors.
+    """
+    line_text = "".join([text for text, _ in parts])
+    if not is_printable(line_text):
         parts = [(printable(text), token) for text, token in parts]
-        whole = "".join([text for text, _ in parts])
-    cells = len(whole) if IN_CELLS(whole) else cell_len(whole)
-    if cells < width:
-        parts = (*parts, (" " * (width - cells), "plain"))
-    segments = _segments(parts, styles)
-    if cells > width:
-        return ShortStrip(Strip(segments, cells).crop(0, width), width)
+        line_text = "".join([text for text, _ in parts])
+    text_cells = len(line_text) if IN_CELLS(line_text) else cell_len(line_text)
+    if text_cells < width:
+        parts = (*parts, (" " * (width - text_cells), "plain"))
+    segments = _merge_segments(parts, styles)
+    if text_cells > width:
+        return ShortStrip(Strip(segments, text_cells).crop(0, width), width)
     return ShortStrip(segments, width)
 
 
-def _segments(parts: Sequence[Styled], styles: Mapping[str, Style]) -> list[Segment]:
-    """The texts of a line, neighbors of one style together. A blank takes the style
-    before it where it looks the same: where both have one background."""
+def _merge_segments(
+    parts: Sequence[Styled], styles: Mapping[str, Style]
+) -> list[Segment]:
+    """Return the segments of a line, with neighbors of one style merged.
+
+    Blanks look the same in any text color, so blanks are merged into the segment before
+    them if both have the same background. Fewer changes of style make the output
+    shorter.
+    """
     segments: list[Segment] = []
     texts: list[str] = []  # of the present style
     style: Style | None = None
     for text, token in parts:
-        own = styles[token]
-        if own is not style and text:
+        part_style = styles[token]
+        if part_style is not style and text:
             if style is None:
-                style = own
-            elif not text.isspace() or own.bgcolor != style.bgcolor:
+                style = part_style
+            elif not text.isspace() or part_style.bgcolor != style.bgcolor:
+                # the style changes: what came before it is complete
                 segments.append(_new(Segment, ("".join(texts), style, None)))
-                style = own
+                style = part_style
                 texts = []
         texts.append(text)
     last_style = style or styles["plain"]
@@ -115,31 +129,38 @@ def _segments(parts: Sequence[Styled], styles: Mapping[str, Style]) -> list[Segm
     return segments
 
 
-def filtered(
+def apply_filters(
     strip: ShortStrip, filters: Iterable[LineFilter], background: Color
 ) -> ShortStrip:
-    """A line that passed filters; one has nothing to do, as all our colors are true
-    colors."""
-    drawn = list(strip)
-    segments = drawn
+    """Return a line after applying the filters of Textual.
+
+    ANSIToTruecolor is skipped: the lines of this app have true colors only. If nothing
+    remains to be done, the line itself is returned, so that its cached output is used.
+    """
+    original = list(strip)
+    segments = original
     for line_filter in filters:
         if not isinstance(line_filter, ANSIToTruecolor):
             segments = line_filter.apply(segments, background)
-    return strip if segments is drawn else ShortStrip(segments, strip.cell_length)
+    return strip if segments is original else ShortStrip(segments, strip.cell_length)
 
 
-def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
-    """The text of a line with SGR sequences (ECMA-48, section 8.3.117), all off at its
-    end."""
+def write_sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
+    """Return the text of a line with the escape sequences (SGR, ECMA-48) that set its
+    colors.
+
+    Only changes from one style to the next are written, and all is reset at the end.
+    `system` tells how many colors the terminal supports.
+    """
     parts: list[str] = []
-    now = OFF
+    active_codes = OFF
     for text, style, _ in strip:
-        codes = _codes(style, system) if style is not None else OFF
-        if codes is not now:
-            change, now = _change(now, codes, not text.isspace())
+        codes = _look_up_codes(style, system) if style is not None else OFF
+        if codes is not active_codes:
+            change, active_codes = _change(active_codes, codes, not text.isspace())
             parts.append(change)
         parts.append(text)
-    if now != OFF:
+    if active_codes != OFF:
         parts.append("\x1b[0m")
     return "".join(parts)
 
@@ -164,8 +185,12 @@ class Change(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _change(now: Codes, codes: Codes, has_glyphs: bool) -> Change:
-    """The change from one style to another, for a text with or without glyphs: the
-    color of a text may wait until there is something to see of it."""
+    """Return the escape sequence that leads from one style to another, and the codes in
+    force after it.
+
+    `now` are the codes in force before. `has_glyphs` is False for a text of blanks: its
+    color cannot be seen, so the change of color is left to a later text.
+    """
     changes: list[str] = []
     if codes.attributes != now.attributes:
         changes.append("0")  # turns off everything
@@ -188,24 +213,29 @@ _CODES: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
 here too, so that an id stays that of one style."""
 
 
-def _codes(style: Style, system: ColorSystem) -> Codes:
-    """The codes of a style. Kept by the id of the style: Rich hashes it in Python, and
-    it is asked for each segment."""
-    known = _CODES.get((id(style), system))
-    if known is None:
+def _look_up_codes(style: Style, system: ColorSystem) -> Codes:
+    """Return the escape codes of a style for a terminal with a given number of colors.
+
+    They are cached by the id of the style. Each segment needs a look-up, and the hash
+    of a Rich style is slow to compute. The cache holds the style too, so that its id is
+    not reused. It is emptied when it has MAX_STYLES entries.
+    """
+    cached = _CODES.get((id(style), system))
+    if cached is None:
         if len(_CODES) >= MAX_STYLES:
             _CODES.clear()
         codes = Codes(
             attributes=Strip.render_ansi(style.without_color, system),
-            color=_color_codes(style.color, system, is_front=True),
-            background=_color_codes(style.bgcolor, system, is_front=False),
+            color=_format_color(style.color, system, is_front=True),
+            background=_format_color(style.bgcolor, system, is_front=False),
         )
-        known = _CODES[id(style), system] = style, codes
-    return known[1]
+        cached = _CODES[id(style), system] = style, codes
+    return cached[1]
 
 
-def _color_codes(color: RichColor | None, system: ColorSystem, is_front: bool) -> str:
-    """The parameters of SGR for a color of texts, or of what is behind them."""
+def _format_color(color: RichColor | None, system: ColorSystem, is_front: bool) -> str:
+    """Return the escape codes of a text color (`is_front`) or a background color. None
+    stands for the default color of the terminal."""
     if color is None:
         return OFF.color if is_front else OFF.background
     return ";".join(color.downgrade(system).get_ansi_codes(is_front))
@@ -217,13 +247,18 @@ class TextFilter(LineFilter):
     def __init__(
         self, is_sound: Callable[[str], bool], change: Callable[[str], str]
     ) -> None:
-        """`is_sound`: whether a text is as it should be; `change` makes it so."""
+        """Make a filter for the texts of Textual's widgets.
+
+        `is_sound` tells whether a text may be shown as it is; `change` replaces any
+        other text.
+        """
         super().__init__()
         self._is_sound = is_sound
         self._change = change
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments of a line, changed if any of its texts needs it."""
+        """Return the segments of a line with unsuitable texts replaced. All segments
+        are returned unchanged if their texts are suitable, which is the common case."""
         if self._is_sound("".join([segment.text for segment in segments])):
             return segments
         changed = []
@@ -249,8 +284,9 @@ def in_ascii(text: str) -> str:
     return "".join(characters)
 
 
-def _plain(text: str) -> str:
-    """Dots for characters that are not printable, as many as their cells."""
+def _replace_unprintable(text: str) -> str:
+    """Replace each character that is not printable by dots, one for each of its cells,
+    so that the width of the text stays the same."""
     characters = []
     for character in text:
         if is_printable(character):
@@ -260,7 +296,7 @@ def _plain(text: str) -> str:
     return "".join(characters)
 
 
-DOOR = TextFilter(is_printable, _plain)
+DOOR = TextFilter(is_printable, _replace_unprintable)
 """Dots for what a terminal would obey or hide, as many as its cells."""
 ASCII_DOOR = TextFilter(str.isascii, in_ascii)
 """ASCII instead of all else, also in what Textual draws."""

@@ -8,7 +8,7 @@ from typing import Any
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.picture import Rows
-from fusetui.tui.drawing.schemes import Styled, glyphs_for
+from fusetui.tui.drawing.schemes import Styled, choose_glyphs
 from fusetui.tui.layout.text_layout import Language, ShownLine, SourceShown
 
 NUMBER_CELLS = 5  # of a line of code
@@ -27,52 +27,64 @@ TOKENS = (
 """The token of a scheme for each kind of Pygments, the first that fits."""
 
 
-def source_rows(shown: SourceShown, ascii_only: bool, keys: str) -> Rows:
-    """The rows of the overlay; `keys`: what its heading says of keys."""
-    glyphs = glyphs_for(ascii_only)
+def make_source_rows(shown: SourceShown, ascii_only: bool, keys: str) -> Rows:
+    """Return the lines of a slice's source as the rows of an overlay, each formatted
+    when it becomes visible. `keys` is the text about keys in the heading."""
+    glyphs = choose_glyphs(ascii_only)
     heading = f" {printable(shown.title)}   {keys}"
 
     def row(index: int, width: int) -> list[Styled]:
-        return line_parts(shown.lines[index], width, glyphs.selected, glyphs.ellipsis)
+        return format_source_line(
+            shown.lines[index], width, glyphs.selected, glyphs.ellipsis
+        )
 
     identity = (shown, ascii_only, keys)
     return Rows(identity, len(shown.lines), lambda width: heading, row)
 
 
-def line_parts(line: ShownLine, width: int, mark: str, ellipsis: str) -> list[Styled]:
-    """A line with its number, cut to a width."""
+def format_source_line(
+    line: ShownLine, width: int, mark: str, ellipsis: str
+) -> list[Styled]:
+    """Return a line of source as texts with their styles, cut to `width` cells. Lines
+    of code have their number, a mark if they are important, and colors by syntax."""
     if line.look != "code":
-        text = clip(printable(line.text), width, ellipsis)
-        return [(text, LOOKS[line.look])]
+        shown_text = clip(printable(line.text), width, ellipsis)
+        return [(shown_text, LOOKS[line.look])]
     number = (
         f"{line.number:>{NUMBER_CELLS}} " if line.number else " " * (NUMBER_CELLS + 1)
     )
-    before = f"{number}{mark if line.is_marked else ' '} "
-    text = clip(printable(line.text), max(1, width - len(before)), ellipsis)
-    parts: list[Styled] = [(before, "title" if line.is_marked else "faint")]
-    return [*parts, *highlighted(text, line.language)]
+    line_start = f"{number}{mark if line.is_marked else ' '} "
+    shown_text = clip(printable(line.text), max(1, width - len(line_start)), ellipsis)
+    parts: list[Styled] = [(line_start, "title" if line.is_marked else "faint")]
+    return [*parts, *highlight_code(shown_text, line.language)]
 
 
 @lru_cache(maxsize=4_000)
-def highlighted(text: str, language: Language) -> tuple[Styled, ...]:
-    """A line of code in pieces, each with the token of its color. A line is colored by
-    itself, so that a screen needs no more than its own lines."""
+def highlight_code(text: str, language: Language) -> tuple[Styled, ...]:
+    """Return a line of code as pieces, each with the style for its syntax.
+
+    Lines are highlighted one by one, so that only visible ones cost time. Text in no
+    language, and lines longer than MAX_LINE_CHARS, stay plain.
+    """
     if not language or len(text) > MAX_LINE_CHARS:
         return ((text, "plain"),)
     pieces: list[Styled] = []
-    for kind, piece in lexer_of(language).get_tokens(text):
+    for kind, piece in make_lexer(language).get_tokens(text):
         shown = piece.rstrip("\n")
         if shown:
-            pieces.append((shown, token_of(kind)))
+            pieces.append((shown, choose_code_style(kind)))
     leading = len(text) - len(text.lstrip())
+    # the lexer returns nothing for a line of blanks
     if leading and not pieces[:1]:
         return ((text, "plain"),)
     return tuple(pieces)
 
 
 @cache
-def lexer_of(language: Language) -> Any:
-    """The lexer of a language, which keeps blanks at both ends."""
+def make_lexer(language: Language) -> Any:
+    """Return the Pygments lexer for a language. It keeps blanks and empty lines,
+    because they are part of the layout. Pygments is imported only when code is shown.
+    """
     if language == "cpp":
         from pygments.lexers.c_cpp import CppLexer  # only once code is shown
 
@@ -83,10 +95,11 @@ def lexer_of(language: Language) -> Any:
 
 
 @lru_cache(maxsize=256)
-def token_of(kind: Any) -> str:
-    """The token of a scheme for a kind of Pygments (`Token.Literal.String.Single`)."""
-    name = str(kind).removeprefix("Token.")
+def choose_code_style(kind: Any) -> str:
+    """Return the name of the style for a Pygments token type, such as
+    `Token.Literal.String.Single`; "plain" if none fits."""
+    type_name = str(kind).removeprefix("Token.")
     for beginning, token in TOKENS:
-        if name.startswith(beginning):
+        if type_name.startswith(beginning):
             return token
     return "plain"

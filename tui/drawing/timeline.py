@@ -20,20 +20,24 @@ from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, seen_in
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
-from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
+from fusetui.tui.drawing.lane_lines import (
+    draw_lane_line,
+    draw_program_location_line,
+    labeled,
+)
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import (
     Division,
-    busy_of,
-    cell_borders,
-    cells_of,
-    divided,
+    compute_cell_edges,
+    divide_timeline,
+    find_busy_times,
+    find_cells,
+    make_ticks,
     thumb,
-    ticks,
 )
-from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, shares
+from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, compute_kind_shares
 from fusetui.tui.layout.places import marks_selection, places
-from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
+from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, find_gap_times
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
@@ -61,25 +65,36 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return places(self.side, self.view)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """What line `y` of the picture depends on."""
-        division = divided(width, height)
+        """Return everything that the content of line `y` depends on. The line is drawn
+        again only if its key has changed."""
+        division = divide_timeline(width, height)
         side = self.side
         if y < division.axis:
             window = self.view.begin, self.view.end, side.origin, side.begin, side.end
-            scroll = self._lines_in_view(division)
-            which = self.letter, self.is_active
-            return side.trace, window, y, division, self.chosen, scroll, which
+            scroll = self._count_lines_in_view(division)
+            side_mark = self.letter, self.is_active
+            return side.trace, window, y, division, self.chosen, scroll, side_mark
         if y >= division.axis + division.lanes:
             return side.trace, self.glyphs, width, "legend"
         index = y - division.axis + self.top
         if index >= len(self.places):
             return None, width
-        bar = self._scroll_bar(y - division.axis, division)
-        return side.trace, width, bar, self._place_key(self.places[index], division)
+        bar = self._draw_scroll_bar(y - division.axis, division)
+        return (
+            side.trace,
+            width,
+            bar,
+            self._make_place_key(self.places[index], division),
+        )
 
-    def _place_key(self, place: Place, division: Division) -> Hashable:
-        """What a line depends on, and nothing else: it is made again once this changes.
-        Where the picture of a lane is the same in many windows, these have one key."""
+    def _make_place_key(self, place: Place, division: Division) -> Hashable:
+        """Return everything that the content of one line of a lane depends on, and
+        nothing else.
+
+        The line is drawn again whenever its key changes, so anything else in the key
+        would cost time. If a single slice, or none, covers the whole window, the key
+        does not contain the window: such a line looks the same after any movement.
+        """
         window = self.view.begin, self.view.end, self.side.origin
         if place.idle_of is not None:
             idle = self.side.insight.idle
@@ -88,136 +103,152 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return window, place.family, place.curve, place.label
         if place.line is None:
             return place.label, place.depth
-        label = gutter_text(place, division.gutter, self.glyphs)
-        selected = self._selected_on(place)
+        label = format_gutter_label(place, division.gutter, self.glyphs)
+        selected = self._find_selected_on(place)
         if place.where:
             return window, place.lane, label, selected, self.path
-        seen = self._seen_in_window(place.line)
-        shown = window if seen == SEVERAL else seen
-        lane_line = place.lane, place.depth, place.around, label
-        return shown, lane_line, selected, self.marked, self.path
+        covering_row = self._find_covering_row(place.line)
+        window_key = window if covering_row == SEVERAL else covering_row
+        lane_key = place.lane, place.depth, place.around, label
+        return window_key, lane_key, selected, self.marked, self.path
 
-    def _selected_on(self, place: Place) -> int:
-        """The selected slice, if the line shows it; else -1."""
+    def _find_selected_on(self, place: Place) -> int:
+        """Return the selected slice if it is visible on a line, else -1."""
         if place.where:
             is_shown = marks_selection(self.side, self.view, place)
         else:
             is_shown = place.holds(self.view.selected)
         return self.view.selected if is_shown else -1
 
-    def _seen_in_window(self, line: DepthRow) -> int:
-        """The one row that covers the window, NO_SLICE or SEVERAL: see seen_in."""
+    def _find_covering_row(self, line: DepthRow) -> int:
+        """Return the row that covers the whole window on a line. NO_SLICE means that no
+        slice is in the window, SEVERAL that it has boundaries of slices."""
         origin = self.side.origin
         return seen_in(line, self.view.begin + origin, self.view.end + origin)
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The texts of line `y`: of the minimap, the ruler, a lane or the legend."""
-        division = divided(width, height)
+        """Return the content of line `y` of the timeline as texts with their styles.
+        From top to bottom it has the minimap, a bar for the window (if there is room),
+        the ruler, the lanes, and the legend."""
+        division = divide_timeline(width, height)
         if y >= division.axis + division.lanes:
-            kinds = shares(self.side.trace)
-            return legend_line(kinds, self.glyphs, division.gutter, width)
+            kinds = compute_kind_shares(self.side.trace)
+            return draw_legend_line(kinds, self.glyphs, division.gutter, width)
         if y >= division.axis:
             return self._lane(y - division.axis, division)
         if y == 0:
-            return self._minimap(division)
+            return self._draw_minimap(division)
         if y == division.axis - 1:
             return self._ruler(division)
-        return self._window_line(division)
+        return self._draw_window_bar(division)
 
-    def _minimap(self, division: Division) -> list[Styled]:
-        """How busy the GPUs were over the whole trace; the window is brighter. In front
-        of it the letter of the side, of two."""
+    def _draw_minimap(self, division: Division) -> list[Styled]:
+        """Draw how busy the GPUs were over the whole trace, with the visible window
+        brighter. In a comparison of two traces the letter of this one (A or B) precedes
+        it, highlighted if keys act on it."""
         side = self.side
-        busy = busy_of(side.trace)
+        busy = find_busy_times(side.trace)
         levels = busy.levels(
             side.begin + side.origin,
             side.end + side.origin,
             division.width,
             self.glyphs.top,
         )
-        window = window_columns(side, self.view, division.width)
-        parts = _with_bright_cells(self.glyphs.bars(levels), window, "busy")
+        window = find_window_columns(side, self.view, division.width)
+        parts = _highlight_range(self.glyphs.bars(levels), window, "busy")
         if not self.letter:
             return labeled(busy.label, parts, division.gutter)
-        mark = f"{ACTIVE if self.is_active else ' '}{self.letter} "
+        side_mark = f"{ACTIVE if self.is_active else ' '}{self.letter} "
         token = "front" if self.is_active else "title"
-        label = labeled(busy.label, parts, division.gutter - len(mark))
-        return [(mark, token), *label]
+        label = labeled(busy.label, parts, division.gutter - len(side_mark))
+        return [(side_mark, token), *label]
 
-    def _window_line(self, division: Division) -> list[Styled]:
-        """A bar below the part of the minimap that the window shows."""
-        window = window_columns(self.side, self.view, division.width)
-        bar = window_bar(len(window), self.glyphs)
-        parts = _with_bright_cells(" " * window.start + bar, range(0), "faint")
+    def _draw_window_bar(self, division: Division) -> list[Styled]:
+        """Draw a bar under the part of the minimap that the window shows."""
+        window = find_window_columns(self.side, self.view, division.width)
+        bar = draw_window_bar(len(window), self.glyphs)
+        parts = _highlight_range(" " * window.start + bar, range(0), "faint")
         return labeled("", parts, division.gutter)
 
     def _ruler(self, division: Division) -> list[Styled]:
         """The ruler, at its left which of the lines are on the screen."""
-        text, bar = ruler(self.view, division.width, self.chosen, self.glyphs)
-        parts = _with_bright_cells(text, bar, "faint")
-        return labeled(self._lines_in_view(division), parts, division.gutter)
+        text, bar = draw_ruler(self.view, division.width, self.chosen, self.glyphs)
+        parts = _highlight_range(text, bar, "faint")
+        return labeled(self._count_lines_in_view(division), parts, division.gutter)
 
-    def _lines_in_view(self, division: Division) -> str:
+    def _count_lines_in_view(self, division: Division) -> str:
+        """Return which lines of the timeline are on the screen, such as `lines 1-15 of
+        41`, cut to fit in the gutter; "" if all are."""
         room = division.gutter - 1
-        return in_view(len(self.places), self.top, division.lanes, room)
+        return count_lines_in_view(len(self.places), self.top, division.lanes, room)
 
-    def _scroll_bar(self, y: int, division: Division) -> str:
-        """The scroll bar at line `y` below the ruler; a blank where it does not stand."""
+    def _draw_scroll_bar(self, y: int, division: Division) -> str:
+        """Return the character of the scroll bar at line `y` below the ruler, or a
+        blank outside of the bar."""
         bar_lines = thumb(self.places, self.top, division.lanes)
         return self.glyphs.thumb if y in bar_lines else " "
 
     def _lane(self, y: int, division: Division) -> Sequence[Styled]:
-        """Line `y` below the ruler: its label, the scroll bar and its cells; empty below
-        the last line."""
+        """Draw line `y` below the ruler: its label, the scroll bar, and its cells.
+
+        The line shows slices, the idle time of a device, one kind of kernels, or a
+        counter. It may also be only a text, such as the name of a thread. Below the
+        last line it is empty.
+        """
         index = y + self.top
         if index >= len(self.places):
             return ()
         place = self.places[index]
-        bar = self._scroll_bar(y, division)
+        scroll_bar = self._draw_scroll_bar(y, division)
         if place.depth == HIDDEN:
             names = clip(place.label, division.whole, self.glyphs.ellipsis)
-            return _across(names, "faint", division, bar)
+            return _draw_heading(names, "faint", division, scroll_bar)
         label = place.label
         if place.idle_of is not None:
-            parts = self._idle_parts(place.idle_of.pid, division)
+            parts = self._draw_idle_time(place.idle_of.pid, division)
         elif place.family is not None:
             label, parts = self._family(place.label, place.family, division)
         elif place.curve is not None:
-            label, parts = self._counter(place.label, place.curve, division)
+            label, parts = self._draw_counter(place.label, place.curve, division)
         elif place.line is not None:
-            label = gutter_text(place, division.gutter, self.glyphs)
+            label = format_gutter_label(place, division.gutter, self.glyphs)
             parts = self._slices(place, division)
         else:
-            return _across(label, "title", division, bar)
-        return labeled(label, parts, division.gutter, bar)
+            return _draw_heading(label, "title", division, scroll_bar)
+        return labeled(label, parts, division.gutter, scroll_bar)
 
-    def _idle_parts(self, pid: Id, division: Division) -> list[Styled]:
-        """Why a device was idle, over the cells of its line; nothing until it is
-        known."""
+    def _draw_idle_time(self, pid: Id, division: Division) -> list[Styled]:
+        """Draw why a device was idle, over the cells of its line. The list is empty
+        until the reasons have been computed. `pid` is the id of the device."""
         idle = self.side.insight.idle
         device = self.side.insight.device(pid)
         if idle is None or device < 0:
             return []
-        return idle_line(
+        return draw_idle_line(
             self.side, self.view, idle[device], division.width, self.glyphs
         )
 
     def _family(
         self, label: str, family: tuple[DepthRow, int], division: Division
     ) -> LabeledCells:
-        """The line of one kind of slices. A label that is too long is shown without the
-        share at its end, so that no digit of it is cut."""
+        """Draw the line for one kind of kernels on a stream, as a label and cells. If
+        the label is too long for the gutter, the percentage at its end is left out,
+        because a cut number would mislead. `family` is the line of slices, and the
+        number of the kind."""
         if len(label) >= division.gutter:
+            # the share at its end, such as `12.3 %` or `<0.1 %`
             label = label.rstrip(" %0123456789.<>")
         line, kind = family
-        cells = family_line(
+        cells = draw_kind_line(
             self.side, self.view, line, kind, division.width, self.glyphs
         )
         return LabeledCells(label, [cells])
 
-    def _counter(self, label: str, curve: Curve, division: Division) -> LabeledCells:
-        """The line of a counter."""
-        return counter_line(
+    def _draw_counter(
+        self, label: str, curve: Curve, division: Division
+    ) -> LabeledCells:
+        """Draw the line of a counter, such as memory or power, as a label and cells."""
+        return draw_counter_line(
             self.side,
             self.view,
             label,
@@ -228,12 +259,13 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def _slices(self, place: Place, division: Division) -> list[Styled]:
-        """The slices of a line of a lane, or where the program was."""
+        """Draw the slices of a line of a lane, or for its first line the current
+        module."""
         if place.where:
-            return where_line(
+            return draw_program_location_line(
                 self.side, self.view, place, division.width, self.glyphs, self.path
             )
-        return lane_line(
+        return draw_lane_line(
             self.side,
             self.view,
             place,
@@ -244,7 +276,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def in_view(lines: int, top: int, room: int, cells: int) -> str:
+def count_lines_in_view(lines: int, top: int, room: int, cells: int) -> str:
     """Which of `lines` lines are on a screen with `room` for them, whose first one is
     line `top` (from 0), in `cells` cells: `lines 1-15 of 41`, shorter where that does
     not fit. "" when all of them are."""
@@ -258,8 +290,9 @@ def in_view(lines: int, top: int, room: int, cells: int) -> str:
     return f"{shown}/{lines}"
 
 
-def _with_bright_cells(text: str, bright: range, token: str) -> list[Styled]:
-    """A text in the style `token`, these cells of it in that of the window."""
+def _highlight_range(text: str, bright: range, token: str) -> list[Styled]:
+    """Return a text in the style `token`, with the cells in `bright` in the style of
+    the window. The range may be empty."""
     return [
         (text[: bright.start], token),
         (text[bright.start : bright.stop], "window"),
@@ -267,67 +300,82 @@ def _with_bright_cells(text: str, bright: range, token: str) -> list[Styled]:
     ]
 
 
-def window_columns(side: Side, view: View, width: int) -> range:
-    """The cells of the minimap, which has `width`, that the window covers: at least
-    one."""
-    whole = side.end - side.begin
+def find_window_columns(side: Side, view: View, width: int) -> range:
+    """Return the cells of the minimap that the visible window covers.
+
+    The minimap shows the whole trace in `width` cells. A very short window still covers
+    one cell, so that it can be seen.
+    """
+    whole_ns = side.end - side.begin
     begin = max(view.begin, side.begin) - side.begin
     end = min(view.end, side.end) - side.begin
-    first = begin * width // whole
-    first = min(first, width - 1)
-    stop = -(-end * width // whole)  # rounded up
-    stop = min(stop, width)
-    return range(first, max(first + 1, stop))
+    first_cell = begin * width // whole_ns
+    first_cell = min(first_cell, width - 1)
+    end_cell = -(-end * width // whole_ns)  # rounded up
+    end_cell = min(end_cell, width)
+    return range(first_cell, max(first_cell + 1, end_cell))
 
 
-def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]:
-    """A text over the whole width; the bar where it leaves room."""
-    is_free = bar != " " and len(text) < division.gutter
-    beside = bar.rjust(division.gutter - len(text)) if is_free else ""
-    return [(text[: division.whole], token), (beside, "faint")]
+def _draw_heading(text: str, token: str, division: Division, bar: str) -> list[Styled]:
+    """Draw a text over the whole width of a line. The scroll bar is added in its column
+    if the text ends before it."""
+    has_room_for_bar = bar != " " and len(text) < division.gutter
+    padded_bar = bar.rjust(division.gutter - len(text)) if has_room_for_bar else ""
+    return [(text[: division.whole], token), (padded_bar, "faint")]
 
 
-def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
-    """The label of a line, cut to leave a cell of the gutter free; the last line of a
-    lane that hides some says how many."""
+def format_gutter_label(place: Place, gutter: int, glyphs: Glyphs) -> str:
+    """Return the label of a line, cut to `gutter - 1` cells.
+
+    The last line of a lane with hidden lines ends with their number, such as `+3`.
+    """
     if not place.more:
         return word_clip(place.label, gutter - 1, glyphs.ellipsis)
-    more = f"{glyphs.folded}{place.more}"
-    room = gutter - 2 - len(more)
-    label = word_clip(place.label, room, glyphs.ellipsis)
-    return f"{label.ljust(room)} {more}"
+    hidden_lines = f"{glyphs.folded}{place.more}"
+    label_cells = gutter - 2 - len(hidden_lines)
+    label = word_clip(place.label, label_cells, glyphs.ellipsis)
+    return f"{label.ljust(label_cells)} {hidden_lines}"
 
 
-def ruler(
+def draw_ruler(
     view: View, width: int, chosen: Interval | None, glyphs: Glyphs
 ) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time
-    is selected, and the cells of that bar."""
-    text = [" "] * width
-    bar = cells_of(view, *chosen, width) if chosen else range(0)
+    """Return the text of the time ruler, and the cells of the bar for the selected
+    range.
+
+    Times stand at round positions; those that would be cut off are left out. If a range
+    of time is selected (`chosen`), a bar `├───┤` marks it, whose ends no time covers.
+    Without one the cells are empty.
+    """
+    ruler_chars = [" "] * width
+    bar = find_cells(view, *chosen, width) if chosen else range(0)
     if chosen and bar:
-        begins = chosen[0] >= view.begin
-        ends = chosen[1] <= view.end
-        text[bar.start : bar.stop] = window_bar(len(bar), glyphs, begins, ends)
-    for tick in ticks(view.begin, view.end, width):
-        stop = tick.column + len(tick.text)
-        with_blank = range(tick.column, stop + 1)
-        if stop < width and not _has_end_in(bar, with_blank):
-            text[tick.column : stop] = tick.text
-    return "".join(text), bar
+        shows_begin = chosen[0] >= view.begin
+        shows_end = chosen[1] <= view.end
+        ruler_chars[bar.start : bar.stop] = draw_window_bar(
+            len(bar), glyphs, shows_begin, shows_end
+        )
+    for tick in make_ticks(view.begin, view.end, width):
+        tick_end = tick.column + len(tick.text)
+        with_blank = range(tick.column, tick_end + 1)
+        if tick_end < width and not _contains_bar_end(bar, with_blank):
+            ruler_chars[tick.column : tick_end] = tick.text
+    return "".join(ruler_chars), bar
 
 
-def _has_end_in(bar: range, cells: range) -> bool:
-    """Whether the first or the last cell of a bar is one of some cells."""
+def _contains_bar_end(bar: range, cells: range) -> bool:
+    """Tell whether the first or the last cell of a bar is among some cells; False for
+    an empty bar."""
     if not bar:
         return False
     return bar[0] in cells or bar[-1] in cells
 
 
-def window_bar(
+def draw_window_bar(
     width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True
 ) -> str:
-    """`├───┤`, without an end that is out of sight."""
+    """Return a bar such as `├───┤` of `width` cells. An end that is off the screen
+    (`begins` or `ends` is False) is drawn as a plain line. So is a bar of one cell."""
     left, middle, right = glyphs.window
     if width == 1:
         return middle
@@ -352,7 +400,7 @@ class LabeledCells(NamedTuple):
     parts: list[Styled]
 
 
-def counter_line(
+def draw_counter_line(
     side: Side,
     view: View,
     label: str,
@@ -361,23 +409,37 @@ def counter_line(
     width: int,
     glyphs: Glyphs,
 ) -> LabeledCells:
-    """The line of a counter over `width` cells, beside a gutter of `gutter` cells: the
-    height of its values, of which the highest level is the largest of the whole trace;
-    and the largest in sight, after the label if there is room, else over the last
-    cells."""
-    borders = cell_borders(side, view, width)
+    """Draw the line of a counter: its label, and a bar in each of `width` cells.
+
+    A full bar is the largest value of the whole trace, so that heights are comparable
+    while scrolling. The largest value in the window is written behind the label, or
+    over the last cells if the gutter is too narrow. Cells before the first value are
+    blank.
+
+    Args:
+        side: The trace with the counter.
+        view: The visible window.
+        label: The name of the counter.
+        curve: Its values.
+        gutter: The cells left of the time axis, for the label.
+        width: The cells of the time axis.
+        glyphs: The drawing characters of the terminal.
+    """
+    borders = compute_cell_edges(side, view, width)
     values_in_cells = values(curve, borders)
-    text = levels(values_in_cells, curve.largest, glyphs)
+    bars = levels(values_in_cells, curve.largest, glyphs)
     largest = float(np.fmax.reduce(values_in_cells))
     if math.isnan(largest):  # no value is in sight
-        return LabeledCells(label, [(text, "busy")])
+        return LabeledCells(label, [(bars, "busy")])
     largest_text = _quantity(largest, UNITS.get(curve.counter.unit, ""))
-    room = gutter - 1 - len(label)
-    if room >= LARGEST_VALUE_CELLS:
-        return LabeledCells(f"{label}{largest_text.rjust(room)}", [(text, "busy")])
-    end = f" {largest_text}"[-width:]
-    start = text[: width - len(end)]
-    return LabeledCells(label, [(start, "busy"), (end, "plain")])
+    free_cells = gutter - 1 - len(label)
+    if free_cells >= LARGEST_VALUE_CELLS:
+        return LabeledCells(
+            f"{label}{largest_text.rjust(free_cells)}", [(bars, "busy")]
+        )
+    value_text = f" {largest_text}"[-width:]
+    bars_before_value = bars[: width - len(value_text)]
+    return LabeledCells(label, [(bars_before_value, "busy"), (value_text, "plain")])
 
 
 def levels(
@@ -385,27 +447,41 @@ def levels(
     largest: float,
     glyphs: Glyphs,
 ) -> str:
-    """One character per value, of which `largest` has the highest level: a space where
-    there is none (NaN), else at least the lowest level."""
-    share = np.maximum(values, 0.0) / (largest if largest > 0 else 1.0)
-    level = np.maximum(np.ceil(share * glyphs.top), 1.0)
-    level[np.isnan(values)] = 0.0
-    return glyphs.bars(level.astype(np.int8).tolist())
+    """Return one bar character for each value; the value `largest` gets a full bar.
+
+    Values below zero and tiny ones get the lowest bar. NaN, which stands for no value,
+    becomes a space.
+    """
+    shares_of_largest = np.maximum(values, 0.0) / (largest if largest > 0 else 1.0)
+    bar_heights = np.maximum(np.ceil(shares_of_largest * glyphs.top), 1.0)
+    bar_heights[np.isnan(values)] = 0.0
+    return glyphs.bars(bar_heights.astype(np.int8).tolist())
 
 
-def family_line(
+def draw_kind_line(
     side: Side, view: View, line: DepthRow, kind: int, width: int, glyphs: Glyphs
 ) -> Styled:
-    """The slices of one kind on a line, over `width` cells of the window: in each cell a
-    bar as high as the share of its time that they take. Any time at all has at least the
-    lowest bar; a cell without any is blank."""
-    borders = cell_borders(side, view, width)
+    """Draw the share of time that slices of one kind take in each cell, as a text of
+    bars and its style.
+
+    A bar is full if these slices run for the whole cell. Any time above 0 gets at least
+    the lowest bar, and cells without any are blank.
+
+    Args:
+        side: The trace with the slices.
+        view: The visible window.
+        line: The slices of all kinds on one line of a stream.
+        kind: The index of the kind in KINDS.
+        width: The cells of the window.
+        glyphs: The drawing characters of the terminal.
+    """
+    borders = compute_cell_edges(side, view, width)
     cell_ns = np.maximum(np.diff(borders), 1)
     kind_ns = amounts(line, borders, kind)
-    level = kind_ns * glyphs.top // cell_ns
-    level = np.clip(level, 1, glyphs.top)
-    level[kind_ns <= 0] = 0
-    return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
+    bar_heights = kind_ns * glyphs.top // cell_ns
+    bar_heights = np.clip(bar_heights, 1, glyphs.top)
+    bar_heights[kind_ns <= 0] = 0
+    return glyphs.bars(bar_heights.tolist()), KINDS[kind].token + BAR
 
 
 class IdleCell(NamedTuple):
@@ -416,76 +492,103 @@ class IdleCell(NamedTuple):
     is_selected: bool
 
 
-def idle_line(
+def draw_idle_line(
     side: Side, view: View, idle: IdleTime, width: int, glyphs: Glyphs
 ) -> list[Styled]:
-    """The reason with the most time in each cell. A cell that is idle for at least half
-    of its time is a block with the letter of the reason, or its name if there is room;
-    any other cell has a bar as high as the idle share."""
+    """Draw why a device was idle, by the reason with the most idle time in each cell.
+
+    A cell that is idle for at least half of its time is part of a block. A block has
+    the name of its reason, or its letter if the name does not fit. Any other idle cell
+    has a bar, as high as its idle share. Busy cells are blank, and the selected gap is
+    highlighted.
+
+    Args:
+        side: The trace and its lanes.
+        view: The visible window and the selection.
+        idle: The idle time of the device, with the reasons.
+        width: The cells of the window.
+        glyphs: The drawing characters of the terminal.
+    """
     parts: list[Styled] = []
-    for cell, group in groupby(_idle_cells(side, view, idle, width, glyphs)):
+    for cell, group in groupby(_compute_idle_cells(side, view, idle, width, glyphs)):
         size = len(list(group))
         if cell.reason == NO_REASON:
             parts.append((" " * size, "plain"))
             continue
         name = idle.reasons[cell.reason].name
-        token = f"idle.{name}"
+        style = f"idle.{name}"
         if cell.level:
             bar = glyphs.levels[cell.level]
-            parts.append((bar * size, token + BAR))
+            parts.append((bar * size, style + BAR))
         else:
-            token = "selection" if cell.is_selected else token
-            parts.append((_idle_text(name, size), token))
+            style = "selection" if cell.is_selected else style
+            parts.append((_label_idle_cells(name, size), style))
     return parts
 
 
-def _idle_text(name: str, width: int) -> str:
-    """A block of idle time of one reason: its short name, or its letter in each cell."""
+def _label_idle_cells(name: str, width: int) -> str:
+    """Return the text of a block of idle time: the short name of the reason if it fits
+    in `width` cells, else its letter in each cell. `name` is the key of the reason in
+    IDLE."""
     reason = IDLE[name]
     if width >= len(reason.short) + 2:
         return f" {reason.short}".ljust(width)
     return reason.letter * width
 
 
-def _idle_cells(
+def _compute_idle_cells(
     side: Side, view: View, idle: IdleTime, width: int, glyphs: Glyphs
 ) -> list[IdleCell]:
-    """What each of `width` cells of the window shows of the idle time of a device."""
-    borders = cell_borders(side, view, width)
+    """Return for each of `width` cells the main idle reason, the height of its bar, and
+    whether it is in the selected gap.
+
+    The main reason is the one with the most time in the cell. `idle` is the idle time
+    of one device.
+    """
+    borders = compute_cell_edges(side, view, width)
     ns_by_reason = idle.within(borders)  # [reasons, cells]
+    # a device that was never idle has no reasons
     if not len(ns_by_reason):
         return [IdleCell(NO_REASON, 0, False)] * width
     idle_ns = ns_by_reason.sum(axis=0)
-    longest = ns_by_reason.argmax(axis=0)
-    reasons = np.where(idle_ns > 0, longest, NO_REASON).tolist()
-    levels = _idle_levels(idle_ns, np.diff(borders), glyphs.top)
-    selected = _selected_gap_cells(side, view, idle, width)
+    longest_reason = ns_by_reason.argmax(axis=0)
+    reasons = np.where(idle_ns > 0, longest_reason, NO_REASON).tolist()
+    bar_heights = _compute_idle_heights(idle_ns, np.diff(borders), glyphs.top)
+    selected_cells = _find_selected_gap_cells(side, view, idle, width)
     cells = []
-    for x, (reason, level) in enumerate(zip(reasons, levels, strict=True)):
-        cells.append(IdleCell(reason, level, is_selected=x in selected))
+    for x, (reason, level) in enumerate(zip(reasons, bar_heights, strict=True)):
+        cells.append(IdleCell(reason, level, is_selected=x in selected_cells))
     return cells
 
 
-def _idle_levels(idle_ns: Int64s, cell_ns: Int64s, top: int) -> list[int]:
-    """The height of the bar of each cell: at most half of the cell, and 0 for a cell
-    that is idle for at least half of its time."""
+def _compute_idle_heights(idle_ns: Int64s, cell_ns: Int64s, top: int) -> list[int]:
+    """Return the height of the bar in each cell, proportional to its idle share and
+    rounded up.
+
+    A cell that is idle for at least half of its time gets 0, which means a filled
+    block. `top` is the height of a full cell.
+    """
     cell_ns = np.maximum(cell_ns, 1)
-    level = (idle_ns * top + cell_ns - 1) // cell_ns  # rounded up
-    level = np.clip(level, 1, top // 2)
-    level[2 * idle_ns >= cell_ns] = 0
-    return [*level.tolist()]
+    bar_heights = (idle_ns * top + cell_ns - 1) // cell_ns  # rounded up
+    # a higher bar would look like a block
+    bar_heights = np.clip(bar_heights, 1, top // 2)
+    bar_heights[2 * idle_ns >= cell_ns] = 0
+    return [*bar_heights.tolist()]
 
 
-def _selected_gap_cells(side: Side, view: View, idle: IdleTime, width: int) -> range:
-    """The cells of the selected gap, if it is one of this device; else none."""
+def _find_selected_gap_cells(
+    side: Side, view: View, idle: IdleTime, width: int
+) -> range:
+    """Return the cells of the selected gap in the work of a device. The range is empty
+    if no gap is selected, or if it is one of another device."""
     gap = view.gap
     if gap is None or side.insight.device(idle.device) != gap.device:
         return range(0)
-    interval = gap_times(side, gap)
+    interval = find_gap_times(side, gap)
     if interval is None:
         return range(0)
     begin, end = interval
-    return cells_of(view, begin, end, width)
+    return find_cells(view, begin, end, width)
 
 
 class LegendEntry(NamedTuple):
@@ -497,55 +600,69 @@ class LegendEntry(NamedTuple):
     amount: int
 
 
-def legend_line(
+def draw_legend_line(
     kinds: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
 ) -> list[Styled]:
-    """What the colors of the GPU lanes mean, with their shares of the time, which add
-    up."""
+    """Draw the legend of the GPU lanes: each kind of kernels with its color and its
+    share of the GPU time. In colorless terminals a letter stands in place of the color.
+    `kinds` may be empty, in a trace without GPU work."""
     entries = []
     for share in kinds:
-        mark = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
+        kind_mark = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
         entries.append(
             LegendEntry(
-                mark=(mark, share.kind.token + BAR),
+                mark=(kind_mark, share.kind.token + BAR),
                 name=share.kind.removeprefix("gpu-"),
                 amount=share.ns,
             )
         )
     label = f"{kinds[0].of} time" if kinds else ""
-    return labeled(label, legend_parts(entries, width - gutter, fine=True), gutter)
+    return labeled(
+        label, draw_legend_entries(entries, width - gutter, fine=True), gutter
+    )
 
 
-def legend_parts(
+def draw_legend_entries(
     entries: Sequence[LegendEntry],
     room: int,
     lead: str = "",
     fine: bool = False,
 ) -> list[Styled]:
-    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many entries as fit in
-    `room` cells, and the share of the others together. `lead` stands before the first
-    one."""
+    """Draw as many entries of a legend as fit in `room` cells, then the number and
+    share of the others.
+
+        ■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %
+
+    Args:
+        entries: The colors with their names and amounts, in the order of the legend.
+        room: The cells of the line.
+        lead: A text before the first entry.
+        fine: Whether small shares are written with more digits.
+    """
     whole = sum(entry.amount for entry in entries)
     parts: list[Styled] = []
-    between = lead
-    for n, entry in enumerate(entries):
-        text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
-        cells = len(between) + 1 + len(text)
-        others_after = _others_text(entries[n + 1 :], whole, fine)
-        if cells + len(others_after) > room:
-            others = _others_text(entries[n:], whole, fine)
-            if not between:
+    separator = lead
+    for index, entry in enumerate(entries):
+        entry_text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
+        entry_cells = len(separator) + 1 + len(entry_text)
+        # an entry is shown only if room remains for the number of the others
+        others_after = _summarize_entries(entries[index + 1 :], whole, fine)
+        if entry_cells + len(others_after) > room:
+            others = _summarize_entries(entries[index:], whole, fine)
+            # nothing stands before it that it has to be separated from
+            if not separator:
                 others = others.strip()
             parts.append((others[: max(0, room)], "faint"))
             return parts
-        parts += [(between, "faint"), entry.mark, (text, "faint")]
-        room -= cells
-        between = BETWEEN
+        parts += [(separator, "faint"), entry.mark, (entry_text, "faint")]
+        room -= entry_cells
+        separator = BETWEEN
     return parts
 
 
-def _others_text(entries: Sequence[LegendEntry], whole: int, fine: bool) -> str:
-    """How many entries there are, and their share of the whole; "" for none."""
+def _summarize_entries(entries: Sequence[LegendEntry], whole: int, fine: bool) -> str:
+    """Return how many entries there are and their share of the whole, such as `2 more
+    8.7 %`; "" if there are none."""
     if not entries:
         return ""
     amount = sum(entry.amount for entry in entries)

@@ -68,22 +68,31 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The nodes whose figures add up to the whole of a measure."""
 
     def key(self, sort: str) -> Int64s:
-        """By what the nodes around one are ordered: ascending, [nodes]."""
+        """Return the sort key of each node among its siblings, ascending; shape
+        [nodes]. Names sort alphabetically, figures with the largest first."""
         return self.names if sort == "name" else -self.figures[sort]
 
     @memo(6)
     def preorder(self, sort: str) -> Preorder:
-        """The nodes as they are shown, the largest of each first."""
+        """Return the nodes in the order of the rows on the screen: each node, then all
+        nodes below it. `sort` is a figure (the largest sibling first), "name", or
+        "start" for the order of the tree itself."""
         numbers = np.arange(len(self))
         if sort == "start":  # as they are here
             return Preorder(nodes=numbers, end=numbers + self.size, place=numbers)
-        place = placed(self.parent, self.level, self.key(sort), self.size, 1)
+        # each subtree takes as many places as it has nodes; 1 is for the parent itself
+        place = place_nodes(self.parent, self.level, self.key(sort), self.size, 1)
         nodes = np.argsort(place, kind="stable")
         return Preorder(nodes=nodes, end=numbers + self.size[nodes], place=place)
 
     def visible(self, sort: str, opened: Flags) -> Rows:
-        """The nodes whose ancestors are all open, as they are shown; `opened`: bool
-        [nodes]."""
+        """Return the nodes whose ancestors are all open, in the order of the rows on
+        the screen.
+
+        `opened` tells for each node whether it is open; shape [nodes]. The number of
+        closed ancestors at each place comes from a running sum. It grows by 1 behind
+        each closed node and falls again at the end of its subtree.
+        """
         order = self.preorder(sort)
         closed_nodes = np.flatnonzero(~opened & (self.size > 1))
         closed_places = order.place[closed_nodes]
@@ -96,22 +105,27 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(6)
     def whole(self, measure: str) -> int:
-        """What the shares of a measure are shares of: its sum."""
+        """Return the total of a measure, which is 100 % for the shares of its nodes. It
+        counts only nodes that do not contain each other."""
         return int(self.figures[measure][self.counted(measure)].sum())
 
     def measure(self, sort: str = "") -> str:
-        """The measure to sort by where a person has chosen none, or whose shares are
-        shown."""
+        """Return the figure whose shares are shown: `sort` if it is a figure, else the
+        GPU time. In a trace without GPU time it is the time on the CPU."""
         if sort in self.figures:
             return sort
         return "GPU" if self.whole("GPU") else self.on_cpu
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """By column of times: one for all of them, so that they can be compared; but
-        its own for a column of which half would round to nothing in that."""
+        """The unit of each column of times, by its name.
+
+        All columns share one unit, so that their times can be compared. A column gets a
+        unit of its own if the typical time in it would round to nothing in the common
+        unit.
+        """
         columns = {
-            name: _typical_and_longest(self.figures[name])
+            name: _find_median_and_longest(self.figures[name])
             for name in TIMES
             if name in self.figures
         }
@@ -123,55 +137,75 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         return units
 
 
-def _typical_and_longest(times_ns: Int64s) -> tuple[int, int]:
-    """The median of the times that are not 0, and the longest; (0, 0) for none."""
+def _find_median_and_longest(times_ns: Int64s) -> tuple[int, int]:
+    """Return the median and the maximum of some times in ns, leaving out zeros; (0, 0)
+    if no time is above zero."""
     times_ns = times_ns[times_ns > 0]
     if not len(times_ns):
         return 0, 0
-    middle = len(times_ns) // 2
-    return int(np.partition(times_ns, middle)[middle]), int(times_ns.max())
+    middle_index = len(times_ns) // 2
+    return int(np.partition(times_ns, middle_index)[middle_index]), int(times_ns.max())
 
 
-def placed(
+def place_nodes(
     parent: Int64s, level: Int64s, key: Int64s, size: Int64s, inset: int = 0
 ) -> Int64s:
-    """Where each node begins, if it takes `size`: after its earlier siblings, which are
-    in order of their keys, within the node around it, `inset` from its begin. All of
-    shape [nodes]; a parent of -1 is none, and a node comes after the one around it."""
-    order = np.lexsort((np.arange(len(parent)), key, parent))
+    """Return the position at which each node of a tree begins; shape [nodes].
+
+    A node takes `size` units, and lies within its parent. Siblings follow each other in
+    the order of their keys.
+
+    Args:
+        parent: The parent of each node, which precedes it; -1 for outermost nodes.
+        level: The depth of each node, from 0.
+        key: What siblings are sorted by, ascending; equal keys keep their order.
+        size: The units that each node takes, its children included.
+        inset: The units between the begin of a node and that of its first child.
+    """
+    sibling_order = np.lexsort((np.arange(len(parent)), key, parent))
     # sizes of all nodes before, of which those of earlier siblings are wanted
-    size_before = np.cumsum(size[order]) - size[order]
-    parents = parent[order]
-    first_sibling = np.searchsorted(parents, parents, side="left")
+    size_before = np.cumsum(size[sibling_order]) - size[sibling_order]
+    sorted_parents = parent[sibling_order]
+    first_sibling = np.searchsorted(sorted_parents, sorted_parents, side="left")
     begin = np.empty(len(parent), dtype=np.int64)
-    begin[order] = size_before - size_before[first_sibling]
-    for nodes in by_level(level)[1:]:
+    begin[sibling_order] = size_before - size_before[first_sibling]
+    # level by level: the position of a parent is final before that of its children
+    for nodes in group_by_level(level)[1:]:
         begin[nodes] += begin[parent[nodes]] + inset
     return begin
 
 
 def sizes(parent: Int64s, level: Int64s) -> Int64s:
-    """The number of nodes of each subtree, with its own node, [nodes]."""
+    """Return the number of nodes in the subtree of each node, the node itself included;
+    shape [nodes].
+
+    `parent` is -1 for outermost nodes, and `level` is the depth of a node, from 0.
+    """
     size = np.ones(len(parent), dtype=np.int64)
-    without_outermost = by_level(level)[1:]
+    without_outermost = group_by_level(level)[1:]
+    # from the deepest level up, so that each size is complete before it is added
     for nodes in reversed(without_outermost):
         np.add.at(size, parent[nodes], size[nodes])
     return size
 
 
 def by_name(names: Sequence[str]) -> Int64s:
-    """For each name, how many come before it; shape [names]. No array of texts is made:
-    each would take as much memory as the longest."""
-    in_order = sorted(range(len(names)), key=names.__getitem__)
-    return np.argsort(np.array(in_order, dtype=np.int64))
+    """Return the alphabetical rank of each name, from 0; shape [names].
+
+    The texts are sorted in Python, because a numpy array of texts would take as much
+    memory for each as for the longest.
+    """
+    sorted_indices = sorted(range(len(names)), key=names.__getitem__)
+    return np.argsort(np.array(sorted_indices, dtype=np.int64))
 
 
-def by_level(level: Int64s) -> list[Rows]:
-    """The nodes of each level, the outermost first."""
+def group_by_level(level: Int64s) -> list[Rows]:
+    """Return the nodes of each level as a list of arrays, the outermost level first.
+    Within a level they keep their order. An empty tree gives one empty array."""
     order = np.argsort(level, kind="stable")
     deepest = int(level.max(initial=0))
-    cuts = np.searchsorted(level[order], np.arange(1, deepest + 1))
-    return np.split(order, cuts)
+    level_starts = np.searchsorted(level[order], np.arange(1, deepest + 1))
+    return np.split(order, level_starts)
 
 
 MAX_NAMES = 20  # that a list of the answer shows
@@ -188,13 +222,14 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def names(self) -> Int64s:
-        """The place of each node in the order of names, in which case does not count;
-        what belongs to no module has no name."""
+        """The alphabetical rank of each node, ignoring case. Nodes for work outside of
+        all modules have the name "", and come first."""
         names = [time.module.lower() for time in self.times]
         return by_name([*names, *([""] * len(self.none))])
 
     def label(self, node: int) -> str:
-        """The name of a module, or why work belongs to none."""
+        """Return the name of a module in printable characters of one cell. A node for
+        work outside of all modules gets its reason, in parentheses."""
         if node < len(self.times):
             return narrow(self.times[node].module)
         return f"({NOWHERE_IN_WORDS[self.none[node - len(self.times)].why]})"
@@ -206,31 +241,43 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return SliceKind.PYTHON
 
     def key(self, sort: str) -> Int64s:
-        """What belongs to no module comes last, whatever its figure."""
+        """Return the sort key of each node, ascending; shape [nodes]. Work outside of
+        all modules comes last, whatever its figure."""
         key = super().key(sort)
-        modules = len(self.times)
-        largest = int(key[:modules].max(initial=0))
-        key[modules:] = largest + 1
+        module_count = len(self.times)
+        largest = int(key[:module_count].max(initial=0))
+        key[module_count:] = largest + 1
         return key
 
     def counted(self, measure: str) -> Flags | slice:
-        """What is inside has a self time and calls of its own; the other figures of a
-        module contain those of what is inside."""
+        """Return a mask or slice of the nodes whose figures add up to the total of a
+        measure.
+
+        Self times and calls exclude the inner modules, so all nodes count. Any other
+        figure of a module includes its inner modules, so only outermost nodes count.
+        """
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
 
-def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
-    """The tree of the modules of a trace, with the longest call of each."""
+def build_module_tree(modules: Modules, origins: Origins) -> ModuleTree:
+    """Build the tree of the modules of a trace, each with its figures and its longest
+    call.
+
+    Nodes for the GPU work that belongs to no module follow the modules, one for each
+    reason. `origins` tells which modules and Python frames launched which work. The
+    figures of the forward and backward pass are offered for sorting only if the trace
+    has backward work.
+    """
     times = modules.modules
-    none = modules.none
+    unclaimed = modules.none
     calls = longest_calls(origins)
     levels = [time.level for time in times]
-    levels += [0] * len(none)
+    levels += [0] * len(unclaimed)
     rows = [calls[time.path] for time in times]
-    rows += [-1] * len(none)
+    rows += [-1] * len(unclaimed)
     level = np.array(levels, dtype=np.int64)
-    parent = _parents(level)
-    figures = _module_figures(modules)
+    parent = _find_parents(level)
+    figures = _collect_module_figures(modules)
     has_passes = bool(figures["backward"].any())
     sorts = [name for name in figures if has_passes or name not in PASSES]
     return ModuleTree(
@@ -242,22 +289,27 @@ def module_tree(modules: Modules, origins: Origins) -> ModuleTree:
         sorts=(*sorts, "name"),
         on_cpu="CPU",
         is_thread=np.zeros(len(level), dtype=np.bool_),
-        open_at_first=_open_at_first(level, len(times)),
+        open_at_first=_choose_initially_open(level, len(times)),
         times=times,
-        none=none,
+        none=unclaimed,
         gpu_ns=modules.gpu_ns,
     )
 
 
 def forward_ns(time: ModuleTime) -> int:
-    """The GPU time of the forward pass of a module, without what the backward pass did
-    once more."""
+    """Return the GPU time of a module's forward pass in ns, without activations that
+    the backward pass recomputed."""
     return time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns
 
 
-def _module_figures(modules: Modules) -> dict[str, Int64s]:
-    """The figures of each module, then of what belongs to none, [nodes]: times in ns,
-    and counts."""
+def _collect_module_figures(modules: Modules) -> dict[str, Int64s]:
+    """Return the figures of all nodes of the module tree, by name; arrays of shape
+    [nodes].
+
+    Times are in ns; "kernels" and "calls" are counts. Nodes for work outside of all
+    modules follow the modules; what is unknown of them is 0. Self time is GPU time if
+    the trace has any, else CPU time.
+    """
     figures: dict[str, list[int]] = {
         "GPU": [],
         "forward": [],
@@ -283,27 +335,40 @@ def _module_figures(modules: Modules) -> dict[str, Int64s]:
         figures["kernels"].append(unclaimed.kernels)
         figures["calls"].append(0)  # not known
         figures["CPU"].append(0)
-    return {name: np.array(of, dtype=np.int64) for name, of in figures.items()}
+    return {
+        name: np.array(amounts, dtype=np.int64) for name, amounts in figures.items()
+    }
 
 
-def _open_at_first(level: Int64s, modules: int) -> Flags:
-    """Which nodes are open at first, bool [nodes]: the outermost levels of modules, as
-    many as have at most MAX_OPEN_AT_FIRST nodes together, without the last of these
-    levels. `modules`: how many of the nodes are modules."""
+def _choose_initially_open(level: Int64s, modules: int) -> Flags:
+    """Tell which nodes of the module tree are open when it is first shown; bool, shape
+    [nodes].
+
+    As many outer levels are shown as have at most MAX_OPEN_AT_FIRST modules together.
+    Nodes of the last of these levels are visible but closed. `modules` is the number of
+    modules, which come before the other nodes.
+    """
+    # the number of modules on each level and all levels above it
     nodes_to_level = np.cumsum(np.bincount(level[:modules]))
-    levels = np.searchsorted(nodes_to_level, MAX_OPEN_AT_FIRST, side="right")
+    shown_levels = np.searchsorted(nodes_to_level, MAX_OPEN_AT_FIRST, side="right")
     is_module = np.arange(len(level)) < modules
-    return (level < levels - 1) & is_module
+    return (level < shown_levels - 1) & is_module
 
 
-def _parents(level: Int64s) -> Int64s:
-    """The node around each node of a preorder, -1 for none; from its levels, [nodes]."""
+def _find_parents(level: Int64s) -> Int64s:
+    """Return the parent of each node, or -1 for none, from the levels of the nodes in
+    preorder; shape [nodes].
+
+        >>> _find_parents(np.array([0, 1, 2, 1]))
+        array([-1,  0,  1,  0])
+    """
     parents: list[int] = []
-    around: list[int] = []  # the nodes around the present one, the outermost first
+    ancestors: list[int] = []  # the nodes around the present one, the outermost first
     for node, depth in enumerate(level.tolist()):
-        del around[depth:]
-        parents.append(around[-1] if around else -1)
-        around.append(node)
+        # what is left are the ancestors of this node
+        del ancestors[depth:]
+        parents.append(ancestors[-1] if ancestors else -1)
+        ancestors.append(node)
     return np.array(parents, dtype=np.int64)
 
 
@@ -315,19 +380,23 @@ class SelfTime(NamedTuple):
     node: int  # of the one that has most of it
 
 
-def self_times(tree: ModuleTree) -> list[SelfTime]:
-    """The GPU time of the modules by name, the largest first; at most MAX_NAMES of
-    them, and none without any time."""
+def sum_self_times_by_name(tree: ModuleTree) -> list[SelfTime]:
+    """Return the GPU time of the modules of each name, the longest first.
+
+    The time of inner modules does not count. Names without any time are left out, and
+    at most MAX_NAMES are returned. Each entry has the node of the module with the most
+    time, to which its row leads.
+    """
     ns_by_name: Counter[str] = Counter()
-    largest: dict[str, int] = {}  # the node of a name with the most time
+    largest_node: dict[str, int] = {}  # the node of a name with the most time
     for node, time in enumerate(tree.times):
         name = time.module.removesuffix("_*")
         ns_by_name[name] += time.gpu_self_ns
-        largest_so_far = tree.times[largest.setdefault(name, node)]
+        largest_so_far = tree.times[largest_node.setdefault(name, node)]
         if time.gpu_self_ns > largest_so_far.gpu_self_ns:
-            largest[name] = node
+            largest_node[name] = node
     return [
-        SelfTime(name=name, ns=ns, node=largest[name])
+        SelfTime(name=name, ns=ns, node=largest_node[name])
         for name, ns in ns_by_name.most_common(MAX_NAMES)
         if ns
     ]

@@ -15,9 +15,9 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
 from fusetui.trace.model.memo import memo
-from fusetui.tui.layout.lanes import main_lane
-from fusetui.tui.layout.places import index_of, where_rows
-from fusetui.tui.layout.view import Place, Side, View, index_of_gap, times
+from fusetui.tui.layout.lanes import find_main_lane
+from fusetui.tui.layout.places import find_line_of_row, find_program_location
+from fusetui.tui.layout.view import Place, Side, View, find_line_of_gap, times
 
 MIN_LINES_WITH_BAR = 14  # with fewer lines the bar below the minimap is left out
 MIN_LINES_WITH_LEGEND = 12
@@ -32,20 +32,25 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(8)
     def levels(self, begin: int, end: int, width: int, top: int) -> list[int]:
-        """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it
-        is the same in every frame, that of the last few widths is kept."""
+        """Return the height of a bar in each of `width` cells, for the busy share of
+        the time [begin, end).
+
+        The height is 0 if nothing ran, else from 1 to `top`, rounded up. The result is
+        cached for the last few arguments, because it is the same in every frame.
+        """
         borders = edges(begin, end, width)
         busy_ns = np.diff(covered_until(self.starts, self.ends, borders))
         cell_ns = np.maximum(np.diff(borders), 1)
-        level = (busy_ns * top + cell_ns - 1) // cell_ns  # rounded up
-        level = np.clip(level, 1, top)
-        level[busy_ns <= 0] = 0
-        return [*level.tolist()]
+        bar_heights = (busy_ns * top + cell_ns - 1) // cell_ns  # rounded up
+        bar_heights = np.clip(bar_heights, 1, top)
+        bar_heights[busy_ns <= 0] = 0
+        return [*bar_heights.tolist()]
 
 
 @memo()
-def busy_of(trace: Trace) -> Busy:
-    """When any GPU was busy, or any other device; without a device, when any op ran."""
+def find_busy_times(trace: Trace) -> Busy:
+    """Return the intervals in which any GPU was busy. Without a GPU they are those of
+    another device, or else those in which any CPU op ran."""
     device_rows = trace.rows_of(Role.DEVICE)
     if len(trace.gpu_rows):
         rows, label = trace.gpu_rows, "GPU busy"
@@ -58,41 +63,45 @@ def busy_of(trace: Trace) -> Busy:
     return Busy(starts, ends, label)
 
 
-def cell_borders(side: Side, view: View, width: int) -> Int64s:
-    """The width + 1 borders of the cells of the window, in ns of the file."""
+def compute_cell_edges(side: Side, view: View, width: int) -> Int64s:
+    """Return the width + 1 edges of the cells of the window, in ns of the file."""
     return edges(view.begin + side.origin, view.end + side.origin, width)
 
 
-def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
-    """The row that is drawn at column `x` of a line, or -1."""
+def find_row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
+    """Return the slice that is drawn at column `x` of a line of the timeline, or -1 if
+    there is none. On the line of the current module it is that module or frame."""
     if place.line is None:
         return -1
-    borders = cell_borders(side, view, width)
+    borders = compute_cell_edges(side, view, width)
     if place.where:
-        return where_rows(side, place, borders[x : x + 2])[0]
+        return find_program_location(side, place, borders[x : x + 2])[0]
     begin = int(borders[x])
     end = int(borders[x + 1])
     return row_in(place.line, begin, end)
 
 
 def columns(side: Side, view: View, row: int, width: int) -> range:
-    """The cells that a row touches, empty when it is out of sight."""
+    """Return the cells that a slice covers in the window; an empty range if it is out
+    of sight."""
     begin, end = times(side, row)
-    return cells_of(view, begin, end, width)
+    return find_cells(view, begin, end, width)
 
 
-def cells_of(view: View, begin: int, end: int, width: int) -> range:
-    """The cells that the interval [begin, end) of time (ns from the origin) touches, of
-    `width` cells over the window: at least one if any of it is in the window, else
-    none."""
+def find_cells(view: View, begin: int, end: int, width: int) -> range:
+    """Return the cells that a time interval covers, of `width` cells over the window.
+
+    The interval [begin, end) is in ns from the origin of the view. It covers at least
+    one cell if any of it is in the window, else none.
+    """
     if end <= view.begin or begin >= view.end:
         return range(0)
-    first = (begin - view.begin) * width // view.span
-    first = max(0, first)
+    first_cell = (begin - view.begin) * width // view.span
+    first_cell = max(0, first_cell)
     cells_to_end = (end - view.begin) * width
-    stop = -(-cells_to_end // view.span)  # rounded up
-    stop = min(width, max(first + 1, stop))
-    return range(first, stop)
+    end_cell = -(-cells_to_end // view.span)  # rounded up
+    end_cell = min(width, max(first_cell + 1, end_cell))
+    return range(first_cell, end_cell)
 
 
 class Division(msgspec.Struct, frozen=True):
@@ -105,13 +114,20 @@ class Division(msgspec.Struct, frozen=True):
     lanes: int  # lines for lanes
 
     def time(self, view: View, x: int) -> int:
-        """The time (ns from the origin) at the left edge of a cell of the screen."""
+        """Return the time at the left edge of column `x` of the screen, in ns from the
+        origin. Columns left of the time axis count as its first."""
         column = max(0, min(x - self.gutter, self.width))
         return view.begin + view.span * column // self.width
 
 
-def divided(width: int, height: int) -> Division:
-    """Divides a timeline of this many cells and lines."""
+def divide_timeline(width: int, height: int) -> Division:
+    """Divide the screen of a timeline into the gutter for labels, the time axis, the
+    lines above the lanes, and the lanes.
+
+    The gutter is wider on wider screens. Lines and cells never become negative on tiny
+    ones.
+    """
+    # labels get more cells on screens where the time axis has enough
     if width < 100:
         gutter = 15
     elif width < 160:
@@ -120,74 +136,87 @@ def divided(width: int, height: int) -> Division:
         gutter = 24
     return Division(
         whole=width,
-        axis=_axis_lines(height),
+        axis=_count_axis_lines(height),
         gutter=gutter,
         width=max(1, width - gutter),
-        lanes=max(0, lanes_in(height)),
+        lanes=max(0, count_lane_lines(height)),
     )
 
 
-def _axis_lines(height: int) -> int:
-    """The minimap and the ruler, and between them the bar if there is room."""
+def _count_axis_lines(height: int) -> int:
+    """Return the number of lines above the lanes: the minimap and the ruler, and
+    between them a bar if the screen is high enough."""
     return 3 if height >= MIN_LINES_WITH_BAR else 2
 
 
-def lanes_in(lines: int) -> int:
-    """How many lines of a timeline are for lanes: not those above them, nor the legend
-    below. Negative for a timeline that is too low for any."""
+def count_lane_lines(lines: int) -> int:
+    """Return how many of the lines of a timeline are for lanes. The minimap, the ruler
+    and the legend take the others. The result is negative if the timeline is too low.
+    """
     legend_lines = 1 if lines >= MIN_LINES_WITH_LEGEND else 0
-    return lines - _axis_lines(lines) - legend_lines
+    return lines - _count_axis_lines(lines) - legend_lines
 
 
-def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen, as near to `top` as possible, such that the selected
-    line, if any, is on the screen, which has `room` lines."""
-    index = -1
-    if view.selected >= 0:
-        index = index_of(side, shown, view.selected)
-    if index < 0 and view.gap:
-        index = index_of_gap(side, shown, view.gap)
-    if index >= 0 and room > 0:
-        top = max(min(top, index), index - room + 1)
-    return within(shown, top, room)
-
-
-def first_top(
+def scroll_to_selection(
     side: Side, view: View, shown: Sequence[Place], top: int, room: int
 ) -> int:
-    """The first line on the screen such that the main stream is on it while nothing is
-    selected."""
+    """Return the first visible line of the timeline, so that the line of the selection
+    is visible.
+
+    It is as close to `top` as possible, so that the lines move little. `shown` are all
+    lines, and `room` is the height of the screen.
+    """
+    selected_line = -1
+    if view.selected >= 0:
+        selected_line = find_line_of_row(side, shown, view.selected)
+    if selected_line < 0 and view.gap:
+        selected_line = find_line_of_gap(side, shown, view.gap)
+    if selected_line >= 0 and room > 0:
+        top = max(min(top, selected_line), selected_line - room + 1)
+    return limit_top(shown, top, room)
+
+
+def scroll_to_main_stream(
+    side: Side, view: View, shown: Sequence[Place], top: int, room: int
+) -> int:
+    """Return the first visible line of a timeline that has just been opened, so that
+    the busiest GPU stream is visible. If something is selected, its line is visible
+    instead."""
     if view.selected >= 0 or view.gap:
-        return top_for(side, view, shown, top, room)
-    first_of_main = 0
-    main = main_lane(side.lanes)
+        return scroll_to_selection(side, view, shown, top, room)
+    main_line = 0
+    main_index = find_main_lane(side.lanes)
     for index, place in enumerate(shown):
-        if main >= 0 and place.line is not None and place.lane == main:
-            first_of_main = index
+        if main_index >= 0 and place.line is not None and place.lane == main_index:
+            main_line = index
             break
-    return within(shown, max(top, first_of_main - room + 1), room)
+    return limit_top(shown, max(top, main_line - room + 1), room)
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
-    """The lines beside which the bar of a scroll bar stands; empty when all lines are
-    in sight."""
+    """Return the lines that the thumb of the scroll bar covers; an empty range if all
+    lines are visible. `top` is the first visible line of `shown`, and `room` the height
+    of the screen."""
     if len(shown) <= room or room <= 0:
         return range(0)
-    size = max(1, room * room // len(shown))
-    hidden = len(shown) - room
-    first = -(-top * (room - size) // hidden)  # rounded up
-    return range(first, first + size)
+    thumb_lines = max(1, room * room // len(shown))
+    hidden_lines = len(shown) - room
+    first_line = -(-top * (room - thumb_lines) // hidden_lines)  # rounded up
+    return range(first_line, first_line + thumb_lines)
 
 
-def within(shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen, such that no room below the last line is left
-    empty."""
+def limit_top(shown: Sequence[Place], top: int, room: int) -> int:
+    """Return the first visible line, limited so that no space below the last line stays
+    empty while there are lines above."""
     return max(0, min(top, len(shown) - room))
 
 
-def tick_step(span_ns: int, most: int) -> int:
-    """The smallest round step (1, 2 or 5 times a power of ten, in ns) with at most
-    `most` ticks."""
+def choose_tick_step(span_ns: int, most: int) -> int:
+    """Return the step between the ticks of a ruler: the smallest round one that gives
+    at most `most` ticks.
+
+    Round steps are 1, 2 or 5 times a power of ten ns.
+    """
     power_of_ten = 1
     while True:
         for digit in (1, 2, 5):
@@ -204,14 +233,20 @@ class Tick(NamedTuple):
     text: str
 
 
-def ticks(begin: int, end: int, width: int, room: int = 11) -> list[Tick]:
-    """The ticks of the window [begin, end) in ns over `width` columns. Texts are times
-    from zero in the unit of the step; `room` columns are kept for each."""
+def make_ticks(begin: int, end: int, width: int, room: int = 11) -> list[Tick]:
+    """Return the ticks of a ruler over the window [begin, end), with their columns and
+    texts.
+
+    Ticks stand at round times, in the unit of their step. `room` columns are reserved
+    for each text.
+    """
     span = end - begin
-    step = tick_step(span, width // room)
-    first = -(-begin // step) * step  # the first multiple of the step in the window
-    shown = []
-    for time in range(first, end, step):
+    step = choose_tick_step(span, width // room)
+    first_time = (
+        -(-begin // step) * step
+    )  # the first multiple of the step in the window
+    window_ticks = []
+    for time in range(first_time, end, step):
         column = (time - begin) * width // span
-        shown.append(Tick(column, tick(time, step)))
-    return shown
+        window_ticks.append(Tick(column, tick(time, step)))
+    return window_ticks

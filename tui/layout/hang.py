@@ -52,46 +52,60 @@ class HangShown(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def progress(self) -> GroupProgress:
+        """The progress of the ranks in the process group that is shown."""
         return self.grid.groups[self.group]
 
     def at(self, number: int) -> HangShown:
-        """The nearest collective of the group is selected."""
+        """Return the page with the collective `number` selected, or the nearest one if
+        the group has none with that number."""
         return replace(self, number=self.grid.numbers(self.group).nearest(number))
 
     def in_group(self, group: int) -> HangShown:
-        """The newest collective of another group, or the one that ranks wait in."""
+        """Return the page with another process group shown, given its index. Its newest
+        collective is selected."""
         numbers = self.grid.numbers(group)
         return replace(self, group=group, number=numbers.last, left=numbers.first)
 
     def columns(self, width: int) -> range:
-        """The numbers of the collectives in sight, in `width` columns."""
+        """Return the numbers of the collectives that are visible in `width` columns."""
         return range(
             self.left, min(self.left + width, self.grid.numbers(self.group).last + 1)
         )
 
     def in_sight(self, width: int) -> HangShown:
-        """Scrolled sideways as little as possible, so that the selected collective is
-        in one of `width` columns."""
-        first = self.grid.numbers(self.group).first
-        smallest_left = max(first, self.number - width + 1)
+        """Return the page scrolled sideways, so that the selected collective is in one
+        of `width` columns. It scrolls as little as possible."""
+        first_number = self.grid.numbers(self.group).first
+        smallest_left = max(first_number, self.number - width + 1)
         left = max(smallest_left, min(self.left, self.number))
         return self if left == self.left else replace(self, left=left)
 
 
-def first_view(paths: Sequence[str], grid: CollectiveGrid) -> HangShown:
-    """With the collective selected that the answer is about: the one that the first
-    culprit lacks, or that ranks issued differently, or that somebody waits in."""
-    shown = HangShown(paths=tuple(paths), grid=grid)
+def make_first_view(paths: Sequence[str], grid: CollectiveGrid) -> HangShown:
+    """Return the page as it is shown first, with the collective selected that explains
+    why the job hangs.
+
+    That is the collective that some rank did not join, that ranks issued differently,
+    or in which ranks wait. If the dumps do not tell, it is the newest collective of the
+    first group. `paths` are the files of the dumps.
+    """
+    page = HangShown(paths=tuple(paths), grid=grid)
     if not grid.groups:
-        return shown
-    reason = _collective_of_reason(grid)
+        return page
+    reason = _find_reported_collective(grid)
     if reason is None:
-        return shown.in_group(0)
-    return shown.in_group(grid.index_of(reason.group)).at(reason.sequence)
+        return page.in_group(0)
+    return page.in_group(grid.index_of(reason.group)).at(reason.sequence)
 
 
-def rank_of_reason(grid: CollectiveGrid) -> int:
-    """The rank that the answer is about; UNKNOWN where it names none."""
+def find_reported_rank(grid: CollectiveGrid) -> int:
+    """Return the rank that the report on a hanging job is about, or UNKNOWN if it names
+    none.
+
+    In a mismatch it is a rank of the smallest group that issued another collective.
+    Otherwise it is a rank that others wait for, one in a cycle of waits, or one that
+    waits.
+    """
     answer = grid.answer
     if answer.verdict == "mismatch":
         smallest_side = answer.open_mismatches_first[0].sides[-1]
@@ -103,44 +117,56 @@ def rank_of_reason(grid: CollectiveGrid) -> int:
     return answer.waits[0].waiting[0] if answer.waits else UNKNOWN
 
 
-def _collective_of_reason(grid: CollectiveGrid) -> Mismatch | Wait | None:
-    """The collective that the answer is about; None where nobody waits in one. A message
-    is no collective."""
+def _find_reported_collective(grid: CollectiveGrid) -> Mismatch | Wait | None:
+    """Return the mismatch or wait that the report on a hanging job is about; None if
+    nobody waits in a collective.
+
+    A wait that the first culprit (a rank that others wait for) has not joined comes
+    before other waits. Waits for a message from one rank to another are no collectives,
+    and are ignored.
+    """
     answer = grid.answer
     if answer.verdict == "mismatch":
         return answer.open_mismatches_first[0]
     culprit = answer.culprits[0] if answer.culprits else None
-    waits = [wait for wait in answer.waits if not wait.is_p2p]
-    for wait in waits:
-        lacking = (*wait.without_dump, *wait.lacking)
-        if culprit is not None and culprit.rank in lacking:
+    collective_waits = [wait for wait in answer.waits if not wait.is_p2p]
+    for wait in collective_waits:
+        missing_ranks = (*wait.without_dump, *wait.lacking)
+        if culprit is not None and culprit.rank in missing_ranks:
             return wait
-    return waits[0] if waits else None
+    return collective_waits[0] if collective_waits else None
 
 
-def letter(call: Call) -> str:
-    """One character: of a mismatch the side, else how far the call came."""
+def choose_letter(call: Call) -> str:
+    """Return one character for a call of a collective: its side (A, B, ...) in a
+    mismatch, else how far it got."""
     if call.side != UNKNOWN:
         return SIDES[min(call.side, len(SIDES) - 1)]
     return LETTERS[call.state]
 
 
 def token(call: Call) -> str:
-    """The color of the letter."""
+    """Return the style for the letter of a call: "bad" in a mismatch, else one for how
+    far the call got."""
     return "bad" if call.side != UNKNOWN else TOKENS[call.state]
 
 
 def ruler(numbers: range, selected: int) -> str:
-    """The numbers above the columns, each beginning at its own: the selected one, and
-    the first and every tenth where there is room for their digits."""
+    """Return the line of numbers above the columns of collectives, each beginning at
+    its own column.
+
+    The selected number always comes first, then the first and every tenth number where
+    there is room. Numbers are never cut, and have a blank between them.
+    """
     marked = [selected, *numbers[:1]]
     marked += [number for number in numbers if number % MARK_EVERY == 0]
     line = " " * (len(numbers) + len(str(selected)))
     for number in marked:
-        begin = number - numbers.start
+        first_column = number - numbers.start
         digits = str(number)
-        end = begin + len(digits)
-        around = line[max(0, begin - 1) : end + 1]
-        if number in numbers and end <= len(line) and around.isspace():
-            line = f"{line[:begin]}{digits}{line[end:]}"
+        end_column = first_column + len(digits)
+        # its digits, with a blank before and behind them
+        needed_cells = line[max(0, first_column - 1) : end_column + 1]
+        if number in numbers and end_column <= len(line) and needed_cells.isspace():
+            line = f"{line[:first_column]}{digits}{line[end_column:]}"
     return line.rstrip()

@@ -35,7 +35,7 @@ from fusetui.trace.program.origin import NOWHERE_IN_WORDS, Nowhere, Origins
 from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import (
     SliceKind,
-    kind_of,
+    classify_slice,
     label_of,
     narrow,
 )
@@ -103,29 +103,33 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def totals(self) -> Int64s:
-        """What is added up of each group, in ns; shape [groups]."""
-        before = np.concatenate(([0], np.cumsum(self.amounts)))
-        return np.diff(before[self.begins])
+        """The total time of each group in ns; shape [groups]. For CPU ops it is their
+        self time."""
+        # the total of a group is the difference of running sums at its boundaries
+        sum_before = np.concatenate(([0], np.cumsum(self.amounts)))
+        return np.diff(sum_before[self.begins])
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """By column; the durations of one launch have the same unit, so that they can
-        be compared."""
-        spread = [self.figures(name).tolist() for name in SPREAD]
-        of_launch = common_unit(spread, MAX_TIME_CELLS)
-        total = unit_of(self.totals.tolist())
-        return {"total": total, **dict.fromkeys(SPREAD, of_launch)}
+        """The unit of each column of times. The durations of one launch share a unit,
+        so that they can be compared."""
+        launch_times = [self.figures(name).tolist() for name in SPREAD]
+        launch_unit = common_unit(launch_times, MAX_TIME_CELLS)
+        total_unit = unit_of(self.totals.tolist())
+        return {"total": total_unit, **dict.fromkeys(SPREAD, launch_unit)}
 
     @cached_property
     def sums_of_work(self) -> WorkSums:
-        """What is known of the work of each group, nan where nothing is."""
+        """The work done by each group of kernels: floating-point operations, bytes
+        moved, and the least possible time. A figure that is known of no kernel of a
+        group is nan."""
         if self.work is None or not len(self):
-            nothing = np.full(len(self), np.nan)
-            return WorkSums(*(nothing,) * len(WorkSums._fields))
-        place = np.searchsorted(self.work.rows, self.rows)
-        flop, flop_ns = self._known_sums(self.work.flop[place])
-        moved, moved_ns = self._known_sums(self.work.bytes[place])
-        least_ns, share_ns = self._known_sums(self.work.least_ns[place])
+            unknown = np.full(len(self), np.nan)
+            return WorkSums(*(unknown,) * len(WorkSums._fields))
+        work_index = np.searchsorted(self.work.rows, self.rows)
+        flop, flop_ns = self._sum_known(self.work.flop[work_index])
+        moved, moved_ns = self._sum_known(self.work.bytes[work_index])
+        least_ns, share_ns = self._sum_known(self.work.least_ns[work_index])
         return WorkSums(
             flop=flop,
             flop_ns=flop_ns,
@@ -135,44 +139,60 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
             share_ns=share_ns,
         )
 
-    def _known_sums(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """The sums of an amount of each kernel, and of the durations of the kernels for
-        which it is known; nan for groups for which it is known of none."""
+    def _sum_known(self, amounts: Floats) -> tuple[Floats, Floats]:
+        """Return two sums for each group: of a figure, and of the durations of the
+        kernels for which it is known.
+
+        `amounts` has the figure of each kernel, nan where it is not known. Both sums
+        are nan for a group without any known figure. The durations of other kernels are
+        excluded, so that a rate computed from both sums is right.
+        """
         is_known = ~np.isnan(amounts)
         durations = self.trace.dur[self.rows]
-        starts = self.begins[:-1]
-        has_any = np.logical_or.reduceat(is_known, starts)
-        sums = np.add.reduceat(np.nan_to_num(amounts), starts)
-        known_ns = np.add.reduceat(np.where(is_known, durations, 0), starts)
+        group_starts = self.begins[:-1]
+        # reduceat combines the values from each start up to the next one
+        has_any = np.logical_or.reduceat(is_known, group_starts)
+        sums = np.add.reduceat(np.nan_to_num(amounts), group_starts)
+        known_ns = np.add.reduceat(np.where(is_known, durations, 0), group_starts)
         return np.where(has_any, sums, np.nan), np.where(has_any, known_ns, np.nan)
 
     @cached_property
     def has_work(self) -> bool:
-        """Whether any figure of WORK is known of any group."""
+        """Whether the work of any group is known, so that its columns can be shown."""
         return any(not np.isnan(self.figures(name)).all() for name in WORK)
 
     def figures(self, sort: str) -> Int64s | Floats:
-        """A figure of each group: a time in ns, the count, or how well the device was
-        used, nan where that is not known; shape [groups]."""
+        """Return a column of the table: the figure named `sort` of each group; shape
+        [groups].
+
+        It is a time in ns, the number of kernels, or a rate of work. A rate is nan
+        where it is not known.
+        """
         if sort == "total":
             return self.totals
         if sort in WORK:
             return self._rates(sort)
-        field = sort if sort == "count" else f"{sort}_ns"
-        values = [getattr(spread, field) for spread in self.spreads]
+        spread_field = sort if sort == "count" else f"{sort}_ns"
+        values = [getattr(spread, spread_field) for spread in self.spreads]
         return np.array(values, dtype=np.int64)
 
     def _rates(self, name: str) -> Floats:
-        """The share of peak of each group, or so many units of work per second; those
-        of no work are not known, as in `fusetui kernels`."""
+        """Return how well each group of kernels used the device; shape [groups].
+
+        `name` is "of peak" (a share), "TFLOP/s" or "GB/s". The rate is nan for groups
+        whose work is not known. A group with no work of this kind also has nan, not 0.
+        """
         sums = self.sums_of_work
         if name == OF_PEAK:
-            return _divided(sums.least_ns, sums.share_ns)
+            return _divide(sums.least_ns, sums.share_ns)
         if name == "TFLOP/s":
-            amount, ns = sums.flop, sums.flop_ns
+            work_done, known_ns = sums.flop, sums.flop_ns
         else:
-            amount, ns = sums.bytes, sums.bytes_ns
-        amount_per_s = _divided(np.where(amount > 0, amount, np.nan), ns) * NS
+            work_done, known_ns = sums.bytes, sums.bytes_ns
+        # a rate of 0 would look like a slow kernel
+        amount_per_s = (
+            _divide(np.where(work_done > 0, work_done, np.nan), known_ns) * NS
+        )
         return amount_per_s / UNIT_OF_RATE[name]
 
     @cached_property
@@ -180,14 +200,16 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.totals.sum())
 
     def rows_of(self, group: int) -> Rows:
-        """The kernels of a group, in order of time."""
+        """Return the kernels of a group as rows of the trace, in order of time."""
         return self.rows[self.begins[group] : self.begins[group + 1]]
 
     def longest(self, group: int) -> int:
         return longest(self.trace, self.rows_of(group))
 
     def label(self, group: int) -> str:
-        """What the kernels of a group have in common, printable, a cell a character."""
+        """Return what the kernels of a group have in common, such as a name, a module
+        or a stream. Kernels outside of all modules have the reason in parentheses. All
+        characters are printable and one cell wide."""
         fields = self.fields(int(self.numbers[group]))
         if self.by == "name":
             return label_of(int(self.role), fields["name"])
@@ -195,7 +217,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
             return f"({NOWHERE_IN_WORDS[fields['why']]})"
         if self.by == "shape":
             name = label_of(int(self.role), fields["name"])
-            return narrow(f"{name}  {_shape(fields)}")
+            return narrow(f"{name}  {_format_op_and_shapes(fields)}")
         values = [str(value) for value in fields.values() if value is not None]
         # of a stream: the number of its device, then its own
         if values:
@@ -203,17 +225,21 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return f"({without_group(self.by)})"
 
     def full_name(self, group: int) -> str:
-        """The name as the trace has it, else the label."""
+        """Return the name of a group's kernels as it is in the trace. If groups are not
+        made by name, return the label."""
         fields = self.fields(int(self.numbers[group]))
         return str(fields.get("name") or self.label(group))
 
     def kind(self, group: int) -> SliceKind:
-        return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
+        return classify_slice(int(self.role), self.trace.name_of(self.longest(group)))
 
     @memo(len(SORTS))
     def order(self, sort: str) -> Rows:
-        """The groups, the largest first, names in order of the alphabet; steps by total
-        in order of time."""
+        """Return the groups sorted by a column, the largest first.
+
+        Names are sorted alphabetically. Steps sorted by total time stay in order of
+        time. Groups without a known rate come last.
+        """
         if sort == "name":
             labels = [self.label(group) for group in range(len(self))]
             by_label = sorted(range(len(self)), key=labels.__getitem__)
@@ -226,65 +252,91 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(8)
     def listed(self, sort: str, words: str) -> Rows:
-        """The groups in this order; only those whose name or label has all of some
-        words, in any case."""
+        """Return the sorted groups that match a filter: those whose name or label
+        contains all words of `words`. Case does not matter, and no words match all
+        groups."""
         order = self.order(sort)
-        parts = words.lower().split()
-        if not parts:
+        search_words = words.lower().split()
+        if not search_words:
             return order
         texts = self._searchable_texts
-        has_words = [all(part in texts[group] for part in parts) for group in order]
+        has_words = [
+            all(part in texts[group] for part in search_words) for group in order
+        ]
         return order[np.array(has_words, dtype=np.bool_)]
 
     @cached_property
     def _searchable_texts(self) -> list[str]:
-        """Of each group the texts in which words are looked for, in lower case."""
+        """The text of each group in which the filter searches: its name and label, in
+        lower case."""
         return [
             f"{self.full_name(group)} {self.label(group)}".lower()
             for group in range(len(self))
         ]
 
 
-def _divided(amount: Floats, ns: Floats) -> Floats:
-    """An amount by a time, nan where the time is 0 or not known."""
+def _divide(amount: Floats, ns: Floats) -> Floats:
+    """Divide an amount by a time in ns. The result is nan where the time is 0 or nan."""
     return amount / np.where(ns > 0, ns, np.nan)
 
 
 @memo()
 def keys_of(trace: Trace) -> Mapping[str, Keys]:
-    """The groups of all kernels by each of BYS that needs no answer."""
-    return keys_with(trace, None, None)
+    """Return the groups of all kernels by each grouping that needs no further analysis,
+    such as name, kind and stream. Shapes and modules follow later."""
+    return group_kernels_fully(trace, None, None)
 
 
-def keys_with(
+def group_kernels_fully(
     trace: Trace, known: Jobs | None, origins: Origins | None
 ) -> Mapping[str, Keys]:
-    """The groups of all kernels by each of BYS, as far as they are known."""
+    """Return the groups of all kernels by each grouping whose facts are known.
+
+    Args:
+        trace: The trace with the kernels.
+        known: The shapes that each kernel worked on; None until computed.
+        origins: The module that each kernel comes from; None until computed.
+
+    Returns:
+        Keys by the name of the grouping; empty in a trace without kernels.
+    """
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
-    jobs = known or _unknown_jobs(rows)
+    jobs = known or _make_unknown_jobs(rows)
     keys: dict[str, Keys] = {}
     for by, group in GROUPINGS.items():
         if by not in LATER:
             keys[by] = group(trace, jobs)
     if known and origins:
         keys["shape"] = GROUPINGS["shape"](trace, known)
-        keys["module"] = _module_keys(trace, rows, origins)
+        keys["module"] = _group_by_module(trace, rows, origins)
     return keys
 
 
-def _module_keys(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
-    """Kernels by module; those of no module by the reason, as on the page of modules."""
+def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
+    """Return the groups of kernels by module. Kernels that belong to no module are
+    grouped by the reason, as on the page of modules.
+
+    Args:
+        trace: The trace with the kernels.
+        kernels: Their rows.
+        origins: The module that each kernel comes from.
+
+    Returns:
+        The number of the group of each kernel, and the fields of each group: its
+        module, or the reason why there is none.
+    """
     by_module = module_keys(trace, kernels, origins)
     credit = origins.credit(origins.regions, kernels)
     which_of_reason = unclaimed_by_reason(trace, kernels, credit)
     number = by_module.number.copy()
     why_of_number: dict[int, Nowhere] = {}
-    for why, which in which_of_reason.items():
+    for why, kernels_of_reason in which_of_reason.items():
+        # above the numbers of all modules and of earlier reasons
         new_number = int(by_module.number.max(initial=0)) + 1 + len(why_of_number)
         why_of_number[new_number] = why
-        number[which] = new_number
+        number[kernels_of_reason] = new_number
 
     def fields(number: int) -> dict[str, Any]:
         """The module, or why there is none."""
@@ -296,43 +348,56 @@ def _module_keys(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
     return Keys(number, fields)
 
 
-def _unknown_jobs(rows: Rows) -> Jobs:
-    """The jobs of kernels of which nothing is known."""
-    of_kernel = np.full(len(rows), -1, dtype=np.int32)
-    return Jobs(rows, of_kernel, (), NO_ARGS, NO_ARGS)
+def _make_unknown_jobs(rows: Rows) -> Jobs:
+    """Return a stand-in for the jobs of kernels (their ops and shapes) until these are
+    known."""
+    job_of_kernel = np.full(len(rows), -1, dtype=np.int32)
+    return Jobs(rows, job_of_kernel, (), NO_ARGS, NO_ARGS)
 
 
-def table_of(
+def build_table(
     trace: Trace,
     keys: Mapping[str, Keys],
     view: KernelView,
     work: KernelWork | None = None,
 ) -> KernelTable:
-    """The kernels by `view.by`, else by name where these groups are not known. On a
-    trace without any: the events of another accelerator by name, else CPU ops by name
-    and self time."""
+    """Build the table of kernels, with a row for each group.
+
+    Kernels are grouped by `view.by`, or by name until that grouping is known. Only
+    kernels in the groups of `view.only` count. A trace without kernels gives a table of
+    other device events, or else of CPU ops by self time.
+
+    Args:
+        trace: The trace with the kernels.
+        keys: The group of each kernel, by the name of the grouping.
+        view: The grouping and the filters.
+        work: The work of each kernel; None until it is known.
+    """
     kernels = trace.rows_of(Role.KERNEL)
     if not len(kernels):
-        return _table_without_kernels(trace)
+        return _build_table_of_other_work(trace)
     by = view.by if view.by in keys else "name"
-    kept = np.ones(len(kernels), dtype=np.bool_)
-    for only in view.only:
-        kept &= keys[only.by].number == only.number
-    kept_keys = Keys(keys[by].number[kept], keys[by].fields)
-    return _table(trace, Role.KERNEL, by, kernels[kept], kept_keys, trace.dur, work)
+    is_kept = np.ones(len(kernels), dtype=np.bool_)
+    for filter_group in view.only:
+        is_kept &= keys[filter_group.by].number == filter_group.number
+    kept_keys = Keys(keys[by].number[is_kept], keys[by].fields)
+    return _build_table(
+        trace, Role.KERNEL, by, kernels[is_kept], kept_keys, trace.dur, work
+    )
 
 
-def _table_without_kernels(trace: Trace) -> KernelTable:
-    """The events of an accelerator that is no GPU, else CPU ops; by name."""
+def _build_table_of_other_work(trace: Trace) -> KernelTable:
+    """Build the table for a trace without GPU kernels: events of another accelerator by
+    name, or else CPU ops by name and self time."""
     accelerator, _ = other_accelerator(trace)
     role = Role.DEVICE if accelerator else Role.OP
     rows = trace.rows_of(role)
     by_name = Keys(trace.name[rows], lambda number: {"name": trace.names[number]})
     ns_of_row = trace.dur if accelerator else self_ns(trace)
-    return _table(trace, role, "name", rows, by_name, ns_of_row)
+    return _build_table(trace, role, "name", rows, by_name, ns_of_row)
 
 
-def _table(
+def _build_table(
     trace: Trace,
     role: Role,
     by: str,
@@ -341,27 +406,37 @@ def _table(
     ns_of_row: Int64s,
     work: KernelWork | None = None,
 ) -> KernelTable:
-    """The rows in groups of equal keys, [rows]; `ns_of_row`: what is added up of each
-    row of the trace."""
+    """Build a table with a row for each distinct key.
+
+    Args:
+        trace: The trace with the slices.
+        role: What the slices are, such as kernels or ops.
+        by: The name of the grouping.
+        rows: The slices.
+        keys: The group of each slice, and the fields of each group.
+        ns_of_row: What is added up of each row of the trace.
+        work: The work of each kernel; None until it is known.
+    """
     groups = grouped(keys.number, trace.start[rows])
     has_rows = len(rows) > 0
-    in_order = rows[groups.order]
+    grouped_rows = rows[groups.order]
     return KernelTable(
         trace=trace,
         by=by,
         role=role,
-        rows=in_order,
+        rows=grouped_rows,
         begins=groups.begins if has_rows else np.zeros(1, dtype=np.intp),
         spreads=tuple(spreads(keys.number, trace.dur[rows])) if has_rows else (),
-        amounts=ns_of_row[in_order],
+        amounts=ns_of_row[grouped_rows],
         numbers=groups.keys,
         fields=keys.fields,
         work=work,
     )
 
 
-def _shape(fields: Mapping[str, Any]) -> str:
-    """The op of a kernel and the shapes of its inputs that are tensors: `mm 8x4 4x2`."""
+def _format_op_and_shapes(fields: Mapping[str, Any]) -> str:
+    """Return the op that launched a kernel and the shapes of its input tensors, such as
+    `mm 8x4 4x2`. Inputs that are not tensors are left out."""
     shapes = []
     for dims in fields.get("shapes") or ():
         if isinstance(dims, list) and dims:
@@ -370,9 +445,12 @@ def _shape(fields: Mapping[str, Any]) -> str:
     return f"{op} {' '.join(shapes)}".strip()
 
 
-def decoded_texts(name: str) -> tuple[str, ...]:
-    """Kind, tile, layout, dtype, stages and architecture; blank when the name does not
-    say."""
+def describe_kernel_name(name: str) -> tuple[str, ...]:
+    """Return what the name of a kernel says about it: kind, tile, layout, data type,
+    stages and architecture.
+
+    Each of the six texts is "" if the name does not say.
+    """
     decoded = decode(name)
     if decoded is None:
         return ("",) * 6

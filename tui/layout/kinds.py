@@ -49,15 +49,16 @@ class SliceKind(StrEnum):
 
     @property
     def token(self) -> str:
-        """The token of its color."""
+        """The name of the style for this kind of slices."""
         return TOKENS[self]
 
 
 KINDS = tuple(SliceKind)  # by their numbers
 
 
-def _tokens() -> dict[SliceKind, str]:
-    """The token of the color of each kind: of GPU work `kernel.`, else `slice.`."""
+def _name_styles() -> dict[SliceKind, str]:
+    """Return the name of the style for each kind: `kernel.` and the kind for GPU work,
+    `slice.` for all else."""
     tokens = {}
     last_of_gpu = KINDS.index(SliceKind.GPU_OTHER)
     for number, kind in enumerate(KINDS):
@@ -66,7 +67,7 @@ def _tokens() -> dict[SliceKind, str]:
     return tokens
 
 
-TOKENS = _tokens()
+TOKENS = _name_styles()
 LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))  # where there is no color
 BY_ROLE = {
     Role.MEMCPY: SliceKind.COPY,
@@ -89,8 +90,10 @@ COMPILED_MARKS = (
 
 
 @lru_cache(maxsize=65536)
-def kind_of(role: int, name: str) -> SliceKind:
-    """The kind of a slice by its role and name."""
+def classify_slice(role: int, name: str) -> SliceKind:
+    """Return the kind of a slice, which decides its color, from its role and name. A
+    kernel is classified by its name, an op by whether it was compiled, and others by
+    role."""
     if role in DECODED:
         kind = legend_kind(name)
         return SliceKind.GPU_OTHER if kind == "other" else SliceKind(kind)
@@ -101,20 +104,23 @@ def kind_of(role: int, name: str) -> SliceKind:
 
 
 @memo()
-def numbers_of(trace: Trace) -> NDArray[np.uint8]:
-    """The number of the kind of each row, shape [slices]; names are looked at once
-    each."""
+def number_kinds(trace: Trace) -> NDArray[np.uint8]:
+    """Return the kind of each row of a trace as an index into KINDS; shape [rows].
+
+    Each distinct name is classified only once, because names are few and slices many.
+    """
     kind_of_role = [BY_ROLE.get(role, SliceKind.OTHER) for role in Role]
     number_of_role = [KINDS.index(kind) for kind in kind_of_role]
     numbers: NDArray[np.uint8] = np.array(number_of_role, dtype=np.uint8)[trace.role]
     for role in (*DECODED, Role.OP):  # whose kind depends on the name
         rows = trace.rows_of(role)
-        names = trace.name[rows]
+        name_of_row = trace.name[rows]
         number_of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
-        for name in np.flatnonzero(np.bincount(names)).tolist():
-            kind = kind_of(int(role), trace.names[name])
-            number_of_name[name] = KINDS.index(kind)
-        numbers[rows] = number_of_name[names]
+        # each name once that any row of this role has
+        for name_number in np.flatnonzero(np.bincount(name_of_row)).tolist():
+            kind = classify_slice(int(role), trace.names[name_number])
+            number_of_name[name_number] = KINDS.index(kind)
+        numbers[rows] = number_of_name[name_of_row]
     return numbers
 
 
@@ -129,32 +135,39 @@ class SliceNote(msgspec.Struct, frozen=True):
     text: str
 
 
-def note_of(trace: Trace, row: int) -> SliceNote | None:
-    """What the compile log says of a slice; None without a log, and of most slices."""
+def find_note(trace: Trace, row: int) -> SliceNote | None:
+    """Return what the compile log says about a slice, such as a graph break. None means
+    that it says nothing, or that no log was opened."""
     notes: dict[int, SliceNote] | None = kept_result(trace, COMPILE_NOTES)
     return None if notes is None else notes.get(row)
 
 
 @lru_cache(maxsize=65536)
 def label_of(role: int, name: str) -> str:
-    """A short printable text for a slice, one character per cell; never empty."""
-    return _label(role, name[:MAX_NAME_CHARS]) or NAMELESS
+    """Return a short label for a slice: printable, one cell for each character, and
+    never empty."""
+    return _make_label(role, name[:MAX_NAME_CHARS]) or NAMELESS
 
 
-def _label(role: int, name: str) -> str:
-    """A short printable text for a slice; "" for a name of nothing that is shown."""
+def _make_label(role: int, name: str) -> str:
+    """Return a short label for a slice with a role and name; "" if nothing of the name
+    can be shown.
+
+    Kernels and Python frames have names with a structure, of which only the main parts
+    are kept.
+    """
     if role in (*DECODED, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
-        return narrow(_frame_label(name))
+        return narrow(_label_frame(name))
     if DATA_LOADER.match(name):
         return "DataLoader"
     return narrow(name.strip("# ") or name)
 
 
-def _frame_label(name: str) -> str:
-    """A Python frame in short: `forward my_model.py:42`, the name of a built-in
-    function, or that of a module without addresses."""
+def _label_frame(name: str) -> str:
+    """Return a short label for a Python frame, such as `forward my_model.py:42`. A
+    built-in function is shown by its name, a module without its address in memory."""
     frame = PYTHON_FRAME.match(name)
     if frame:
         file, line, function = frame.groups()
@@ -166,7 +179,8 @@ def _frame_label(name: str) -> str:
 
 
 def narrow(text: str) -> str:
-    """Replaces every character that is not printable and one cell wide by a dot."""
+    """Replace each character that is not printable or not one cell wide by a dot. The
+    length of the result then equals its width on the screen."""
     if text.isascii() and text.isprintable():
         return text
     from rich.cells import cell_len
@@ -189,20 +203,26 @@ class KindShare(msgspec.Struct, frozen=True):
 
 
 @memo()
-def shares(trace: Trace) -> tuple[KindShare, ...]:
-    """The share of each kind in the time of GPU events, else of events of other
-    devices, the largest first; none for kinds without any time."""
+def compute_kind_shares(trace: Trace) -> tuple[KindShare, ...]:
+    """Return the share of each kind of work in the GPU time, the largest first.
+
+    Without GPU events the shares are of the time of other devices. Kinds without any
+    time are left out.
+    """
     rows = trace.gpu_rows
-    of = "GPU"
+    device_word = "GPU"
     if not len(rows):
         rows = trace.rows_of(Role.DEVICE)
-        of = "device"
-    ns_of_kind = summed(numbers_of(trace)[rows], trace.dur[rows], len(KINDS))
+        device_word = "device"
+    ns_of_kind = summed(number_kinds(trace)[rows], trace.dur[rows], len(KINDS))
     whole_ns = int(ns_of_kind.sum())
     largest_first = np.argsort(-ns_of_kind, kind="stable").tolist()
     return tuple(
         KindShare(
-            kind=KINDS[number], ns=int(ns_of_kind[number]), whole_ns=whole_ns, of=of
+            kind=KINDS[number],
+            ns=int(ns_of_kind[number]),
+            whole_ns=whole_ns,
+            of=device_word,
         )
         for number in largest_first
         if ns_of_kind[number]

@@ -13,17 +13,21 @@ from fusetui.trace.model.memo import keep_result
 from fusetui.tui.layout.kinds import COMPILE_NOTES, SliceNote
 
 
-def keep_notes(trace: Trace, log: CompileLog) -> None:
-    """From now on `note_of` knows where the compilations and breaks of a log were."""
+def keep_compile_notes(trace: Trace, log: CompileLog) -> None:
+    """Store notes about compilations and graph breaks with a trace, for the labels of
+    the slices at which they happened. `log` is the compile log of the same run."""
     events = placed_events(trace, log)
-    notes = {row: _of_compilation(one) for row, one in events.compilations.items()}
-    for row, one in events.breaks.items():
-        notes[row] = _of_break(one, trace.name_of(row))
+    notes = {
+        row: _describe_compilation(event) for row, event in events.compilations.items()
+    }
+    for row, event in events.breaks.items():
+        notes[row] = _describe_graph_break(event, trace.name_of(row))
     keep_result(trace, COMPILE_NOTES, notes)
 
 
-def _of_compilation(one: CompiledOnce) -> SliceNote:
-    """The guard that failed, in the log's words, the newest entry of the cache first."""
+def _describe_compilation(one: CompiledOnce) -> SliceNote:
+    """Return the note on a compilation: its id, and why it was needed, such as the
+    guard that failed. The text also has the function and the duration."""
     why = printable(why_compiled(one))
     function = printable(one.function or "a function")
     return SliceNote(
@@ -32,8 +36,9 @@ def _of_compilation(one: CompiledOnce) -> SliceNote:
     )
 
 
-def _of_break(one: PassedBreak, region: str) -> SliceNote:
-    """The break before a region."""
+def _describe_graph_break(one: PassedBreak, region: str) -> SliceNote:
+    """Return the note on a graph break: its place in the program and its reason.
+    `region` is the name of the compiled region that follows it."""
     place = place_text(one.file, one.line)
     return SliceNote(
         label=printable(f"graph break {place}, {one.reason}, then {region}"),

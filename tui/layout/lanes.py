@@ -17,7 +17,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-from fusetui.tui.layout.kinds import narrow, numbers_of
+from fusetui.tui.layout.kinds import narrow, number_kinds
 
 LAYER_LABELS = {
     Layer.ANNOTATIONS: "annotations",
@@ -55,7 +55,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def key(self) -> tuple[Layer, Id, Id]:
-        """What identifies it among the lanes of any part of the trace."""
+        """The layer, process or device, and thread or stream of the lane. They identify
+        it in any part of the same trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @property
@@ -65,46 +66,52 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> DepthRows:
-        """Its slices, a row for each depth of its tracks."""
+        """The slices of the lane, with one line for each nesting depth. Each line is
+        computed on first access."""
         return DepthRows(self.trace, self.tracks, self.kinds)
 
     def prepare(self, most: int = MAX_PREPARED_LINES) -> None:
-        """Makes its first lines, which a frame would make otherwise."""
+        """Compute the first `most` lines of the lane now, so that drawing a frame does
+        not wait for them."""
         _ = [*islice(self.lines, most)]
 
     @property
     def some(self) -> int:
-        """How many lines of it are enough at first sight."""
+        """The number of lines that the lane shows when it is neither folded nor fully
+        open."""
         return NORMAL_LINES.get(self.layer, 2)
 
     @property
     def first_fold(self) -> int:
-        """How many lines of it are shown at most at first."""
+        """The maximum number of lines that the lane shows at first. Lanes with Python
+        frames or unknown slices begin with one line."""
         return FOLDED if self.layer in (Layer.PYTHON, Layer.OTHER) else self.some
 
     @property
     def has_where(self) -> bool:
-        """Whether it has a line of where the program was, above those of its depths."""
+        """Whether the lane has an additional line above its slices, which shows the
+        current module. Only lanes of nested Python frames do."""
         return self.layer is Layer.PYTHON and len(self.lines) > 1
 
     @property
     def height(self) -> int:
-        """How many lines it has in all."""
+        """The number of lines of the lane when it is fully open."""
         return len(self.lines) + (1 if self.has_where else 0)
 
     def shown(self, most: int) -> int:
-        """How many of at most `most` lines it has."""
+        """Return how many lines the lane shows if it may show `most`; at least one."""
         return max(1, min(most, self.height))
 
     @cached_property
     def sum_ns(self) -> int:
-        """The durations of its slices added up."""
+        """The sum of the durations of all slices in ns. Slices inside each other count
+        twice."""
         durations = [self.trace.dur[track.rows] for track in self.tracks]
-        return sum(int(of_track.sum()) for of_track in durations)
+        return sum(int(track_durations.sum()) for track_durations in durations)
 
     @cached_property
     def busy_ns(self) -> int:
-        """The union of its slices."""
+        """The time in ns during which at least one slice of the lane runs."""
         rows_of_tracks = [
             np.arange(track.first_row, track.end_row) for track in self.tracks
         ]
@@ -113,26 +120,32 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return union_length(self.trace.start[outermost], self.trace.end[outermost])
 
 
-def lanes_of(trace: Trace) -> tuple[Lane, ...]:
-    """Lanes in the order of the tracks; sub-rows join the lane that they overlap. All
-    beyond MAX_LANES are one lane, because every movement loops over the lanes."""
+def build_lanes(trace: Trace) -> tuple[Lane, ...]:
+    """Group the tracks of a trace into the lanes of the timeline, in the order of the
+    tracks.
+
+    A track is a range of perfectly nested slices. Slices that overlap others are in
+    tracks of their own, which join the lane that they overlap. All lanes beyond
+    MAX_LANES are merged into one, because each key press loops over the lanes.
+    """
     tracks_of_lane: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
-            lane = (track.layer, track.pid, track.tid)
-            tracks_of_lane.setdefault(lane, []).append(track)
-    tracks = list(tracks_of_lane.values())
-    kinds = numbers_of(trace)
-    lanes = [_lane(trace, of_lane, kinds) for of_lane in tracks[:MAX_LANES]]
-    if len(tracks) > MAX_LANES:
-        lanes.append(_lane_of_others(trace, tracks[MAX_LANES:], kinds))
+            lane_key = (track.layer, track.pid, track.tid)
+            tracks_of_lane.setdefault(lane_key, []).append(track)
+    tracks_by_lane = list(tracks_of_lane.values())
+    kinds = number_kinds(trace)
+    lanes = [
+        _make_lane(trace, lane_tracks, kinds)
+        for lane_tracks in tracks_by_lane[:MAX_LANES]
+    ]
+    if len(tracks_by_lane) > MAX_LANES:
+        lanes.append(_merge_lanes(trace, tracks_by_lane[MAX_LANES:], kinds))
     return tuple(lanes)
 
 
-def _lane_of_others(
-    trace: Trace, tracks: Sequence[Sequence[Track]], kinds: Kinds
-) -> Lane:
-    """The tracks of many lanes as one lane."""
+def _merge_lanes(trace: Trace, tracks: Sequence[Sequence[Track]], kinds: Kinds) -> Lane:
+    """Return one lane with the tracks of many lanes, whose label says how many."""
     label = f"{plural(len(tracks), 'more lane')} as one"
     return Lane(
         trace=trace,
@@ -145,44 +158,54 @@ def _lane_of_others(
     )
 
 
-def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """The lanes that a comparison needs: the streams, else the ops of the thread with
-    the most slices, else the first lane."""
+def select_key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """Return the lanes to show in a comparison of traces.
+
+    These are all GPU streams. Without a GPU it is the lane of ops with the most slices,
+    or else the first lane. The result is empty if there are no lanes.
+    """
     streams = tuple(lane for lane in lanes if lane.layer is Layer.STREAM)
     if streams:
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
     if ops:
-        return (max(ops, key=_slice_count),)
+        return (max(ops, key=_count_slices),)
     return tuple(lanes[:1])
 
 
-def _slice_count(lane: Lane) -> int:
-    """How many slices a lane has."""
+def _count_slices(lane: Lane) -> int:
+    """Return the number of slices of a lane."""
     return sum(len(track) for track in lane.tracks)
 
 
-def main_lane(lanes: Sequence[Lane]) -> int:
-    """The index of the GPU stream with the most time, else of such a device lane; else
-    -1."""
+def find_main_lane(lanes: Sequence[Lane]) -> int:
+    """Return the index of the busiest GPU stream, by the sum of its durations. Without
+    a stream it is the busiest lane of another device, or -1 if there is none either."""
     for layer in (Layer.STREAM, Layer.DEVICE):
         indices = [n for n, lane in enumerate(lanes) if lane.layer is layer]
         if indices:
+            # of equally busy lanes the first
             return max(indices, key=lambda n: (lanes[n].sum_ns, -n))
     return -1
 
 
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
-    """Neighboring lanes of one thread or device, as (group, indices into lanes)."""
+    """Generate the groups of neighboring lanes that belong to one thread or device.
+    Each is a pair of the name of the group and the indices of its lanes."""
     for group, indices in groupby(range(len(lanes)), lambda n: lanes[n].group):
         yield group, list(indices)
 
 
-def _lane(trace: Trace, tracks: Sequence[Track], kinds: Kinds) -> Lane:
-    """The lane of some tracks of one layer of a thread or stream."""
+def _make_lane(trace: Trace, tracks: Sequence[Track], kinds: Kinds) -> Lane:
+    """Make a lane from the tracks of one layer of a thread or stream.
+
+    It is grouped under its thread or device, or under "other" if it is neither. Its
+    label within the group is the layer, and for a stream also its number.
+    """
     layer = tracks[0].layer
     title = narrow(tracks[0].label)
     if layer in GPU_LAYERS:
+        # a title such as `GPU 0 stream 7`
         group, _, stream = title.partition(" stream ")
         label = LAYER_LABELS[layer]
         if stream:
@@ -214,32 +237,42 @@ class Arrangement(msgspec.Struct, frozen=True):
 
 
 def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
-    """Lanes that say little beside the others: those of the profiler itself, of other
-    programs that do next to nothing, of threads that run Python but no op while others
-    do."""
-    others = [n for n, lane in enumerate(lanes) if lane.layer is Layer.OTHER]
-    if len(others) == len(lanes):
+    """Return the indices of lanes that a timeline hides at first, because they say
+    little.
+
+    These are lanes of the profiler itself, and of other programs that are hardly busy.
+    If the trace has ops, threads with nothing but Python frames are hidden too. No lane
+    is hidden if all are of other programs.
+    """
+    other_lanes = [
+        index for index, lane in enumerate(lanes) if lane.layer is Layer.OTHER
+    ]
+    if len(other_lanes) == len(lanes):
         return frozenset()
-    hidden = {n for n in others if _says_little(lanes[n], span_ns)}
+    hidden = {index for index in other_lanes if _says_little(lanes[index], span_ns)}
     has_ops = any(lane.layer is Layer.OPS for lane in lanes)
     if has_ops:
         for _, indices in groups(lanes):
-            if all(lanes[n].layer is Layer.PYTHON for n in indices):
+            if all(lanes[index].layer is Layer.PYTHON for index in indices):
                 hidden |= set(indices)
     return frozenset(hidden)
 
 
 def _says_little(lane: Lane, span_ns: int) -> bool:
-    """Whether a lane is of the profiler alone, or busy for next to nothing of the
-    trace, which takes `span_ns`."""
+    """Tell whether a lane has only slices of the profiler, or is busy for less than
+    1/QUIET_PART of the trace, whose duration is `span_ns`."""
     roles = np.concatenate([lane.trace.role[track.rows] for track in lane.tracks])
     is_of_profiler = bool((roles == Role.PROFILER).all())
     return is_of_profiler or QUIET_PART * lane.busy_ns < span_ns
 
 
-def but_streams(lanes: Sequence[Lane]) -> frozenset[int]:
-    """All lanes but the GPU streams; none where there is no stream."""
-    others = [n for n, lane in enumerate(lanes) if lane.layer is not Layer.STREAM]
+def find_lanes_to_hide(lanes: Sequence[Lane]) -> frozenset[int]:
+    """Return the indices of all lanes except the GPU streams, for a view of the GPU
+    alone. The result is empty in a trace without streams, which would otherwise show
+    nothing."""
+    others = [
+        index for index, lane in enumerate(lanes) if lane.layer is not Layer.STREAM
+    ]
     has_streams = len(others) < len(lanes)
     return frozenset(others) if has_streams else frozenset()
 
@@ -247,20 +280,31 @@ def but_streams(lanes: Sequence[Lane]) -> frozenset[int]:
 def arranged(
     lanes: Sequence[Lane], arrangement: Arrangement, shown: int = -1
 ) -> Iterator[tuple[str, list[int]]]:
-    """Groups of lanes as they are shown, without those pinned; `shown`: one not hidden
-    anyway."""
+    """Generate the groups of lanes in the order on the screen, as (name, indices of
+    lanes).
+
+    Hidden and pinned lanes are left out: pinned ones have their own place at the top.
+    Groups without any remaining lane are skipped.
+
+    Args:
+        lanes: All lanes of the trace.
+        arrangement: Which lanes are hidden or pinned, and the order of the groups.
+        shown: A lane to show even if it is hidden, such as that of the selection; -1
+            for none.
+    """
     left_out = (arrangement.hidden - {shown}) | set(arrangement.pinned)
-    in_order = groups(lanes)
+    ordered_groups = groups(lanes)
     if arrangement.by_busy:
-        in_order = _by_busy(lanes)
-    for group, indices in in_order:
-        kept = [n for n in indices if n not in left_out]
-        if kept:
-            yield group, kept
+        ordered_groups = _sort_groups_by_busy_time(lanes)
+    for group, indices in ordered_groups:
+        visible_lanes = [index for index in indices if index not in left_out]
+        if visible_lanes:
+            yield group, visible_lanes
 
 
-def _by_busy(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
-    """The groups, the busiest first, and in each the busiest lanes first."""
+def _sort_groups_by_busy_time(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
+    """Generate the groups of lanes, the busiest first, each with its busiest lane
+    first. A group counts as busy as its busiest lane."""
     sorted_groups = []
     for group, indices in groups(lanes):
         by_busy = sorted(indices, key=lambda n: -lanes[n].busy_ns)
@@ -275,24 +319,29 @@ def _by_busy(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
     yield from sorted_groups
 
 
-def matching(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
-    """Lanes whose group and label contain one of some texts, which `|` divides; in any
-    case."""
-    texts = [text.strip().lower() for text in pattern.split("|") if text.strip()]
+def find_matching_lanes(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
+    """Return the indices of the lanes whose name contains one of several texts.
+
+    `pattern` has the texts, separated by `|`; case does not matter. An empty pattern
+    matches no lane.
+    """
+    search_texts = [text.strip().lower() for text in pattern.split("|") if text.strip()]
     matches = set()
-    for index, name in enumerate(names_of(lanes)):
-        if any(text in name.lower() for text in texts):
+    for index, name in enumerate(join_lane_names(lanes)):
+        if any(text in name.lower() for text in search_texts):
             matches.add(index)
     return frozenset(matches)
 
 
-def names_of(lanes: Sequence[Lane]) -> list[str]:
-    """What a text is looked for in, of each lane."""
+def join_lane_names(lanes: Sequence[Lane]) -> list[str]:
+    """Return the text of each lane in which a filter searches: its title, group and
+    label."""
     return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 
-def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> Iterator[str]:
-    """What is hidden in a few words: whole groups by their names."""
+def name_hidden_lanes(lanes: Sequence[Lane], hidden: frozenset[int]) -> Iterator[str]:
+    """Generate the names of hidden lanes, for the last line of the timeline. A group of
+    which all lanes are hidden is named once."""
     for group, indices in groups(lanes):
         if group != "other" and hidden.issuperset(indices):
             yield group

@@ -46,10 +46,17 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
     trace: Trace | None = None
 
     def first_view(self, device: int | None = None) -> MemoryView:
-        """All of a device, by default of that with the highest peak; the cursor at the
-        peak."""
+        """Return the view of a whole snapshot, with the cursor at the peak of allocated
+        memory.
+
+        `device` is the index of the device to show. By default it is the one with the
+        highest peak.
+        """
         if device is None:
-            peaks = [int(of.history.allocated.max()) for of in self.moments]
+            peaks = [
+                int(device_moments.history.allocated.max())
+                for device_moments in self.moments
+            ]
             device = peaks.index(max(peaks))
         moments = self.moments[device]
         first = moments.position(0)
@@ -83,15 +90,18 @@ class MemoryShown(msgspec.Struct, frozen=True, eq=False):
     opened: frozenset[Key] = frozenset()
 
     def moments(self, index: int) -> Moments:
+        """Return the memory states of the device that is shown of a snapshot, given its
+        index."""
         return self.sides[index].moments[self.views[index].device]
 
     @property
     def view(self) -> MemoryView:
+        """The view of the snapshot that keys act on."""
         return self.views[self.active]
 
     @property
     def trace(self) -> Trace | None:
-        """That whose memory events are shown."""
+        """The trace whose memory events are shown, or None for a snapshot."""
         return self.sides[0].trace
 
 
@@ -121,20 +131,25 @@ class MemoryRow(NamedTuple):
 
 @memo(8)
 def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
-    """What is drawn in each of `width` cells over the window [begin, end) of
-    positions."""
+    """Return what to draw in each of `width` cells of the chart of memory over time.
+
+    The window [begin, end) has positions: ns from the first event, or numbers of events
+    without times. Each cell shows the moment of it with the most allocated memory, so
+    that no peak is lost. Cells before or after the recording have amounts of 0.
+    """
     positions = moments.positions
     borders = edges(begin, end, width)
+    # the last event before each edge of a cell, -1 before all events
     event_before = np.searchsorted(positions, borders, side="left") - 1
     # of each cell, from the event before it to its last one
     events = moments.highest(event_before[:-1], event_before[1:])
     if len(positions):
-        starts_before_end = borders[:-1] <= int(positions[-1])
-        inside = (borders[1:] > int(positions[0])) & starts_before_end
+        begins_before_last = borders[:-1] <= int(positions[-1])
+        is_recorded = (borders[1:] > int(positions[0])) & begins_before_last
     else:
-        inside = np.zeros(len(borders) - 1, np.bool_)
-    amounts = np.where(inside, moments.by_category(events), 0)
-    return MemoryCells(events=events, amounts=amounts, inside=inside)
+        is_recorded = np.zeros(len(borders) - 1, np.bool_)
+    amounts = np.where(is_recorded, moments.by_category(events), 0)
+    return MemoryCells(events=events, amounts=amounts, inside=is_recorded)
 
 
 class Area(NamedTuple):
@@ -145,32 +160,52 @@ class Area(NamedTuple):
 
 
 @memo(8)
-def heights(
+def compute_area(
     moments: Moments, begin: int, end: int, width: int, lines: int, most: int, top: int
 ) -> Area:
-    """The area over the window [begin, end) of positions, in `width` cells and `lines`
-    lines. `most` bytes are as high as all lines; a full cell has the level `top`."""
+    """Return the chart of allocated memory, with categories stacked, as levels and
+    colors of cells.
+
+    Args:
+        moments: The memory state after each event.
+        begin: The first position of the window, in ns or events.
+        end: The position behind the window.
+        width: The cells of the window.
+        lines: The height of the chart.
+        most: The bytes that the full height stands for.
+        top: The level of a full cell.
+    """
+    # in the order in which categories are stacked
     amounts = cells(moments, begin, end, width).amounts[[*FROM_BELOW]]
     most = max(most, 1)
-    total = amounts.sum(axis=0)
+    total_bytes = amounts.sum(axis=0)
     all_levels = lines * top
-    total_levels = np.ceil(total / most * all_levels).astype(np.int64)
+    total_levels = np.ceil(total_bytes / most * all_levels).astype(np.int64)
     lines_below = np.arange(lines)[::-1, None]
     levels = np.clip(total_levels - lines_below * top, 0, top)
-    categories = _largest_on_lines(amounts, lines_below, most / lines)
+    categories = _find_largest_categories(amounts, lines_below, most / lines)
     return Area(levels=levels.tolist(), categories=categories.tolist())
 
 
-def _largest_on_lines(
+def _find_largest_categories(
     amounts: Int64s, lines_below: Int64s, line_bytes: float
 ) -> Int64s:
-    """The category of which each cell of each line holds most, [lines, cells].
-    `amounts`: bytes, [categories in the order of FROM_BELOW, cells]; `lines_below`: how
-    many lines are below each line, [lines, 1]."""
+    """Return the category with the most bytes in each cell of each line of the chart;
+    shape [lines, cells].
+
+    Categories are stacked, so each one fills an interval of the height of its column.
+    On each line the one with the largest part of its interval wins.
+
+    Args:
+        amounts: Bytes, of shape [categories in the order of FROM_BELOW, cells].
+        lines_below: The number of lines below each line, of shape [lines, 1].
+        line_bytes: The bytes that the height of a line stands for.
+    """
     upper_bytes = np.cumsum(amounts, axis=0)
     lower_bytes = upper_bytes - amounts
     line_lower = lines_below * line_bytes
     line_upper = line_lower + line_bytes
+    # the part of the interval of each category that lies on the line
     inside_upper = np.minimum(upper_bytes[:, None], line_upper)
     inside_lower = np.maximum(lower_bytes[:, None], line_lower)
     # [categories, lines, cells]: the bytes of each category on each line
@@ -180,39 +215,52 @@ def _largest_on_lines(
 
 
 @memo(4)
-def rows_of(
+def list_memory_rows(
     moments: Moments,
     by: str,
     at: int,
     opened: frozenset[Key],
     beside: tuple[Moments, int] | None,
 ) -> tuple[MemoryRow, ...]:
-    """Who holds what at a moment, the largest first; beside another snapshot at a
-    moment of it, the largest difference first. A holder is followed by its stacks, and
-    a stack by its allocations, if it is among the `opened`."""
-    rows = tuple(_rows(moments, by, at, opened))
+    """Return the rows of the list of memory at a moment, the largest holder first.
+
+    A holder is what memory is grouped by, such as a line of code. It is followed by its
+    stacks if it is open, and a stack by its allocations. In a comparison the holder
+    with the largest difference comes first.
+
+    Args:
+        moments: The memory state after each event.
+        by: The grouping, such as "code" or "op".
+        at: The index of the event after which memory is shown.
+        opened: The keys of the holders and stacks that are open.
+        beside: Another snapshot and its event, to compare with; None for no comparison.
+    """
+    rows = tuple(_generate_rows(moments, by, at, opened))
     if beside is None:
         return rows
     other_moments, other_at = beside
-    other_bytes = _bytes_by_holder(other_moments, by, other_at)
-    groups = _groups_of_both(rows, other_bytes)
-    groups.sort(key=_difference, reverse=True)
+    other_bytes = _measure_holders(other_moments, by, other_at)
+    groups = _compare_holders(rows, other_bytes)
+    groups.sort(key=_measure_difference, reverse=True)
     return tuple(chain.from_iterable(groups))
 
 
-def _difference(group: Sequence[MemoryRow]) -> int:
-    """By how many bytes two snapshots differ in a holder, which is the first row of the
-    group."""
+def _measure_difference(group: Sequence[MemoryRow]) -> int:
+    """Return by how many bytes a holder differs between two snapshots. The holder is
+    the first row of its group."""
     holder = group[0]
     return abs(holder.bytes - holder.other)
 
 
-def _groups_of_both(
+def _compare_holders(
     rows: Sequence[MemoryRow], other_bytes: Mapping[str, int]
 ) -> list[list[MemoryRow]]:
-    """Each holder of two snapshots with the rows that are open below it: those that
-    only the other one has, then the rows of this one. `other_bytes`: what a holder has
-    in the other snapshot, by its name."""
+    """Return a group of rows for each holder of memory in two snapshots: the holder,
+    then the open rows below it.
+
+    Holders that only the other snapshot has come first, with 0 bytes here.
+    `other_bytes` has the bytes of each holder in the other snapshot, by its name.
+    """
     names_here = {row.name for row in rows if row.level == 0}
     groups: list[list[MemoryRow]] = []
     for name in other_bytes:
@@ -228,20 +276,33 @@ def _groups_of_both(
     return groups
 
 
-def _bytes_by_holder(moments: Moments, by: str, event: int) -> dict[str, int]:
-    """The bytes of each holder after an event, by its name."""
+def _measure_holders(moments: Moments, by: str, event: int) -> dict[str, int]:
+    """Return the bytes that each holder of memory has after an event, by its name. `by`
+    is the grouping, such as "code"."""
     held = moments.held(by, event)
     names = [moments.names[number] for number in held.number.tolist()]
     return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
-def _rows(
+def _generate_rows(
     moments: Moments, by: str, event: int, opened: frozenset[Key]
 ) -> Iterator[MemoryRow]:
-    """The holders after an event, the largest first, each with what is open below it."""
+    """Generate the rows of the list of memory after an event: the holders, the largest
+    first, each followed by its open rows.
+
+    A holder is what memory is grouped by, such as a line of code or a category. In a
+    trace, the number of allocations from before the recording is not known, and is
+    given as 0.
+
+    Args:
+        moments: The memory state after each event.
+        by: The grouping, such as "code" or "op".
+        event: The index of the event after which memory is shown.
+        opened: The keys of the holders and stacks that are open.
+    """
     from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
-    for holder in _each(moments.held(by, event)):
+    for holder in _iterate_groups(moments.held(by, event)):
         name = moments.names[holder.number]
         is_counted = not (moments.is_of_trace and name == BEFORE_RECORDING)
         yield MemoryRow(
@@ -252,17 +313,29 @@ def _rows(
             allocations=holder.allocations if is_counted else 0,
         )
         if (name,) in opened:
-            yield from _stack_rows(moments, by, event, holder.number, opened)
+            yield from _generate_stack_rows(moments, by, event, holder.number, opened)
 
 
-def _stack_rows(
+def _generate_stack_rows(
     moments: Moments, by: str, event: int, holder: int, opened: frozenset[Key]
 ) -> Iterator[MemoryRow]:
-    """The stacks of a holder, each with its allocations if it is open. An op of a trace
-    has one stack, which is left out: its allocations are directly below it."""
+    """Generate the rows of the stacks of one holder, each followed by its allocations
+    if it is open.
+
+    A holder is what memory is grouped by, such as a line of code or an op. An op of a
+    trace has only one stack, so its row is left out, and its allocations come directly
+    below the op.
+
+    Args:
+        moments: The memory state after each event.
+        by: The grouping, such as "code" or "op".
+        event: The index of the event after which memory is shown.
+        holder: The number of the holder in `moments.names`.
+        opened: The keys of the holders and stacks that are open.
+    """
     name = moments.names[holder]
     skips_stacks = moments.is_of_trace and by == "op"
-    for stack in _each(moments.stacks(by, holder, event)):
+    for stack in _iterate_groups(moments.stacks(by, holder, event)):
         if not skips_stacks:
             yield MemoryRow(
                 level=1,
@@ -274,13 +347,14 @@ def _stack_rows(
             )
         if skips_stacks or (name, stack.number) in opened:
             lives = moments.allocations(by, holder, stack.number, event).tolist()
-            yield from _life_rows(moments, name, stack.number, lives)
+            yield from _generate_allocation_rows(moments, name, stack.number, lives)
 
 
-def _life_rows(
+def _generate_allocation_rows(
     moments: Moments, holder: str, stack: int, lives: Sequence[int]
 ) -> Iterator[MemoryRow]:
-    """The allocations of a stack."""
+    """Generate a row for each allocation made from a stack. `lives` are the indices of
+    the allocations."""
     for life in lives:
         yield MemoryRow(
             level=2,
@@ -301,8 +375,8 @@ class _Held(NamedTuple):
     allocations: int
 
 
-def _each(held: HeldGroups) -> Iterator[_Held]:
-    """The groups one by one."""
+def _iterate_groups(held: HeldGroups) -> Iterator[_Held]:
+    """Generate the groups of held memory one by one, from their columns."""
     columns = (column.tolist() for column in held)
     for number, bytes_, allocations in zip(*columns, strict=True):
         yield _Held(number=number, bytes=bytes_, allocations=allocations)

@@ -22,7 +22,7 @@ from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.tui.layout.figure_trees import FigureTree, by_name, sizes
-from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import SliceKind, classify_slice, label_of, narrow
 
 MODES: Final = ("path", "callers", "each")
 MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
@@ -42,13 +42,16 @@ class TreeView(msgspec.Struct, frozen=True):
     each: str = "start"  # of those that are not merged
 
     def sort_of(self, tree: FigureTree) -> str:
-        """What the nodes of a tree in this mode are sorted by."""
+        """Return what the nodes of a tree are sorted by in the current mode. If a
+        person has not chosen a column, merged ops are sorted by the measure with the
+        most time."""
         if self.mode == "each":
             return self.each
         return self.sort or tree.measure()
 
     def sorted_by(self, sort: str) -> TreeView:
-        """Another order of the trees in this mode."""
+        """Return the view with another order of the nodes. The modes with merged ops
+        share one order; the mode that lists each op has its own."""
         if self.mode == "each":
             return replace(self, each=sort)
         return replace(self, sort=sort)
@@ -65,7 +68,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def names(self) -> Int64s:
-        """The place of each node in the order of names; threads come before all ops."""
+        """The alphabetical rank of each node, shape [nodes]; -1 for threads, which come
+        before all ops."""
         place_of_name = by_name(self.trace.names)
         is_thread = self.name < 0
         place = np.full(len(self.name), -1)
@@ -73,44 +77,57 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return place
 
     def name_of(self, node: int) -> str:
-        """As the trace has it, or the label of a thread."""
+        """Return the name of a node's op or call as it is in the trace. For a thread,
+        return its label."""
         name = int(self.name[node])
         if name >= 0:
             return self.trace.names[name]
         return self.trace.tracks[-1 - name].label
 
     def role(self, node: int) -> int:
-        """That of the slice, -1 for a thread."""
+        """Return the role (op, call, frame, ...) of the slice that a node stands for,
+        or -1 for a thread."""
         row = int(self.row[node])
         return int(self.trace.source_role[row]) if row >= 0 else -1
 
     def label(self, node: int) -> str:
-        """The name in short, printable, a cell a character."""
+        """Return the short name of a node, in printable characters of one cell each."""
         role = self.role(node)
         name = self.name_of(node)
         return label_of(role, name) if role >= 0 else narrow(name)
 
     def kind(self, node: int) -> SliceKind:
-        """The kind of the op; OTHER for a thread."""
+        """Return the kind of a node's slice, which decides its color; OTHER for a
+        thread."""
         role = self.role(node)
-        return kind_of(role, self.name_of(node)) if role >= 0 else SliceKind.OTHER
+        return (
+            classify_slice(role, self.name_of(node)) if role >= 0 else SliceKind.OTHER
+        )
 
     def counted(self, measure: str) -> Flags:
-        """By call path, what is inside has a count and a self time of its own."""
+        """Tell which nodes add up to the total of a measure; bool, shape [nodes].
+
+        In a tree of callers these are the ops themselves, at the outermost level. In a
+        tree by call path they are all ops for self time and count, which exclude inner
+        ops. Other measures include inner ops there, so only the ops directly below a
+        thread count.
+        """
         if self.mode == "callers":
             return self.parent < 0
         inner: Flags = self.parent >= 0
         return inner if measure in ("self", "count") else inner & (self.level == 1)
 
     def whole(self, measure: str) -> int:
-        """From the ops up the self times of the first level add up to all their
-        time."""
+        """Return the total of a measure, which is 100 % for its shares. In a tree of
+        callers the total times of ops overlap, so the sum of their self times is taken
+        instead."""
         is_total = self.mode == "callers" and measure == "total"
         return super().whole("self" if is_total else measure)
 
     @cached_property
     def all_gpu_ns(self) -> int:
-        """Of all GPU events, also of those whose launch was not recorded."""
+        """The time of all GPU events in ns, including those whose launch is not in the
+        trace."""
         return int(self.trace.dur[self.trace.gpu_rows].sum())
 
 
@@ -142,7 +159,11 @@ class _Levels:
     name."""
 
     def __init__(self, trace: Trace, roots: Int64s, part: NodeRows) -> None:
-        """`roots`: the names of the nodes of the first level."""
+        """Begin with the outermost level.
+
+        `roots` are the names of its nodes, as numbers. `part` assigns rows of the trace
+        to these nodes.
+        """
         self._trace = trace
         self._parents = [np.full(len(roots), -1)]
         self._names = [roots]
@@ -150,21 +171,31 @@ class _Levels:
         self.parts = [part]
 
     def add(self, above: Int64s, named: Rows, rows: Rows) -> Rows:
-        """The node in the next level of each of the rows, below one and called as
-        another row."""
-        names = len(self._trace.names) + 1
-        keys = above * names + self._trace.name[named]
-        new_keys, index = np.unique(keys, return_inverse=True)
-        parents, new_names = np.divmod(new_keys, names)
-        nodes: Rows = self._count + index
+        """Add a level of nodes and return the node of each row; shape [rows].
+
+        Rows with the same node `above` them and the same name share a node. The name is
+        that of the row `named`, which may be another than the row whose figures count,
+        such as its caller. All arguments have the shape [rows].
+        """
+        name_count = len(self._trace.names) + 1
+        # parent and name packed into one integer, which np.unique sorts faster than
+        # pairs
+        parent_and_name = above * name_count + self._trace.name[named]
+        unique_keys, key_of_row = np.unique(parent_and_name, return_inverse=True)
+        parents, new_names = np.divmod(unique_keys, name_count)
+        nodes: Rows = self._count + key_of_row
         self._parents.append(parents)
         self._names.append(new_names)
         self.parts.append(NodeRows(nodes, rows))
-        self._count += len(new_keys)
+        self._count += len(unique_keys)
         return nodes
 
     def tree(self, mode: str, of_row: Int64s, under: Amounts) -> OpTree:
-        """The tree with all its figures; `of_row`: the node of each row of the trace."""
+        """Build the finished tree with all its figures.
+
+        `of_row` is the node of each row of the trace, or -1. `under` holds the GPU time
+        and kernels launched under each row.
+        """
         sizes_of_levels = [len(names) for names in self._names]
         level = np.repeat(np.arange(len(self._names)), sizes_of_levels)
         parent = np.concatenate(self._parents).astype(np.int64)
@@ -174,144 +205,196 @@ class _Levels:
             size=sizes(parent, level),
             name=np.concatenate(self._names).astype(np.int64),
         )
-        return _tree(self._trace, mode, nodes, self.parts, of_row, under)
+        return _build_tree(self._trace, mode, nodes, self.parts, of_row, under)
 
 
 @memo()
-def call_tree(trace: Trace) -> OpTree:
-    """Ops and calls of each thread merged with those of the same call path."""
-    rows = _rows_on(trace, Layer.OPS)
-    return _by_path(trace, rows, _launched_under(trace), MAX_LEVELS)
+def build_call_tree(trace: Trace) -> OpTree:
+    """Build the tree of ops and calls by thread and call path: rows with equal paths
+    share a node."""
+    rows = _find_rows_on_layer(trace, Layer.OPS)
+    return _merge_by_path(trace, rows, _sum_launched_work(trace), MAX_LEVELS)
 
 
-def _launched_under(trace: Trace) -> Amounts:
-    """What was launched under each row, what is inside it included."""
+def _sum_launched_work(trace: Trace) -> Amounts:
+    """Return the GPU time and the number of kernels launched under each row, including
+    what is launched by the rows inside it."""
     gpu_ns, kernels = gpu_under(trace)
     return Amounts(gpu_ns=gpu_ns, kernels=kernels)
 
 
-def frame_tree(trace: Trace, origins: Origins) -> OpTree:
-    """Python frames and modules of each thread merged with those of the same call path;
-    GPU time counts in the innermost frame that its work belongs to, see Origins."""
-    frame = frame_of(origins, trace.gpu_rows)
-    has_frame = frame >= 0
+def build_frame_tree(trace: Trace, origins: Origins) -> OpTree:
+    """Build the tree of Python frames and modules by thread and call path: frames with
+    equal paths share a node.
+
+    The time of a GPU event counts for the innermost frame that launched it, and for all
+    frames around that one. `origins` tells which frame that is.
+    """
+    frame_of_event = frame_of(origins, trace.gpu_rows)
+    has_frame = frame_of_event >= 0
     gpu_rows = trace.gpu_rows[has_frame]
-    frame = frame[has_frame]
+    frame_of_event = frame_of_event[has_frame]
     is_kernel = (trace.role[gpu_rows] == Role.KERNEL).astype(np.int64)
     under = Amounts(
-        gpu_ns=subtree_sums(trace, frame, trace.dur[gpu_rows]),
-        kernels=subtree_sums(trace, frame, is_kernel),
+        gpu_ns=subtree_sums(trace, frame_of_event, trace.dur[gpu_rows]),
+        kernels=subtree_sums(trace, frame_of_event, is_kernel),
     )
-    rows = _rows_on(trace, Layer.PYTHON)
-    return _by_path(trace, rows, under, MAX_FRAME_LEVELS)
+    rows = _find_rows_on_layer(trace, Layer.PYTHON)
+    return _merge_by_path(trace, rows, under, MAX_FRAME_LEVELS)
 
 
-def _by_path(trace: Trace, rows: Rows, under: Amounts, most_levels: int) -> OpTree:
-    """The rows merged by their call paths, the threads around them; what lies deeper
-    than `most_levels` is part of the level above."""
+def _merge_by_path(
+    trace: Trace, rows: Rows, under: Amounts, most_levels: int
+) -> OpTree:
+    """Build a tree in which rows with the same call path share a node, below a node for
+    each thread.
+
+    Args:
+        trace: The trace with the rows.
+        rows: The rows to merge, such as all ops.
+        under: The GPU time and kernels launched under each row of the trace.
+        most_levels: The depth below which rows are no longer nested: they become
+            children of the last level.
+    """
     names_of_threads = -1 - trace.track[rows].astype(np.int64)
-    threads, thread = np.unique(names_of_threads, return_inverse=True)
+    thread_names, thread_node = np.unique(names_of_threads, return_inverse=True)
     is_outer = trace.depth[rows] == 0
-    outer = NodeRows(nodes=thread[is_outer], rows=rows[is_outer])
-    levels = _Levels(trace, threads, outer)
-    node = np.full(len(trace), -1, dtype=np.int64)  # of each row of the trace
-    node[rows] = thread  # until the level of a row comes
+    outer = NodeRows(nodes=thread_node[is_outer], rows=rows[is_outer])
+    levels = _Levels(trace, thread_names, outer)
+    node_of_row = np.full(len(trace), -1, dtype=np.int64)  # of each row of the trace
+    node_of_row[rows] = thread_node  # until the level of a row comes
+    # what lies deeper counts for the last level
     depth = np.minimum(trace.depth[rows], most_levels)
     levels_of_rows = int(depth.max(initial=-1)) + 1
     for level in range(levels_of_rows):
-        of_level = rows[depth == level]
+        rows_of_level = rows[depth == level]
         # the node of a thread is that of its outermost rows until they have their own
-        around = node[trace.parent[of_level]] if level else node[of_level]
-        node[of_level] = levels.add(around, of_level, of_level)
-    return levels.tree("path", node, under)
+        parent_node = (
+            node_of_row[trace.parent[rows_of_level]]
+            if level
+            else node_of_row[rows_of_level]
+        )
+        node_of_row[rows_of_level] = levels.add(
+            parent_node, rows_of_level, rows_of_level
+        )
+    return levels.tree("path", node_of_row, under)
 
 
 @memo()
-def callers_tree(trace: Trace) -> OpTree:
-    """Ops and calls of one name, then what calls them, and what calls that: self time
-    of the op, and GPU time of the innermost op around a launch; that of a call outside
-    of ops is its own."""
-    rows = _rows_on(trace, Layer.OPS)
-    names = trace.name[rows].astype(np.int64)
-    ops, node = np.unique(names, return_inverse=True)
+def build_callers_tree(trace: Trace) -> OpTree:
+    """Build a tree with the ops at the outermost level, and below each the slices that
+    call it, their callers, and so on.
+
+    Rows with the same name share a node of the outermost level. A node has the self
+    time of the op, and the GPU work launched from it directly. A launch counts for the
+    innermost op around it; a call outside of all ops counts for itself.
+    """
+    rows = _find_rows_on_layer(trace, Layer.OPS)
+    name_of_row = trace.name[rows].astype(np.int64)
+    op_names, op_node = np.unique(name_of_row, return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
-    of_row[rows] = node
-    levels = _Levels(trace, ops, NodeRows(nodes=node, rows=rows))
-    _add_callers(levels, trace, node, rows)
-    under = _launched_under(trace)
+    of_row[rows] = op_node
+    levels = _Levels(trace, op_names, NodeRows(nodes=op_node, rows=rows))
+    _add_callers(levels, trace, op_node, rows)
+    under = _sum_launched_work(trace)
     launched_by = Amounts(
-        gpu_ns=_launched_by(trace, under.gpu_ns),
-        kernels=_launched_by(trace, under.kernels),
+        gpu_ns=_subtract_inner_launches(trace, under.gpu_ns),
+        kernels=_subtract_inner_launches(trace, under.kernels),
     )
     return levels.tree("callers", of_row, launched_by)
 
 
 def _add_callers(levels: _Levels, trace: Trace, node: Rows, rows: Rows) -> None:
-    """Adds a level of callers after the other, up to MAX_LEVELS. `node`: of each of the
-    rows, the op, in the first level."""
-    around = trace.parent[rows]  # the slice that called the last one, or -1
+    """Add one level of callers after another to the tree, up to MAX_LEVELS.
+
+    Below each op come the slices that call it, below these their callers, and so on.
+    Nodes of all levels have the figures of the called rows, not of the callers.
+
+    Args:
+        levels: The tree, to which levels are added in place.
+        trace: The trace with the rows.
+        node: The node of each row in the outermost level.
+        rows: The rows of all ops and calls.
+    """
+    caller_rows = trace.parent[rows]  # the slice that called the last one, or -1
     for _ in range(MAX_LEVELS):
-        has_caller = around >= 0
+        has_caller = caller_rows >= 0
         if not has_caller.any():
             return
         rows = rows[has_caller]
-        callers = around[has_caller].astype(np.intp)
-        node = levels.add(node[has_caller], callers, rows)
-        around = trace.parent[callers]
+        known_callers = caller_rows[has_caller].astype(np.intp)
+        node = levels.add(node[has_caller], known_callers, rows)
+        caller_rows = trace.parent[known_callers]
 
 
-def _launched_by(trace: Trace, under: Int64s) -> Int64s:
-    """An amount that was launched by each row itself, from that launched under it: an
-    op has that of the calls directly inside it, and these have nothing."""
+def _subtract_inner_launches(trace: Trace, under: Int64s) -> Int64s:
+    """Return the amount of work launched by each row directly, given the amount
+    launched under it; shape [rows].
+
+    What the rows directly inside a row launched is subtracted from it. The work of
+    calls inside an op is then moved to that op.
+    """
     amount = under.copy()
-    inner = np.flatnonzero(trace.parent >= 0)
-    np.subtract.at(amount, trace.parent[inner], under[inner])
+    inner_rows = np.flatnonzero(trace.parent >= 0)
+    # what remains are the launches of the row itself
+    np.subtract.at(amount, trace.parent[inner_rows], under[inner_rows])
     calls = trace.rows_of(Role.CALL)
     calls_in_ops = calls[trace.op[calls] >= 0]
+    # a launch call counts for the innermost op around it
     np.add.at(amount, trace.op[calls_in_ops], amount[calls_in_ops])
     amount[calls_in_ops] = 0
     return amount
 
 
 @memo()
-def op_tree(trace: Trace) -> OpTree:
-    """All ops and calls in order of time, those of one thread after the other."""
-    rows = _rows_on(trace, Layer.OPS)
-    tracks, first, thread = np.unique(
+def build_op_tree(trace: Trace) -> OpTree:
+    """Build the tree of all ops and calls without merging any, thread by thread and in
+    order of time.
+
+    The first level are the threads; below each, its rows are nested as in the trace.
+    """
+    rows = _find_rows_on_layer(trace, Layer.OPS)
+    tracks, first_row, thread_of_row = np.unique(
         trace.track[rows], return_index=True, return_inverse=True
     )
     # a thread comes before its rows
-    thread_nodes = first + np.arange(len(tracks))
-    row_nodes = np.arange(len(rows)) + thread + 1
-    around = _nodes_around(trace, rows, row_nodes)
-    nodes = _empty_nodes(len(tracks) + len(rows))
-    nodes.parent[row_nodes] = np.where(around >= 0, around, thread_nodes[thread])
+    thread_nodes = first_row + np.arange(len(tracks))
+    row_nodes = np.arange(len(rows)) + thread_of_row + 1
+    node_around = _find_parent_nodes(trace, rows, row_nodes)
+    nodes = _allocate_nodes(len(tracks) + len(rows))
+    nodes.parent[row_nodes] = np.where(
+        node_around >= 0, node_around, thread_nodes[thread_of_row]
+    )
     nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
     nodes.size[thread_nodes] = np.diff(np.append(thread_nodes, len(nodes.size)))
     nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
     nodes.name[thread_nodes] = -1 - tracks.astype(np.int64)
     nodes.name[row_nodes] = trace.name[rows]
+    # a thread has the figures of its outermost rows, which include the others
     is_outer = trace.depth[rows] == 0
     parts = [
-        NodeRows(nodes=thread_nodes[thread[is_outer]], rows=rows[is_outer]),
+        NodeRows(nodes=thread_nodes[thread_of_row[is_outer]], rows=rows[is_outer]),
         NodeRows(nodes=row_nodes, rows=rows),
     ]
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = row_nodes
-    return _tree(trace, "each", nodes, parts, of_row, _launched_under(trace))
+    return _build_tree(trace, "each", nodes, parts, of_row, _sum_launched_work(trace))
 
 
-def _nodes_around(trace: Trace, rows: Rows, nodes: Int64s) -> Int64s:
-    """The node of the row around each of some rows; -1 for none. `nodes`: of each of
-    the rows."""
-    of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row (-1)
-    of_row[rows] = nodes
-    around: Int64s = of_row[trace.parent[rows]]
-    return around
+def _find_parent_nodes(trace: Trace, rows: Rows, nodes: Int64s) -> Int64s:
+    """Return the node of each row's parent in the trace, or -1 if the parent has no
+    node; shape [rows]. `nodes` are the nodes of the rows themselves."""
+    node_of_row = np.full(
+        len(trace) + 1, -1, dtype=np.int64
+    )  # the last: of no row (-1)
+    node_of_row[rows] = nodes
+    parent_nodes: Int64s = node_of_row[trace.parent[rows]]
+    return parent_nodes
 
 
-def _empty_nodes(count: int) -> Nodes:
-    """So many nodes of level 0 without anything around them, to be filled."""
+def _allocate_nodes(count: int) -> Nodes:
+    """Return `count` nodes of level 0 without parents, whose size and name the caller
+    fills in."""
     return Nodes(
         parent=np.full(count, -1, dtype=np.int64),
         level=np.zeros(count, dtype=np.int64),
@@ -320,7 +403,7 @@ def _empty_nodes(count: int) -> Nodes:
     )
 
 
-def _tree(
+def _build_tree(
     trace: Trace,
     mode: str,
     nodes: Nodes,
@@ -328,20 +411,32 @@ def _tree(
     of_row: Int64s,
     under: Amounts,
 ) -> OpTree:
-    """The tree of these nodes. Their figures are the sums of what their rows add; the
-    row of a node is the longest of its rows."""
+    """Build a tree from its nodes and the rows that count for each of them.
+
+    The figures of a node are sums over its rows. The node stands for the longest of its
+    rows, to which the cursor jumps; threads stand for none.
+
+    Args:
+        trace: The trace with the rows.
+        mode: How rows were merged: "path", "callers", or "each" for not at all.
+        nodes: The parent, level, subtree size and name of each node.
+        parts: Pairs of a node and a row that counts for it.
+        of_row: The node of each row of the trace, or -1.
+        under: The GPU time and kernels launched under each row.
+    """
     is_thread = nodes.name < 0
-    row = _longest_rows(trace, len(nodes.parent), parts)
-    row[is_thread] = -1
-    amounts = _amounts(trace, mode, parts, under)
-    figures = _sums(amounts, len(nodes.parent), parts)
+    longest_row = _find_longest_rows(trace, len(nodes.parent), parts)
+    longest_row[is_thread] = -1
+    amounts = _collect_amounts(trace, mode, parts, under)
+    figures = _sum_by_node(amounts, len(nodes.parent), parts)
     figures["self"][is_thread] = 0
+    # ops that are not merged have no count, but a start
     last_sort = "start" if mode == "each" else "count"
     return OpTree(
         parent=nodes.parent,
         level=nodes.level,
         size=nodes.size,
-        row=row,
+        row=longest_row,
         figures=figures,
         sorts=(*MEASURES[:-1], last_sort, "name"),
         on_cpu="total",
@@ -354,21 +449,22 @@ def _tree(
     )
 
 
-def _longest_rows(trace: Trace, count: int, parts: list[NodeRows]) -> Int64s:
-    """The longest row of each of `count` nodes, of equal ones the last; -1 for nodes
-    without rows."""
-    longest = np.full(count, -1, dtype=np.int64)
+def _find_longest_rows(trace: Trace, count: int, parts: list[NodeRows]) -> Int64s:
+    """Return the longest row of each of `count` nodes, or -1 for a node without rows.
+    Of several rows with equal durations it is the last."""
+    longest_row = np.full(count, -1, dtype=np.int64)
     for part in parts:
         by_length = np.argsort(trace.dur[part.rows], kind="stable")
         # the last one assigned is kept
-        longest[part.nodes[by_length]] = part.rows[by_length]
-    return longest
+        longest_row[part.nodes[by_length]] = part.rows[by_length]
+    return longest_row
 
 
-def _sums(
+def _sum_by_node(
     amounts: dict[str, Int64s], count: int, parts: list[NodeRows]
 ) -> dict[str, Int64s]:
-    """What the rows of each of `count` nodes add up to, by measure."""
+    """Return the sum of each measure over the rows of each node; arrays of shape
+    [nodes]. `amounts` has the figure of each row of the trace, by measure."""
     sums = {}
     for measure, amount in amounts.items():
         sums[measure] = np.zeros(count, dtype=np.int64)
@@ -377,12 +473,22 @@ def _sums(
     return sums
 
 
-def _amounts(
+def _collect_amounts(
     trace: Trace, mode: str, parts: list[NodeRows], under: Amounts
 ) -> dict[str, Int64s]:
-    """What each row of the trace adds to the figures of its nodes, by measure. From the
-    ops up, a capture has no thread of its own: only its GPU time counts. And an op
-    inside another one of its name adds nothing to their total."""
+    """Return what each row of the trace adds to the figures of its nodes, by measure;
+    arrays of shape [rows].
+
+    Two kinds of rows are excluded from some measures in a tree of callers. Rows of a
+    graph capture ran in another trace, so only their GPU time counts. An op inside
+    another op of the same name is already part of its total time.
+
+    Args:
+        trace: The trace with the rows.
+        mode: How rows are merged: "path", "callers", or "each" for not at all.
+        parts: The rows of each node; the first part has those of the outermost nodes.
+        under: The GPU time and kernels launched under each row.
+    """
     amounts = {
         "GPU": under.gpu_ns,
         "total": trace.dur,
@@ -403,41 +509,53 @@ def _amounts(
     return amounts
 
 
-def _rows_on(trace: Trace, layer: Layer) -> Rows:
-    """The rows of such layers of all threads, and of those of a capture."""
-    is_on_layer = [_layer_of(trace, track) is layer for track in trace.tracks]
+def _find_rows_on_layer(trace: Trace, layer: Layer) -> Rows:
+    """Return the rows on one layer (such as ops, or Python frames) of all threads. Rows
+    of a graph capture count for the layer that they had when they were captured."""
+    is_on_layer = [_find_layer(trace, track) is layer for track in trace.tracks]
     # the last entry is that of rows without a track (-1)
     return np.flatnonzero(np.array([*is_on_layer, False])[trace.track])
 
 
-def _layer_of(trace: Trace, track: Track) -> Layer:
-    """The layer of a track; of one of a capture that which it had in its trace."""
+def _find_layer(trace: Trace, track: Track) -> Layer:
+    """Return the layer of a track. A track of a graph capture has the layer that its
+    slices had in their own trace."""
     if track.layer is not Layer.CAPTURED or not len(track):
         return track.layer
     return LAYERS[Role(int(trace.source_role[track.first_row]))]
 
 
-def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:
-    """What identifies each node in any part of the trace: its place in traceEvents. For
-    a thread, a negative number from `threads`, which grows."""
-    places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
+def identify_nodes(tree: OpTree, threads: dict[object, int]) -> Int64s:
+    """Return a number for each node that stays the same while more of the trace is
+    read; shape [nodes].
+
+    For an op it is the position of its event in the file. For a thread it is a negative
+    number from `threads`. Threads that are not yet in that dict are added to it.
+    """
+    identities = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
     for node in np.flatnonzero(tree.is_thread).tolist():
         track = tree.trace.tracks[-1 - int(tree.name[node])]
         thread = (track.pid, track.tid, track.subrow)
         number = threads.setdefault(thread, len(threads))
-        places[node] = -1 - number
-    return places
+        identities[node] = -1 - number
+    return identities
 
 
-def same_open(old: OpTree, opened: Flags, node: int, new: OpTree) -> tuple[Flags, int]:
-    """For a tree of more of the same trace: which nodes are open, and where `node` is
-    (or -1). Threads that were not there before are open."""
+def carry_open_nodes(
+    old: OpTree, opened: Flags, node: int, new: OpTree
+) -> tuple[Flags, int]:
+    """Return which nodes of a tree are open, and the cursor, after more of the same
+    trace has been read.
+
+    Nodes keep their state from the `old` tree; new threads are open. The cursor is the
+    node of `new` that is the same as `node` of `old`, or -1 if there is none.
+    """
     threads: dict[object, int] = {}
-    old_places = places_of(old, threads)
-    new_places = places_of(new, threads)
-    is_new_thread = new.is_thread & ~np.isin(new_places, old_places)
-    new_opened = np.isin(new_places, old_places[opened]) | is_new_thread
+    old_identities = identify_nodes(old, threads)
+    new_identities = identify_nodes(new, threads)
+    is_new_thread = new.is_thread & ~np.isin(new_identities, old_identities)
+    new_opened = np.isin(new_identities, old_identities[opened]) | is_new_thread
     if node < 0:
         return new_opened, -1
-    same = np.flatnonzero(new_places == old_places[node])
-    return new_opened, int(same[0]) if len(same) else -1
+    matching_nodes = np.flatnonzero(new_identities == old_identities[node])
+    return new_opened, int(matching_nodes[0]) if len(matching_nodes) else -1

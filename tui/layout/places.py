@@ -23,8 +23,8 @@ from fusetui.tui.layout.lanes import (
     LAYER_LABELS,
     Lane,
     arranged,
-    hidden_names,
-    main_lane,
+    find_main_lane,
+    name_hidden_lanes,
 )
 from fusetui.tui.layout.view import (
     HIDDEN,
@@ -33,7 +33,7 @@ from fusetui.tui.layout.view import (
     Place,
     Side,
     View,
-    text_place,
+    make_text_place,
 )
 
 IDLE_LABEL = "idle reason"
@@ -46,135 +46,172 @@ SPANNING_PART = 200
 
 @memo(4)
 def places(side: Side, view: View) -> tuple[Place, ...]:
-    """All lines of the timeline, from top to bottom, whether they fit on the screen or
-    not: pinned lanes, the groups, the counters, and the names of what is hidden."""
+    """Return all lines of the timeline from top to bottom, whether they fit on the
+    screen or not.
+
+    First come pinned lanes, then the lanes of each thread or device, then counters. The
+    last line names the hidden lanes, if there are any. The lane of the selected slice
+    is shown even if it is hidden.
+    """
     lines: list[Place] = []
     for index in view.arranged.pinned:
-        lines += _lane_places(side, view, index, side.lanes[index].title)
+        lines += _list_lane_places(side, view, index, side.lanes[index].title)
     lane_of_selection = side.lane_of(view.selected)
     for group, indices in arranged(side.lanes, view.arranged, lane_of_selection):
-        lines += _group_places(side, view, group, indices)
+        lines += _list_group_places(side, view, group, indices)
     lines += side.counter_places
     hidden = view.arranged.hidden - {lane_of_selection}
     if hidden:
-        names = "   ".join(hidden_names(side.lanes, hidden))
-        lines.append(text_place(f"folded: {names}", HIDDEN))
+        names = "   ".join(name_hidden_lanes(side.lanes, hidden))
+        lines.append(make_text_place(f"folded: {names}", HIDDEN))
     return tuple(lines)
 
 
-def _group_places(
+def _list_group_places(
     side: Side, view: View, group: str, indices: Sequence[int]
 ) -> Iterator[Place]:
-    """The lines of the lanes of one thread or device, below its name if there are
-    several; below those of a GPU one line for why it was idle, also before that is
-    known."""
-    is_nested = len(indices) > 1
-    if is_nested:
+    """Generate the lines of the lanes that belong to one thread or device.
+
+    Several lanes are indented below the name of the group. Below the streams of a GPU
+    comes one line for the reasons why it was idle. It is there before these reasons are
+    known, so that no line moves then.
+    """
+    has_heading = len(indices) > 1
+    if has_heading:
         yield Place(lane=indices[0], depth=TEXT_ONLY, label=group, line=None)
     for index in indices:
         lane = side.lanes[index]
-        label = f" {lane.label}" if is_nested else lane.title
-        yield from _lane_places(side, view, index, label)
+        label = f" {lane.label}" if has_heading else lane.title
+        yield from _list_lane_places(side, view, index, label)
     for index in indices:
         lane = side.lanes[index]
         if lane.layer is Layer.STREAM:  # the first stream stands for its device
-            label = f" {IDLE_LABEL}" if is_nested else IDLE_LABEL
+            label = f" {IDLE_LABEL}" if has_heading else IDLE_LABEL
             depth = FIRST_IDLE - index
             yield Place(NO_LANE, depth, label, line=None, idle_of=lane)
             return
 
 
-def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
-    """The index of a row's line among the places, else that of the line of where the
-    program was; -1 if neither is there."""
+def find_line_of_row(side: Side, shown: Sequence[Place], row: int) -> int:
+    """Return the index of the line that shows a slice, or -1 if none does.
+
+    A Python frame without a line of its own counts as shown by the line of the current
+    module. `shown` are all lines of the timeline.
+    """
     lane = side.lane_of(row)
     depth = side.depth_of(row) if lane >= 0 else -1
-    index_of_depth = {}
+    line_of_depth = {}
     for index, place in enumerate(shown):
         if place.line and place.lane == lane:
-            index_of_depth[place.depth] = index
-    return index_of_depth.get(depth, index_of_depth.get(WHERE, -1))
+            line_of_depth[place.depth] = index
+    return line_of_depth.get(depth, line_of_depth.get(WHERE, -1))
 
 
-def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
-    """The index of a line among the places of a side that shows more; 0 if it is not
-    there."""
-    identity = _identity(old, place)
+def find_same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
+    """Return the index of the same line after more of a trace has been read, or 0 if it
+    is gone.
+
+    `place` is a line of the side `old`, and `shown` are the lines of the side `new`. A
+    side is one trace with its lanes.
+    """
+    identity = _identify_place(old, place)
     for index, candidate in enumerate(shown):
-        if _identity(new, candidate) == identity:
+        if _identify_place(new, candidate) == identity:
             return index
     return 0
 
 
-def _identity(side: Side, place: Place) -> tuple[object, int]:
-    """What identifies a line on any side with its lane: the lane, or a label where it
-    belongs to none, and the depth."""
-    of = place.label if place.lane < 0 else side.lanes[place.lane].key
-    return of, place.depth
+def _identify_place(side: Side, place: Place) -> tuple[object, int]:
+    """Return what identifies a line in any part of a trace: its lane (or its label, if
+    it belongs to no lane) and its depth."""
+    owner = place.label if place.lane < 0 else side.lanes[place.lane].key
+    return owner, place.depth
 
 
-def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
-    """The lines of a lane; that of the selection is there however deep it lies, unless
-    the line of where the program was shows it."""
+def _list_lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
+    """Return the lines of one lane from top to bottom.
+
+    They are as many depths as the lane shows at present, and that of the selected
+    slice. A lane of Python frames begins with a line for the current module, and leaves
+    out outer frames that span the whole window. The last line has the number of hidden
+    lines.
+    """
     lane = side.lanes[index]
-    first = spanning(side, view, index) if lane.has_where else 0
-    depths = _shown_depths(side, view, index, first)
-    lines = [_depth_place(lane, index, depth, first, label) for depth in depths]
+    first_depth = count_spanning_lines(side, view, index) if lane.has_where else 0
+    depths = _choose_depths(side, view, index, first_depth)
+    lane_lines = [
+        _make_depth_place(lane, index, depth, first_depth, label) for depth in depths
+    ]
     if lane.has_where:
         # the label may be the name of a thread
-        where = label.replace(LAYER_LABELS[Layer.PYTHON], "modules")
-        lines.insert(0, Place(index, WHERE, where, lane.lines[0], where=True))
-    named = len(lines)
+        module_label = label.replace(LAYER_LABELS[Layer.PYTHON], "modules")
+        lane_lines.insert(
+            0, Place(index, WHERE, module_label, lane.lines[0], where=True)
+        )
+    named_lines = len(lane_lines)
     if depths:
-        named += first  # those above the first depth are named on its line
-    lines[-1] = replace(lines[-1], more=lane.height - named)
+        named_lines += first_depth  # those above the first depth are named on its line
+    # the last line shows how many others are hidden
+    lane_lines[-1] = replace(lane_lines[-1], more=lane.height - named_lines)
     if view.arranged.families:
-        lines += _families(lane)
-    return lines
+        lane_lines += _list_kind_lines(lane)
+    return lane_lines
 
 
-def _depth_place(lane: Lane, index: int, depth: int, first: int, label: str) -> Place:
-    """The line of one depth of a lane; the line of the `first` depth that is shown has
-    the label, and names those around it."""
+def _make_depth_place(
+    lane: Lane, index: int, depth: int, first: int, label: str
+) -> Place:
+    """Make the line for one nesting depth of a lane. The line of the first visible
+    depth (`first`) has the label of the lane; it also stands for the outer depths,
+    which are hidden."""
     line = lane.lines[depth]
     if depth > first:
         return Place(index, depth, "", line)
     return Place(index, depth, label, line, around=first)
 
 
-def _shown_depths(side: Side, view: View, index: int, first: int) -> list[int]:
-    """The depths of a lane that have a line, from `first` on: as many as its fold says,
-    a single one for a lane without slices in the window."""
+def _choose_depths(side: Side, view: View, index: int, first: int) -> list[int]:
+    """Return the nesting depths of a lane that get a line, beginning with `first`.
+
+    There are as many as the lane is unfolded to, but only one if no slice of it is in
+    the window. The depth of the selected slice is added if it lies deeper, unless a
+    line for the current module shows it.
+    """
     lane = side.lanes[index]
     has_selection = side.lane_of(view.selected) == index
-    is_seen = has_selection or any(
-        in_sight(side, view, line) for line in lane.lines.tops
+    is_visible = has_selection or any(
+        is_in_sight(side, view, line) for line in lane.lines.tops
     )
-    height = lane.shown(view.folds[index]) if is_seen else 1
-    lines_of_depths = height - 1 if lane.has_where else height
+    line_count = lane.shown(view.folds[index]) if is_visible else 1
+    # the line of the current module takes one of them
+    lines_of_depths = line_count - 1 if lane.has_where else line_count
     depths = list(range(first, len(lane.lines)))[:lines_of_depths]
     if has_selection and not lane.has_where:
         selected_depth = side.depth_of(view.selected)
-        if selected_depth >= height:
+        if selected_depth >= line_count:
             depths.append(selected_depth)
     return depths
 
 
-def spanning(side: Side, view: View, index: int) -> int:
-    """How many lines of a lane of Python frames, from its outermost one on, are named
-    on the line below them: where one slice spans the whole window, nothing of it
-    changes there. The line of the selected slice is none of them."""
+def count_spanning_lines(side: Side, view: View, index: int) -> int:
+    """Return how many outer lines of a lane of Python frames are left out, because one
+    slice of each spans the whole window.
+
+    Such lines look the same everywhere, and the line below them names their frames
+    instead. The line of the selected slice, and those below it, are never left out.
+    """
     lines = side.lanes[index].lines
     has_selection = side.lane_of(view.selected) == index
-    depths = side.depth_of(view.selected) if has_selection else len(lines)
-    for depth in range(depths):
+    candidate_depths = side.depth_of(view.selected) if has_selection else len(lines)
+    for depth in range(candidate_depths):
         if not _has_spanning_slice(side, view, lines[depth]):
             return max(0, depth - 1)
-    return max(0, depths - 1)
+    return max(0, candidate_depths - 1)
 
 
 def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
-    """Whether one slice of a line spans the window, but for a margin at either end."""
+    """Tell whether a slice of a line spans the window, except for a margin of
+    1/SPANNING_PART at both ends."""
     begin = view.begin + side.origin
     end = view.end + side.origin
     margin = view.span // SPANNING_PART
@@ -186,30 +223,33 @@ def _has_spanning_slice(side: Side, view: View, line: DepthRow) -> bool:
     return bool(line.end[last_started] >= end - margin)
 
 
-def _families(lane: Lane) -> Iterator[Place]:
-    """A line for each kind of slices on the outermost line of a GPU stream, at most
-    MAX_FAMILIES, the kinds with the most time first, each with its share of the time of
-    all slices there. Nothing for other lanes."""
+def _list_kind_lines(lane: Lane) -> Iterator[Place]:
+    """Generate a line for each kind of kernels on a GPU stream, with its share of their
+    time.
+
+    The kinds with the most time come first, at most MAX_FAMILIES. Nothing is generated
+    for other lanes.
+    """
     if lane.layer is not Layer.STREAM:
         return
     line = lane.lines[0]
     whole_ns = int(line.ns_before[-1])
-    by_time = sorted(line.kinds, key=_time_of_kind, reverse=True)
+    by_time = sorted(line.kinds, key=_sum_kind_ns, reverse=True)
     for kind in by_time[:MAX_FAMILIES]:
         name = KINDS[kind.kind].removeprefix("gpu-")
-        share = percent(_time_of_kind(kind), whole_ns)
+        share = percent(_sum_kind_ns(kind), whole_ns)
         label = f"  {name} {share}"
         family = (line, kind.kind)
         yield Place(NO_LANE, TEXT_ONLY, label, line=None, family=family)
 
 
-def _time_of_kind(slices: KindSlices) -> int:
-    """The durations of the slices of one kind added up, in ns."""
+def _sum_kind_ns(slices: KindSlices) -> int:
+    """Return the total duration of the slices of one kind in ns."""
     return int(slices.ns_before[-1])
 
 
-def in_sight(side: Side, view: View, line: DepthRow) -> bool:
-    """Whether any slice of a line lies in the window, if only in part."""
+def is_in_sight(side: Side, view: View, line: DepthRow) -> bool:
+    """Tell whether a line has a slice in the window, even if only part of it."""
     begin = view.begin + side.origin
     end = view.end + side.origin
     first_that_ends_later = int(line.end.searchsorted(begin, side="right"))
@@ -223,42 +263,54 @@ INSIDE_EVERY_MODULE = (": forward", ": _call_impl", ": _wrapped_call_impl")
 """Frames that every module has; the module around them says more."""
 
 
-def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int]:
-    """The frame in which the program was in each cell between two neighbors of
-    `borders` (ns of the file): the deepest that is long enough to be named, or the
-    module around it. -1 for none."""
+def find_program_location(
+    side: Side, place: Place, borders: NDArray[np.int64]
+) -> list[int]:
+    """Return the Python frame or module that the program was in, for each cell of the
+    time axis.
+
+    It is the deepest frame that is at least MIN_FRAME_CELLS wide, so that there is room
+    for its name. If that frame only implements a module (`forward`), it is the module.
+    -1 means that no frame was recorded.
+
+    Args:
+        side: The trace and its lanes.
+        place: The line of a thread.
+        borders: The edges of the cells in ns of the file, one more than there are
+            cells.
+    """
     tracks = side.lanes[place.lane].tracks
     main_track = max(tracks, key=len)  # sub-rows hold what does not nest
     cell_ns = int(borders[1] - borders[0])
-    least_ns = MIN_FRAME_CELLS * cell_ns
-    rows = deepest(side.trace, main_track, borders, least_ns).tolist()
-    module_of = {row: _module(side.trace, row) for row in set(rows)}
+    min_frame_ns = MIN_FRAME_CELLS * cell_ns
+    rows = deepest(side.trace, main_track, borders, min_frame_ns).tolist()
+    module_of = {row: _find_module(side.trace, row) for row in set(rows)}
     return [module_of[row] for row in rows]
 
 
 def marks_selection(side: Side, view: View, place: Place) -> bool:
-    """Whether the selected slice is a frame of the thread of this line, which shows
-    where the program was, and has no line of its own."""
+    """Tell whether the selected slice is shown only by the line of the current module,
+    because the line of its own depth is hidden."""
     if view.selected < 0 or side.lane_of(view.selected) != place.lane:
         return False
     lane = side.lanes[place.lane]
-    lines_of_frames = lane.shown(view.folds[place.lane]) - 1
+    visible_depths = lane.shown(view.folds[place.lane]) - 1
     first_depth = 0
     for shown in places(side, view):
         if shown.lane == place.lane and not shown.where:
             first_depth = shown.around
             break
-    return side.depth_of(view.selected) >= first_depth + lines_of_frames
+    return side.depth_of(view.selected) >= first_depth + visible_depths
 
 
-def _module(trace: Trace, row: int) -> int:
-    """The module of which a frame is the `forward` or the call; else the frame itself,
-    also for -1."""
-    around = row
-    while around >= 0 and trace.name_of(around).endswith(INSIDE_EVERY_MODULE):
-        around = int(trace.parent[around])
-    if around >= 0 and is_module(trace.name_of(around)):
-        return around
+def _find_module(trace: Trace, row: int) -> int:
+    """Return the module that a Python frame implements (as its `forward` or call), or
+    the frame itself if it is another function. -1 is returned as it is."""
+    outer_row = row
+    while outer_row >= 0 and trace.name_of(outer_row).endswith(INSIDE_EVERY_MODULE):
+        outer_row = int(trace.parent[outer_row])
+    if outer_row >= 0 and is_module(trace.name_of(outer_row)):
+        return outer_row
     return row
 
 
@@ -275,51 +327,61 @@ UNFOLDED_FIRST = (
 """The order in which lanes unfold while there is room."""
 
 
-def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with so many lines for lanes: folded until the main GPU
-    stream is seen, then unfolded as far as there is room."""
-    view = _with_stream(side, view, lines)
+def fit_folds(side: Side, view: View, lines: int) -> View:
+    """Return the view with lanes folded and unfolded for a screen with `lines` lines.
+
+    Lanes above the busiest GPU stream are folded until it is visible. Then lanes are
+    unfolded while there is room, in the order of UNFOLDED_FIRST.
+    """
+    view = _fold_above_stream(side, view, lines)
     shown = places(side, view)
     heights = Counter(place.lane for place in shown if place.line)
     folds = list(view.folds)
-    spare = lines - len(shown)
-    for lane in _in_unfolding_order(side, heights):
-        more = min(spare, side.lanes[lane].height - heights[lane])
-        if more > 0:
-            folds[lane] = heights[lane] + more
-            spare -= more
+    free_lines = lines - len(shown)
+    for lane in _sort_for_unfolding(side, heights):
+        added_lines = min(free_lines, side.lanes[lane].height - heights[lane])
+        if added_lines > 0:
+            folds[lane] = heights[lane] + added_lines
+            free_lines -= added_lines
     return replace(view, folds=tuple(folds))
 
 
-def _in_unfolding_order(side: Side, lanes: Iterable[int]) -> list[int]:
-    """Lanes in the order in which they unfold."""
+def _sort_for_unfolding(side: Side, lanes: Iterable[int]) -> list[int]:
+    """Return lanes in the order in which they are unfolded while there is room; see
+    UNFOLDED_FIRST."""
     return sorted(lanes, key=lambda n: UNFOLDED_FIRST.index(side.lanes[n].layer))
 
 
-def _with_stream(side: Side, view: View, lines: int) -> View:
-    """As many lanes above the main stream folded, the tallest first, as it takes for it
-    and why the GPU was idle to be seen, else for the stream; where that is not enough,
-    all of them."""
+def _fold_above_stream(side: Side, view: View, lines: int) -> View:
+    """Return the view with lanes folded so that the busiest GPU stream is visible.
+
+    The tallest lanes above it are folded first, and no more than needed. The line of
+    the reasons why that GPU was idle should be visible too. If that is impossible,
+    lanes are folded for the stream alone.
+    """
     shown = places(side, view)
-    main = main_lane(side.lanes)
+    main_index = find_main_lane(side.lanes)
     stream_lines = [
-        index for index, place in enumerate(shown) if place.line and place.lane == main
+        index
+        for index, place in enumerate(shown)
+        if place.line and place.lane == main_index
     ]
     if not stream_lines:
         return view
-    above = shown[: stream_lines[0]]
-    heights = Counter(place.lane for place in above if place.line)
+    places_above = shown[: stream_lines[0]]
+    height_of_lane = Counter(place.lane for place in places_above if place.line)
     last_of_stream = stream_lines[-1]
-    idle_line = _idle_line_of(shown, side.lanes[main].pid)
+    idle_line = _find_idle_line(shown, side.lanes[main_index].pid)
     last_wanted = idle_line if idle_line >= 0 else last_of_stream
-    folded = _folded_above(view, heights, last_wanted + 1 - lines)
+    folded = _fold_tallest(view, height_of_lane, last_wanted + 1 - lines)
     if not folded.is_enough:
-        folded = _folded_above(view, heights, last_of_stream + 1 - lines)
+        folded = _fold_tallest(view, height_of_lane, last_of_stream + 1 - lines)
     return replace(view, folds=folded.folds)
 
 
-def _idle_line_of(shown: Sequence[Place], pid: Id) -> int:
-    """The index of the line of why a device was idle; -1 for none."""
+def _find_idle_line(shown: Sequence[Place], pid: Id) -> int:
+    """Return the index of the line that shows why a device was idle; -1 if there is
+    none. `pid` is the id of the device."""
     for index, place in enumerate(shown):
         if place.idle_of and place.idle_of.pid == pid:
             return index
@@ -333,9 +395,13 @@ class _Folded(NamedTuple):
     is_enough: bool
 
 
-def _folded_above(view: View, heights: Counter[int], excess: int) -> _Folded:
-    """The folds of the view with as many of these lanes folded, the tallest first, as
-    save `excess` lines. `heights`: lines, by lane."""
+def _fold_tallest(view: View, heights: Counter[int], excess: int) -> _Folded:
+    """Return the folds of all lanes after folding some to one line, the tallest first,
+    to save `excess` lines.
+
+    `heights` has the number of lines of each lane that may be folded. The result also
+    tells whether that saves enough.
+    """
     folds = list(view.folds)
     for lane, height in heights.most_common():
         if excess > 0:

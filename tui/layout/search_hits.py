@@ -47,6 +47,7 @@ class SearchHits(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_done(self) -> bool:
+        """Whether all slices have been searched."""
         return self.share == 1.0
 
     @property
@@ -56,12 +57,12 @@ class SearchHits(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def leads(self) -> bool:
-        """Whether it is known to which hits a person goes: those by name, if there are
-        any."""
+        """Whether the cursor can already go to a hit. It can once the search is done,
+        or once there are hits by name, which come before all others."""
         return self.is_done or (self.by_names and len(self.rows) > 0)
 
 
-def found_of(
+def group_hits(
     trace: Trace,
     text: str,
     rows: Rows,
@@ -69,19 +70,30 @@ def found_of(
     extra: Rows = NO_ROWS,
     named: bool = True,
 ) -> SearchHits:
-    """What a search for `text` found: `rows` in order of time, grouped by name, then
-    those by args alone. `named`: no args were asked for."""
-    by_name = _by_name(trace, rows)
-    by_args = _by_name(trace, extra, in_args=True)
-    listed = (*by_name.longest, *by_args.longest)[:MAX_NAMES]
+    """Return the results of a search, with the hits grouped by name.
+
+    Names come with the longest total time first, and names of hits by args after all
+    others. At most MAX_NAMES names are listed.
+
+    Args:
+        trace: The trace that was searched.
+        text: The query.
+        rows: The slices found by name, in order of time.
+        share: How much of the trace has been searched so far, from 0 to 1.
+        extra: More slices, which only have the text in their args.
+        named: Whether the query asks for names only.
+    """
+    by_name = _group_by_name(trace, rows)
+    by_args = _group_by_name(trace, extra, in_args=True)
+    listed_names = (*by_name.longest, *by_args.longest)[:MAX_NAMES]
     merged = NO_ROWS
     if len(extra):
-        both = np.concatenate((rows, extra))
-        merged = both[np.argsort(trace.start[both], kind="stable")]
+        all_hits = np.concatenate((rows, extra))
+        merged = all_hits[np.argsort(trace.start[all_hits], kind="stable")]
     return SearchHits(
         text=text,
         rows=rows,
-        names=listed,
+        names=listed_names,
         names_count=by_name.total,
         ns=int(trace.dur[rows].sum()),
         share=share,
@@ -99,22 +111,26 @@ class _Names(NamedTuple):
     total: int  # how many names there are
 
 
-def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> _Names:
-    """The hits in `rows` grouped by name; `in_args`: only their args say it."""
-    numbers, first, name_of_row = np.unique(
+def _group_by_name(trace: Trace, rows: Rows, in_args: bool = False) -> _Names:
+    """Return the hits grouped by name, the names with the longest total time first.
+
+    At most MAX_NAMES names are listed, but all are counted. `in_args` marks hits whose
+    name does not match, only their args.
+    """
+    numbers, first_of_name, name_of_row = np.unique(
         trace.name[rows], return_index=True, return_inverse=True
     )
     ns = summed(name_of_row, trace.dur[rows], len(numbers))
     counts = np.bincount(name_of_row, minlength=len(numbers))
     longest = []
-    for n in np.argsort(-ns, kind="stable")[:MAX_NAMES].tolist():
-        row = int(rows[first[n]])
+    for name_index in np.argsort(-ns, kind="stable")[:MAX_NAMES].tolist():
+        row = int(rows[first_of_name[name_index]])
         longest.append(
             NameHits(
                 role=int(trace.role[row]),
                 name=trace.name_of(row),
-                count=int(counts[n]),
-                ns=int(ns[n]),
+                count=int(counts[name_index]),
+                ns=int(ns[name_index]),
                 in_args=in_args,
             )
         )
@@ -134,25 +150,37 @@ class Trend(msgspec.Struct, frozen=True):
     most_ns: int
 
 
-def trend(
+def compute_trend(
     trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int
 ) -> Trend | None:
-    """How durations (ns) changed over at most `cells` stretches of rows, which are in
-    order of time: of the steps, if there are several, else of equal numbers of rows.
-    None for fewer than MIN_SLICES rows or cells."""
+    """Return how the durations of slices changed over time, as medians of up to `cells`
+    consecutive groups.
+
+    If the trace has several steps, each group covers equally many steps. Otherwise it
+    covers equally many slices. A group without slices has the median -1. None means
+    that there are fewer than MIN_SLICES slices or cells.
+
+    Args:
+        trace: The trace of the slices.
+        rows: The slices, in order of time.
+        dur: The duration of each in ns.
+        steps: The training or serving steps of the trace; may be empty.
+        cells: The maximum number of groups, one for each cell of a chart.
+    """
     if len(rows) < MIN_SLICES or cells < MIN_SLICES:
         return None
     if len(steps) > 1:
-        unit_of_row = _steps_of_rows(trace, rows, steps)
-        units = len(steps)
+        unit_of_row = _find_steps(trace, rows, steps)
+        unit_count = len(steps)
     else:
         unit_of_row = np.arange(len(rows))
-        units = len(rows)
-    stretches = min(cells, units)
-    stretch_of_row = unit_of_row * stretches // units
+        unit_count = len(rows)
+    group_count = min(cells, unit_count)
+    # distributes the steps or slices evenly over the groups
+    group_of_row = unit_of_row * group_count // unit_count
     medians = []
-    for stretch in range(stretches):
-        durations = dur[stretch_of_row == stretch]
+    for group in range(group_count):
+        durations = dur[group_of_row == group]
         medians.append(median(durations) if len(durations) else -1)
     return Trend(
         medians=tuple(medians),
@@ -163,14 +191,18 @@ def trend(
     )
 
 
-def _steps_of_rows(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
-    """The index of the step during which each row began, else of the one before; 0
-    before the first step. GPU work counts where it was launched, if the launch of the
-    first of the rows is known."""
-    began = rows
-    first = int(rows[0])
-    if is_gpu(trace, first) and int(trace.launch[first]) >= 0:
+def _find_steps(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
+    """Return the index of the step in which each slice began; shape [rows].
+
+    A slice between two steps counts for the one before it, and one before the first
+    step for the first. GPU work counts for the step that launched it, if that is known,
+    because it may run when that step is already over. `rows` must not be empty.
+    """
+    starting_rows = rows
+    first_row = int(rows[0])
+    if is_gpu(trace, first_row) and int(trace.launch[first_row]) >= 0:
         launches = trace.launch[rows]
-        began = np.where(launches >= 0, launches, rows)
-    step = np.searchsorted(steps.start, trace.start[began], side="right") - 1
+        starting_rows = np.where(launches >= 0, launches, rows)
+    # the last step that had begun by then; -1 before the first one
+    step = np.searchsorted(steps.start, trace.start[starting_rows], side="right") - 1
     return np.maximum(step, 0)

@@ -14,24 +14,30 @@ CONTEXT_LINES = 3
 """Of the wrapper, before and after a call."""
 
 
-def shown_source(source: SliceSource) -> SourceShown:
-    """The lines of Python first, then the graph, the code of the kernel, its call, and
-    the whole wrapper."""
-    lines = [*_head(source)]
+def list_source_lines(source: SliceSource) -> SourceShown:
+    """Return the source of a compiled slice as the lines of an overlay, divided into
+    sections.
+
+    Sections are, as far as known: the Python lines, the kernels and nodes of the graph,
+    the code of the kernel, its calls, and the whole wrapper. The position of each
+    section is included, so that a key can jump to the next. Empty sections are left
+    out.
+    """
+    lines = [*_describe_slice(source)]
     sections = []
-    for part in (
-        _python_lines(source),
-        _kernels(source),
-        _nodes(source),
-        _kernel_code(source),
-        _calls(source),
-        _wrapper(source),
+    for section in (
+        _list_python_lines(source),
+        _list_graph_kernels(source),
+        _list_graph_nodes(source),
+        _list_kernel_code(source),
+        _list_calls(source),
+        _list_wrapper(source),
     ):
-        shown = [*part]
-        if shown:
+        section_lines = [*section]
+        if section_lines:
             lines.append(ShownLine(""))
             sections.append(len(lines))
-            lines += shown
+            lines += section_lines
     return SourceShown(
         title=f"source of {source.kernel or source.name}",
         lines=tuple(lines),
@@ -39,15 +45,16 @@ def shown_source(source: SliceSource) -> SourceShown:
     )
 
 
-def _head(source: SliceSource) -> Iterator[ShownLine]:
-    """What the slice is, and how it was joined with the log."""
-    where = []
+def _describe_slice(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the first lines: the compiled region of a slice, how it was found in the
+    compile log, and which of its lines are uncertain or unknown."""
+    origin_texts = []
     if source.compile_id is not None:
-        where.append(f"compiled region {source.compile_id}")
+        origin_texts.append(f"compiled region {source.compile_id}")
     if source.join is not None and source.join.by is not None:
-        where.append(f"found in the log by its {source.join.by.value}")
-    if where:
-        yield ShownLine(", ".join(where), "faint")
+        origin_texts.append(f"found in the log by its {source.join.by.value}")
+    if origin_texts:
+        yield ShownLine(", ".join(origin_texts), "faint")
     if source.kernel and source.kernel != source.name:
         yield ShownLine(f"recorded as {source.name}", "faint")
     if source.why_not:
@@ -61,7 +68,9 @@ def _head(source: SliceSource) -> Iterator[ShownLine]:
         yield ShownLine(f"kernel file {source.kernel_file}", "faint")
 
 
-def _python_lines(source: SliceSource) -> Iterator[ShownLine]:
+def _list_python_lines(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with the lines of the Python program that a slice was
+    compiled from. Each line is preceded by its file and function."""
     if source.lines:
         yield ShownLine("Lines of Python", "heading")
     for line in source.lines:
@@ -72,7 +81,9 @@ def _python_lines(source: SliceSource) -> Iterator[ShownLine]:
             yield ShownLine(line.code, "code", "python", number=line.line)
 
 
-def _kernels(source: SliceSource) -> Iterator[ShownLine]:
+def _list_graph_kernels(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with the kernels of a compiled graph, each with the Python
+    lines that it was compiled from."""
     if source.kernels:
         yield ShownLine("Kernels of the graph", "heading")
     for kernel in source.kernels:
@@ -84,15 +95,19 @@ def _kernels(source: SliceSource) -> Iterator[ShownLine]:
                 yield ShownLine(line.code, "code", "python", number=line.line)
 
 
-def _nodes(source: SliceSource) -> Iterator[ShownLine]:
+def _list_graph_nodes(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with the nodes of the graph (FX) that a slice was compiled
+    from."""
     if source.nodes:
         yield ShownLine("Nodes of the graph", "heading")
     for node in source.nodes:
         yield ShownLine(node, "code", "python")
 
 
-def _kernel_code(source: SliceSource) -> Iterator[ShownLine]:
-    """The code of the kernel as the wrapper defines it."""
+def _list_kernel_code(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with the code of the kernel (Triton or C++), as it is
+    defined in the wrapper that the compiler wrote. Nothing is generated if the
+    definition is not known."""
     definition = source.definition
     if definition is None:
         return
@@ -101,26 +116,30 @@ def _kernel_code(source: SliceSource) -> Iterator[ShownLine]:
     yield ShownLine(f"Generated code ({what})", "heading")
     lines = source.code.split("\n")
     for number in range(definition.first_line, definition.end_line):
+        # a definition may reach beyond the end of incomplete code
         if number <= len(lines):
             yield ShownLine(lines[number - 1], "code", language, number)
 
 
-def _calls(source: SliceSource) -> Iterator[ShownLine]:
-    """Each call of the kernel with the lines around it."""
+def _list_calls(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with each call of the kernel in the wrapper, with
+    CONTEXT_LINES lines before and after it. The line of the call is marked."""
     lines = source.code.split("\n")
     if source.call_lines:
-        several = "s" if len(source.call_lines) > 1 else ""
-        yield ShownLine(f"Call{several} in the wrapper", "heading")
+        plural_ending = "s" if len(source.call_lines) > 1 else ""
+        yield ShownLine(f"Call{plural_ending} in the wrapper", "heading")
     for call in source.call_lines:
-        first = max(1, call - CONTEXT_LINES)
-        end = min(len(lines), call + CONTEXT_LINES) + 1
-        for number in range(first, end):
+        first_line = max(1, call - CONTEXT_LINES)
+        end_line = min(len(lines), call + CONTEXT_LINES) + 1
+        for number in range(first_line, end_line):
             yield ShownLine(
                 lines[number - 1], "code", "python", number, is_marked=number == call
             )
 
 
-def _wrapper(source: SliceSource) -> Iterator[ShownLine]:
+def _list_wrapper(source: SliceSource) -> Iterator[ShownLine]:
+    """Generate the section with the whole wrapper that the compiler wrote. The lines
+    that call the kernel are marked."""
     if not source.code:
         return
     yield ShownLine(f"The whole wrapper {source.wrapper_path}", "heading")

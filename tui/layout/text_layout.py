@@ -28,56 +28,64 @@ class ListColumn(msgspec.Struct, frozen=True):
     from_width: int = 0
 
 
-def start_unit(trace: Trace) -> Unit:
-    """The unit of the times at which slices begin, to the microsecond."""
+def choose_start_unit(trace: Trace) -> Unit:
+    """Return the unit for the times at which slices begin. It is ms to the microsecond,
+    or s in a trace so long that ms would not fit in their column."""
     is_long = trace.end_ns - trace.begin_ns >= LONG_NS
     return Unit(1_000_000_000, "s", 6) if is_long else Unit(1_000_000, "ms", 3)
 
 
 def shown(columns: Sequence[ListColumn], width: int) -> list[int]:
-    """The indices of the columns that a screen of `width` cells shows."""
-    return [n for n, column in enumerate(columns) if width >= column.from_width]
+    """Return the indices of the columns that fit on a screen of `width` cells."""
+    return [index for index, column in enumerate(columns) if width >= column.from_width]
 
 
 def titles(columns: Sequence[ListColumn], width: int) -> str:
-    """The line of titles, `width` cells wide, after a blank."""
+    """Return the line with the titles of the columns, `width` cells wide."""
     texts = [column.title for column in columns]
     return " " + "".join(fit(columns, texts, width - 1))
 
 
 def room(columns: Sequence[ListColumn], width: int) -> int:
-    """The cells that are left for the column that takes the remaining width; at least
-    8."""
-    rest = width
+    """Return the cells left for the column without a fixed width; at least 8."""
+    free_cells = width
     for index in shown(columns, width):
         if columns[index].width:
-            rest -= columns[index].width + 1
-    return max(8, rest)
+            free_cells -= columns[index].width + 1
+    return max(8, free_cells)
 
 
 def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list[str]:
-    """The texts of the columns shown, padded or clipped, with a space between."""
-    rest = room(columns, width)
-    fitted = []
+    """Return the texts of the visible columns, each padded or cut to the width of its
+    column.
+
+    A column of width 0 takes the remaining cells. Other columns are followed by a
+    blank.
+    """
+    free_cells = room(columns, width)
+    fitted_texts = []
     for index in shown(columns, width):
         column = columns[index]
         if not column.width:
-            fitted.append(clip(texts[index], rest).ljust(rest))
+            fitted_texts.append(clip(texts[index], free_cells).ljust(free_cells))
             continue
         text = clip(texts[index], column.width)
         is_left = column.left
         padded = text.ljust(column.width) if is_left else text.rjust(column.width)
-        fitted.append(f"{padded} ")
-    return fitted
+        fitted_texts.append(f"{padded} ")
+    return fitted_texts
 
 
 FIGURE = lazy_pattern(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
 UNBROKEN_BLANK = "\u00a0"  # at which wrap breaks no line
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, not counting backticks; words of ASCII are not
-    broken."""
+def wrap_marked_text(text: str, width: int) -> list[str]:
+    """Wrap a text into lines of at most `width` cells.
+
+    Backticks are not counted, because they only mark words to emphasize. A word that is
+    longer than a line is not broken.
+    """
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -88,8 +96,10 @@ def wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-def sentence_lines(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; a figure and its unit stay together."""
+def wrap_sentence(text: str, width: int) -> list[str]:
+    """Wrap a sentence into lines of at most `width` characters. A number and its unit,
+    such as `12 ms`, stay on one line."""
+    # wrap breaks lines at ordinary blanks only
     unbroken = FIGURE.sub(UNBROKEN_BLANK, text)
     lines = wrap(unbroken, max(1, width))
     return [line.replace(UNBROKEN_BLANK, " ") for line in lines]
@@ -117,7 +127,8 @@ class SourceShown(msgspec.Struct, frozen=True, eq=False):
     sections: tuple[int, ...]
 
     def next_section(self, line: int) -> int:
-        """The line of the section after this line; the first after the last."""
+        """Return the line where the next section after `line` begins. After the last
+        section it is the first one; without sections it is line 0."""
         for section in self.sections:
             if section > line:
                 return section

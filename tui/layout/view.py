@@ -23,7 +23,7 @@ from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
+from fusetui.tui.layout.lanes import Arrangement, Lane, build_lanes, quiet
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
@@ -55,19 +55,19 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def begin(self) -> int:
-        """The begin of the trace, from the origin."""
+        """The time of the begin of the trace in ns from the origin."""
         return self.trace.begin_ns - self.origin
 
     @property
     def end(self) -> int:
-        """The end of the trace, from the origin; at least MIN_SPAN_NS after its
-        begin."""
+        """The time of the end of the trace in ns from the origin. It is at least
+        MIN_SPAN_NS after the begin, so that the window is never empty."""
         return max(self.trace.end_ns - self.origin, self.begin + MIN_SPAN_NS)
 
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
-        """The index of the lane of each track that is shown, by the number of the
-        track."""
+        """The index of the lane that shows each track, by the index of the track.
+        Tracks without a lane are left out."""
         number_of_track = {}  # by its first row
         for number, track in enumerate(self.trace.tracks):
             number_of_track[track.first_row] = number
@@ -78,31 +78,32 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         return lane_of_track
 
     def lane_of(self, row: int) -> int:
-        """The lane of a row; -1 for none."""
+        """Return the index of the lane that shows a row, or -1 if none does. Row -1 has
+        no lane."""
         if row < 0:
             return -1
         return self.lane_of_track.get(int(self.trace.track[row]), -1)
 
     def depth_of(self, row: int) -> int:
-        """The line of a row within its lane: its depth, below the lines of earlier
-        sub-rows."""
+        """Return the line of a row within its lane. It is the nesting depth of the row,
+        plus the lines of the tracks above its own."""
         return self.lanes[self.lane_of(row)].lines.index_of(row)
 
     @cached_property
     def quiet(self) -> frozenset[int]:
-        """The lanes that say little, which are hidden at first."""
+        """The lanes that are hidden at first, because they say little."""
         return quiet(self.lanes, self.end - self.begin)
 
     @cached_property
     def counter_places(self) -> tuple[Place, ...]:
-        """The lines of the counters, each group below its name."""
-        places: list[Place] = []
+        """The lines of the counters, each group of counters below a line with its name."""
+        counter_lines: list[Place] = []
         for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
-            places.append(text_place(group))
+            counter_lines.append(make_text_place(group))
             for curve in curves:
                 label = f" {narrow(curve.counter.label)}"
-                places.append(Place(NO_LANE, TEXT_ONLY, label, None, curve))
-        return tuple(places)
+                counter_lines.append(Place(NO_LANE, TEXT_ONLY, label, None, curve))
+        return tuple(counter_lines)
 
 
 class GapAt(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def span(self) -> int:
-        """The length of the window, ns."""
+        """The length of the window in ns."""
         return self.end - self.begin
 
 
@@ -150,24 +151,31 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     around: int = 0
 
     def holds(self, row: int) -> bool:
-        """Whether a row of the trace lies on this line."""
+        """Tell whether a row of the trace lies on this line. Lines that show something
+        else than slices hold no rows."""
         if row < 0 or self.line is None or self.where:
             return False
         rows = self.line.rows
         if not rows[0] <= row <= rows[-1]:
             return False
         # of the type of the column, which is not converted then
-        index = rows.searchsorted(rows.dtype.type(row))
-        return bool(rows[index] == row)
+        candidate = rows.searchsorted(rows.dtype.type(row))
+        return bool(rows[candidate] == row)
 
 
-def text_place(label: str, depth: int = TEXT_ONLY) -> Place:
-    """A line that is only a text."""
+def make_text_place(label: str, depth: int = TEXT_ONLY) -> Place:
+    """Return a line of the timeline that is only a text and belongs to no lane."""
     return Place(lane=NO_LANE, depth=depth, label=label, line=None)
 
 
-def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
-    """The whole of a side, or a given window, nothing selected."""
+def make_first_view(
+    side: Side, begin: int | None = None, end: int | None = None
+) -> View:
+    """Return the view of a trace as it is shown first, with nothing selected.
+
+    The window is the whole trace, unless `begin` or `end` (in ns from the origin) are
+    given.
+    """
     lower = side.begin if begin is None else begin
     upper = side.end if end is None else end
     return View(
@@ -179,13 +187,15 @@ def first_view(side: Side, begin: int | None = None, end: int | None = None) -> 
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
-    """Start and end of a row, in ns from the origin."""
+    """Return the start and end of a row in ns from the origin. The end is at least 1 ns
+    after the start."""
     start = int(side.trace.start[row]) - side.origin
     return start, start + max(1, int(side.trace.dur[row]))
 
 
-def gap_times(side: Side, at: GapAt) -> Interval | None:
-    """Begin and end of a gap, in ns from the origin; None where it is not known."""
+def find_gap_times(side: Side, at: GapAt) -> Interval | None:
+    """Return the begin and end of a gap in ns from the origin, or None if the gap is
+    not known."""
     idle = idle_of(side, at)
     if idle is None:
         return None
@@ -195,7 +205,8 @@ def gap_times(side: Side, at: GapAt) -> Interval | None:
 
 
 def idle_of(side: Side, at: GapAt) -> IdleTime | None:
-    """The idle time of the device of a gap; None where the gap is not known."""
+    """Return the idle time of the device of a gap, or None if the gap is not known. A
+    gap is unknown until the idle time of its trace has been computed."""
     devices = side.insight.idle or ()
     if not 0 <= at.device < len(devices):
         return None
@@ -203,16 +214,17 @@ def idle_of(side: Side, at: GapAt) -> IdleTime | None:
     return idle if 0 <= at.gap < len(idle.begin) else None
 
 
-def held(side: Side, view: View) -> Interval | None:
-    """The times of the selected slice or gap; None if nothing is selected."""
+def find_selected_times(side: Side, view: View) -> Interval | None:
+    """Return the begin and end of the selected slice or gap in ns from the origin, or
+    None if nothing is selected."""
     if view.selected >= 0:
         return times(side, view.selected)
-    return gap_times(side, view.gap) if view.gap else None
+    return find_gap_times(side, view.gap) if view.gap else None
 
 
-def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
-    """The index of the line of a gap's device among the places, -1 if it is not
-    there."""
+def find_line_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
+    """Return the index of the line that shows the idle time of a gap's device, or -1 if
+    there is none."""
     idle = idle_of(side, at)
     if idle is None:
         return -1
@@ -226,47 +238,60 @@ Views = tuple[View, ...]
 
 
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
-    """One side counts from the start of its trace; several are aligned at their first
-    steps."""
+    """Return a side for each trace: the trace with its lanes and the time that counts
+    as zero.
+
+    Zero is the begin of a single trace. Several traces are aligned at the begin of
+    their first steps.
+    """
     sides = []
     for trace, label in zip(traces, labels, strict=False):
         is_alone = len(traces) == 1
-        origin = trace.begin_ns if is_alone else _first_step(trace).begin
-        sides.append(Side(trace, lanes_of(trace), origin, label))
+        origin = trace.begin_ns if is_alone else _find_first_step(trace).begin
+        sides.append(Side(trace, build_lanes(trace), origin, label))
     return tuple(sides)
 
 
-def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
-    """The sides with zero at the start of the steps that the diff compares."""
-    a, b = sides
+def align_sides(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
+    """Return both sides of a comparison with zero at the begin of the compared steps,
+    so that these begin at the same column."""
+    side_a, side_b = sides
     a_rows = [row for diff_row in diff.rows for row in diff_row.a_rows]
     b_rows = [row for diff_row in diff.rows for row in diff_row.b_rows]
-    return _aligned(a, a_rows), _aligned(b, b_rows)
+    return _align_side(side_a, a_rows), _align_side(side_b, b_rows)
 
 
-def first_views(sides: Sequence[Side]) -> Views:
-    """The whole trace; for several, the longest first step, from a little before it."""
+def make_first_views(sides: Sequence[Side]) -> Views:
+    """Return the view of each trace as it is shown first.
+
+    A single trace is shown as a whole. Several traces show the time of the longest
+    first step, with a margin of 5 % on both sides.
+    """
     if len(sides) == 1:
-        return (first_view(sides[0]),)
-    longest = max(_first_step(side.trace).length for side in sides)
+        return (make_first_view(sides[0]),)
+    longest = max(_find_first_step(side.trace).length for side in sides)
     margin = longest // 20
     begin = -longest // 20  # rounded down
-    return tuple(first_view(side, begin, longest + margin) for side in sides)
+    return tuple(make_first_view(side, begin, longest + margin) for side in sides)
 
 
-def _aligned(side: Side, rows: Sequence[int]) -> Side:
-    """Zero at the step during which the first of these rows was launched or ran; at
-    that moment itself where there is no such step."""
+def _align_side(side: Side, rows: Sequence[int]) -> Side:
+    """Return a side with zero at the begin of the step that contains the first of some
+    rows.
+
+    GPU work counts for the step in which it was launched. If there is no such step,
+    zero is the time of the row or its launch. Without rows the side stays as it is.
+    """
     if not rows:
         return side
     trace = side.trace
-    first = min(rows, key=lambda row: int(trace.start[row]))
-    launch = int(trace.launch[first])
-    time = int(trace.start[launch if launch >= 0 else first])
+    first_row = min(rows, key=lambda row: int(trace.start[row]))
+    launch = int(trace.launch[first_row])
+    begin_ns = int(trace.start[launch if launch >= 0 else first_row])
     steps = steps_of(trace)
-    contains_time = (steps.start <= time) & (time <= steps.end)
+    contains_time = (steps.start <= begin_ns) & (begin_ns <= steps.end)
     begins = steps.start[contains_time].tolist()
-    return replace(side, origin=begins[0] if begins else time)
+    return replace(side, origin=begins[0] if begins else begin_ns)
 
 
 class FirstStep(NamedTuple):
@@ -276,8 +301,9 @@ class FirstStep(NamedTuple):
     length: int
 
 
-def _first_step(trace: Trace) -> FirstStep:
-    """The first step, else the whole trace."""
+def _find_first_step(trace: Trace) -> FirstStep:
+    """Return the begin and length of the first step of a trace, in ns of the file.
+    Without steps it is the whole trace."""
     steps = steps_of(trace)
     if not len(steps):
         length = max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
@@ -287,7 +313,11 @@ def _first_step(trace: Trace) -> FirstStep:
 
 
 def short_label(path: str) -> str:
-    """`runs/mlp/eager.json.gz` -> `mlp/eager`."""
+    """Return a short name for a trace file: its name without the folder and endings
+    such as `.json.gz`.
+
+        runs/mlp/eager.json.gz -> eager
+    """
     name = Path(without_credentials(path)).name
     for suffix in (".gz", ".zst", ".json", ".trace", ".pt", ".pickle", ".pkl"):
         name = name.removesuffix(suffix)

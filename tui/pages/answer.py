@@ -19,14 +19,14 @@ from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
-from fusetui.tui.drawing.picture import scrolled
+from fusetui.tui.drawing.picture import scroll_to_cursor
 from fusetui.tui.drawing.schemes import (
     CURSOR,
     TEXT,
     Glyphs,
     Styled,
-    glyphs_for,
-    share_bar,
+    choose_glyphs,
+    draw_share_bar,
 )
 from fusetui.tui.layout.answer import (
     BETWEEN_CELLS,
@@ -35,19 +35,19 @@ from fusetui.tui.layout.answer import (
     AnswerList,
     AnswerPage,
     AnswerRow,
-    fitting,
+    choose_visible_lists,
+    explain_missing_result,
+    find_target,
     moved,
-    way_of,
-    working,
 )
-from fusetui.tui.layout.text_layout import sentence_lines
+from fusetui.tui.layout.text_layout import wrap_sentence
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import kernels
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.tree import MODULES
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state.action import action, hints_text
-from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
+from fusetui.tui.state.action import action, format_hints
+from fusetui.tui.state.jumping import alike, find_gap, show_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
 from fusetui.tui.state.state import TIMELINE, State, told
@@ -69,13 +69,13 @@ class ListColumns(NamedTuple):
 
     @property
     def borders(self) -> list[int]:
-        """The cell behind each list and the blanks after it."""
-        borders = []
-        border = 0
+        """Cell at which each shown list ends, counted with the blanks after it."""
+        end_cells = []
+        end_cell = 0
         for cells in self.widths:
-            border += cells + BETWEEN_CELLS
-            borders.append(border)
-        return borders
+            end_cell += cells + BETWEEN_CELLS
+            end_cells.append(end_cell)
+        return end_cells
 
 
 class Laid(NamedTuple):
@@ -98,18 +98,18 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     title: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """What a line depends on."""
+        """Return what a drawn line depends on, as the key of a cache."""
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """Line `y`; empty below the last one."""
+        """Return line `y` of the summary; empty below its last line."""
         lines = self._lines(width, height)
         return lines[y] if y < len(lines) else ()
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
-        """The row at a cell, row -1 on the lines above the lists; None on the rule and
-        below the last row."""
-        laid = self._laid(width, height)
+        """Return the list and row at cell (x, y). The lines above the lists give row
+        -1. The rule and cells below the last row give None."""
+        laid = self._lay_out(width, height)
         if y == 0 or not laid.columns.shown:
             return None
         lines_above_rows = 2 + len(laid.above)  # the rule, and the titles of the lists
@@ -117,111 +117,125 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return AnswerAt()
         if laid.reasons and y == height - 1:
             return None
-        right_of = int(np.searchsorted(laid.columns.borders, x, side="right"))
-        column = laid.columns.shown[min(right_of, len(laid.columns.shown) - 1)]
-        row = y - lines_above_rows + self._top(column, laid.rows)
+        list_at_x = int(np.searchsorted(laid.columns.borders, x, side="right"))
+        column = laid.columns.shown[min(list_at_x, len(laid.columns.shown) - 1)]
+        row = y - lines_above_rows + self._first_row(column, laid.rows)
         if y >= height or row >= len(self.found.lists[column].entries):
             return None
         return AnswerAt(column, row)
 
-    def _top(self, column: int, room: int) -> int:
-        """The first row of a list that is seen, where `room` rows are."""
+    def _first_row(self, column: int, room: int) -> int:
+        """Return the first row that is shown of a list, scrolled to the cursor if that
+        is in this list. `room` is how many rows fit."""
         if self.at is None or self.at.column != column:
             return 0
-        return scrolled(self.at.row, 0, room)
+        return scroll_to_cursor(self.at.row, 0, room)
 
     @memo()
-    def _laid(self, width: int, height: int) -> Laid:
-        """How everything is laid out on a pane of this size."""
+    def _lay_out(self, width: int, height: int) -> Laid:
+        """Return how the summary is laid out on a pane of this size: which lists fit,
+        the lines above them, and how many rows they have.
+
+        The account of time needs a high pane; reasons of idle time need a high or wide
+        one, or a short verdict. The result is kept for each size.
+        """
         is_roomy = height > ROOMY_LINES
-        above = self._verdict_lines(width)
-        has_room = is_roomy or len(above) == 1 or width >= MIN_CELLS_WITH_REASONS
+        lines_above = self._verdict_lines(width)
+        has_room = is_roomy or len(lines_above) == 1 or width >= MIN_CELLS_WITH_REASONS
         reasons = self._idle_reasons() if has_room else []
         account = account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
-            above.append((f" {account}", "plain"))
-        others = 2 + len(above) + (1 if reasons else 0)
+            lines_above.append((f" {account}", "plain"))
+        other_lines = 2 + len(lines_above) + (1 if reasons else 0)
         return Laid(
             columns=self._columns(width),
-            above=above,
+            above=lines_above,
             reasons=reasons,
-            rows=max(0, height - others),
+            rows=max(0, height - other_lines),
         )
 
     def _verdict_lines(self, width: int) -> list[Styled]:
-        """The verdict on at most two lines, which may have the cursor."""
+        """Return the verdict on at most two lines, drawn with the cursor if the cursor
+        is on it."""
         has_cursor = self.at is not None and self.at.row < 0
         token = "title" + CURSOR if has_cursor else "title"
-        lines = _verdict(self.found.why, width - 2)
+        lines = _wrap_verdict(self.found.why, width - 2)
         return [(f" {line}", token) for line in lines]
 
     def _columns(self, width: int) -> ListColumns:
-        """The lists that fit in `width` cells."""
+        """Return the lists that fit side by side in `width` cells, with their widths."""
         lists = self.found.lists
-        shown = fitting(lists, width, self.at)
-        more = HIDDEN_LISTS_CELLS if len(shown) < len(lists) else 0
-        return ListColumns(shown, widths_of([lists[n] for n in shown], width, more))
+        shown_lists = choose_visible_lists(lists, width, self.at)
+        counter_cells = HIDDEN_LISTS_CELLS if len(shown_lists) < len(lists) else 0
+        return ListColumns(
+            shown_lists,
+            divide_width([lists[n] for n in shown_lists], width, counter_cells),
+        )
 
     def _idle_reasons(self) -> list[str]:
-        """The letter and the short name of each reason why a device was idle, the
-        longest first."""
+        """Return the letter and short name of each reason why a device was idle, by
+        total time, the longest first."""
         ns_by_reason: Counter[str] = Counter()
-        for idle in self.side.insight.idle or ():
-            for reason in idle.reasons:
+        for idle_of_device in self.side.insight.idle or ():
+            for reason in idle_of_device.reasons:
                 ns_by_reason[reason.name] += int(reason.before[-1])
         names = [name for name, _ in ns_by_reason.most_common()]
         return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
-        """All lines of a size, of which each is asked for by itself."""
-        laid = self._laid(width, height)
-        bar = bar_cells(width, len(laid.columns.shown))
+        """Return all lines of the summary at this size. They are kept, because each
+        line is asked for by itself."""
+        layout = self._lay_out(width, height)
+        cells_of_bar = bar_cells(width, len(layout.columns.shown))
         lines: list[Sequence[Styled]] = [self._heading(width)]
-        lines += [[line] for line in laid.above]
-        lines.append(self._titles(laid.columns, bar))
-        lines += self._rows_of_lists(laid, bar)
-        if laid.reasons:
-            reasons = joined(["idle reasons:", *laid.reasons], width - 1)
+        lines += [[line] for line in layout.above]
+        lines.append(self._titles(layout.columns, cells_of_bar))
+        lines += self._join_rows(layout, cells_of_bar)
+        if layout.reasons:
+            reasons = joined(["idle reasons:", *layout.reasons], width - 1)
             lines.append([(f" {reasons}", "faint")])
         return lines
 
-    def _rows_of_lists(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
-        """The rows of all lists that are shown, one beside the other."""
-        blocks = []
+    def _join_rows(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
+        """Yield the lines with the rows of all shown lists, one list beside the other."""
+        rows_by_list = []
         for column, cells in zip(laid.columns.shown, laid.columns.widths, strict=True):
-            blocks.append(self._rows(column, cells, bar, laid.rows))
-        for parts_of_lists in zip(*blocks, strict=True):
+            rows_by_list.append(self._rows(column, cells, bar, laid.rows))
+        for parts_of_lists in zip(*rows_by_list, strict=True):
             yield [*chain.from_iterable(parts_of_lists)]
 
     def _heading(self, width: int) -> list[Styled]:
-        """The rule with the title."""
+        """Return the rule across the screen, with the title in it."""
         rule = self.glyphs.rule
         title = clip(self.title, width - 5, self.glyphs.ellipsis)
         heading = f"{rule * 3} {title} "
         return [(heading.ljust(width, rule), "faint")]
 
     def _titles(self, columns: ListColumns, bar: int) -> list[Styled]:
-        """The titles of the lists, with faint units; the last one counts the lists that
-        do not fit. `bar`: the cells of a bar."""
-        hidden = len(self.found.lists) - len(columns.shown)
+        """Return the line with the titles and units of the lists. The last title is
+        followed by the number of lists that do not fit. `bar` is the width of a bar."""
+        hidden_count = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
-            shown = self.found.lists[column]
-            more = ""
-            if hidden and column == columns.shown[-1]:
-                more = f" {self.glyphs.folded}{hidden}"
-                with_word = f"{more} more"
-                needed = TIME_CELLS + ASIDE_CELLS + 2 + bar + len(shown.title)
-                if needed + len(with_word) <= cells:
-                    more = with_word
-            parts += self._list_title(shown, cells - len(more), bar)
-            parts.append((more + " " * BETWEEN_CELLS, "faint"))
+            answer_list = self.found.lists[column]
+            hidden_mark = ""
+            if hidden_count and column == columns.shown[-1]:
+                hidden_mark = f" {self.glyphs.folded}{hidden_count}"
+                with_word = f"{hidden_mark} more"
+                needed_cells = (
+                    TIME_CELLS + ASIDE_CELLS + 2 + bar + len(answer_list.title)
+                )
+                if needed_cells + len(with_word) <= cells:
+                    hidden_mark = with_word
+            parts += self._draw_list_title(answer_list, cells - len(hidden_mark), bar)
+            parts.append((hidden_mark + " " * BETWEEN_CELLS, "faint"))
         return parts
 
     @staticmethod
-    def _list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
-        """The units and the title of a list, in so many cells."""
+    def _draw_list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
+        """Return the units and the title of one list, `cells` wide. `bar` is the width
+        of a bar."""
         time_unit = shown.unit.name.rjust(TIME_CELLS)
         aside_unit = shown.aside.rjust(ASIDE_CELLS)
         units = f"{time_unit} {aside_unit} {' ' * bar}"
@@ -230,28 +244,33 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [(units, "faint"), (title, "title")]
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
-        """The `room` rows of one list that are seen, `cells` wide and the blanks to the
-        next list; blank below its end."""
-        shown = self.found.lists[column]
+        """Return `room` rows of one list, each `cells` wide plus the blanks to the next
+        list. Rows below the end of the list are blank."""
+        answer_list = self.found.lists[column]
         figures_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
         name_cells = max(1, cells - figures_cells)
-        names = self._names(shown, name_cells)
+        names = self._names(answer_list, name_cells)
         between: Styled = (" " * BETWEEN_CELLS, "plain")
-        top = self._top(column, room)
-        stop = min(top + room, len(shown.entries))
+        first_row = self._first_row(column, room)
+        stop = min(first_row + room, len(answer_list.entries))
         rows = []
-        for n in range(top, stop):
-            name = names[n].ljust(name_cells)
-            has_cursor = self.at == AnswerAt(column, n)
-            parts = self._row(shown, shown.entries[n], name, bar, has_cursor)
+        for row_index in range(first_row, stop):
+            name = names[row_index].ljust(name_cells)
+            has_cursor = self.at == AnswerAt(column, row_index)
+            parts = self._row(
+                answer_list, answer_list.entries[row_index], name, bar, has_cursor
+            )
             rows.append([*parts, between])
         blank: Styled = (" " * (cells + BETWEEN_CELLS), "plain")
         rows += [[blank]] * (room - len(rows))
         return rows
 
     def _names(self, shown: AnswerList, cells: int) -> list[str]:
-        """The name of each row, cut to so many cells such that different names still
-        differ; unless what stands beside the time tells them apart."""
+        """Return the names of a list's rows, cut to `cells` cells.
+
+        They are cut so that different names still differ, unless the figure beside the
+        time tells the rows apart.
+        """
         names = [entry.text for entry in shown.entries]
         if shown.aside == SHARE:
             return clip_apart(names, cells, self.glyphs.ellipsis)
@@ -265,17 +284,19 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         bar: int,
         has_cursor: bool,
     ) -> list[Styled]:
-        """The parts of a row: the cursor, its time, what stands beside it, its bar and
-        its name."""
-        share = ""
+        """Return the parts of one row: the cursor sign, its time, the figure beside it,
+        its bar and its name. A row with the cursor is highlighted."""
+        bar_text = ""
         if bar:
-            share = share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
+            bar_text = (
+                draw_share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
+            )
         look = entry.kind.token + TEXT if entry.kind else "plain"
         parts = (
             (">" if has_cursor else " ", "strong"),
             (f"{shown.unit.text(entry.ns):>{TIME_CELLS - 1}} ", "plain"),
             (f"{entry.aside:>{ASIDE_CELLS}} ", "faint"),
-            (share, "busy"),
+            (bar_text, "busy"),
             (name, look),
         )
         if has_cursor:
@@ -283,68 +304,71 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*parts]
 
 
-def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer on at most two lines of `width` cells, in fewer
-    words if that takes fewer lines."""
-    full = sentence_lines(printable(answer(why)), width)
-    brief = sentence_lines(printable(brief_answer(why)), width)
+def _wrap_verdict(why: Why, width: int) -> list[str]:
+    """Return the verdict on at most two lines of `width` cells. Where a shorter wording
+    saves lines, that is used; the rest is cut."""
+    full = wrap_sentence(printable(answer(why)), width)
+    brief = wrap_sentence(printable(brief_answer(why)), width)
     lines = brief if len(brief) < len(full) else full
     if len(lines) > 2:
         without_reason = brief_answer(why, with_reason=False)
-        lines = sentence_lines(printable(without_reason), width)
-    first, *others = lines
-    return [first, clip(" ".join(others), width)] if others else [first]
+        lines = wrap_sentence(printable(without_reason), width)
+    first, *further_lines = lines
+    return [first, clip(" ".join(further_lines), width)] if further_lines else [first]
 
 
-def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
-    """The cells of lists side by side in `width` cells: what one does not need goes to
-    those that need more. `more` cells follow the last title; the last cell of the
-    screen stays blank."""
+def divide_width(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
+    """Return the widths of lists that stand side by side in `width` cells.
+
+    Cells that one list does not need go to lists that need more, and at last to the
+    last list. `more` cells follow the last title. The last cell of the screen stays
+    blank.
+    """
     if not lists:
         return []
-    room = width - 1 - BETWEEN_CELLS * (len(lists) - 1)
-    room = max(len(lists), room)
-    needs = _needed_cells(lists, bar_cells(width, len(lists)), more)
-    equal_part = room // len(lists)
+    list_cells = width - 1 - BETWEEN_CELLS * (len(lists) - 1)
+    list_cells = max(len(lists), list_cells)
+    needs = _measure_needs(lists, bar_cells(width, len(lists)), more)
+    equal_part = list_cells // len(lists)
     widths = [min(need, equal_part) for need in needs]
-    spare = _spread_spare(widths, needs, room - sum(widths))
+    spare = _share_out_cells(widths, needs, list_cells - sum(widths))
     widths[-1] += spare
     return widths
 
 
-def _spread_spare(widths: list[int], needs: Sequence[int], spare: int) -> int:
-    """Gives spare cells to lists that need more, in place, first to those that need the
-    fewest; returns what is left."""
+def _share_out_cells(widths: list[int], needs: Sequence[int], spare: int) -> int:
+    """Add spare cells to `widths` (in place) for lists that need more, first to those
+    that lack the fewest. Return how many cells are left."""
     missing = [need - cells for need, cells in zip(needs, widths, strict=True)]
-    for n in sorted(range(len(widths)), key=missing.__getitem__):
+    for list_index in sorted(range(len(widths)), key=missing.__getitem__):
         wanting = sum(cells > 0 for cells in missing)
         equal_part = spare // max(1, wanting)
-        part = min(missing[n], equal_part)
-        widths[n] += part
-        missing[n] -= part
+        part = min(missing[list_index], equal_part)
+        widths[list_index] += part
+        missing[list_index] -= part
         spare -= part
     return spare
 
 
-def _needed_cells(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:
-    """The cells in which each list shows its title and all its names in full. `more`
-    cells follow the last title; `bar`: the cells of a bar."""
+def _measure_needs(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:
+    """Return for each list the width at which its title and all names are whole. `more`
+    cells follow the last title; `bar` is the width of a bar."""
     needs = []
     for answer_list in lists:
-        title = len(answer_list.title)
+        title_cells = len(answer_list.title)
         if answer_list is lists[-1]:
-            title += more
+            title_cells += more
         longest_name = max(
             (len(entry.text) for entry in answer_list.entries), default=0
         )
-        figures = TIME_CELLS + ASIDE_CELLS + 2 + bar
-        needs.append(figures + max(longest_name, title))
+        figure_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
+        needs.append(figure_cells + max(longest_name, title_cells))
     return needs
 
 
 def bar_cells(width: int, count: int) -> int:
-    """The cells that a bar takes in each of so many lists, the blank after it
-    included; 0 where there is no room for bars."""
+    """Return how many cells a bar takes in each of `count` lists, with the blank after
+    it. It is 0 where the lists are too narrow for bars."""
     list_cells = (width - BETWEEN_CELLS * (count - 1)) // max(1, count)
     return BAR_CELLS + 1 if list_cells >= MIN_CELLS_WITH_BAR else 0
 
@@ -358,38 +382,44 @@ INSIDE = (
 )
 
 
-def answer_of(state: State) -> AnswerPage | None:
-    """The answer that stands below the lanes; None where something else does, or until
-    it is known."""
-    return state.side.insight.answer if _has_its_place(state) else None
+def shown_answer(state: State) -> AnswerPage | None:
+    """Return the answer that is shown below the lanes of the timeline. It is None until
+    it is known, and where something else is shown there."""
+    return state.side.insight.answer if _has_answer_pane(state) else None
 
 
-def _has_its_place(state: State) -> bool:
-    """Whether the pane below the lanes is that of the answer: nothing is selected."""
+def _has_answer_pane(state: State) -> bool:
+    """Return whether the pane below the lanes is for the summary: the timeline is in
+    front without an overlay, and nothing is selected."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
         return False
     is_selected = state.view.selected >= 0 or state.view.gap or state.time_range
     return not is_selected
 
 
-def is_awaited(state: State) -> bool:
-    """Whether the answer will be shown below the lanes once it is computed. Keys go
-    into it before, so that one that is pressed early does what it does later."""
-    if not _has_its_place(state) or state.side.insight.answer is not None:
+def is_answer_awaited(state: State) -> bool:
+    """Return whether the summary will be shown below the lanes once it is computed.
+
+    Keys already go into it, so that a key that is pressed early does what it does
+    later. A part of a trace never gets a summary.
+    """
+    if not _has_answer_pane(state) or state.side.insight.answer is not None:
         return False
     return state.side.trace.report.prefix is None  # of a part there is no answer
 
 
 def is_inside(state: State) -> bool:
-    """Whether the keys act on the answer below the lanes."""
-    is_there = answer_of(state) is not None or is_awaited(state)
-    return is_there and state.answer_at is not None
+    """Return whether the keys act on the summary below the lanes, also while it is
+    being computed."""
+    has_answer = shown_answer(state) is not None or is_answer_awaited(state)
+    return has_answer and state.answer_at is not None
 
 
 def is_outside(state: State) -> bool:
-    """Whether the keys act on the lanes above the answer."""
-    is_there = answer_of(state) is not None or is_awaited(state)
-    return is_there and state.answer_at is None
+    """Return whether the keys act on the lanes above the summary, while that is shown
+    or being computed."""
+    has_answer = shown_answer(state) is not None or is_answer_awaited(state)
+    return has_answer and state.answer_at is None
 
 
 enter = partial(replace, answer_at=AnswerAt(0, 0), hint="")
@@ -397,74 +427,87 @@ leave = partial(replace, answer_at=None, hint="")
 
 
 def takes_tab(state: State) -> bool:
-    """Of two traces Tab leads to the other one instead."""
+    """Return whether Tab moves between the lanes and the summary. With two traces, Tab
+    leads from the lanes to the other trace instead."""
     return is_inside(state) or (is_outside(state) and len(state.sides) == 1)
 
 
-def next_pane(state: State) -> State:
-    """From the lanes into the answer; from it to the lanes of the next side."""
+def switch_pane(state: State) -> State:
+    """Move the keys from the lanes into the summary, or from the summary to the lanes
+    of the next trace."""
     return other_side(leave(state)) if state.answer_at else enter(state)
 
 
-def move(state: State, columns: int, rows: int) -> State:
-    """The cursor so many lists to the right and rows down."""
-    answer_page = answer_of(state)
-    before = state.answer_at
-    if before is None:
+def move_cursor(state: State, columns: int, rows: int) -> State:
+    """Move the cursor of the summary by so many lists to the right and rows down. While
+    the summary is not known, the place may lie outside of its lists."""
+    answer_page = shown_answer(state)
+    old_place = state.answer_at
+    if old_place is None:
         return state
     if answer_page is None:  # the first move after it is known ends on a row
-        at = AnswerAt(max(0, before.column + columns), max(-1, before.row + rows))
+        new_place = AnswerAt(
+            max(0, old_place.column + columns), max(-1, old_place.row + rows)
+        )
     else:
-        at = moved(answer_page.lists, before, columns, rows)
-    return replace(state, answer_at=at)
+        new_place = moved(answer_page.lists, old_place, columns, rows)
+    return replace(state, answer_at=new_place)
 
 
 def follow(state: State) -> State:
-    """To what the row under the cursor is about."""
-    answer_page = answer_of(state)
+    """Go to what the row under the cursor of the summary is about, such as a kernel or
+    a gap. While the summary is being computed, a message says so."""
+    answer_page = shown_answer(state)
     if state.answer_at is None:
         return state
     if answer_page is None:
-        return told(state, working(state.side.trace, "where the time went"))
+        return told(
+            state, explain_missing_result(state.side.trace, "where the time went")
+        )
     return went(state, answer_page, state.answer_at)
 
 
 def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
-    """To what a row is about; the cursor is on that row when the person comes back."""
+    """Go to what a row of the summary is about: a slice, a page, a module, a kernel or
+    a gap.
+
+    The cursor stays on that row for when the user comes back.
+    """
     state = replace(state, answer_at=at)
-    way = way_of(found.lists, at)
-    if way.to == "slice":
-        return shown(state, alike(state, way.at))
-    if way.to == "why":
+    target = find_target(found.lists, at)
+    if target.to == "slice":
+        return shown(state, alike(state, target.at))
+    if target.to == "why":
         return replace(state, page=WhyPage.name, hint="")
-    if way.to == "module":
-        return MODULES.led_to(replace(state, page=MODULES.name, hint=""), way.at)
-    if way.to == "kernel":
+    if target.to == "module":
+        return MODULES.led_to(replace(state, page=MODULES.name, hint=""), target.at)
+    if target.to == "kernel":
         page = kernels.PAGE
-        return page.led_to(replace(state, page=page.name, hint=""), way.at)
-    gap = place_of_gap(state.side, found.why.gaps[way.at])
+        return page.led_to(replace(state, page=page.name, hint=""), target.at)
+    gap = find_gap(state.side, found.why.gaps[target.at])
     if gap is None:
         return state
     return told(
-        at_gap(state, gap),
+        show_gap(state, gap),
         "a gap of the summary",
         "deselect back to the summary",
         "next-gap the next longest",
     )
 
 
-def answer_pane(state: State, height: int) -> Pane | None:
-    """The answer on so many lines; None where something else stands."""
-    answer_page = answer_of(state)
+def make_answer_pane(state: State, height: int) -> Pane | None:
+    """Return the pane with the summary, `height` lines high. It is None where details
+    of a selection are shown instead."""
+    answer_page = shown_answer(state)
     if answer_page is None:
         return None
     width = state.size.width
     picture = AnswerPicture(
         side=state.side,
         found=answer_page,
-        glyphs=glyphs_for(state.ascii_only),
+        glyphs=choose_glyphs(state.ascii_only),
         at=state.answer_at,
-        title=_title(state),
+        title=_format_title(state),
     )
 
     def pointed(state: State, x: int, y: int) -> State:
@@ -473,24 +516,26 @@ def answer_pane(state: State, height: int) -> Pane | None:
 
     def wheeled(state: State, turn: Turn) -> State:
         inside = enter(state) if state.answer_at is None else state
-        return move(inside, columns=0, rows=turn.lines)
+        return move_cursor(inside, columns=0, rows=turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
 
 
-def awaited_title(state: State) -> str:
-    """What stands above the pane while the answer is awaited: that the keys act on it,
-    where they do."""
-    return _title(state) if is_inside(state) else "nothing selected"
+def format_awaited_title(state: State) -> str:
+    """Return the title above the pane while the summary is being computed: with its
+    keys where they act on it, else "nothing selected"."""
+    return _format_title(state) if is_inside(state) else "nothing selected"
 
 
-def _title(state: State) -> str:
-    """The title of the answer, with what keys do there."""
+def _format_title(state: State) -> str:
+    """Return the title of the summary, with the keys that act there now."""
     if state.answer_at:
-        keys = hints_text(INSIDE, state)
+        keys = format_hints(INSIDE, state)
     else:
-        into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-        keys = hints_text((f"{into} to browse", "down/up to select a slice"), state)
+        enter_keys = "into-answer/next-pane" if takes_tab(state) else "into-answer"
+        keys = format_hints(
+            (f"{enter_keys} to browse", "down/up to select a slice"), state
+        )
     return f"Summary: {keys}" if keys else "Summary"
 
 
@@ -512,28 +557,28 @@ ACTIONS = (
         title="Row down",
         written="j down",
         help="of the list",
-        run=partial(move, columns=0, rows=1),
+        run=partial(move_cursor, columns=0, rows=1),
     ),
     _inside(
         name="answer-up",
         title="Row up",
         written="k up",
         help="the first line is the verdict",
-        run=partial(move, columns=0, rows=-1),
+        run=partial(move_cursor, columns=0, rows=-1),
     ),
     _inside(
         name="answer-right",
         title="Next list",
         written="l right",
         help="to the right",
-        run=partial(move, columns=1, rows=0),
+        run=partial(move_cursor, columns=1, rows=0),
     ),
     _inside(
         name="answer-left",
         title="Previous list",
         written="h left",
         help="to the left",
-        run=partial(move, columns=-1, rows=0),
+        run=partial(move_cursor, columns=-1, rows=0),
     ),
     _inside(
         name="answer-show",
@@ -554,7 +599,7 @@ ACTIONS = (
         title="Next pane",
         written="tab",
         help="the summary, the lanes; of two traces, the other one",
-        run=next_pane,
+        run=switch_pane,
         section=SECTION,
         where=takes_tab,
     ),

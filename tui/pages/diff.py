@@ -14,28 +14,28 @@ from fusetui.analysis.diff.model import Answer, Diff, RowKind
 from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
-from fusetui.tui.drawing.details import flow
+from fusetui.tui.drawing.details import flow_texts
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
     TextPicture,
     cut,
     folded,
-    ruled,
+    make_ruled_picture,
     text,
 )
-from fusetui.tui.drawing.schemes import Styled, glyphs_for
+from fusetui.tui.drawing.schemes import Styled, choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, page_table
-from fusetui.tui.pages.timeline import LETTERS, clicked
-from fusetui.tui.state.action import Run, action, hint_text, on
-from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
-from fusetui.tui.state.moving import Move, P, brought
-from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, make_page_table
+from fusetui.tui.pages.timeline import LETTERS, view_after_click
+from fusetui.tui.state.action import Run, action, format_hint, on
+from fusetui.tui.state.comparison import Comparison, DiffLines, find_rows_of_line
+from fusetui.tui.state.moving import Move, P, bring_to_timeline
+from fusetui.tui.state.reading import compare_again
 from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State
 
 if TYPE_CHECKING:
@@ -57,23 +57,23 @@ WORKING = "Comparing A and B..."
 
 @lru_cache(maxsize=4)
 def columns_of(found: DiffLines | None) -> tuple[ListColumn, ...]:
-    """The columns of the lines. Those of numbers are as wide as the widest one, so that
-    none is cut."""
-    texts = [_texts(line) for line in _all_lines(found)]
+    """Return the columns of the diff. Columns of numbers are as wide as their widest
+    number, so that none is cut."""
+    texts = [_format_line(line) for line in _collect_all_lines(found)]
     kind_cells = max([len("step"), *(len(text.kind) for text in texts)])
     return (
         ListColumn("", 1),
-        _number_column("change us", [text.change for text in texts]),
-        _number_column("A us", [text.a for text in texts]),
-        _number_column("B us", [text.b for text in texts]),
+        _make_number_column("change us", [text.change for text in texts]),
+        _make_number_column("A us", [text.a for text in texts]),
+        _make_number_column("B us", [text.b for text in texts]),
         ListColumn("what", kind_cells, left=True),
         ListColumn("of", 0, left=True),
     )
 
 
-def _all_lines(found: DiffLines | None) -> list[DiffLine]:
-    """All lines of a comparison, also those that are not shown; none until it is
-    known."""
+def _collect_all_lines(found: DiffLines | None) -> list[DiffLine]:
+    """Return all lines of a comparison, also those inside closed ones. There are none
+    until it is known."""
     if found is None:
         return []
     lines = [*found.lines, *found.pinned, *found.closing]
@@ -82,8 +82,8 @@ def _all_lines(found: DiffLines | None) -> list[DiffLine]:
     return lines
 
 
-def _number_column(title: str, numbers: Sequence[str]) -> ListColumn:
-    """A column in which all these numbers have room."""
+def _make_number_column(title: str, numbers: Sequence[str]) -> ListColumn:
+    """Return a column that is wide enough for its title and all these numbers."""
     widest = max(map(len, numbers), default=0)
     return ListColumn(title, max(MIN_NUMBER_CELLS, len(title), widest))
 
@@ -98,9 +98,12 @@ class _LineTexts(NamedTuple):
     kind: str
 
 
-def _texts(line: DiffLine) -> _LineTexts:
-    """The texts of a line; a change that does not count in the sum is in parentheses,
-    and a time that one side does not have is blank."""
+def _format_line(line: DiffLine) -> _LineTexts:
+    """Return the texts of a line's columns.
+
+    A change that does not count in the sum stands in parentheses. A time that one side
+    does not have is blank.
+    """
     change = microseconds(line.change_ns, signed=True)
     return _LineTexts(
         mark=line.mark,
@@ -111,27 +114,28 @@ def _texts(line: DiffLine) -> _LineTexts:
     )
 
 
-def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
-    """The texts of a line in the width of their columns, all of it in characters of one
-    cell."""
-    what = narrow(line.what)
+def fit_line(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
+    """Return the texts of a line, each in the width of its column. Characters that are
+    wider than a cell are replaced."""
+    narrow_text = narrow(line.what)
     parts = tuple(narrow(part) for part in line.parts)
-    narrowed = replace(line, what=what, parts=parts)
-    shown, _ = fitted(narrowed, room(columns, width))
-    return fit(columns, [*_texts(line), shown], width)
+    narrowed = replace(line, what=narrow_text, parts=parts)
+    fitted_text, _ = fitted(narrowed, room(columns, width))
+    return fit(columns, [*_format_line(line), fitted_text], width)
 
 
-def formatted(
+def draw_line(
     columns: Sequence[ListColumn], lines: Sequence[DiffLine], index: int, width: int
 ) -> list[Styled]:
-    """The texts of one of the lines, in the style of its mark."""
+    """Return the texts of line `index` in the style of its mark: worse, better or
+    changed."""
     style = STYLE_OF_MARK.get(lines[index].mark, "faint")
-    return [(text, style) for text in fitting(columns, lines[index], width)]
+    return [(text, style) for text in fit_line(columns, lines[index], width)]
 
 
-def both_names(line: DiffLine) -> list[Said]:
-    """The kernels of a line whose kernel was replaced, with the differences marked
-    below; nothing for other lines."""
+def compare_names(line: DiffLine) -> list[Said]:
+    """Return the names of both kernels where one replaced the other, with their
+    differences marked below each. Other lines give nothing."""
     if line.kind == REGION or not line.rows:
         return []
     row = line.rows[0]
@@ -156,61 +160,68 @@ class DiffPage(ListPage):
     )
 
     def missing(self, state: State) -> str:
-        """That a diff needs two whole traces; "" where there are two."""
+        """Return a sentence that says the diff needs two whole traces, or "" where they
+        are open."""
         if state.has_diff:
             return ""
         return "Diff needs two fully loaded traces: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
-        """The windows of the timeline; the traces are compared if they were not yet."""
+        """Return the state with the diff at the windows of the timeline. The traces are
+        compared if they were not yet."""
         if state.comparison is None:
-            return compared_anew(state) if state.has_diff else state
+            return compare_again(state) if state.has_diff else state
         comparison = state.comparison.beside(state.session.views)
         return replace(state, comparison=comparison)
 
     def rows(self, state: State) -> Rows:
-        """The lines of the comparison; none until it is known."""
-        columns = columns_of(_found(state))
+        """Return the lines of the comparison as rows; none until it is known."""
+        columns = columns_of(_known_diff(state))
         lines = state.comparison.lines if state.comparison else ()
         return Rows(
-            identity=_identity(state),
+            identity=_list_identity(state),
             count=len(lines),
             titles=partial(titles, columns),
-            format=partial(formatted, columns, lines),
+            format=partial(draw_line, columns, lines),
         )
 
     def chosen(self, state: State, index: int) -> State:
-        """Enter: the work of the line in the timelines of both traces."""
+        """Carry out Enter: show the work of the line in the timelines of both traces."""
         line = self.line(state)
         if line is None:
             return state
-        return brought(state, state.session.paired(pair_of(line)), 0)
+        return bring_to_timeline(
+            state, state.session.paired(find_rows_of_line(line)), 0
+        )
 
     def line(self, state: State) -> DiffLine | None:
-        """The line under the cursor."""
+        """Return the line of the diff under the cursor; None for an empty list."""
         lines = state.comparison.lines if state.comparison else ()
         return self.under_cursor(state, lines)
 
     def described(self, state: State) -> Overlay | str:
-        """The first slice of the line on the active side, else on the other one."""
+        """Return the details of the first slice of the line, on the active side if it
+        has one there. A line without slices gives a sentence."""
         line = self.line(state)
         if line is None:
             return NO_MORE
-        pair = pair_of(line)
+        rows_of_sides = find_rows_of_line(line)
         for index in (state.active, 1 - state.active):
-            if pair[index]:
-                return Details(state.sides[index], pair[index][0])
+            if rows_of_sides[index]:
+                return Details(state.sides[index], rows_of_sides[index][0])
         return NO_MORE
 
     def moved(self, state: State) -> State:
-        """The work of the line under the cursor is marked in the timelines."""
+        """Return the state with the work of the line under the cursor marked in both
+        timelines."""
         if state.comparison is None:
             return state
         cursor = state.list_of(DIFF).cursor
         return replace(state, comparison=state.comparison.at(cursor))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The verdict, and below it both timelines where there is room."""
+        """Return the panes above the list: the verdict, and both timelines where the
+        page is high enough."""
         comparison = state.comparison
         if comparison is None:
             return ()
@@ -220,43 +231,48 @@ class DiffPage(ListPage):
             timeline_lines, verdict_lines = 4, 7
         else:
             timeline_lines, verdict_lines = 3, 3
-        panes = [_verdict(comparison.found, size.width, verdict_lines)]
+        panes = [_make_verdict_pane(comparison.found, size.width, verdict_lines)]
         if size.height >= MIN_LINES_WITH_TIMELINES:
             for index in range(len(comparison.sides)):
                 panes.append(
-                    _timeline(state, comparison, index, size.width, timeline_lines)
+                    _make_timeline_pane(
+                        state, comparison, index, size.width, timeline_lines
+                    )
                 )
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The lines that close the sum, and why the line under the cursor is
-        believed."""
-        found = _found(state)
+        """Return the panes below the list: the lines that close the sum, and the reason
+        for the line under the cursor. A high page also has room for both names of a
+        replaced kernel."""
+        found = _known_diff(state)
         is_tall = size.height > TALL_LINES
-        height = 1 + _why_height(size)
+        height = 1 + _reason_height(size)
         if is_tall:
             height += NAME_LINES
         closing: Sequence[DiffLine] = ()
         if found is not None:
             closing = found.pinned if is_tall else found.closing
         return (
-            Pane(len(closing), _pinned(found, closing)),
+            Pane(len(closing), _make_pinned_picture(found, closing)),
             Pane(height, self._why(state)),
         )
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """With the full names of the kernels of both sides, as JSON lists."""
+        """Return the lines of the diff as a table to save, with the full kernel names
+        of both sides as lists. `rows` selects rows of the list; None takes all. None
+        until the diff is known."""
         if state.comparison is None:
             return None
-        listed = state.comparison.lines
-        lines = listed if rows is None else [listed[row] for row in rows]
+        listed_lines = state.comparison.lines
+        lines = listed_lines if rows is None else [listed_lines[row] for row in rows]
         texts: dict[str, list[Any]] = {
             "what": [line.kind for line in lines],
             "of": [line.what for line in lines],
-            "names_a": [_names(row.a for row in line.rows) for line in lines],
-            "names_b": [_names(row.b for row in line.rows) for line in lines],
+            "names_a": [_list_names(row.a for row in line.rows) for line in lines],
+            "names_b": [_list_names(row.b for row in line.rows) for line in lines],
         }
-        return page_table(
+        return make_page_table(
             DIFF,
             texts,
             change_ns=np.array([line.change_ns for line in lines], dtype=np.int64),
@@ -266,83 +282,91 @@ class DiffPage(ListPage):
         )
 
     def _why(self, state: State) -> TextPicture:
-        """Why the line under the cursor is believed, and of a replaced kernel both
-        names; nothing without a line."""
+        """Return a picture with the reason for the line under the cursor, and both
+        names where a kernel was replaced. It is empty without a line."""
         line = self.line(state)
         if line is None:
             return text([])
-        opens = hint_text("diff-open opens and closes it", state)
-        reason = opens if line.kind == REGION else _reason(line)
+        open_hint = format_hint("diff-open opens and closes it", state)
+        reason = open_hint if line.kind == REGION else _find_reason(line)
         cursor = state.list_of(DIFF).cursor
-        return ruled(
-            (_identity(state), cursor, opens),
+        return make_ruled_picture(
+            (_list_identity(state), cursor, open_hint),
             "",
-            glyphs_for(state.ascii_only).rule,
-            partial(_why_lines, line, reason, columns_of(_found(state))),
+            choose_glyphs(state.ascii_only).rule,
+            partial(_draw_reason, line, reason, columns_of(_known_diff(state))),
         )
 
 
-def _why_lines(
+def _draw_reason(
     line: DiffLine,
     reason: str,
     columns: Sequence[ListColumn],
     width: int,
     height: int,
 ) -> list[Said]:
-    """Why a line is believed, and of a replaced kernel both names, on so many lines.
-    Where that does not fit, it begins with what the row of the line, which has these
-    columns, has no room for."""
-    names = both_names(line)
-    reason_lines = max(1, height - len(names))
-    lines = _reason_lines(line.what, reason, width)
+    """Return the lines about the reason for a line of the diff, and both names where a
+    kernel was replaced.
+
+    Where the reason does not fit, it begins with the texts that the row in the list had
+    to leave out. `columns` are those of the list.
+    """
+    name_lines = compare_names(line)
+    reason_lines = max(1, height - len(name_lines))
+    lines = _wrap_reason(line.what, reason, width)
     if reason and len(lines) > reason_lines:
         _, left_out = fitted(line, room(columns, width - 1))
-        lines = _reason_lines(APART.join(left_out) or line.what, reason, width)
-    return [*cut(lines, reason_lines), *names]
+        lines = _wrap_reason(APART.join(left_out) or line.what, reason, width)
+    return [*cut(lines, reason_lines), *name_lines]
 
 
-def _reason_lines(what: str, reason: str, width: int) -> list[Said]:
-    """What a line is about and why it is believed, on lines of `width` cells."""
+def _wrap_reason(what: str, reason: str, width: int) -> list[Said]:
+    """Return what a line of the diff is about and why it is believed, wrapped to
+    `width` cells."""
     return folded([narrow(f"{what}: {reason}" if reason else what)], width)
 
 
-def _why_height(size: Size) -> int:
-    """How many lines of a page of this size say why a line is believed."""
+def _reason_height(size: Size) -> int:
+    """Return how many lines say why a line of the diff is believed, on a page of this
+    size."""
     if size.height > ROOMY_LINES:
         return WHY_LINES
     return 2 if size.height >= MIN_LINES_WITH_TWO_REASONS else 1
 
 
-def _reason(line: DiffLine) -> str:
-    """Why a line is believed; else why its rows are, each reason once."""
+def _find_reason(line: DiffLine) -> str:
+    """Return why a line of the diff is believed. A line without a reason of its own
+    gives those of its rows, each once."""
     if line.why:
         return line.why
     return "; ".join(dict.fromkeys(row.why for row in line.rows))
 
 
-def _names(names_of_rows: Iterable[Iterable[str]]) -> list[str]:
-    """The names of all rows, each once, in their order."""
+def _list_names(names_of_rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the names of all rows, each once, in their order."""
     return list(dict.fromkeys(chain.from_iterable(names_of_rows)))
 
 
-def _found(state: State) -> DiffLines | None:
+def _known_diff(state: State) -> DiffLines | None:
+    """Return the lines of the diff, or None until it is known."""
     return state.comparison.found if state.comparison else None
 
 
-def _identity(state: State) -> Hashable:
-    """Equal where the lines are."""
+def _list_identity(state: State) -> Hashable:
+    """Return a value that is equal as long as the list shows the same lines."""
     shown = state.comparison
     return (shown.found, shown.opened) if shown else None
 
 
-def _timeline(
+def _make_timeline_pane(
     state: State, comparison: Comparison, index: int, width: int, most: int
 ) -> Pane:
-    """The timeline of one side, as high as it needs and at most `most` lines."""
+    """Return the pane with the timeline of side `index`, as high as it needs and at
+    most `most` lines."""
     picture = TimelinePicture(
         side=comparison.sides[index],
         view=comparison.views[index],
-        glyphs=glyphs_for(state.ascii_only, state.colorless),
+        glyphs=choose_glyphs(state.ascii_only, state.colorless),
         marked=comparison.marked[index],
         letter=LETTERS[index],
         is_active=index == state.active and not state.session.together,
@@ -350,15 +374,15 @@ def _timeline(
     height = min(2 + len(picture.places), most)
 
     def pointed(state: State, x: int, y: int) -> State:
-        view = clicked(picture, width, height, x, y)
+        view = view_after_click(picture, width, height, x, y)
         return state if view is None else windowed(state, index, view)
 
     return Pane(height, picture, pointed)
 
 
 def windowed(state: State, index: int, view: View) -> State:
-    """One side through another window; only the window is used, because its lanes
-    differ."""
+    """Return the state with side `index` showing another window. Only the window of
+    `view` is used, because the diff has other lanes than the timeline."""
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
@@ -366,8 +390,9 @@ def windowed(state: State, index: int, view: View) -> State:
     return replace(state, session=session, comparison=comparison)
 
 
-def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """What a key does that moves the window of the active side."""
+def _make_window_action(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
+    """Return the function of a key that moves the window of the active side, by
+    applying `step` to its view."""
 
     def run(state: State) -> State:
         """The state with the moved window."""
@@ -381,15 +406,17 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     return run
 
 
-def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
-    """The lines that close the sum."""
+def _make_pinned_picture(
+    found: DiffLines | None, pinned: Sequence[DiffLine]
+) -> TextPicture:
+    """Return a picture of the lines that close the sum of the diff."""
     columns = columns_of(found)
 
     def lines(width: int, height: int) -> list[Said]:
         """One line for each."""
         shown = []
         for line in pinned:
-            texts = fitting(columns, line, width - 1)
+            texts = fit_line(columns, line, width - 1)
             shown.append(Said(f" {''.join(texts)}", "title"))
         return shown
 
@@ -397,47 +424,49 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
 
 
 def verdict(diff: Diff, width: int) -> list[Said]:
-    """The answer, the story, a line for each side, then what else to know."""
-    return [*_answer_and_story(diff, width), *_beside_the_answer(diff, width)]
+    """Return the lines that answer which trace is faster: the answer, the story, a line
+    for each side, and notes."""
+    return [*_draw_answer(diff, width), *_draw_sides_and_notes(diff, width)]
 
 
-def _answer_and_story(diff: Diff, width: int) -> list[Said]:
-    """The answer on as many lines as it needs, and the story on at most
-    MAX_STORY_LINES."""
+def _draw_answer(diff: Diff, width: int) -> list[Said]:
+    """Return the answer of the diff on as many lines as it needs, and the story of the
+    change on at most MAX_STORY_LINES."""
     style = STYLE_OF_ANSWER.get(diff.verdict.answer, "title")
     answer = folded([narrow(judgment(diff))], width, style)
     story = folded([narrow(diff.story)], width, "plain", most=MAX_STORY_LINES)
     return [*answer, *story]
 
 
-def _beside_the_answer(diff: Diff, width: int) -> list[Said]:
-    """A line about each side, then the notes."""
+def _draw_sides_and_notes(diff: Diff, width: int) -> list[Said]:
+    """Return a line about each side of the diff, then the notes."""
     sides = [Said(narrow(line)) for line in side_lines(diff)]
-    notes = folded(map(narrow, flow(diff.notes, width)), width)
+    notes = folded(map(narrow, flow_texts(diff.notes, width)), width)
     return [*sides, *notes]
 
 
 @lru_cache(maxsize=4)
-def _verdict(found: DiffLines | None, width: int, most: int) -> Pane:
-    """On as many lines as it needs, `most` of them. Answer and story are always there:
-    where these need more, all else is left out."""
+def _make_verdict_pane(found: DiffLines | None, width: int, most: int) -> Pane:
+    """Return the pane with the verdict, at most `most` lines high unless the answer and
+    the story need more. Sides and notes get what room is left."""
     if found is None:
         return Pane(most, text([Said(WORKING)]))
-    lines = _answer_and_story(found.diff, width)
-    room = most - len(lines)
-    if room > 0:
-        lines += cut(_beside_the_answer(found.diff, width), room)
+    lines = _draw_answer(found.diff, width)
+    free_lines = most - len(lines)
+    if free_lines > 0:
+        lines += cut(_draw_sides_and_notes(found.diff, width), free_lines)
     return Pane(len(lines), text(lines))
 
 
 def turned(state: State) -> State:
-    """Opens the line under the cursor, or closes it or the one that it is inside of."""
+    """Open the line under the cursor or close it. On a line inside another, the outer
+    one is closed."""
     if state.comparison is None:
         return state
     list_state = state.list_of(DIFF)
     comparison, cursor = state.comparison.turned(list_state.cursor)
-    now = replace(state, comparison=comparison)
-    return now.with_list(DIFF, replace(list_state, cursor=cursor))
+    turned_state = replace(state, comparison=comparison)
+    return turned_state.with_list(DIFF, replace(list_state, cursor=cursor))
 
 
 _action = partial(action, section="In the diff", where=on(DIFF))
@@ -454,34 +483,34 @@ DiffPage.actions = (
         title="Zoom in",
         written="w + =",
         help="both timelines",
-        run=_window(moves.zoom, 1, 2),
+        run=_make_window_action(moves.zoom, 1, 2),
     ),
     _action(
         name="diff-zoom-out",
         title="Zoom out",
         written="s -",
         help="both timelines",
-        run=_window(moves.zoom, 2, 1),
+        run=_make_window_action(moves.zoom, 2, 1),
     ),
     _action(
         name="diff-left",
         title="Pan left",
         written="a h left",
         help="a tenth of the window",
-        run=_window(moves.pan, -10),
+        run=_make_window_action(moves.pan, -10),
     ),
     _action(
         name="diff-right",
         title="Pan right",
         written="d l right",
         help="a tenth of the window",
-        run=_window(moves.pan, 10),
+        run=_make_window_action(moves.pan, 10),
     ),
     _action(
         name="diff-whole",
         title="Whole trace",
         written="0",
         help="show everything",
-        run=_window(moves.fit),
+        run=_make_window_action(moves.fit),
     ),
 )

@@ -14,10 +14,10 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_result, memo
-from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
-from fusetui.tui.drawing.picture import Said, ruled, text
-from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
-from fusetui.tui.layout.answer import working
+from fusetui.tui.drawing.lane_lines import draw_filled_slice, draw_highlighted_slice
+from fusetui.tui.drawing.picture import Said, make_ruled_picture, text
+from fusetui.tui.drawing.schemes import Glyphs, Styled, choose_glyphs
+from fusetui.tui.layout.answer import explain_missing_result
 from fusetui.tui.layout.flame import (
     TIMES,
     TREES,
@@ -25,18 +25,18 @@ from fusetui.tui.layout.flame import (
     Flame,
     FlameView,
     NodeCells,
-    flame_of,
+    build_flame,
 )
-from fusetui.tui.layout.op_tree import FRAMES, call_tree
+from fusetui.tui.layout.op_tree import FRAMES, build_call_tree
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import (
     MAX_COPIED_CHARS,
     Page,
     Pane,
-    next_of,
-    page_table,
+    cycle_name,
+    make_page_table,
 )
-from fusetui.tui.pages.tree import awaited
+from fusetui.tui.pages.tree import explain_wait
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Outcome, Size, State, told
@@ -66,58 +66,63 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
     glyphs: Glyphs
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """What a line depends on: the cursor only where it is on its level."""
-        level = self._level(y, height)
+        """Return what a drawn line depends on, as the key of a cache. The cursor is
+        part of it only on the line that shows the cursor."""
+        level = self._level_of_line(y, height)
         cursor = WHOLE
         if self.at != WHOLE and self.flame.tree.level[self.at] == level:
             cursor = self.at
         return self.flame, self.root, level, cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The nodes of a level that take a cell at least, with blanks between."""
-        parts: list[Styled] = []
+        """Return the blocks on line `y`: the nodes of one level that are at least a
+        cell wide, with blanks between them."""
+        drawn_parts: list[Styled] = []
         end_of_last = 0
-        level = self._level(y, height)
+        level = self._level_of_line(y, height)
         for cells in self.flame.in_sight(self.root, level, width):
             if cells.first > end_of_last:
-                parts.append((" " * (cells.first - end_of_last), "plain"))
-            is_beside = cells.first == end_of_last and bool(parts)
-            parts.append(self._node(cells, is_beside))
+                drawn_parts.append((" " * (cells.first - end_of_last), "plain"))
+            is_beside = cells.first == end_of_last and bool(drawn_parts)
+            drawn_parts.append(self._draw_block(cells, is_beside))
             end_of_last = cells.stop
-        return parts
+        return drawn_parts
 
-    def _node(self, cells: NodeCells, is_beside: bool) -> Styled:
-        """One node, with its share of the whole if there is room for that beside its
-        name; `is_beside`: it begins where another one ends."""
+    def _draw_block(self, cells: NodeCells, is_beside: bool) -> Styled:
+        """Return one block of the flame graph, with its name, and its share of the
+        whole if there is room. `is_beside` means that it touches the block at its left.
+        """
         tree = self.flame.tree
         name = tree.label(cells.node)
-        size = cells.stop - cells.first
+        block_cells = cells.stop - cells.first
         share = percent(int(self.flame.amount[cells.node]), self.flame.whole_ns)
         with_share = f"{name}  {share}"
-        if len(with_share) + CELLS_BESIDE_NAME <= size:
+        if len(with_share) + CELLS_BESIDE_NAME <= block_cells:
             name = with_share
         if cells.node == self.at:
-            return chosen_slice(name, size, self.glyphs)
-        return filled_slice(name, size, tree.kind(cells.node), is_beside, self.glyphs)
+            return draw_highlighted_slice(name, block_cells, self.glyphs)
+        return draw_filled_slice(
+            name, block_cells, tree.kind(cells.node), is_beside, self.glyphs
+        )
 
     def node_at(self, x: int, y: int, width: int, height: int) -> int:
-        """The node at a cell; WHOLE beside them."""
-        level = self._level(y, height)
+        """Return the node of the block at cell (x, y); WHOLE where there is no block."""
+        level = self._level_of_line(y, height)
         for cells in self.flame.in_sight(self.root, level, width):
             if cells.first <= x < cells.stop:
                 return cells.node
         return WHOLE
 
-    def _level(self, y: int, height: int) -> int:
-        """The level that is drawn on line `y`: scrolled so that the cursor is in
-        sight."""
-        first = self.flame.first_level(self.root)
+    def _level_of_line(self, y: int, height: int) -> int:
+        """Return the level of the tree that is drawn on line `y`. The graph is scrolled
+        so that the level of the cursor is in sight."""
+        first_level = self.flame.first_level(self.root)
         if self.at == WHOLE:
-            return first + y
+            return first_level + y
         hidden_levels = self.flame.depth(self.root) - height
-        levels_above_cursor = int(self.flame.tree.level[self.at]) - first
-        scrolled = min(levels_above_cursor - LINES_ABOVE_CURSOR, hidden_levels)
-        return first + y + max(0, scrolled)
+        levels_above_cursor = int(self.flame.tree.level[self.at]) - first_level
+        hidden_above = min(levels_above_cursor - LINES_ABOVE_CURSOR, hidden_levels)
+        return first_level + y + max(0, hidden_above)
 
 
 class FlamePage(Page):
@@ -132,18 +137,22 @@ class FlamePage(Page):
     )
 
     def open(self, state: State) -> State:
-        """Everything, the cursor where it is at first; the tree and the time stay."""
+        """Return the state with the whole flame graph in sight and the cursor where it
+        is at first. The chosen tree and time stay."""
         return replace(state, flame=FlameView(state.flame.tree, state.flame.time))
 
     def follow(self, before: State, state: State) -> State:
+        """Return the state after more of the trace was read: the whole graph is shown
+        again, because its nodes are others now."""
         return self.open(state)
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        """The graph below its title, and a few lines about the block with the
-        cursor."""
+        """Return the panes of the page: the title, the flame graph, and a few lines
+        about the block under the cursor. Where there is no graph yet, a sentence says
+        why."""
         view = state.flame
-        title = f" {TIME[time_of(state)]} {WHAT[view.tree]}"
-        flame = flame_or_why(state)
+        title = f" {TIME[choose_time(state)]} {WHAT[view.tree]}"
+        flame = find_flame(state)
         if isinstance(flame, str):
             return (
                 Pane(1, text([Said(title, "title")])),
@@ -152,25 +161,30 @@ class FlamePage(Page):
         title += f": {duration(flame.whole_ns)}"
         if view.root != WHOLE:
             title += f"   in {flame.tree.label(view.root)}"
-        title = clip(title, size.width, glyphs_for(state.ascii_only).ellipsis)
-        at = here(state).node
-        about = partial(_about, flame, at)
-        rule = glyphs_for(state.ascii_only).rule
+        title = clip(title, size.width, choose_glyphs(state.ascii_only).ellipsis)
+        cursor_node = here(state).node
+        draw_details = partial(_describe_block, flame, cursor_node)
+        rule = choose_glyphs(state.ascii_only).rule
         return (
             Pane(1, text([Said(title, "title")])),
-            _graph(state, flame, at, size),
-            Pane(BELOW_LINES, ruled((flame, at), "", rule, about)),
+            _make_graph_pane(state, flame, cursor_node, size),
+            Pane(
+                BELOW_LINES,
+                make_ruled_picture((flame, cursor_node), "", rule, draw_details),
+            ),
         )
 
     def subject(self, state: State) -> int:
-        """The longest call of the block with the cursor; -1 for none."""
+        """Return the row of the longest call of the block under the cursor; -1 for
+        none."""
         flame, node = here(state)
         if flame is None or node == WHOLE:
             return -1
         return int(flame.tree.row[node])
 
     def copied(self, state: State) -> str:
-        """The names from the outermost block to the one with the cursor."""
+        """Return the names from the outermost block to the one under the cursor, joined
+        by " > "; "" for none."""
         flame, node = here(state)
         if flame is None or node == WHOLE:
             return ""
@@ -178,15 +192,16 @@ class FlamePage(Page):
         return clip(printable(" > ".join(names)), MAX_COPIED_CHARS)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """The blocks within the one that is as wide as the screen, also those too narrow
-        to be drawn, each below the one around it."""
-        flame = flame_or_why(state)
+        """Return the blocks within the one that fills the screen as a table to save.
+        Blocks too narrow to be drawn are included; each stands below its parent. None
+        where there is no graph."""
+        flame = find_flame(state)
         if isinstance(flame, str):
             return None
         nodes = flame.inside(state.flame.root)
         if rows is not None:
             nodes = nodes[[*rows]]
-        return page_table(
+        return make_page_table(
             self.name,
             {"name": [flame.tree.label(node) for node in nodes.tolist()]},
             level=flame.tree.level[nodes],
@@ -195,55 +210,59 @@ class FlamePage(Page):
         )
 
     def why_no_table(self, state: State) -> str:
-        flame = flame_or_why(state)
+        """Return a sentence that says why there is no flame graph to save."""
+        flame = find_flame(state)
         return flame if isinstance(flame, str) else super().why_no_table(state)
 
 
-def _graph(state: State, flame: Flame, at: int, size: Size) -> Pane:
-    """The graph. A click moves the cursor to a block, a second one zooms to it."""
+def _make_graph_pane(state: State, flame: Flame, at: int, size: Size) -> Pane:
+    """Return the pane with the flame graph. A click moves the cursor to a block; a
+    click on the block under the cursor zooms to it."""
     height = max(1, size.height - 1 - BELOW_LINES)
-    glyphs = glyphs_for(state.ascii_only, state.colorless)
+    glyphs = choose_glyphs(state.ascii_only, state.colorless)
     picture = FlamePicture(flame, state.flame.root, at, glyphs)
 
     def pointed(state: State, x: int, y: int) -> State:
         node = picture.node_at(x, y, size.width, height)
         if node == at:
             return zoom(state)
-        return state if node == WHOLE else turned(state, at=node)
+        return state if node == WHOLE else change_view(state, at=node)
 
     return Pane(height, picture, pointed)
 
 
-def flame_or_why(state: State) -> Flame | str:
-    """What is drawn, or why it cannot be yet."""
+def find_flame(state: State) -> Flame | str:
+    """Return the flame graph that the page shows, or a sentence that says why there is
+    none yet."""
     side = state.side
     tree = state.flame.tree
-    time = time_of(state)
+    time = choose_time(state)
     if tree == "modules" and side.insight.answer is None:
-        return working(side.trace, "the modules")
+        return explain_missing_result(side.trace, "the modules")
     if tree == "frames" and kept_result(side.trace, FRAMES) is None:
-        return working(side.trace, "the Python frames")
+        return explain_missing_result(side.trace, "the Python frames")
     if tree == "ops":
-        waiting = awaited(state, "path")
+        waiting = explain_wait(state, "path")
         if waiting:
             return waiting
-    flame = _flame(side, tree, time)
+    flame = _make_flame(side, tree, time)
     return flame if flame.whole_ns else f"{TIME[time]} {WHAT[tree]}: none"
 
 
 @memo(6)
-def _flame(side: Side, tree: str, time: str) -> Flame:
-    """The flame graph of a tree, which must be known."""
+def _make_flame(side: Side, tree: str, time: str) -> Flame:
+    """Return the flame graph of a tree, with widths by GPU or CPU time. The tree must
+    be known already; the last 6 graphs are kept."""
     if tree == "modules" and side.insight.answer:
-        return flame_of(side.insight.answer.modules, time)
+        return build_flame(side.insight.answer.modules, time)
     if tree == "frames":
-        return flame_of(kept_result(side.trace, FRAMES), time)
-    return flame_of(call_tree(side.trace), time)
+        return build_flame(kept_result(side.trace, FRAMES), time)
+    return build_flame(build_call_tree(side.trace), time)
 
 
-def time_of(state: State) -> str:
-    """The time that is drawn: that of the GPU, if there is any, until a person
-    chooses."""
+def choose_time(state: State) -> str:
+    """Return which time the widths stand for: what the user chose, else GPU time if
+    there is any, else CPU time."""
     if state.flame.time:
         return state.flame.time
     return "GPU" if len(state.side.trace.gpu_rows) else "CPU"
@@ -258,8 +277,12 @@ class Here(NamedTuple):
 
 
 def here(state: State) -> Here:
-    """What is drawn, and the node that the keys act on."""
-    flame = flame_or_why(state)
+    """Return the flame graph that is shown (None where there is none) and the node
+    under the cursor (WHOLE for none).
+
+    Until the user moves it, the cursor is where the graph first divides.
+    """
+    flame = find_flame(state)
     if isinstance(flame, str):
         return Here(None, WHOLE)
     view = state.flame
@@ -267,79 +290,86 @@ def here(state: State) -> Here:
     return Here(flame, node)
 
 
-def turned(state: State, **fields: Any) -> State:
-    """Another tree or time, or another node as wide as the screen or under the
-    cursor."""
+def change_view(state: State, **fields: Any) -> State:
+    """Return the state with other fields of the flame graph's view: its tree, time,
+    root or cursor."""
     return replace(state, flame=replace(state.flame, **fields), hint="")
 
 
 def zoom(state: State) -> State:
-    """The node with the cursor becomes as wide as the screen."""
+    """Return the state in which the block under the cursor is as wide as the screen."""
     node = here(state).node
-    return turned(state, root=node, at=node)
+    return change_view(state, root=node, at=node)
 
 
 def back(state: State) -> State:
-    """What is around it becomes as wide as the screen."""
+    """Return the state in which the next wider block around the current one fills the
+    screen.
+
+    Blocks of the same width are passed over, because they would look the same.
+    """
     flame = here(state).flame
-    zoomed = state.flame.root
-    if flame is None or zoomed == WHOLE:
+    current_root = state.flame.root
+    if flame is None or current_root == WHOLE:
         return state
     parent = flame.tree.parent
-    root = int(parent[zoomed])
-    while root != WHOLE and flame.amount[root] == flame.amount[zoomed]:
+    root = int(parent[current_root])
+    while root != WHOLE and flame.amount[root] == flame.amount[current_root]:
         root = int(parent[root])  # one of the same width looks the same
     if root != WHOLE and flame.amount[root] == flame.whole_ns:
         root = WHOLE
-    return turned(state, root=root, at=zoomed)
+    return change_view(state, root=root, at=current_root)
 
 
-def inward(state: State) -> State:
-    """The cursor on the largest part of its block."""
+def move_inward(state: State) -> State:
+    """Move the cursor to the largest child of its block."""
     flame, node = here(state)
-    return turned(state, at=flame.largest(node)) if flame else state
+    return change_view(state, at=flame.largest(node)) if flame else state
 
 
-def outward(state: State) -> State:
-    """The cursor on the block around its own, unless that is as wide as the screen."""
+def move_outward(state: State) -> State:
+    """Move the cursor to the parent of its block, unless its block fills the screen."""
     flame, node = here(state)
     if flame is None or node in (WHOLE, state.flame.root):
         return state
-    around = int(flame.tree.parent[node])
-    return state if around == WHOLE else turned(state, at=around)
+    parent = int(flame.tree.parent[node])
+    return state if parent == WHOLE else change_view(state, at=parent)
 
 
 def beside(state: State, by: int) -> State:
-    """The cursor on the next node of its level to the right, or for -1 to the left."""
+    """Move the cursor to the next block of its level, to the right (`by` 1) or to the
+    left (-1)."""
     flame, node = here(state)
     if flame is None or node == WHOLE:
         return state
-    other = flame.beside(node, by, state.flame.root, state.size.width)
-    return turned(state, at=other)
+    next_node = flame.beside(node, by, state.flame.root, state.size.width)
+    return change_view(state, at=next_node)
 
 
 def show(state: State) -> Outcome:
-    """The longest call of the block with the cursor, in the timeline."""
+    """Show the longest call of the block under the cursor in the timeline. A message
+    says where it has none."""
     row = FlamePage().subject(state)
     if row < 0:
         return told(state, "No slice to show here.")
-    return search.shown_row(state, row)
+    return search.show_row(state, row)
 
 
-def next_tree(state: State) -> State:
-    """The next of the trees, all of it."""
-    tree = next_of(TREES, state.flame.tree)
-    return turned(state, tree=tree, root=WHOLE, at=WHOLE)
+def switch_tree(state: State) -> State:
+    """Show the next kind of flame graph: of ops, modules, or Python frames."""
+    tree = cycle_name(TREES, state.flame.tree)
+    return change_view(state, tree=tree, root=WHOLE, at=WHOLE)
 
 
-def next_time(state: State) -> State:
-    """The other time: of the GPU, or on the CPU."""
-    time = next_of(TIMES, time_of(state))
-    return turned(state, time=time, root=WHOLE, at=WHOLE)
+def switch_time(state: State) -> State:
+    """Give the blocks of the flame graph their widths by the other time: GPU or CPU."""
+    time = cycle_name(TIMES, choose_time(state))
+    return change_view(state, time=time, root=WHOLE, at=WHOLE)
 
 
-def _about(flame: Flame, node: int, width: int, height: int) -> list[Said]:
-    """The node under the cursor, and what it lies in; nothing for WHOLE."""
+def _describe_block(flame: Flame, node: int, width: int, height: int) -> list[Said]:
+    """Return the lines about a block: its name, its total and self time, its calls, and
+    the blocks around it. They are empty for WHOLE."""
     if node == WHOLE:
         return []
     tree = flame.tree
@@ -353,12 +383,14 @@ def _about(flame: Flame, node: int, width: int, height: int) -> list[Said]:
     if tree.row[node] >= 0:
         calls = tree.figures["count" if "count" in tree.figures else "calls"]
         parts.append(plural(int(calls[node]), "call"))
-    *outer, _ = flame.path(node)
-    around = " < ".join(tree.label(outer_node) for outer_node in reversed(outer))
+    *outer_nodes, _ = flame.path(node)
+    outer_names = " < ".join(
+        tree.label(outer_node) for outer_node in reversed(outer_nodes)
+    )
     return [
         Said(f" {tree.label(node)}", "plain"),
         Said(" " + "   ".join(parts)),
-        Said(f" in {around}" if around else ""),
+        Said(f" in {outer_names}" if outer_names else ""),
     ]
 
 
@@ -369,14 +401,14 @@ FlamePage.actions = (
         title="Into",
         written="down j",
         help="the largest part of the block",
-        run=inward,
+        run=move_inward,
     ),
     _action(
         name="flame-out",
         title="Out",
         written="up k",
         help="to the block around it",
-        run=outward,
+        run=move_outward,
     ),
     _action(
         name="flame-left",
@@ -418,13 +450,13 @@ FlamePage.actions = (
         title="Other tree",
         written="t",
         help="ops, modules or Python frames",
-        run=next_tree,
+        run=switch_tree,
     ),
     _action(
         name="flame-time",
         title="Other time",
         written="> <",
         help="GPU or CPU",
-        run=next_time,
+        run=switch_time,
     ),
 )

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags
-from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
-from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.picture import Rows, Said, make_empty_list, style_row, text
+from fusetui.tui.drawing.schemes import Glyphs, Styled, choose_glyphs, draw_share_bar
 from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table
+from fusetui.tui.pages.page import ListPage, Pane, cycle_name, make_page_table
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
 
@@ -33,7 +33,7 @@ Tree = TypeVar("Tree", bound=FigureTree)
 Columns = Mapping[str, ListColumn]  # by figures, `share`, "" for its bar, and `name`
 
 
-def figure_column(
+def make_figure_column(
     tree: FigureTree,
     sort: str,
     name: str,
@@ -41,8 +41,12 @@ def figure_column(
     from_width: int = 0,
     title: str = "",
 ) -> ListColumn:
-    """The column of a figure, called `title`, else by the figure and its unit. The
-    column by which the rows are sorted has a star."""
+    """Return the list column of one figure of a tree.
+
+    Its title is `title`, or the figure's name with its unit (ns, us, ...). The column
+    by which rows are sorted gets a star. The bar (named "") and the name are aligned
+    left; others right. `from_width`: the screen width from which it is shown.
+    """
     if not title:
         title = name
         if name in tree.units:
@@ -62,97 +66,107 @@ class TreeListPage(ListPage, Generic[Tree]):
 
     @abstractmethod
     def tree(self, state: State) -> Tree | None:
-        """None until it is known."""
+        """Return the tree that the page lists, or None while it is not known yet."""
 
     @abstractmethod
     def sort(self, state: State, tree: Tree) -> str:
-        """What the nodes are sorted by."""
+        """Return the name of the figure by which siblings in the tree are sorted."""
 
     @abstractmethod
     def sorted_by(self, state: State, sort: str) -> State:
-        """The state with another order of the nodes."""
+        """Return the state with the nodes of the tree sorted by the figure `sort`."""
 
     @abstractmethod
     def columns(self, state: State, tree: Tree, sort: str) -> Columns:
-        """The columns of the list; that by which it is sorted has a star."""
+        """Return the columns of the list, by the figures that they show. The title of
+        the column by which it is sorted has a star."""
 
     @abstractmethod
     def look(self, tree: Tree, node: int) -> tuple[str, str]:
-        """The tokens of a row and of its last text."""
+        """Return the color tokens of a node's row: one for the figures, one for the
+        last text, its name."""
 
     @abstractmethod
     def heading(self, state: State, tree: Tree, measure: str) -> tuple[str, str]:
-        """What the rows are, and what their shares are of, after its figure."""
+        """Return two parts of the line above the list: what its rows are, and what
+        their shares are of."""
 
     def texts(self, state: State, tree: Tree, node: int) -> Mapping[str, str]:
-        """What stands in some columns of a node instead of a figure."""
+        """Return texts that stand in some columns of a node instead of its figures, by
+        column name. By default there are none."""
         return {}
 
     @abstractmethod
     def texts_of_table(
         self, tree: Tree, nodes: Sequence[int]
     ) -> Mapping[str, Sequence[str]]:
-        """The columns of a saved table that name its nodes."""
+        """Return the text columns of a saved table that name these nodes, by column
+        title. Each has one text per node."""
 
     def column_name(self, tree: Tree, figure: str) -> str:
-        """What the column of a figure is called in a saved table."""
+        """Return what the column of a figure is called in a saved table: times end in
+        `_ns`."""
         return f"{figure.lower()}_ns" if figure in tree.units else figure
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """The nodes that are shown, each below the one around it."""
+        """Return the shown nodes as a table to save, each below its parent, with their
+        levels and exact figures. `rows` selects rows of the list; None takes all. The
+        result is None while the tree is not known."""
         tree = self.tree(state)
         if tree is None:
             return None
-        shown = self.opened(state).shown
-        nodes = shown if rows is None else shown[[*rows]]
+        shown_nodes = self.opened(state).shown
+        nodes = shown_nodes if rows is None else shown_nodes[[*rows]]
         figures = {}
         for name, values in tree.figures.items():
             figures[self.column_name(tree, name)] = values[nodes]
         texts = self.texts_of_table(tree, nodes.tolist())
-        return page_table(self.name, texts, level=tree.level[nodes], **figures)
+        return make_page_table(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
-        """A sentence that stands instead of a tree that is not known or empty."""
+        """Return the sentence that is shown instead of a tree that is empty or not
+        known yet."""
         return ""
 
     def rows(self, state: State) -> Rows:
-        """The nodes that are shown, with their figures and their share of the whole."""
+        """Return a row for each node of the tree that is shown, with its figures and
+        its share of the whole. Children of closed nodes are not shown."""
         tree = self.tree(state)
         if not tree:
-            return no_rows(self.nothing(state))
+            return make_empty_list(self.nothing(state))
         sort = self.sort(state, tree)
         columns = self.columns(state, tree, sort)
-        opened = self.opened(state)
+        open_nodes = self.opened(state)
         measure = tree.measure(sort)
-        glyphs = glyphs_for(state.ascii_only)
-        listed = tuple(columns.values())
+        glyphs = choose_glyphs(state.ascii_only)
+        shown_columns = tuple(columns.values())
 
         def formatted(index: int, width: int) -> list[Styled]:
             """The row of one node."""
-            node = int(opened.shown[index])
+            node = int(open_nodes.shown[index])
             texts = {
-                "name": _name_text(tree, node, opened, glyphs),
-                "share": _share_text(tree, node, measure),
-                "": _share_bar(tree, node, measure, glyphs),
+                "name": _format_name(tree, node, open_nodes, glyphs),
+                "share": _format_share(tree, node, measure),
+                "": _draw_share_bar(tree, node, measure, glyphs),
                 **self.texts(state, tree, node),
             }
             shown = [
-                texts[name] if name in texts else self._figure_text(tree, node, name)
+                texts[name] if name in texts else self._format_figure(tree, node, name)
                 for name in columns
             ]
             token, last_token = self.look(tree, node)
-            return row_parts(listed, shown, width, token, last_token)
+            return style_row(shown_columns, shown, width, token, last_token)
 
         return Rows(
-            identity=(opened, *listed),
-            count=len(opened.shown),
-            titles=partial(titles, listed),
+            identity=(open_nodes, *shown_columns),
+            count=len(open_nodes.shown),
+            titles=partial(titles, shown_columns),
             format=formatted,
         )
 
-    def _figure_text(self, tree: Tree, node: int, column: str) -> str:
-        """A figure of a node, in the unit of its column if it is a time; "" where it is
-        0, unless it is one of `zeros`."""
+    def _format_figure(self, tree: Tree, node: int, column: str) -> str:
+        """Return a figure of a node as text: a time in the unit of its column, else a
+        count. A 0 gives "", except in the columns named in `zeros`."""
         figure = int(tree.figures[column][node])
         if not figure and column not in self.zeros:
             return ""
@@ -160,98 +174,110 @@ class TreeListPage(ListPage, Generic[Tree]):
         return unit.text(figure) if unit else count(figure)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """A line that says what the rows are and what their shares are of."""
+        """Return a line that says what the rows are and what their shares are of. There
+        is none without a tree."""
         tree = self.tree(state)
         if not tree:
             return ()
         measure = tree.measure(self.sort(state, tree))
         whole = tree.whole(measure)
-        what, of = self.heading(state, tree, measure)
+        rows_text, whole_text = self.heading(state, tree, measure)
         figure = duration(whole) if measure in tree.units else count(whole)
-        ellipsis = glyphs_for(state.ascii_only).ellipsis
-        share = f"share of the {figure} {of}"
-        line = clip(f"{what}   {share}", size.width - 1, ellipsis)
+        ellipsis = choose_glyphs(state.ascii_only).ellipsis
+        share = f"share of the {figure} {whole_text}"
+        line = clip(f"{rows_text}   {share}", size.width - 1, ellipsis)
         return (Pane(1, text([Said(f" {line}", "plain")])),)
 
     def subject(self, state: State) -> int:
-        """The slice that the node under the cursor stands for; -1 for none."""
+        """Return the row of the slice that the node under the cursor stands for; -1 for
+        none."""
         tree, node = self.tree(state), self.node(state)
         return int(tree.row[node]) if tree and node >= 0 else -1
 
     def opened(self, state: State) -> OpenNodes:
-        """Which nodes are open, and which are therefore shown."""
+        """Return which nodes of the tree are open, and which are therefore shown.
+
+        Nodes that the user opened or closed are used while they fit the tree. Otherwise
+        it opens as at first.
+        """
         tree = self.tree(state)
         if tree is None:
             return NO_NODES
-        opened = state.list_of(self.name).opened
-        if opened is not None and len(opened.nodes) == len(tree):
-            return opened
+        kept_nodes = state.list_of(self.name).opened
+        # another number of nodes means that they are of an earlier tree
+        if kept_nodes is not None and len(kept_nodes.nodes) == len(tree):
+            return kept_nodes
         return self._opening(state, tree, tree.open_at_first)
 
     def _opening(self, state: State, tree: Tree, nodes: Flags) -> OpenNodes:
+        """Return the given open nodes (bool, one per node) together with the nodes that
+        are shown because of them."""
         return OpenNodes(nodes, tree.visible(self.sort(state, tree), nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
-        """The tree with these nodes open, bool [nodes]."""
+        """Return the state with exactly the given nodes of the tree open. `nodes` is
+        bool, one per node."""
         tree = self.tree(state)
-        opened = self._opening(state, tree, nodes) if tree else NO_NODES
-        of_list = replace(state.list_of(self.name), opened=opened)
-        return state.with_list(self.name, of_list)
+        open_nodes = self._opening(state, tree, nodes) if tree else NO_NODES
+        list_state = replace(state.list_of(self.name), opened=open_nodes)
+        return state.with_list(self.name, list_state)
 
     def on_node(self, state: State, node: int) -> State:
-        """The cursor on a node; where that is not shown on what follows, for -1 on the
-        first."""
+        """Return the state with the cursor on `node`. If that node is hidden, the
+        cursor goes to the next one that is shown; for -1 to the first row."""
         tree = self.tree(state)
         cursor = 0
         if tree and node >= 0:
-            place = tree.preorder(self.sort(state, tree)).place
-            shown_places = place[self.opened(state).shown]
-            cursor = int(np.searchsorted(shown_places, place[node]))
-        of_list = replace(state.list_of(self.name), cursor=cursor)
-        return state.with_list(self.name, of_list)
+            preorder_places = tree.preorder(self.sort(state, tree)).place
+            shown_places = preorder_places[self.opened(state).shown]
+            cursor = int(np.searchsorted(shown_places, preorder_places[node]))
+        list_state = replace(state.list_of(self.name), cursor=cursor)
+        return state.with_list(self.name, list_state)
 
     def led_to(self, state: State, node: int) -> State:
-        """The cursor on a node, what is around it open; as it was for -1."""
+        """Return the state with the cursor on `node` and all nodes around it open, so
+        that it is shown. For -1 nothing moves."""
         tree = self.tree(state)
-        nodes = self.opened(state).nodes
+        open_flags = self.opened(state).nodes
         if tree is None or node < 0:
-            return self.with_nodes(state, nodes)
-        nodes = nodes.copy()
-        around = int(tree.parent[node])
-        while around >= 0:
-            nodes[around] = True
-            around = int(tree.parent[around])
-        return self.on_node(self.with_nodes(state, nodes), node)
+            return self.with_nodes(state, open_flags)
+        open_flags = open_flags.copy()
+        ancestor = int(tree.parent[node])
+        while ancestor >= 0:
+            open_flags[ancestor] = True
+            ancestor = int(tree.parent[ancestor])
+        return self.on_node(self.with_nodes(state, open_flags), node)
 
     def sort_on(self, state: State, by: int) -> State:
-        """Sorted by the next column, or the one before: open nodes and the cursor
-        stay."""
+        """Return the state with the tree sorted by the next column (`by` 1) or the one
+        before (-1). Open nodes stay open, and the cursor stays on its node."""
         tree = self.tree(state)
         if not tree:
             return state
         node = self.node(state)
-        nodes = self.opened(state).nodes
-        sort = next_of(tree.sorts, self.sort(state, tree), by)
-        now = self.with_nodes(self.sorted_by(state, sort), nodes)
-        return self.on_node(now, node)
+        open_flags = self.opened(state).nodes
+        sort = cycle_name(tree.sorts, self.sort(state, tree), by)
+        sorted_state = self.with_nodes(self.sorted_by(state, sort), open_flags)
+        return self.on_node(sorted_state, node)
 
     def node(self, state: State) -> int:
-        """The node under the cursor, or -1."""
+        """Return the node of the tree that is under the cursor; -1 for an empty tree."""
         shown = self.opened(state).shown
         cursor = self.under_cursor(state, range(len(shown)))
         return -1 if cursor is None else int(shown[cursor])
 
     def turn(self, state: State) -> State:
-        """Opens the node under the cursor, or closes it."""
+        """Open the node under the cursor if it is closed, and close it if it is open."""
         node = self.node(state)
         if node < 0:
             return state
-        nodes = self.opened(state).nodes.copy()
-        nodes[node] = not nodes[node]
-        return self.with_nodes(state, nodes)
+        open_flags = self.opened(state).nodes.copy()
+        open_flags[node] = not open_flags[node]
+        return self.with_nodes(state, open_flags)
 
     def unfold(self, state: State) -> State:
-        """Opens the node under the cursor; if it is open, moves into it."""
+        """Open the node under the cursor; where it is open already, move the cursor to
+        its first child. A leaf stays as it is."""
         tree = self.tree(state)
         node = self.node(state)
         if not tree or tree.size[node] == 1:
@@ -261,21 +287,21 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self.turn(state)
 
     def fold(self, state: State) -> State:
-        """Closes the node under the cursor; if it is closed, moves to the node around
-        it."""
+        """Close the node under the cursor; where it is closed or a leaf, move the
+        cursor to its parent."""
         tree = self.tree(state)
         if not tree:
             return state
         node = self.node(state)
         if tree.size[node] > 1 and self.opened(state).nodes[node]:
             return self.turn(state)
-        around = int(tree.parent[node])
-        return self.on_node(state, around) if around >= 0 else state
+        parent = int(tree.parent[node])
+        return self.on_node(state, parent) if parent >= 0 else state
 
 
-def _name_text(tree: FigureTree, node: int, opened: OpenNodes, glyphs: Glyphs) -> str:
-    """The name of a node, indented by its level, after a character that says whether it
-    is open or cannot be opened."""
+def _format_name(tree: FigureTree, node: int, opened: OpenNodes, glyphs: Glyphs) -> str:
+    """Return the name of a node, indented by its level. A sign before it shows whether
+    the node is open, closed or a leaf."""
     if tree.size[node] == 1:
         mark = glyphs.leaf
     elif opened.nodes[node]:
@@ -286,23 +312,25 @@ def _name_text(tree: FigureTree, node: int, opened: OpenNodes, glyphs: Glyphs) -
     return f"{indent}{mark} {tree.label(node)}"
 
 
-def _share_text(tree: FigureTree, node: int, measure: str) -> str:
-    """The share of the whole that a node is by a measure; "" for none."""
+def _format_share(tree: FigureTree, node: int, measure: str) -> str:
+    """Return a node's share of the whole by a figure, in percent; "" where its figure
+    is 0."""
     part = int(tree.figures[measure][node])
     return percent(part, tree.whole(measure)) if part else ""
 
 
-def _share_bar(tree: FigureTree, node: int, measure: str, glyphs: Glyphs) -> str:
-    """The bar of that share."""
+def _draw_share_bar(tree: FigureTree, node: int, measure: str, glyphs: Glyphs) -> str:
+    """Return a bar for a node's share of the whole by the figure `measure`."""
     part = int(tree.figures[measure][node])
-    return share_bar(part, tree.whole(measure), BAR_CELLS, glyphs)
+    return draw_share_bar(part, tree.whole(measure), BAR_CELLS, glyphs)
 
 
 AnyTree = TreeListPage[FigureTree]
 
 
-def tree_actions(find: Callable[[State], AnyTree | None]) -> tuple[Action, ...]:
-    """The actions of all trees; `find` finds the tree that receives the keys."""
+def list_tree_actions(find: Callable[[State], AnyTree | None]) -> tuple[Action, ...]:
+    """Return the actions of all trees: open or close, open, and close a node. `find`
+    returns the tree that receives the keys, or None."""
 
     def on_tree(change: Callable[[AnyTree, State], State]) -> Run:
         def run(state: State) -> State:

@@ -18,16 +18,16 @@ from fusetui.tui.drawing.picture import (
     Said,
     TextPicture,
     folded,
-    no_rows,
-    ruled,
+    make_empty_list,
+    make_ruled_picture,
     text,
 )
-from fusetui.tui.drawing.schemes import Styled, glyphs_for
+from fusetui.tui.drawing.schemes import Styled, choose_glyphs
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.pages.page import ListPage, Pane, page_table
+from fusetui.tui.pages.page import ListPage, Pane, make_page_table
 from fusetui.tui.state import hang
 from fusetui.tui.state.action import action, nothing, on
-from fusetui.tui.state.hang import NO_DUMPS, hang_of, members_of, rank_here
+from fusetui.tui.state.hang import NO_DUMPS, cursor_rank, shown_hang, shown_members
 from fusetui.tui.state.state import HANG, Outcome, Overlay, Size, State
 
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ NO_COLLECTIVE = "the dumps have no collective"
 SELECTED = "selection"  # the token of the selected column
 
 
-def letters() -> ModuleType:
-    """How calls are drawn; imported once dumps are open."""
+def import_letters() -> ModuleType:
+    """Return the module that draws calls as letters. It is imported on the first call,
+    so that an app without dumps starts faster."""
     from fusetui.tui.layout import hang as layout
 
     return layout
 
 
-def hang_head(shown: HangShown) -> str:
-    """What is open: how many dumps, and of which versions."""
+def format_hang_head(shown: HangShown) -> str:
+    """Return the line that says which flight-recorder dumps are open: of how many
+    ranks, how many files cannot be read, and in which formats."""
     answer = shown.grid.answer
     parts = [f"flight-recorder dumps of {plural(len(answer.ranks), 'rank')}"]
     if answer.unread:
@@ -72,186 +74,229 @@ class HangPage(ListPage):
     )
 
     def has(self, state: State) -> bool:
+        """Return whether flight-recorder dumps are open."""
         return state.hang is not None
 
     def why_not(self, state: State) -> str:
+        """Return why the page cannot be shown, or "" if it can: no flight-recorder
+        dumps are open."""
         return "" if self.has(state) else NO_DUMPS
 
     def takes_key(self, state: State) -> bool:
-        """Dumps and traces of the same job may be open: then the key turns from one page
-        to the other."""
+        """Return whether the key of the page brings it to the front.
+
+        The page of ranks has the same key. Where traces of a job are open too, the key
+        switches between both pages.
+        """
         is_in_front = state.page == HANG
         return self.has(state) and not (is_in_front and state.job.paths)
 
     def rows(self, state: State) -> Rows:
-        """A row for each rank of the group, with a letter for each collective."""
-        shown = hang_of(state)
+        """Return a row for each rank of the group, with a letter for each collective:
+        what the rank did in it."""
+        shown = shown_hang(state)
         if not shown.grid.groups:
-            return no_rows(NO_COLLECTIVE)
+            return make_empty_list(NO_COLLECTIVE)
         return Rows(
             identity=shown,
             count=len(shown.progress.members),
-            titles=partial(_column_titles, shown),
-            format=partial(_rank_row, shown),
+            titles=partial(_format_column_titles, shown),
+            format=partial(_draw_rank_row, shown),
         )
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Enter: all that is known of the call, over the page."""
-        rank = members_of(state)[index]
-        return replace(state, overlay=_details(hang_of(state), rank))
+        """Carry out Enter: show all that is known of the rank's call in the selected
+        collective."""
+        rank = shown_members(state)[index]
+        return replace(state, overlay=_make_call_overlay(shown_hang(state), rank))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """Also sideways, so that the selected collective is in sight."""
+        """Return the state scrolled down to the cursor and sideways to the selected
+        collective."""
         state = super().scroll(before, state, size)
-        shown = hang_of(state)
+        shown = shown_hang(state)
         if not shown.grid.groups:
             return state
-        visible = shown.in_sight(grid_width(size.width - 1))
-        return state if visible is shown else replace(state, hang=visible)
+        scrolled_view = shown.in_sight(count_grid_columns(size.width - 1))
+        return state if scrolled_view is shown else replace(state, hang=scrolled_view)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The answer, the group, and what the letters mean."""
-        shown = hang_of(state)
-        headline = TextPicture(("hang", shown.grid), partial(_headline, shown))
-        headline_lines = len(_headline(shown, size.width, MAX_HEADLINES))
+        """Return the panes above the grid: the answer to why the job hangs, the group,
+        and what the letters mean."""
+        shown = shown_hang(state)
+        headline = TextPicture(("hang", shown.grid), partial(_draw_headline, shown))
+        headline_lines = len(_draw_headline(shown, size.width, MAX_HEADLINES))
         return (
             Pane(min(MAX_HEADLINES, headline_lines), headline),
-            Pane(1, text([Said(_group_text(shown), "plain")])),
-            Pane(1, text([Said(f" {letters().LEGEND}")])),
+            Pane(1, text([Said(_describe_group(shown), "plain")])),
+            Pane(1, text([Said(f" {import_letters().LEGEND}")])),
         )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rank under the cursor did in the selected collective."""
-        rank = rank_here(state)
+        """Return the pane below the grid, about what the rank under the cursor did in
+        the selected collective."""
+        rank = cursor_rank(state)
         if rank is None:
             return ()
-        shown = hang_of(state)
-        rule = glyphs_for(state.ascii_only).rule
-        about = partial(_about, shown, rank)
-        picture = ruled((shown, rank), _call_title(shown, rank), rule, about)
+        shown = shown_hang(state)
+        rule = choose_glyphs(state.ascii_only).rule
+        draw_details = partial(_draw_call, shown, rank)
+        picture = make_ruled_picture(
+            (shown, rank), _format_call_title(shown, rank), rule, draw_details
+        )
         height = max(MIN_DETAILS, min(MAX_DETAILS, size.height // 3))
         return (Pane(height, picture),)
 
     def described(self, state: State) -> Overlay | str:
-        """All that is known of the call under the cursor, with the whole stack."""
-        rank = rank_here(state)
-        return NO_COLLECTIVE if rank is None else _details(hang_of(state), rank)
+        """Return the overlay with all that is known of the call under the cursor, and
+        its whole stack. Without a collective it is a sentence."""
+        rank = cursor_rank(state)
+        return (
+            NO_COLLECTIVE
+            if rank is None
+            else _make_call_overlay(shown_hang(state), rank)
+        )
 
     def copied(self, state: State) -> str:
-        """What the rank under the cursor did in the selected collective."""
-        rank = rank_here(state)
-        return "" if rank is None else "\n".join(_call_lines(hang_of(state), rank))
+        """Return the lines about the call under the cursor; "" for none."""
+        rank = cursor_rank(state)
+        return (
+            "" if rank is None else "\n".join(_describe_call(shown_hang(state), rank))
+        )
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
-        """The ranks of the group: how far each came, and what it issued last."""
+        """Return the ranks of the group as a table to save: the newest collective of
+        each, and what it issued last. `rows` selects rows of the grid; None takes all.
+        """
         from fusetui.report.hang import group_name, place_text  # rarely needed
 
-        shown = hang_of(state)
-        members = members_of(state)
-        listed = range(len(members)) if rows is None else rows
-        last = [shown.grid.last_of(members[index]) for index in listed]
-        return page_table(
+        shown = shown_hang(state)
+        members = shown_members(state)
+        row_indices = range(len(members)) if rows is None else rows
+        last_calls = [shown.grid.last_of(members[index]) for index in row_indices]
+        return make_page_table(
             HANG,
             {
-                "group": [group_name(shown.progress.group)] * len(listed),
-                "last_operation": [call.operation if call else "" for call in last],
-                "last_place": [place_text(call.place) if call else "" for call in last],
+                "group": [group_name(shown.progress.group)] * len(row_indices),
+                "last_operation": [
+                    call.operation if call else "" for call in last_calls
+                ],
+                "last_place": [
+                    place_text(call.place) if call else "" for call in last_calls
+                ],
             },
-            rank=[members[index] for index in listed],
-            newest=[_known(shown.progress.newest[index]) for index in listed],
+            rank=[members[index] for index in row_indices],
+            newest=[
+                _none_if_unknown(shown.progress.newest[index]) for index in row_indices
+            ],
         )
 
 
-def grid_width(width: int) -> int:
-    """The columns of collectives in a row of so many cells."""
+def count_grid_columns(width: int) -> int:
+    """Return how many collectives fit side by side in a row of `width` cells, at least
+    one."""
     return max(1, width - RANK_CELLS - NEWEST_CELLS)
 
 
-def _known(number: int) -> int | None:
-    """The number of a collective; None where it is not known (negative)."""
+def _none_if_unknown(number: int) -> int | None:
+    """Return the number of a collective, or None for a negative one, which is unknown."""
     return number if number >= 0 else None
 
 
-def _column_titles(shown: HangShown, width: int) -> str:
-    """The titles of the columns, with the numbers of collectives above theirs."""
-    numbers = shown.columns(grid_width(width - 1))
-    rank = f"{'rank':>{RANK_CELLS - 1}}"
-    newest = f"{'newest':>{NEWEST_CELLS - 1}}"
-    return f" {rank} {newest} {letters().ruler(numbers, shown.number)}"
+def _format_column_titles(shown: HangShown, width: int) -> str:
+    """Return the line of titles above the grid, with the numbers of the collectives in
+    sight."""
+    numbers = shown.columns(count_grid_columns(width - 1))
+    rank_title = f"{'rank':>{RANK_CELLS - 1}}"
+    newest_title = f"{'newest':>{NEWEST_CELLS - 1}}"
+    return (
+        f" {rank_title} {newest_title} {import_letters().ruler(numbers, shown.number)}"
+    )
 
 
-def _rank_row(shown: HangShown, index: int, width: int) -> list[Styled]:
-    """The rank of a row, the newest collective that it issued, and a letter for each
-    collective in sight."""
-    layout = letters()
+def _draw_rank_row(shown: HangShown, index: int, width: int) -> list[Styled]:
+    """Return the row of one rank: its number, the newest collective that it issued, and
+    a letter for each collective in sight. The selected collective is highlighted."""
+    layout = import_letters()
     rank = shown.progress.members[index]
-    newest = _newest_text(shown.progress.newest[index])
+    newest_text = _format_newest(shown.progress.newest[index])
     parts: list[Styled] = [
         (f"{rank:>{RANK_CELLS - 1}} ", "plain"),
-        (f"{newest:>{NEWEST_CELLS - 1}} ", "plain"),
+        (f"{newest_text:>{NEWEST_CELLS - 1}} ", "plain"),
     ]
-    numbers = shown.columns(grid_width(width))
+    numbers = shown.columns(count_grid_columns(width))
     calls = shown.grid.calls(shown.group, rank, numbers)
     for number, call in zip(numbers, calls, strict=True):
         is_selected = number == shown.number
         token = SELECTED if is_selected else layout.token(call)
-        parts.append((layout.letter(call), token))
+        parts.append((layout.choose_letter(call), token))
     return parts
 
 
-def _newest_text(newest: int) -> str:
+def _format_newest(newest: int) -> str:
+    """Return the number of the newest collective as text; "?" where it is unknown."""
     return count(newest) if newest >= 0 else "?"
 
 
-def _headline(shown: HangShown, width: int, height: int) -> list[Said]:
-    """The answer in sentences; what does not fit ends in an ellipsis."""
-    sentences = _sentences(shown.grid)
+def _draw_headline(shown: HangShown, width: int, height: int) -> list[Said]:
+    """Return the answer to why the job hangs, wrapped to at most `height` lines; what
+    does not fit ends in an ellipsis."""
+    sentences = _answer_sentences(shown.grid)
     return folded(sentences, max(width - 2, 20), "plain", " ", most=height)
 
 
 @memo()
-def _sentences(grid: CollectiveGrid) -> tuple[str, ...]:
-    """Of a large job they name thousands of ranks: made once, not for each key."""
+def _answer_sentences(grid: CollectiveGrid) -> tuple[str, ...]:
+    """Return the sentences that answer why the job hangs. They are kept, because those
+    of a large job name thousands of ranks."""
     from fusetui.report.hang import headline  # only once dumps are open
 
     return tuple(printable(sentence) for sentence in headline(grid.answer))
 
 
-def _group_text(shown: HangShown) -> str:
-    """The group that is shown, how many members it has, and which collectives the dumps
-    still hold; "" where they name no group."""
+def _describe_group(shown: HangShown) -> str:
+    """Return the line about the shown group: its name, its members, and the collectives
+    that the dumps still hold. It is "" where the dumps name no group."""
     from fusetui.report.hang import group_name
 
     if not shown.grid.groups:
         return ""
     name = printable(group_name(shown.progress.group))
-    place = f"{shown.group + 1} of {len(shown.grid.groups)}"
+    place_of_group = f"{shown.group + 1} of {len(shown.grid.groups)}"
     members = plural(len(shown.progress.members), "member")
-    numbers = shown.grid.numbers(shown.group)
-    collectives = f"collectives {count(numbers.first)} to {count(numbers.last)}"
-    return f" group {name} ({place}), {members}, {collectives}"
+    number_range = shown.grid.numbers(shown.group)
+    collectives = (
+        f"collectives {count(number_range.first)} to {count(number_range.last)}"
+    )
+    return f" group {name} ({place_of_group}), {members}, {collectives}"
 
 
-def _call_title(shown: HangShown, rank: int) -> str:
-    """The rank and the number of the selected collective."""
+def _format_call_title(shown: HangShown, rank: int) -> str:
+    """Return the title of the details: the rank and the number of the selected
+    collective."""
     return f"rank {rank}, collective {count(shown.number)}"
 
 
-def _details(shown: HangShown, rank: int) -> Overlay:
-    """What one rank did in the selected collective, with the whole stack."""
-    lines = (*_call_lines(shown, rank), *_stack(shown, rank))
-    return OverlayLines(_call_title(shown, rank), lines)
+def _make_call_overlay(shown: HangShown, rank: int) -> Overlay:
+    """Return an overlay about what one rank did in the selected collective, with the
+    whole stack."""
+    lines = (*_describe_call(shown, rank), *_list_stack_frames(shown, rank))
+    return OverlayLines(_format_call_title(shown, rank), lines)
 
 
-def _about(shown: HangShown, rank: int, width: int, height: int) -> list[Said]:
-    """What one rank did in the selected collective, on at most `height` lines."""
-    lines = _call_lines(shown, rank)
+def _draw_call(shown: HangShown, rank: int, width: int, height: int) -> list[Said]:
+    """Return the lines about what one rank did in the selected collective, wrapped, at
+    most `height` of them."""
+    lines = _describe_call(shown, rank)
     return folded(lines, max(width - 2, 20), "plain", " ", height)
 
 
-def _call_lines(shown: HangShown, rank: int) -> list[str]:
-    """What one rank did in the selected collective: operation, tensors and place; or
-    that it did not come, who waits, and what it issued last. Printable."""
+def _describe_call(shown: HangShown, rank: int) -> list[str]:
+    """Return printable lines about what one rank did in the selected collective.
+
+    They give the operation, tensors and place. If the rank did not come, they say who
+    waits and what the rank issued last.
+    """
     from fusetui.report.hang import call_lines
 
     grid = shown.grid
@@ -265,8 +310,9 @@ def _call_lines(shown: HangShown, rank: int) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def _stack(shown: HangShown, rank: int) -> list[str]:
-    """The frames of the selected call, the innermost first."""
+def _list_stack_frames(shown: HangShown, rank: int) -> list[str]:
+    """Return the call stack of the selected collective, one line for each frame, the
+    innermost first."""
     from fusetui.report.hang import place_text
 
     frames = shown.grid.stack(shown.group, rank, shown.number)
@@ -276,14 +322,15 @@ def _stack(shown: HangShown, rank: int) -> list[str]:
 _action = partial(action, section="In the hang page", where=on(HANG), needs=nothing)
 
 
-def _by_screens(state: State, screens: int) -> State:
-    """So many screens of collectives to the right; negative to the left."""
-    return hang.moved(state, screens * grid_width(state.size.width - 1))
+def _move_by_screens(state: State, screens: int) -> State:
+    """Select the collective so many screens to the right, to the left where negative."""
+    return hang.moved(state, screens * count_grid_columns(state.size.width - 1))
 
 
-def _end(state: State, *, is_last: bool) -> State:
-    """The first collective of the group that the dumps still hold, or the newest."""
-    shown = hang_of(state)
+def _go_to_end(state: State, *, is_last: bool) -> State:
+    """Select the first collective that the dumps still hold of the group, or the newest
+    (`is_last`)."""
+    shown = shown_hang(state)
     numbers = shown.grid.numbers(shown.group)
     number = numbers.last if is_last else numbers.first
     return replace(state, hang=shown.at(number))
@@ -309,49 +356,49 @@ HangPage.actions = (
         title="Screen left",
         written="H shift+left",
         help="of collectives",
-        run=partial(_by_screens, screens=-1),
+        run=partial(_move_by_screens, screens=-1),
     ),
     _action(
         name="hang-right",
         title="Screen right",
         written="L shift+right",
         help="of collectives",
-        run=partial(_by_screens, screens=1),
+        run=partial(_move_by_screens, screens=1),
     ),
     _action(
         name="hang-first",
         title="First collective",
         written="0",
         help="that the rings still have",
-        run=partial(_end, is_last=False),
+        run=partial(_go_to_end, is_last=False),
     ),
     _action(
         name="hang-newest",
         title="Newest collective",
         written="n",
         help="of the group",
-        run=partial(_end, is_last=True),
+        run=partial(_go_to_end, is_last=True),
     ),
     _action(
         name="hang-group",
         title="Next group",
         written="]",
         help="of ranks",
-        run=partial(hang.turned, by=1),
+        run=partial(hang.show_next_group, by=1),
     ),
     _action(
         name="hang-group-before",
         title="Group before",
         written="[",
         help="of ranks",
-        run=partial(hang.turned, by=-1),
+        run=partial(hang.show_next_group, by=-1),
     ),
     _action(
         name="hang-reason",
         title="The reason",
         written="space",
         help="the rank and collective that the answer is about",
-        run=hang.at_reason,
+        run=hang.go_to_reason,
     ),
 )
 PAGE = HangPage()

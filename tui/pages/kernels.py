@@ -26,9 +26,15 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
-from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
-from fusetui.tui.layout.answer import working
+from fusetui.tui.drawing.picture import Rows, Said, style_row, text
+from fusetui.tui.drawing.schemes import (
+    TEXT,
+    Glyphs,
+    Styled,
+    choose_glyphs,
+    draw_share_bar,
+)
+from fusetui.tui.layout.answer import explain_missing_result
 from fusetui.tui.layout.kernel_table import (
     BYS,
     OF_PEAK,
@@ -38,9 +44,9 @@ from fusetui.tui.layout.kernel_table import (
     KernelTable,
     KernelView,
     Only,
-    decoded_texts,
+    build_table,
+    describe_kernel_name,
     keys_of,
-    table_of,
 )
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, titles
@@ -48,9 +54,9 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import (
     ListPage,
     Pane,
-    next_of,
-    page_table,
-    slice_details,
+    cycle_name,
+    make_page_table,
+    make_slice_details,
     sort_actions,
 )
 from fusetui.tui.state import search
@@ -94,50 +100,56 @@ class KernelsPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        """A row for each group, the largest first."""
+        """Return a row for each group of kernels, in the order of the sorted column."""
         table = shown_table(state)
         view = state.kernels
-        glyphs = glyphs_for(state.ascii_only)
-        order = shown_groups(state)
+        glyphs = choose_glyphs(state.ascii_only)
+        listed_groups = shown_groups(state)
         columns = _columns(table, view)
 
         def formatted(index: int, width: int) -> list[Styled]:
             """The row of one group."""
-            group = int(order[index])
-            texts = [*_figures(table, group, glyphs)]
+            group = int(listed_groups[index])
+            texts = [*_format_figures(table, group, glyphs)]
             if _has_work_columns(table):
-                texts += _work_texts(table, group)
+                texts += _format_work(table, group)
             if _has_decoded_columns(table):
-                texts += decoded_texts(table.full_name(group))
+                texts += describe_kernel_name(table.full_name(group))
             texts.append(table.label(group))
             token = table.kind(group).token + TEXT
-            return row_parts(columns, texts, width, last=token)
+            return style_row(columns, texts, width, last=token)
 
         return Rows(
             identity=(table, view),
-            count=len(order),
+            count=len(listed_groups),
             titles=lambda width: titles(columns, width),
             format=formatted,
         )
 
     def led_to(self, state: State, rank: int) -> State:
-        """All kernels by name, the cursor on the one with this rank by total time."""
-        now = replace(state, kernels=KernelView())
-        list_state = replace(now.list_of(self.name), cursor=rank)
-        return now.with_list(self.name, list_state)
+        """Return the state that lists all kernels by name, with the cursor on row
+        `rank` by total time."""
+        unfiltered_state = replace(state, kernels=KernelView())
+        list_state = replace(unfiltered_state.list_of(self.name), cursor=rank)
+        return unfiltered_state.with_list(self.name, list_state)
 
     def chosen(self, state: State, index: int) -> State:
-        """Enter: the longest of the group in the timeline."""
+        """Carry out Enter: show the longest kernel of the group in the timeline."""
         return search.shown(state, self.hits(state))
 
     def subject(self, state: State) -> int:
-        """The longest of the group under the cursor; -1 for none."""
+        """Return the row (in the trace) of the longest kernel of the group under the
+        cursor; -1 for none."""
         group = self.group(state)
         return shown_table(state).longest(group) if group >= 0 else -1
 
     def changed_part(self, state: State) -> str | None:
-        """The kind or library of a group. Other groups than those of kernels by name
-        are not the kernels of one change."""
+        """Return what a what-if change would name for the group under the cursor: a
+        kind or a library of kernels.
+
+        It is "" for groups that no change can name. It is None for kernels by name,
+        where the slice under the cursor decides.
+        """
         table = shown_table(state)
         group = self.group(state)
         if table.role is not Role.KERNEL or table.by == "name" or group < 0:
@@ -148,27 +160,28 @@ class KernelsPage(ListPage):
         return f"{table.by}:{value}" if value else ""
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """How many groups of how many slices are listed, of which groups alone, and
-        what their shares are of."""
+        """Return the line above the list: how many groups and launches it has, its
+        filters, and what the shares are of."""
         table = shown_table(state)
         what = WHAT[table.role]
-        line = f" {_counts(table, what)}"
-        for only in state.kernels.only:
-            line += f"   only {only.by} {only.label}"
+        line = f" {_describe_counts(table, what)}"
+        for kept_group in state.kernels.only:
+            line += f"   only {kept_group.by} {kept_group.label}"
         words = state.kernels.words.strip()
         if words:
             listed = f"{count(len(shown_groups(state)))} of {count(len(table))}"
             line += f"   {listed} with {narrow(printable(words))}"
-        whole = duration(table.whole_ns)
-        line += f"   share of the {whole} of {what.time}"
-        line = clip(line, size.width, glyphs_for(state.ascii_only).ellipsis)
+        whole_time = duration(table.whole_ns)
+        line += f"   share of the {whole_time} of {what.time}"
+        line = clip(line, size.width, choose_glyphs(state.ascii_only).ellipsis)
         return (Pane(1, text([Said(line, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """A few lines about the longest of the group under the cursor."""
+        """Return the pane below the list, about the longest kernel of the group under
+        the cursor, or why no row is listed."""
         row = self.subject(state)
         if row >= 0:
-            picture = slice_details(state, row, "longest instance")
+            picture = make_slice_details(state, row, "longest instance")
         elif state.kernels.words:
             picture = text([Said("no row has these words")])
         else:
@@ -176,8 +189,8 @@ class KernelsPage(ListPage):
         return (Pane(details_height(size.height), picture),)
 
     def follow(self, before: State, state: State) -> State:
-        """All groups of the longer trace, the cursor on the one with the name that it
-        was on."""
+        """Return the state after more of the trace was read: all groups are listed, and
+        the cursor stays on the group with the same name."""
         state = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
             return state
@@ -185,44 +198,46 @@ class KernelsPage(ListPage):
         cursor = 0
         if group_before >= 0:
             name = shown_table(before).full_name(group_before)
-            cursor = _row_of(state, name)
+            cursor = _find_row_of_name(state, name)
         list_state = replace(before.list_of(self.name), cursor=cursor)
         return state.with_list(self.name, list_state)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
-        """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page
-        has them."""
+        """Return the groups as a table to save, with the columns of `fusetui kernels
+        --format`. Groups by kind and of CPU ops have those of the page. `rows` selects
+        rows of the list; None takes all."""
         table = shown_table(state)
-        order = shown_groups(state)
-        groups = order if rows is None else order[[*rows]]
-        total = f"{WHAT[table.role].total}_ns"
+        listed_groups = shown_groups(state)
+        groups = listed_groups if rows is None else listed_groups[[*rows]]
+        total_title = f"{WHAT[table.role].total}_ns"
         figures = {
-            total: table.totals[groups],
+            total_title: table.totals[groups],
             "share": table.totals[groups] / max(1, table.whole_ns),
             "count": table.figures("count")[groups],
         }
         for figure in SPREAD:
             figures[f"{figure}_ns"] = table.figures(figure)[groups]
         if _has_work_columns(table):
-            figures |= _work_of_table(table, groups)
-        texts = _names_of_groups(table, groups.tolist())
-        return page_table(self.name, texts, **figures)
+            figures |= _work_columns(table, groups)
+        texts = _list_group_names(table, groups.tolist())
+        return make_page_table(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
-        """The group under the cursor; -1 for none."""
-        order = shown_groups(state)
-        if not len(order):
+        """Return the number of the group under the cursor; -1 for an empty list."""
+        listed_groups = shown_groups(state)
+        if not len(listed_groups):
             return -1
         cursor = state.list_of(self.name).cursor
-        return int(order[min(cursor, len(order) - 1)])
+        return int(listed_groups[min(cursor, len(listed_groups) - 1)])
 
     def hits(self, state: State) -> Hits:
-        """The slices of the group under the cursor, at the longest."""
+        """Return all slices of the group under the cursor as hits of a search, at the
+        longest of them. n and N then go to the others."""
         table = shown_table(state)
         group = self.group(state)
         rows = table.rows_of(group)
-        at = int((rows == table.longest(group)).argmax())
-        return Hits(table.full_name(group), state.active, rows, at)
+        index_of_longest = int((rows == table.longest(group)).argmax())
+        return Hits(table.full_name(group), state.active, rows, index_of_longest)
 
 
 class What(NamedTuple):
@@ -243,45 +258,53 @@ WHAT = {
 }
 
 
-def _counts(table: KernelTable, what: What) -> str:
-    """`4 distinct kernels, 15 launches`, or `kernels by module: 3 groups, 15
-    launches`."""
-    each = plural(len(table.rows), what.run)
+def _describe_counts(table: KernelTable, what: What) -> str:
+    """Return how many groups a table has and of how many launches.
+
+    4 distinct kernels, 15 launches
+    kernels by module: 3 groups, 15 launches
+    """
+    launches = plural(len(table.rows), what.run)
     if table.by == "name":
-        return f"{plural(len(table), f'distinct {what.one}')}, {each}"
-    return f"{what.many} by {table.by}: {plural(len(table), 'group')}, {each}"
+        return f"{plural(len(table), f'distinct {what.one}')}, {launches}"
+    return f"{what.many} by {table.by}: {plural(len(table), 'group')}, {launches}"
 
 
 PAGE = KernelsPage()
 
 
-def known_keys(side: Side) -> Mapping[str, Keys]:
-    """The groups of kernels, see kernel_table.BYS; by shape and module only once the
-    answer is known."""
+def known_groupings(side: Side) -> Mapping[str, Keys]:
+    """Return the ways in which kernels can be grouped, by their names (see
+    kernel_table.BYS). Grouping by shape and module is only there once the analysis of
+    the trace is done."""
     answer = side.insight.answer
     return answer.kernel_keys if answer else keys_of(side.trace)
 
 
 def shown_table(state: State) -> KernelTable:
-    """The groups that the page shows of the active side."""
-    return _table(state.side, state.kernels.by, state.kernels.only)
+    """Return the table of kernel groups that the page shows for the active trace."""
+    return _make_kernel_table(state.side, state.kernels.by, state.kernels.only)
 
 
 def shown_groups(state: State) -> NDArray[np.intp]:
-    """The groups of the table that are listed, in their order: those with the words
-    that were typed."""
+    """Return the numbers of the groups that are listed, in their order. Typed words
+    leave only the groups whose names have them."""
     return shown_table(state).listed(state.kernels.sort, state.kernels.words)
 
 
 @memo(8)
-def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
+def _make_kernel_table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
+    """Return the kernels of a side in groups by `by`, and only those in the groups of
+    `only`. The last 8 tables are kept."""
     answer = side.insight.answer
     work = answer.kernel_work if answer else None
-    return table_of(side.trace, known_keys(side), KernelView(by, only=only), work)
+    return build_table(
+        side.trace, known_groupings(side), KernelView(by, only=only), work
+    )
 
 
-def _row_of(state: State, name: str) -> int:
-    """The row of the group with this name; 0 where there is none."""
+def _find_row_of_name(state: State, name: str) -> int:
+    """Return the row of the list whose group has this full name; 0 where there is none."""
     table = shown_table(state)
     for row, group in enumerate(shown_groups(state).tolist()):
         if table.full_name(group) == name:
@@ -289,8 +312,11 @@ def _row_of(state: State, name: str) -> int:
     return 0
 
 
-def _names_of_groups(table: KernelTable, groups: Sequence[int]) -> dict[str, list[Any]]:
-    """The columns of a saved table that name groups: a list for each field."""
+def _list_group_names(
+    table: KernelTable, groups: Sequence[int]
+) -> dict[str, list[Any]]:
+    """Return the text columns of a saved table that name its groups, by column title.
+    Each has one value per group."""
     fields = [table.fields(int(table.numbers[group])) for group in groups]
     columns = {}
     for name in fields[0] if fields else ():
@@ -298,15 +324,15 @@ def _names_of_groups(table: KernelTable, groups: Sequence[int]) -> dict[str, lis
     return columns
 
 
-def _figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:
-    """The total of a group, its share of the whole with its bar, its count, and its
-    median, least and longest."""
-    total = int(table.totals[group])
+def _format_figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:
+    """Return the texts of a group's figures: total, share of the whole, bar, count,
+    median, least and greatest duration."""
+    total_ns = int(table.totals[group])
     spread = table.spreads[group]
     return [
-        table.units["total"].text(total),
-        percent(total, table.whole_ns),
-        share_bar(total, table.whole_ns, BAR_CELLS, glyphs),
+        table.units["total"].text(total_ns),
+        percent(total_ns, table.whole_ns),
+        draw_share_bar(total_ns, table.whole_ns, BAR_CELLS, glyphs),
         count(spread.count),
         table.units["median"].text(spread.median_ns),
         table.units["min"].text(spread.min_ns),
@@ -314,8 +340,9 @@ def _figures(table: KernelTable, group: int, glyphs: Glyphs) -> list[str]:
     ]
 
 
-def _work_texts(table: KernelTable, group: int) -> list[str]:
-    """How well a group used its device; empty where that is not known."""
+def _format_work(table: KernelTable, group: int) -> list[str]:
+    """Return texts that say how well a group of kernels used its device: its share of
+    the peak, TFLOP/s and GB/s. A figure that is not known gives ""."""
     texts = []
     for name in WORK:
         figure = float(table.figures(name)[group])
@@ -324,17 +351,20 @@ def _work_texts(table: KernelTable, group: int) -> list[str]:
         elif name == OF_PEAK:
             texts.append(percent(figure, 1))
         else:
-            texts.append(_rate_text(figure))
+            texts.append(_format_rate(figure))
     return texts
 
 
-def _rate_text(rate: float) -> str:
-    """With RATE_DIGITS digits, or from 1,000 on without a fraction."""
+def _format_rate(rate: float) -> str:
+    """Return a rate with RATE_DIGITS significant digits, or from 1,000 on as a whole
+    number."""
     return count(round(rate)) if rate >= 1000 else significant(rate, RATE_DIGITS)
 
 
-def _work_of_table(table: KernelTable, groups: NDArray[np.intp]) -> dict[str, Any]:
-    """The same in full, by column of a saved table."""
+def _work_columns(table: KernelTable, groups: NDArray[np.intp]) -> dict[str, Any]:
+    """Return the columns of a saved table that say how well groups of kernels used
+    their device: share of the peak, FLOP and bytes, with the times over which these are
+    known (ns)."""
     sums = table.sums_of_work
     return {
         "share_of_peak": table.figures(OF_PEAK)[groups],
@@ -346,18 +376,22 @@ def _work_of_table(table: KernelTable, groups: NDArray[np.intp]) -> dict[str, An
 
 
 def _has_decoded_columns(table: KernelTable) -> bool:
-    """Whether there are columns for what the names of kernels say."""
+    """Return whether the table has columns for what kernel names encode, such as tile
+    and dtype. It has where each group is one kernel name."""
     return table.by == "name" and table.role is Role.KERNEL
 
 
 def _has_work_columns(table: KernelTable) -> bool:
-    """Whether there are columns for how well kernels used the device."""
+    """Return whether the table has columns for how well kernels used the device. Only
+    kernels do, not CPU ops."""
     return table.role is Role.KERNEL
 
 
 def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
-    """The columns of a table; that by which it is sorted has a star."""
-    what = WHAT[table.role]
+    """Return the columns of a table of groups. The title of the column by which it is
+    sorted has a star. Columns of little use on a narrow screen have the width from
+    which they are shown."""
+    words = WHAT[table.role]
     shows_work = view.shows_work and _has_work_columns(table)
     from_width_of_times = MIN_CELLS_WITH_ALL if shows_work else 0
 
@@ -368,7 +402,7 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
         return title(sort, f"{text or sort} {table.units[sort].name}")
 
     columns = [
-        ListColumn(with_unit("total", what.total), 10),
+        ListColumn(with_unit("total", words.total), 10),
         ListColumn("share", 7),
         ListColumn("", BAR_CELLS, left=True, from_width=90),
         ListColumn(title("count"), 7),
@@ -381,80 +415,89 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
         columns += [ListColumn(title(name), 8, from_width=from_width) for name in WORK]
     if _has_decoded_columns(table):
         columns += DECODED_COLUMNS
-    titles_of_groups = {"name": what.one, "module": "module or annotation"}
+    titles_of_groups = {"name": words.one, "module": "module or annotation"}
     name = titles_of_groups.get(table.by, table.by)
     columns.append(ListColumn(title("name", name), 0, left=True))
     return columns
 
 
-def _with_view(state: State, view: KernelView) -> State:
-    """Another view, the cursor on the first row."""
+def _show_view(state: State, view: KernelView) -> State:
+    """Return the state with another view of the kernels, and the cursor on the first
+    row."""
     return replace(state, kernels=view, hint="").with_list(NAME)
 
 
-def group_by(state: State) -> State:
-    """Grouped by the next of BYS, or a sentence while these groups are not known."""
+def group_by_next(state: State) -> State:
+    """Group the kernels by the next property: name, kind, library and so on. While
+    these groups are not known yet, a message says so."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
-        return told(state, _no_kernels(shown_table(state)))
-    by = next_of(BYS, state.kernels.by)
-    now = _with_view(state, replace(state.kernels, by=by))
-    if by in known_keys(state.side):
-        return now
-    return told(now, working(state.side.trace, f"kernels by {by}"))
+        return told(state, _explain_no_kernels(shown_table(state)))
+    by = cycle_name(BYS, state.kernels.by)
+    grouped_state = _show_view(state, replace(state.kernels, by=by))
+    if by in known_groupings(state.side):
+        return grouped_state
+    return told(
+        grouped_state, explain_missing_result(state.side.trace, f"kernels by {by}")
+    )
 
 
-def narrow_to(state: State) -> State:
-    """Only the kernels of the group under the cursor, by name."""
+def show_only_group(state: State) -> State:
+    """List only the kernels of the group under the cursor, by name. Groups can only be
+    entered where they are not single kernels already; a message says so otherwise."""
     table = shown_table(state)
     group = PAGE.group(state)
     if table.role is not Role.KERNEL:
-        return told(state, _no_kernels(table))
+        return told(state, _explain_no_kernels(table))
     if group < 0 or table.by == "name":
         return told(
             state, "Only groups can be drilled into; by name, each row is one kernel"
         )
-    only = Only(table.by, int(table.numbers[group]), table.label(group))
-    only_now = (*state.kernels.only, only)
-    view = replace(state.kernels, by="name", only=only_now, words="")
-    return _with_view(state, view)
+    entered_group = Only(table.by, int(table.numbers[group]), table.label(group))
+    entered_groups = (*state.kernels.only, entered_group)
+    view = replace(state.kernels, by="name", only=entered_groups, words="")
+    return _show_view(state, view)
 
 
-def ask_for_words(state: State) -> State:
-    """Asks for the words of the rows that are listed."""
+def open_word_filter(state: State) -> State:
+    """Open the input line for words that narrow the list to rows that have them."""
     return replace(state, prompt=Prompt.ROWS, typed=state.kernels.words)
 
 
-def with_words(state: State, words: str) -> State:
-    """Only the rows that have all of some words; all for ""."""
+def filter_by_words(state: State, words: str) -> State:
+    """Return the state with only the rows that have all of `words`; "" lists all rows
+    again."""
     if words == state.kernels.words:
         return state
-    return _with_view(state, replace(state.kernels, words=words))
+    return _show_view(state, replace(state.kernels, words=words))
 
 
 def widen(state: State) -> State:
-    """All rows, where words were typed; else the groups among which the last one was
-    chosen."""
+    """Undo the last narrowing of the list: first the typed words, then the group that
+    was entered last."""
     if state.kernels.words:
-        return with_words(state, "")
+        return filter_by_words(state, "")
     if not state.kernels.only:
         return told(state, "all of them are shown")
-    *only, last = state.kernels.only
-    view = replace(state.kernels, by=last.by, only=tuple(only))
-    return _with_view(state, view)
+    *remaining_groups, last = state.kernels.only
+    view = replace(state.kernels, by=last.by, only=tuple(remaining_groups))
+    return _show_view(state, view)
 
 
-def _no_kernels(table: KernelTable) -> str:
-    """What the page shows instead of groups of kernels."""
+def _explain_no_kernels(table: KernelTable) -> str:
+    """Return a sentence that says what is listed instead, in a trace without GPU
+    kernels."""
     what = WHAT[table.role].many
     return f"this trace has no GPU kernels: its {what} are shown by name"
 
 
 def sort(state: State, by: int) -> State:
-    """Sorted by the next figure that is known, or for -1 by the one before; its column
-    is shown."""
+    """Sort by the next column (`by` 1) or the one before (-1). Columns without known
+    figures are passed over, and the column comes into sight."""
     table = shown_table(state)
-    sorts = [name for name in SORTS if name not in WORK or table.has_work]
-    view = replace(state.kernels, sort=next_of(sorts, state.kernels.sort, by))
+    sortable_columns = [name for name in SORTS if name not in WORK or table.has_work]
+    view = replace(
+        state.kernels, sort=cycle_name(sortable_columns, state.kernels.sort, by)
+    )
     if view.sort in WORK:
         view = replace(view, shows_work=True)
     elif view.sort in SPREAD:
@@ -463,14 +506,16 @@ def sort(state: State, by: int) -> State:
 
 
 def switch_columns(state: State) -> State:
-    """The columns of how well kernels used the device in place of their durations, or
-    back; a sentence where nothing is known of that."""
+    """Show how well kernels used the device in place of their durations, or back. Where
+    that is not known, a message says why."""
     table = shown_table(state)
     if table.role is not Role.KERNEL:
-        return told(state, _no_kernels(table))
+        return told(state, _explain_no_kernels(table))
     if not table.has_work:
         if not state.side.insight.answer:
-            return told(state, working(state.side.trace, "the work of kernels"))
+            return told(
+                state, explain_missing_result(state.side.trace, "the work of kernels")
+            )
         return told(state, NO_WORK)
     shows_work = not state.kernels.shows_work
     hidden = SPREAD if shows_work else WORK
@@ -490,14 +535,14 @@ KernelsPage.actions = (
         title="Group by",
         written="t",
         help="name, kind, library, op, shape, module, ...",
-        run=group_by,
+        run=group_by_next,
     ),
     _action(
         name="narrow",
         title="Only these",
         written="space l right",
         help="the kernels of the group, by name",
-        run=narrow_to,
+        run=show_only_group,
     ),
     _action(
         name="widen",
@@ -511,7 +556,7 @@ KernelsPage.actions = (
         title="Rows with words",
         written="&",
         help="only those that have all words that are typed",
-        run=ask_for_words,
+        run=open_word_filter,
     ),
     _action(
         name="kernel-columns",

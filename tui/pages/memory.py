@@ -15,14 +15,14 @@ from fusetui.text.figures import count, percent, plural, signed_size, size
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
-    cut_in,
-    no_rows,
-    row_parts,
-    ruled,
+    cut_lines_to_width,
+    make_empty_list,
+    make_ruled_picture,
+    style_row,
     text,
 )
-from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
-from fusetui.tui.layout.frame import divided
+from fusetui.tui.drawing.schemes import Glyphs, Styled, choose_glyphs, draw_share_bar
+from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import (
     MEMORY,
@@ -30,13 +30,13 @@ from fusetui.tui.layout.memory import (
     MemoryShown,
     MemorySide,
     OverlayLines,
-    rows_of,
+    list_memory_rows,
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, page_table
+from fusetui.tui.pages.page import ListPage, Pane, make_page_table
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
-from fusetui.tui.state.memory import Window, here, memory_of, window, with_view
+from fusetui.tui.state.memory import Window, change_view, here, memory_of, window
 from fusetui.tui.state.replays import NEEDS_WHOLE_TRACE
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, ReadMemory, Size, State, told
@@ -71,28 +71,32 @@ SEGMENT_COLUMNS = (
 
 
 def pictures() -> ModuleType:
-    """Imported once a snapshot is open."""
+    """Return the module that draws memory pictures. It is imported on the first call,
+    so that an app without a snapshot starts faster."""
     from fusetui.tui.drawing import memory as drawing
 
     return drawing
 
 
-def memory_head(side: MemorySide, width: int) -> str:
-    """The line above a snapshot: its label, and of each device the peak and the number
-    of its events; as many parts as fit."""
+def format_memory_head(side: MemorySide, width: int) -> str:
+    """Return the line above a memory snapshot: its label, then for each device the peak
+    of bytes and the number of events. It has as many parts as fit in `width` cells."""
     parts = [narrow(side.label)]
     for moments in side.moments:
         allocated = size(int(moments.history.allocated.max()))
         reserved = size(int(moments.history.reserved.max()))
         peak = f"peak {allocated} allocated, {reserved} reserved"
         parts.append(f"{moments.title}: {peak}")
-        parts.append(_events(moments))
+        parts.append(_describe_events(moments))
     return joined(parts, width)
 
 
-def _events(moments: Moments) -> str:
-    """How many events there are, and by how many bytes their sum differs from what the
-    file says of the end."""
+def _describe_events(moments: Moments) -> str:
+    """Return the number of recorded events, and how they disagree with the file.
+
+    Their sum can differ from the total that the file gives at the end, in bytes. Kinds
+    of events that were not recorded are named instead.
+    """
     number = plural(len(moments.history.events), "event")
     unrecorded = moments.history.unrecorded
     if unrecorded:
@@ -101,8 +105,8 @@ def _events(moments: Moments) -> str:
     difference = abs(moments.history.difference_end_bytes)
     if not difference:
         return number
-    what = "their last total" if moments.is_of_trace else "its blocks"
-    return f"{number}, which differ from {what} by {size(difference)}"
+    compared_total = "their last total" if moments.is_of_trace else "its blocks"
+    return f"{number}, which differ from {compared_total} by {size(difference)}"
 
 
 NO_EVENTS = " No events in this file: it has what was allocated at its end alone."
@@ -121,7 +125,8 @@ class MemoryPage(ListPage):
     )
 
     def has(self, state: State) -> bool:
-        """Whether a snapshot is open, or the memory events of a trace that is open."""
+        """Return whether there is memory to show: a snapshot, or the memory events of a
+        trace that is still open."""
         shown = state.memory
         if shown is None:
             return False
@@ -130,11 +135,17 @@ class MemoryPage(ListPage):
         return any(side.trace is shown.trace for side in state.sides)
 
     def why_not(self, state: State) -> str:
+        """Return why the page cannot be shown, or "" if it can: neither a snapshot nor
+        a trace is open."""
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        """Has the memory events of the active trace read, unless they or a snapshot are
-        there."""
+        """Ask for the memory events of the active trace, and return the state with that
+        effect.
+
+        The result is None where a snapshot or these events are there already. A trace
+        of which only a part was read gets a message instead.
+        """
         shown = state.memory
         if shown is not None and shown.trace is None:  # a snapshot needs no trace
             return None
@@ -148,32 +159,35 @@ class MemoryPage(ListPage):
         return told(state, "the memory events of the trace are being read"), effect
 
     def open(self, state: State) -> State:
-        """The timeline may show another window by now."""
-        return memory.in_sight(state)
+        """Return the state with the memory cursor inside the window of the timeline,
+        which may have moved since the page was last shown."""
+        return memory.move_cursor_into_window(state)
 
     def rows(self, state: State) -> Rows:
-        """Who holds what at the moment under the cursor; or the segments."""
+        """Return the rows of the list: who holds memory at the moment under the cursor,
+        or the segments of the allocator. A moment is the time right after one memory
+        event."""
         if memory_of(state).is_map:
             return self._segments(state)
         holders = self.found(state)
         if not holders:
-            return no_rows("nothing is allocated at this moment")
+            return make_empty_list("nothing is allocated at this moment")
         columns = self._columns(memory_of(state))
         moments, view = here(state)
         total = int(moments.history.allocated[view.at + 1])
-        zero = window(state).zero
+        time_zero = window(state).zero
 
         def formatted(index: int, width: int) -> list[Styled]:
             """The row of one holder, stack or allocation."""
             row = holders[index]
-            name = pictures().row_text(moments, row, zero)
+            name = pictures().row_text(moments, row, time_zero)
             indent = "  " * row.level
             label = f"{indent}{self._mark(state, row)} {name}"
             texts = [*self._figures(state, row, total), label]
-            return row_parts(columns, texts, width)
+            return style_row(columns, texts, width)
 
         return Rows(
-            identity=(holders, columns, zero),
+            identity=(holders, columns, time_zero),
             count=len(holders),
             titles=partial(titles, columns),
             format=formatted,
@@ -181,98 +195,119 @@ class MemoryPage(ListPage):
 
     @staticmethod
     def _columns(shown: MemoryShown) -> tuple[ListColumn, ...]:
-        """The columns of the holders; the last one is called by what they are."""
+        """Return the columns of the list of holders: figures of one snapshot, or of
+        both in a comparison, then the holder's name."""
         is_compared = len(shown.sides) > 1
         figures = COMPARED_COLUMNS if is_compared else HOLDER_COLUMNS
         return *figures, ListColumn(shown.by, 0, left=True)
 
     @staticmethod
     def _mark(state: State, row: MemoryRow) -> str:
-        """The character before a row: whether it is open, or cannot be opened."""
-        glyphs = glyphs_for(state.ascii_only)
+        """Return the sign before a row that shows whether it is open, closed, or cannot
+        be opened."""
+        glyphs = choose_glyphs(state.ascii_only)
         if not _can_open(row):
             return glyphs.leaf
         is_open = row.key in memory_of(state).opened
         return glyphs.unfolded if is_open else glyphs.folded
 
     def _figures(self, state: State, row: MemoryRow, total: int) -> list[str]:
-        """The bytes of a row, their share of all, its bar, and its blocks where their
-        number is known; of two snapshots, its bytes in both."""
+        """Return the texts in the figure columns of a row: bytes, share of `total`, bar
+        and number of blocks. For two snapshots they are the bytes in each, and the
+        difference."""
         if len(memory_of(state).sides) > 1:
-            return self._both(state, row)
+            return self._format_compared_figures(state, row)
         return [
             size(row.bytes),
             percent(row.bytes, total),
-            share_bar(row.bytes, total, BAR_CELLS, glyphs_for(state.ascii_only)),
+            draw_share_bar(
+                row.bytes, total, BAR_CELLS, choose_glyphs(state.ascii_only)
+            ),
             count(row.allocations) if row.allocations else "",
         ]
 
     def _segments(self, state: State) -> Rows:
-        """A line for each segment, by address."""
-        placed = placed_at(state)
-        glyphs = glyphs_for(state.ascii_only, state.colorless)
+        """Return a row for each segment of the allocator, by address. A segment is a
+        stretch of device memory that is reserved as one."""
+        placed = place_blocks(state)
+        glyphs = choose_glyphs(state.ascii_only, state.colorless)
         if not placed.segments:
-            return no_rows("segments were not recorded")
+            return make_empty_list("segments were not recorded")
         return Rows(
             identity=(placed, glyphs),
             count=len(placed.segments),
             titles=partial(titles, SEGMENT_COLUMNS),
-            format=partial(_segment_row, placed, glyphs),
+            format=partial(_draw_segment_row, placed, glyphs),
         )
 
-    def _both(self, state: State, row: MemoryRow) -> list[str]:
-        """The bytes of a row in A and in B, and the difference. Of what lies below a
-        holder, only the bytes of the active side are known."""
+    def _format_compared_figures(self, state: State, row: MemoryRow) -> list[str]:
+        """Return the bytes of a row in snapshot A, in B, and B minus A.
+
+        Rows below a holder (stacks and allocations) only have bytes on the active side.
+        Their other two texts are empty.
+        """
         is_b_active = memory_of(state).active == 1
         if row.level:
             bytes_text = size(row.bytes)
             return ["", bytes_text, ""] if is_b_active else [bytes_text, "", ""]
-        a, b = (row.other, row.bytes) if is_b_active else (row.bytes, row.other)
-        return [size(a), size(b), signed_size(b - a)]
+        a_bytes, b_bytes = (
+            (row.other, row.bytes) if is_b_active else (row.bytes, row.other)
+        )
+        return [size(a_bytes), size(b_bytes), signed_size(b_bytes - a_bytes)]
 
     def found(self, state: State) -> tuple[MemoryRow, ...]:
-        """The rows of the list while it shows holders."""
+        """Return the rows of the list of holders at the moment under the cursor, with
+        the rows of opened holders. With two snapshots each row also has its bytes in
+        the other one."""
         shown = memory_of(state)
         moments, view = here(state)
-        beside = None
+        compared_moment = None
         if len(shown.sides) > 1:
             other = 1 - shown.active
-            beside = (shown.moments(other), shown.views[other].at)
-        rows: tuple[MemoryRow, ...] = rows_of(
-            moments, shown.by, view.at, shown.opened, beside
+            compared_moment = (shown.moments(other), shown.views[other].at)
+        rows: tuple[MemoryRow, ...] = list_memory_rows(
+            moments, shown.by, view.at, shown.opened, compared_moment
         )
         return rows
 
     def row(self, state: State) -> MemoryRow | None:
+        """Return the holder, stack or allocation under the cursor; None for an empty
+        list."""
         return self.under_cursor(state, self.found(state))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The area of each snapshot, the legend, and what to know about them."""
+        """Return the panes above the list: a curve of allocated bytes for each
+        snapshot, the legend, and remarks about them."""
         moments, view = here(state)
         panes: list[Pane] = []
-        lines = self._area_lines(len(memory_of(state).sides), size)
+        area_lines = self._area_height(len(memory_of(state).sides), size)
         for index in range(len(memory_of(state).sides)):
-            panes += self._side(state, index, lines, size)
-        glyphs = glyphs_for(state.ascii_only, state.colorless)
+            panes += self._side(state, index, area_lines, size)
+        glyphs = choose_glyphs(state.ascii_only, state.colorless)
         legend = pictures().legend(moments, window(state), view.at, glyphs, size.width)
         panes.append(Pane(1, text([legend])))
         for remark in self._remarks(state):
             panes.append(Pane(1, text([Said(remark)])))
         return panes
 
-    def _area_lines(self, snapshots: int, size: Size) -> int:
-        """How many lines the area of each snapshot has."""
+    def _area_height(self, snapshots: int, size: Size) -> int:
+        """Return how many lines the curve of each of `snapshots` snapshots gets, at
+        least 3."""
         above_details: int = size.height - self._below(size)
-        lines = above_details * AREA_TWENTIETHS[snapshots] // 20 // snapshots
+        lines_each = above_details * AREA_TWENTIETHS[snapshots] // 20 // snapshots
         if snapshots > 1:
-            lines -= 1
+            # the line above the second curve
+            lines_each -= 1
         least_lines = 3
-        return max(least_lines, lines)
+        return max(least_lines, lines_each)
 
     @staticmethod
     def _remarks(state: State) -> list[str]:
-        """Sentences about the active snapshot: why its axis of time is its own, and how
-        far its events are from the last total."""
+        """Return sentences about the active snapshot.
+
+        They say why its time axis is not that of the trace, and that it has no events.
+        They also say how far its events are from the last total.
+        """
         remarks = []
         why_apart = memory.why_apart(state) if state.sides else ""
         if why_apart:
@@ -281,35 +316,43 @@ class MemoryPage(ListPage):
         if not len(moments.history.events):
             remarks.append(NO_EVENTS)
         if moments.is_of_trace and moments.history.difference_end_bytes:
-            remarks.append(f" {_events(moments)}")
+            remarks.append(f" {_describe_events(moments)}")
         return remarks
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
-        """The line above the area of one snapshot, and the area, `lines` high."""
+        """Return the panes for one snapshot: a line about the moment under the cursor,
+        and the curve of allocated bytes, `lines` high.
+
+        The line of the active snapshot stands out. A snapshot without events is a
+        single moment and has no curve.
+        """
         shown = memory_of(state)
-        over = window(state, index)
+        shown_window = window(state, index)
         moments = shown.moments(index)
-        at = shown.views[index].at
-        name = self._side_name(shown, index)
-        heading = pictures().cursor_line(moments, at, over.zero, name, size.width)
+        event_index = shown.views[index].at
+        name = self._name_side(shown, index)
+        heading = pictures().cursor_line(
+            moments, event_index, shown_window.zero, name, size.width
+        )
         token = "title" if index == shown.active else "faint"
         line_above = Pane(1, text([Said(heading, token)]))
         if not len(moments.history.events):
             return (line_above,)  # one moment has no curve
         picture = pictures().AreaPicture(
             moments=moments,
-            window=over,
-            at=at,
-            most=self._highest_peak(shown),
-            glyphs=glyphs_for(state.ascii_only, state.colorless),
-            label=self._axis_label(over, moments),
+            window=shown_window,
+            at=event_index,
+            most=self._find_highest_peak(shown),
+            glyphs=choose_glyphs(state.ascii_only, state.colorless),
+            label=self._name_axis(shown_window, moments),
         )
-        area = Pane(lines, picture, partial(_pointed_in_area, index=index, size=size))
+        area = Pane(lines, picture, partial(_click_in_area, index=index, size=size))
         return line_above, area
 
     @staticmethod
-    def _highest_peak(shown: MemoryShown) -> int:
-        """The most bytes that any of the snapshots ever had allocated."""
+    def _find_highest_peak(shown: MemoryShown) -> int:
+        """Return the most bytes that any of the shown snapshots ever had allocated. All
+        curves share this scale."""
         peaks = []
         for index in range(len(shown.sides)):
             allocated = shown.moments(index).history.allocated
@@ -317,16 +360,17 @@ class MemoryPage(ListPage):
         return max(peaks)
 
     @staticmethod
-    def _axis_label(over: Window, moments: Moments) -> str:
-        """What the ruler of an area counts."""
+    def _name_axis(over: Window, moments: Moments) -> str:
+        """Return what the horizontal axis of a curve counts: the timeline of the trace,
+        time, or events where no times were recorded."""
         if over.is_shared:
             return "timeline"
         return "time" if len(moments.times) else "events"
 
     @staticmethod
-    def _side_name(shown: MemoryShown, index: int) -> str:
-        """The label of a snapshot, of two with its letter, and the device that is
-        shown of it."""
+    def _name_side(shown: MemoryShown, index: int) -> str:
+        """Return the name of a snapshot: its label, a letter if there are two, and
+        which device is shown if it has several."""
         side = shown.sides[index]
         moments = shown.moments(index)
         name = side.label
@@ -340,7 +384,8 @@ class MemoryPage(ListPage):
         return name
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """A few lines about the row under the cursor."""
+        """Return the pane below the list, with a few lines about the row under the
+        cursor."""
         moments, view = here(state)
         identity = (
             moments,
@@ -351,18 +396,21 @@ class MemoryPage(ListPage):
         )
 
         def lines(width: int, height: int) -> Sequence[Said]:
-            return cut_in(self._about(state, width), width, height, glyphs.ellipsis)
+            return cut_lines_to_width(
+                self._about(state, width), width, height, glyphs.ellipsis
+            )
 
-        glyphs = glyphs_for(state.ascii_only)
-        about = ruled(identity, "", glyphs.rule, lines)
-        return (Pane(self._below(size), about),)
+        glyphs = choose_glyphs(state.ascii_only)
+        details_picture = make_ruled_picture(identity, "", glyphs.rule, lines)
+        return (Pane(self._below(size), details_picture),)
 
     def _about(self, state: State, width: int, every: bool = False) -> list[Said]:
-        """Lines about the segment under the cursor, or about the row and its stack;
-        `every`: also its frames of C++. Empty where the cursor is on nothing."""
+        """Return lines about the row under the cursor: a segment, or a holder with its
+        call stack. `every` also lists frames of C++. The result is empty where the
+        cursor is on nothing."""
         moments = here(state).moments
         if memory_of(state).is_map:
-            placed = placed_at(state)
+            placed = place_blocks(state)
             segment = self.under_cursor(state, range(len(placed.segments)))
             if segment is None:
                 return []
@@ -380,11 +428,13 @@ class MemoryPage(ListPage):
 
     @staticmethod
     def _below(size: Size) -> int:
-        """How many lines of the page are for the details."""
+        """Return how many lines the details below the list get: a quarter of the page,
+        from 5 to 12."""
         return max(5, min(12, size.height // 4))
 
     def _stack(self, state: State, row: MemoryRow) -> int:
-        """The stack of a row; of a holder the one that holds most."""
+        """Return the number of the call stack that a row is about. For a holder it is
+        the stack that holds most of its bytes."""
         if row.level:
             return row.stack
         moments, view = here(state)
@@ -393,27 +443,32 @@ class MemoryPage(ListPage):
         return int(stacks.number[0])
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Enter: everything about the row, over the page."""
-        about = self.described(state)
-        if isinstance(about, str):
-            return told(state, about)
-        return replace(state, overlay=about)
+        """Carry out Enter: show everything about the row over the page, or a message
+        where there is nothing."""
+        overlay_or_reason = self.described(state)
+        if isinstance(overlay_or_reason, str):
+            return told(state, overlay_or_reason)
+        return replace(state, overlay=overlay_or_reason)
 
     def described(self, state: State) -> Overlay | str:
-        """The stack of the row and the life of an allocation, or what lies in the
-        segment."""
+        """Return the overlay about the row under the cursor: what lies in the segment,
+        or the stack that allocated it and its life. Where nothing of it is allocated, a
+        sentence says so."""
         if memory_of(state).is_map:
-            said = self._about(state, state.size.width, every=True)
-            return OverlayLines("what lies in this segment", _texts(said))
-        said = self._about(state, overlay_size(state).width - 6, every=True)
-        if not said:
+            detail_lines = self._about(state, state.size.width, every=True)
+            return OverlayLines("what lies in this segment", _plain_texts(detail_lines))
+        # 6: the borders and the indent of the overlay
+        detail_lines = self._about(state, overlay_size(state).width - 6, every=True)
+        if not detail_lines:
             return "nothing of it is allocated at this moment"
-        return OverlayLines("where this was allocated", _texts(said))
+        return OverlayLines("where this was allocated", _plain_texts(detail_lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
-        """Who holds what at the moment, of each snapshot; or the segments."""
+        """Return the list as a table to save: who holds how many bytes at this moment
+        (of both snapshots if there are two), or the segments. `rows` selects rows of
+        the list; None takes all."""
         if memory_of(state).is_map:
-            return self._segment_table(placed_at(state), rows)
+            return self._make_segment_table(place_blocks(state), rows)
         holders = self.found(state)
         chosen = holders if rows is None else [holders[row] for row in rows]
         figures: dict[str, Sequence[int | None]] = {
@@ -425,15 +480,16 @@ class MemoryPage(ListPage):
             figures["other_bytes"] = [
                 None if row.level else row.other for row in chosen
             ]
-        names = [self._table_name(state, row) for row in chosen]
-        return page_table(MEMORY, {"holder": names}, **figures)
+        names = [self._name_in_table(state, row) for row in chosen]
+        return make_page_table(MEMORY, {"holder": names}, **figures)
 
     @staticmethod
-    def _segment_table(placed: PlacedBlocks, rows: Sequence[int] | None) -> Table:
-        """The segments by address, or those of these rows alone."""
+    def _make_segment_table(placed: PlacedBlocks, rows: Sequence[int] | None) -> Table:
+        """Return the segments as a table to save: address, size, used bytes and bytes
+        in holes. `rows` selects segments; None takes all."""
         numbers = range(len(placed.segments)) if rows is None else rows
         segments = [placed.segments[number] for number in numbers]
-        return page_table(
+        return make_page_table(
             MEMORY,
             {"address": [f"{segment.address:#x}" for segment in segments]},
             size_bytes=[segment.size for segment in segments],
@@ -442,8 +498,9 @@ class MemoryPage(ListPage):
         )
 
     @staticmethod
-    def _table_name(state: State, row: MemoryRow) -> str:
-        """The name of a row in a saved table: of a holder in full."""
+    def _name_in_table(state: State, row: MemoryRow) -> str:
+        """Return the name of a row in a saved table: of a holder its full name, of a
+        stack or allocation its text on the screen."""
         if row.level == 0:
             return row.name
         name: str = pictures().row_text(
@@ -452,25 +509,27 @@ class MemoryPage(ListPage):
         return name
 
 
-def _pointed_in_area(state: State, x: int, y: int, index: int, size: Size) -> State:
-    """The cursor on the moment of the cell of one area that was clicked; its side
-    becomes the active one."""
-    division = divided(size.width, size.height)
+def _click_in_area(state: State, x: int, y: int, index: int, size: Size) -> State:
+    """Return the state after a click in the curve of snapshot `index`: the cursor is on
+    the moment of that cell, and this snapshot is the active one."""
+    division = divide_timeline(size.width, size.height)
     column = max(0, min(x - division.gutter, division.width - 1))
-    now = replace(state, memory=replace(memory_of(state), active=index))
-    return with_view(now, at=int(memory.drawn(now, index).events[column]))
+    activated_state = replace(state, memory=replace(memory_of(state), active=index))
+    return change_view(
+        activated_state, at=int(memory.drawn(activated_state, index).events[column])
+    )
 
 
-def _texts(lines: Sequence[Said]) -> tuple[str, ...]:
-    """The lines without their styles."""
+def _plain_texts(lines: Sequence[Said]) -> tuple[str, ...]:
+    """Return the texts of lines, without their styles."""
     return tuple(line.text for line in lines)
 
 
-def _segment_row(
+def _draw_segment_row(
     placed: PlacedBlocks, glyphs: Glyphs, index: int, width: int
 ) -> list[Styled]:
-    """The size of a segment, how much of it is in use, its holes, and what lies in it
-    from its first to its last address."""
+    """Return the row of one segment: its size, the share in use, the bytes in holes,
+    and a map of its addresses."""
     segment_bytes = placed.segments[index].size
     texts = [
         size(segment_bytes),
@@ -478,19 +537,21 @@ def _segment_row(
         size(int(placed.holes[index])),
         "",
     ]
-    *figures, (blank, _) = row_parts(SEGMENT_COLUMNS, texts, width)
+    *figures, (blank, _) = style_row(SEGMENT_COLUMNS, texts, width)
     cells = pictures().segment_cells(placed, index, len(blank), glyphs)
     return [*figures, *cells]
 
 
 def _can_open(row: MemoryRow) -> bool:
-    """Whether there is anything below a row: stacks of a holder, allocations of a
-    stack. Where the number of its blocks is not known, there is not."""
+    """Return whether a row can be opened: a holder into its stacks, a stack into its
+    allocations. It cannot where the number of its blocks is unknown."""
+    # level 0: a holder, 1: a stack, 2: an allocation
     return row.level < 2 and row.allocations > 0
 
 
-def placed_at(state: State) -> PlacedBlocks:
-    """The segments of the moment under the cursor."""
+def place_blocks(state: State) -> PlacedBlocks:
+    """Return the segments of the allocator and the blocks in them, at the moment under
+    the cursor."""
     from fusetui.analysis.memory.moments import placed
 
     moments, view = here(state)
@@ -501,13 +562,14 @@ _action = partial(action, section="In the memory page", where=on(MEMORY), needs=
 
 
 def turn(state: State) -> State:
-    """Opens the row under the cursor, or closes it."""
+    """Open the row under the cursor, or close it. A message says where there is nothing
+    below it."""
     row = PAGE.row(state)
     shown = memory_of(state)
     if shown.is_map or row is None or not _can_open(row):
         return told(state, "there is nothing to open below this row")
-    opened = shown.opened ^ {row.key}
-    return replace(state, memory=replace(shown, opened=opened), hint="")
+    open_keys = shown.opened ^ {row.key}
+    return replace(state, memory=replace(shown, opened=open_keys), hint="")
 
 
 PAGE = MemoryPage()
@@ -594,7 +656,7 @@ MemoryPage.actions = (
         title="Highest",
         written="p",
         help="where most is allocated in sight",
-        run=memory.highest,
+        run=memory.go_to_highest,
     ),
     _action(
         name="memory-turn",
@@ -608,27 +670,27 @@ MemoryPage.actions = (
         title="By another",
         written=">",
         help=HOLDER_KINDS,
-        run=partial(memory.next_by, by=1),
+        run=partial(memory.group_by_next_kind, by=1),
     ),
     _action(
         name="memory-by-last",
         title="By the one before",
         written="<",
         help=HOLDER_KINDS,
-        run=partial(memory.next_by, by=-1),
+        run=partial(memory.group_by_next_kind, by=-1),
     ),
     _action(
         name="memory-map",
         title="Segments",
         written="t",
         help="or who holds it",
-        run=memory.turn_map,
+        run=memory.toggle_map,
     ),
     _action(
         name="memory-device",
         title="Other device",
         written="tab",
         help="or snapshot",
-        run=memory.next_device,
+        run=memory.show_next_device,
     ),
 )

@@ -17,43 +17,53 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import step_wall, steps_of
 from fusetui.trace.model.arrays import Int64s
-from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
+from fusetui.tui.drawing.details import (
+    describe_path_position,
+    format_event_as_json,
+    list_all_details,
+)
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
     TextPicture,
     cut,
     folded,
-    row_parts,
+    style_row,
     text,
 )
-from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
+from fusetui.tui.drawing.range_lines import describe_gap, list_range_figures
 from fusetui.tui.drawing.schemes import (
     TEXT,
     UNICODE,
     Glyphs,
     Styled,
-    glyphs_for,
-    share_bar,
+    choose_glyphs,
+    draw_share_bar,
 )
-from fusetui.tui.layout.kinds import kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import classify_slice, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.layout.search_hits import NameHits, SearchHits, Trend, trend
+from fusetui.tui.layout.search_hits import NameHits, SearchHits, Trend, compute_trend
 from fusetui.tui.layout.text_layout import (
     ListColumn,
     SourceShown,
+    choose_start_unit,
     shown,
-    start_unit,
     titles,
 )
 from fusetui.tui.layout.view import GapAt, Side
-from fusetui.tui.pages.page import ListPage, Pane, page_table
+from fusetui.tui.pages.page import ListPage, Pane, make_page_table
 from fusetui.tui.state import hang, replays, search
-from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
+from fusetui.tui.state.action import (
+    action,
+    format_hint,
+    format_hints,
+    nothing,
+    why_no_trace,
+)
 from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_body, overlay_size
+from fusetui.tui.state.screen import overlay_size, overlay_text_size
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     OVERLAY,
@@ -70,7 +80,7 @@ from fusetui.tui.state.state import (
     ShownCommand,
     Size,
     State,
-    overlaid,
+    open_overlay,
 )
 
 if TYPE_CHECKING:
@@ -93,30 +103,34 @@ HELP = (
 )
 
 
-def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
-    """A rule with the count, then a row for each name that was found; None where
-    nothing is typed: the language of queries."""
+def make_hits_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
+    """Return a picture of what a search has found so far.
+
+    It has a rule with the number of hits, then a row for each name that was found.
+    Where nothing is typed yet (`found` is None), it explains the query language
+    instead.
+    """
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         """The rule, and what fits below it."""
-        heading = f"{glyphs.rule * 3} {hits_summary(found)} "
+        heading = f"{glyphs.rule * 3} {summarize_hits(found)} "
         rule = heading.ljust(width, glyphs.rule)
         shown: list[Said | list[Styled]] = [Said(rule, "title")]
         if found is None:
             help_lines = folded(HELP, width - 2, "plain", " ")
             shown += cut(help_lines, height - 1, glyphs.ellipsis)
         else:
-            shown += _name_rows(found, width, height - 1, glyphs)
+            shown += _draw_name_rows(found, width, height - 1, glyphs)
         return shown
 
     return TextPicture(found, lines)
 
 
-def _name_rows(
+def _draw_name_rows(
     found: SearchHits, width: int, height: int, glyphs: Glyphs
 ) -> list[Said | list[Styled]]:
-    """The titles of the columns, and a row for each name, as many as fit on `height`
-    lines; nothing where nothing was found."""
+    """Return a row with the titles of the columns, then a row for each name that a
+    search found. At most `height` lines are returned; none where no name was found."""
     if not found.names:
         return []
     unit = unit_of(name.ns for name in found.names)
@@ -124,20 +138,23 @@ def _name_rows(
     heading = f"{unit.name:>9}   share {no_title}   count name"
     rows: list[Said | list[Styled]] = [Said(heading, "title")]
     for name in found.names[: max(0, height - 1)]:
-        rows.append(_name_row(name, found.ns, unit, width, glyphs))
+        rows.append(_draw_name_row(name, found.ns, unit, width, glyphs))
     return rows
 
 
-def _name_row(
+def _draw_name_row(
     hits: NameHits, total_ns: int, unit: Unit, width: int, glyphs: Glyphs
 ) -> list[Styled]:
-    """The time of the hits of one name, their share of all with its bar, their number,
-    and the name, in `width` cells. Hits by args alone have no share."""
+    """Return one row of search results, `width` cells wide.
+
+    It shows the time of all hits of one name, its share of `total_ns` (also as a bar),
+    their number, and the name. Names that match by their args alone have no share.
+    """
     if hits.in_args:
         share, bar, where = "", "", IN_ARGS
     else:
         share = percent(hits.ns, total_ns)
-        bar = share_bar(hits.ns, total_ns, BAR_CELLS, glyphs)
+        bar = draw_share_bar(hits.ns, total_ns, BAR_CELLS, glyphs)
         where = ""
     name_cells = max(1, width - CELLS_BEFORE_NAME - len(where))
     name = clip(label_of(hits.role, hits.name), name_cells, glyphs.ellipsis)
@@ -147,12 +164,17 @@ def _name_row(
         (f"{bar:{BAR_CELLS}} ", "busy"),
         (f"{count(hits.count):>7} ", "plain"),
         (where, "faint"),
-        (name, kind_of(hits.role, hits.name).token + TEXT),
+        (name, classify_slice(hits.role, hits.name).token + TEXT),
     ]
 
 
-def hits_summary(found: SearchHits | None) -> str:
-    """How many hits there are, in one line."""
+def summarize_hits(found: SearchHits | None) -> str:
+    """Return one line that says how many hits a search has.
+
+    It names slices, distinct names, their time, hits by args alone, and how much of the
+    args was read. For None (nothing typed) it is "search"; for a wrong query it is what
+    is wrong.
+    """
     if found is None:
         return "search"
     if found.wrong:
@@ -171,6 +193,7 @@ def hits_summary(found: SearchHits | None) -> str:
     if not texts:
         reason = f": {found.missing}" if found.missing else ""
         texts.append(narrow(f"nothing found{reason}"))
+    # args are read in the background, so there may be more hits to come
     if not found.is_done:
         texts.append(f"args read: {percent(found.share, 1)}")
     return "   ".join(texts)
@@ -185,72 +208,85 @@ BEYOND_ANY_LINE = 1 << 30  # cells
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows:
-    """A row for each hit of a search, or for each step: when it starts, how long it
-    takes, where it is and what it is. `notes`: what keys do or did, beside the last
-    title."""
+    """Return the rows of a list of search hits, or of steps: when each begins, how long
+    it takes, its lane and its name.
+
+    The bar of a row compares its duration to the longest one. `notes` (such as the keys
+    of the list) stand beside the title of the last column.
+    """
     columns = (
-        ListColumn(f"at {start_unit(overlay.side.trace).name}", 12),
+        ListColumn(f"at {choose_start_unit(overlay.side.trace).name}", 12),
         ListColumn(MICROSECONDS.name, 10),
         BAR_COLUMN,
         WHERE_COLUMN,
         ListColumn("hit", 0, left=True),
     )
-    begins, dur = _times(overlay)
-    longest = int(dur.max(initial=0))
-    glyphs = glyphs_for(ascii_only)
+    hit_starts, hit_durations = _find_hit_times(overlay)
+    longest_ns = int(hit_durations.max(initial=0))
+    glyphs = choose_glyphs(ascii_only)
 
     def formatted(index: int, width: int) -> list[Styled]:
         """The row of one hit."""
-        ns = int(dur[index])
-        bar = share_bar(ns, longest, BAR_CELLS, glyphs)
-        texts = _hit_texts(overlay, index, int(begins[index]), ns, bar)
-        return row_parts(columns, texts, width, last=_hit_token(overlay, index))
+        duration_ns = int(hit_durations[index])
+        bar = draw_share_bar(duration_ns, longest_ns, BAR_CELLS, glyphs)
+        texts = _format_hit(overlay, index, int(hit_starts[index]), duration_ns, bar)
+        return style_row(columns, texts, width, last=_choose_hit_color(overlay, index))
 
     return Rows(
         identity=(overlay, notes),
         count=len(overlay.hits.rows),
-        titles=partial(_hit_titles, columns, notes),
+        titles=partial(_format_hit_titles, columns, notes),
         format=formatted,
     )
 
 
-def _hit_titles(columns: Sequence[ListColumn], notes: Sequence[str], width: int) -> str:
-    """The titles of the columns, in that of the last one as many notes as fit."""
-    room = width
+def _format_hit_titles(
+    columns: Sequence[ListColumn], notes: Sequence[str], width: int
+) -> str:
+    """Return the line of column titles, with the notes beside the last title.
+
+    Of several notes, as many as fit in the last column are shown; a single note is cut.
+    `width` is in cells.
+    """
+    last_column_cells = width
     for index in shown(columns, width - 1):
-        room -= columns[index].width + 1
+        last_column_cells -= columns[index].width + 1
     title = joined(["hit", *notes[:1]], BEYOND_ANY_LINE)
     if len(notes) > 1:
-        title = joined(["hit", *notes], room)
-    last = replace(columns[-1], title=clip(title, room))
+        title = joined(["hit", *notes], last_column_cells)
+    last = replace(columns[-1], title=clip(title, last_column_cells))
     return titles([*columns[:-1], last], width)
 
 
-def _hit_texts(
+def _format_hit(
     overlay: HitList, index: int, begin: int, ns: int, bar: str
 ) -> tuple[str, ...]:
-    """What stands in the columns of the hit at `index`, which takes `ns`."""
+    """Return the texts of the columns for one hit: its start after the start of the
+    side, its duration, its bar, its lane and its name. `begin` and `ns` (the duration)
+    are in ns, `index` counts the hits of the list."""
     side = overlay.side
     row = int(overlay.hits.rows[index])
     return (
-        start_unit(side.trace).text(begin - side.origin),
+        choose_start_unit(side.trace).text(begin - side.origin),
         MICROSECONDS.text(ns),
         bar,
         narrow(side.trace.track_of(row).label),
-        _hit_name(overlay, index),
+        _name_hit(overlay, index),
     )
 
 
-def _hit_token(overlay: HitList, index: int) -> str:
-    """The color of the name of the hit at `index`: that of its kind."""
+def _choose_hit_color(overlay: HitList, index: int) -> str:
+    """Return the color token for the name of the hit at `index`. It is the color of its
+    kind, such as kernels or copies."""
     trace = overlay.side.trace
     row = int(overlay.hits.rows[index])
-    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    kind = classify_slice(int(trace.role[row]), trace.name_of(row))
     return kind.token + TEXT
 
 
-def _hit_name(overlay: HitList, index: int) -> str:
-    """What the hit at `index` is called; of one by its args, that it is."""
+def _name_hit(overlay: HitList, index: int) -> str:
+    """Return the name of the hit at `index`: of a step its name, of a slice its label.
+    A slice that matches by its args alone is marked as such."""
     if overlay.steps:
         return narrow(overlay.steps.names[index])
     trace = overlay.side.trace
@@ -260,23 +296,30 @@ def _hit_name(overlay: HitList, index: int) -> str:
 
 
 @lru_cache(maxsize=1)
-def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
-    """`120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; the last is kept."""
+def summarize_durations(overlay: HitList, width: int, ascii_only: bool) -> str:
+    """Return one line about the durations of all listed hits, with small bars that show
+    their course over time.
+
+    The last result is kept, because every redraw asks for it.
+
+        120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█
+    """
     trace = overlay.side.trace
     rows = overlay.hits.rows
-    _, dur = _times(overlay)
-    cells = min(MAX_TREND_CELLS, width // 3)
-    over_time = trend(trace, rows, dur, steps_of(trace), cells)
+    _, hit_durations = _find_hit_times(overlay)
+    # two thirds of the line are for the figures
+    trend_cells = min(MAX_TREND_CELLS, width // 3)
+    over_time = compute_trend(trace, rows, hit_durations, steps_of(trace), trend_cells)
     if over_time is None:
         return f" {plural(len(rows), 'hit')}"
-    bars = spark(over_time.medians, glyphs_for(ascii_only).levels)
-    figures = f"{count(len(rows))} hits   {_trend_text(over_time)}"
+    bars = draw_spark_line(over_time.medians, choose_glyphs(ascii_only).levels)
+    figures = f"{count(len(rows))} hits   {_format_trend(over_time)}"
     return f" {figures} {bars}"
 
 
-def _trend_text(over_time: Trend) -> str:
-    """The median of durations, the shortest and the longest, and over what they are
-    drawn."""
+def _format_trend(over_time: Trend) -> str:
+    """Return the median, the least and the greatest duration, and whether the bars
+    beside them stand for steps or for the order of time."""
     least = duration(over_time.least_ns)
     most = duration(over_time.most_ns)
     figures = f"median {duration(over_time.median_ns)}, {least} to {most}"
@@ -285,9 +328,13 @@ def _trend_text(over_time: Trend) -> str:
     return f"{figures}   in order of time"
 
 
-def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
-    """The starts and the durations of the hits (ns). Those of steps are taken from the
-    steps, because the annotation of a hit may only end its step."""
+def _find_hit_times(overlay: HitList) -> tuple[Int64s, Int64s]:
+    """Return the starts and the durations of the listed hits (ns), two arrays of shape
+    [hits].
+
+    For steps they are the bounds of the steps themselves, because the annotation of a
+    hit may only end its step.
+    """
     if overlay.steps is not None:
         steps = overlay.steps
         return steps.start, step_wall(steps.start, steps.end)
@@ -296,38 +343,48 @@ def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
     return trace.start[rows], trace.dur[rows]
 
 
-def _hits_table(overlay: HitList, indices: Int64s) -> Table:
-    """The hits at these indices with their lanes, or the steps with their numbers, as
-    the tables of slices and steps have them; in ns after the start of the trace."""
+def _make_hits_table(overlay: HitList, indices: Int64s) -> Table:
+    """Return the listed hits at `indices` as a table to save, with their lanes; of a
+    list of steps, their names and numbers. Times are in ns after the start of the
+    trace."""
     trace = overlay.side.trace
-    begins, dur = _times(overlay)
-    start_ns = begins[indices] - trace.begin_ns
+    hit_starts, hit_durations = _find_hit_times(overlay)
+    start_ns = hit_starts[indices] - trace.begin_ns
     steps = overlay.steps
     if steps is not None:
-        return page_table(
+        return make_page_table(
             "steps",
             {"name": [steps.names[index] for index in indices.tolist()]},
             number=np.array(steps.numbers, dtype=np.int64)[indices],
             start_ns=start_ns,
-            dur_ns=dur[indices],
+            dur_ns=hit_durations[indices],
         )
     rows = overlay.hits.rows[indices]
     texts = {
         "name": [trace.name_of(row) for row in rows.tolist()],
         "lane": [trace.track_of(row).label for row in rows.tolist()],
     }
-    return page_table(
-        "hits", texts, row=rows.astype(np.int64), start_ns=start_ns, dur_ns=dur[indices]
+    return make_page_table(
+        "hits",
+        texts,
+        row=rows.astype(np.int64),
+        start_ns=start_ns,
+        dur_ns=hit_durations[indices],
     )
 
 
-def spark(values: Sequence[int], levels: str) -> str:
-    """A level for each value, from the lowest for the least to the highest for the most
-    of them; in the middle where they hardly differ, a blank where there is none (-1)."""
+def draw_spark_line(values: Sequence[int], levels: str) -> str:
+    """Return one character for each value: higher for greater values, by the characters
+    in `levels` from lowest to highest.
+
+    The least known value gets level 1 and the greatest the last level. Values that
+    hardly differ all get the middle level. A value of -1 is unknown and gets level 0, a
+    blank. At least one value must be known.
+    """
     known = [value for value in values if value >= 0]
     least = min(known)
     most = max(known)
-    top = len(levels) - 1
+    top_level = len(levels) - 1
     span = most - least
     is_flat = span * FLAT_PART <= most
     characters = []
@@ -335,9 +392,9 @@ def spark(values: Sequence[int], levels: str) -> str:
         if value < 0:
             level = 0
         elif is_flat:
-            level = top // 2
+            level = top_level // 2
         else:
-            levels_above_lowest = (value - least) * (top - 1) // span
+            levels_above_lowest = (value - least) * (top_level - 1) // span
             level = 1 + levels_above_lowest
         characters.append(levels[level])
     return "".join(characters)
@@ -370,23 +427,30 @@ class OverlayList(ListPage):
     title = key = help = hints = ""
 
     def rows(self, state: State) -> Rows:
-        """The choices, the hits, or the lines of a text."""
+        """Return the rows of what lies over the page: choices, search hits, source
+        code, or the lines of a text.
+
+        The heading of a text names it, says which lines are in sight, and lists the
+        keys that apply.
+        """
         overlay = state.overlay
         if overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(overlay, Chooser):
-            return _choices(state, offered(state), overlay.summaries)
+            return _choice_rows(state, offers_in_list(state), overlay.summaries)
         if isinstance(overlay, HitList):
-            said = _said_over(state)
-            notes = [said] if said else [hint_text(hint, state) for hint in HITS]
+            message = _message_over_page(state)
+            notes = (
+                [message] if message else [format_hint(hint, state) for hint in HITS]
+            )
             return hit_rows(
                 overlay, state.ascii_only, tuple(note for note in notes if note)
             )
         if isinstance(overlay, SourceShown):
-            from fusetui.tui.drawing.source import source_rows  # rarely needed
+            from fusetui.tui.drawing.source import make_source_rows  # rarely needed
 
-            keys_text = hints_text((NEXT_PART, CLOSE), state)
-            return source_rows(overlay, state.ascii_only, keys_text)
+            keys_text = format_hints((NEXT_PART, CLOSE), state)
+            return make_source_rows(overlay, state.ascii_only, keys_text)
         hints = [CLOSE]
         if is_help(state):
             hints.append(NARROW)
@@ -398,10 +462,10 @@ class OverlayList(ListPage):
             hints.append(COPIES)
         # on a screen narrower than the edge nothing can be read, but nothing fails
         width = max(1, overlay_size(state).width - EDGE_CELLS)
-        key_texts = [hint_text(hint, state) for hint in hints]
-        if isinstance(overlay, ShownCommand) and _said_over(state):
-            key_texts = [_said_over(state)]
-        shown = _shown_text(overlay, width, state.ascii_only, state.unpacked)
+        key_texts = [format_hint(hint, state) for hint in hints]
+        if isinstance(overlay, ShownCommand) and _message_over_page(state):
+            key_texts = [_message_over_page(state)]
+        shown = _cached_text(overlay, width, state.ascii_only, state.unpacked)
         heading = self._heading(state, shown, key_texts, width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
@@ -413,38 +477,43 @@ class OverlayList(ListPage):
     def _heading(
         self, state: State, shown: _Text, key_texts: Sequence[str], width: int
     ) -> str:
-        """The title of a text, which of its lines are in sight, and what keys do: as
-        much as fits in `width` cells."""
-        place = self._place(state, shown)
-        parts = [shown.title, place, *key_texts]
+        """Return the heading of a text: its title, which lines are in sight, and what
+        keys do. Only as many of these parts are there as fit in `width` cells."""
+        visible_lines = self._place(state, shown)
+        parts = [shown.title, visible_lines, *key_texts]
         if is_help(state):
-            parts = [shown.title, key_texts[0], place, *key_texts[1:]]
+            parts = [shown.title, key_texts[0], visible_lines, *key_texts[1:]]
         return " " + joined([part for part in parts if part], width)
 
     def paged(self, state: State, rows: int) -> State:
-        """A text scrolls by a screen at once; the cursor stays on its line of the
-        screen."""
+        """Return the state scrolled down by so many rows, up where negative. A text
+        scrolls as a whole, so that the cursor stays on its line of the screen."""
         moved = super().paged(state, rows)
         if not isinstance(state.overlay, Texts):
             return moved
-        before = state.list_of(self.name)
-        after = moved.list_of(self.name)
-        last_top = self.rows(state).count - self.room(state, overlay_body(state))
-        top = max(0, min(before.top + rows, last_top))
-        return moved.with_list(self.name, replace(after, top=top))
+        old_list = state.list_of(self.name)
+        new_list = moved.list_of(self.name)
+        last_top = self.rows(state).count - self.room(state, overlay_text_size(state))
+        first_line = max(0, min(old_list.top + rows, last_top))
+        return moved.with_list(self.name, replace(new_list, top=first_line))
 
     def _place(self, state: State, shown: _Text) -> str:
-        """Which lines of a text are in sight; "" if all are."""
-        room = self.room(state, overlay_body(state))
-        count = len(shown.lines)
-        if count <= room:
+        """Return which lines of a text are on the screen, such as "lines 3-20 of 45".
+        It is empty where all lines fit."""
+        visible_lines = self.room(state, overlay_text_size(state))
+        line_count = len(shown.lines)
+        if line_count <= visible_lines:
             return ""
-        top = state.list_of(self.name).top
-        return f"lines {top + 1}-{min(count, top + room)} of {count}"
+        first_line = state.list_of(self.name).top
+        return f"lines {first_line + 1}-{min(line_count, first_line + visible_lines)} of {line_count}"
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Enter: of hits, show the hit; of a choice, open the trace or record the
-        program."""
+        """Carry out Enter on the row at `index`.
+
+        A search hit is shown in the timeline. A choice opens its trace, starts the
+        tour, reads flight-recorder dumps, or records the program with this process id.
+        Other overlays ignore it.
+        """
         overlay = state.overlay
         if isinstance(overlay, HitList):
             if overlay.steps is not None and overlay.steps.are_iterations:
@@ -452,88 +521,109 @@ class OverlayList(ListPage):
             return search.shown(closed(state), replace(overlay.hits, at=index))
         if not isinstance(overlay, Chooser):
             return state
-        offer = offered(state)[index]
+        offer = offers_in_list(state)[index]
         if offer.pid:
-            return recorded(left_behind(state), offer.pid)
-        now = closed(state)
+            return recorded(leave_overlay(state), offer.pid)
+        closed_state = closed(state)
         if offer.is_tour:
-            now = replace(now, tour=0)
+            closed_state = replace(closed_state, tour=0)
         if offer.are_dumps:
-            return hang.read(now, offer.paths, alone=not now.is_open)
+            return hang.read(closed_state, offer.paths, alone=not closed_state.is_open)
+        # of a job of many ranks only the first trace is opened; the others are
+        # summarized
         if offer.is_job and len(offer.paths) > 1:
             job = RankedJob(offer.paths, comes_first=True)
-            return read(replace(now, job=job), offer.paths[:1])
-        now = replace(now, job=replace(now.job, comes_first=offer.is_job))
-        return read(now, offer.paths[:TOGETHER])
+            return read(replace(closed_state, job=job), offer.paths[:1])
+        closed_state = replace(
+            closed_state, job=replace(closed_state.job, comes_first=offer.is_job)
+        )
+        return read(closed_state, offer.paths[:TOGETHER])
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """The hits, or the steps; None where the overlay lists neither."""
+        """Return the listed hits or steps at `rows` as a table to save, all of them for
+        None. The result is None where the overlay lists neither."""
         overlay = state.overlay
         if not isinstance(overlay, HitList):
             return None
         all_rows = np.arange(len(overlay.hits.rows))
-        return _hits_table(overlay, all_rows if rows is None else all_rows[[*rows]])
+        return _make_hits_table(
+            overlay, all_rows if rows is None else all_rows[[*rows]]
+        )
 
     def copied(self, state: State) -> str:
-        """The hit or the step under the cursor, or the command line."""
+        """Return what a copy takes: the hit or step under the cursor, or the command
+        line that is shown."""
         if isinstance(state.overlay, ShownCommand):
             return state.overlay.line
         return super().copied(state)
 
     def table_name(self, state: State) -> str:
+        """Return what a saved table of this overlay is called: "steps" or "hits"."""
         is_steps = isinstance(state.overlay, HitList) and state.overlay.steps
         return "steps" if is_steps else "hits"
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """Of hits, a line about their durations."""
+        """Return the panes above the list: for hits one line about their durations,
+        else none."""
         if not isinstance(state.overlay, HitList):
             return ()
-        line = durations(state.overlay, size.width, state.ascii_only)
+        line = summarize_durations(state.overlay, size.width, state.ascii_only)
         return (Pane(1, text([Said(line)])),)
 
 
 OVERLAYS = OverlayList()
 
 
-def _said_over(state: State) -> str:
-    """What was done over the page, because the last line of the screen is not drawn
-    below an overlay. A sentence with keys is about what the page shows."""
+def _message_over_page(state: State) -> str:
+    """Return the last message of the app, to be shown in the heading of an overlay.
+
+    The usual place of messages, the last line of the screen, is not drawn below an
+    overlay. A message that lists keys is about the page below, so it gives "".
+    """
     return "" if state.hint_keys else narrow(state.hint)
 
 
 closed = partial(replace, overlay=None)
 
 
-def left_behind(state: State) -> State:
-    """Without the overlay; a list of programs that lies over the first list leads back
-    to that, and the keys to what they were asked over."""
+def leave_overlay(state: State) -> State:
+    """Return the state without its overlay, or with the overlay below it.
+
+    A list of programs that was opened from the first list leads back to that list. The
+    list of keys leads back to what it was opened over, with its cursor.
+    """
     overlay = state.overlay
     if not isinstance(overlay, Chooser | Help) or overlay.before is None:
         return closed(state)
-    now = overlaid(state, overlay.before)
+    state_before = open_overlay(state, overlay.before)
     if isinstance(overlay, Help):
-        return now.with_list(OVERLAY, overlay.list_before)
-    return now
+        return state_before.with_list(OVERLAY, overlay.list_before)
+    return state_before
 
 
 def narrowed(state: State, words: str) -> State:
-    """Of the keys that lie over the page those that have all of some words."""
+    """Return the state with the list of keys narrowed to those that contain all of
+    `words`. The state is unchanged where no list of keys is open or the words are the
+    same."""
     overlay = state.overlay
     if not isinstance(overlay, Help) or overlay.words == words:
         return state
-    return overlaid(state, replace(overlay, words=words))
+    return open_overlay(state, replace(overlay, words=words))
 
 
 def close(state: State) -> Outcome:
-    """Closes the overlay; closing the first choice of traces ends the app."""
-    left = left_behind(state)
-    if left.overlay is not None:
-        return left
-    return left if state.is_open or state.reading else (left, Order.QUIT)
+    """Close the overlay. Closing the first choice of traces, with nothing open or being
+    read, quits the app."""
+    state_after = leave_overlay(state)
+    if state_after.overlay is not None:
+        return state_after
+    return state_after if state.is_open or state.reading else (state_after, Order.QUIT)
 
 
-def offered(state: State) -> tuple[Offer, ...]:
-    """What the list of choices offers: programs, if these are listed, else traces."""
+def offers_in_list(state: State) -> tuple[Offer, ...]:
+    """Return what the list of choices offers: running programs where these are listed,
+    else traces. Without a list of choices, they are the traces that the app was started
+    with."""
     chooser = state.overlay
     if not isinstance(chooser, Chooser):
         return state.offers
@@ -543,9 +633,9 @@ def offered(state: State) -> tuple[Offer, ...]:
 
 
 def beside(state: State) -> Outcome:
-    """Opens the trace under the cursor, or records the program, as B beside the trace
-    that is open."""
-    offer = offered(state)[state.list_of(OVERLAY).cursor]
+    """Open the trace under the cursor as B, to be compared with the trace that is open.
+    A program is recorded as B; flight-recorder dumps are read beside the trace."""
+    offer = offers_in_list(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
     if offer.are_dumps:
@@ -554,37 +644,43 @@ def beside(state: State) -> Outcome:
 
 
 def is_slice(state: State) -> bool:
+    """Return whether the overlay shows the details of one slice."""
     return isinstance(state.overlay, Details) and state.overlay.is_slice
 
 
 def is_text(state: State) -> bool:
-    """A text or a list to read, not a choice."""
+    """Return whether the overlay is a text or list to read, not a choice of what to
+    open."""
     return state.overlay is not None and not is_choosing(state)
 
 
 def is_help(state: State) -> bool:
+    """Return whether the list of keys is open."""
     return isinstance(state.overlay, Help)
 
 
 def is_source(state: State) -> bool:
+    """Return whether the source code of a slice is open."""
     return isinstance(state.overlay, SourceShown)
 
 
 def next_section(state: State) -> State:
-    """The cursor on the next part: lines, nodes, code, call, the whole wrapper."""
+    """Move the cursor to the next part of the source that is shown: lines, nodes, code,
+    call, the whole wrapper. Nothing changes where the overlay shows no source."""
     overlay = state.overlay
     if not isinstance(overlay, SourceShown):
         return state
-    line = overlay.next_section(state.list_of(OVERLAY).cursor)
-    return state.with_list(OVERLAY, ListState(cursor=line, top=line))
+    section_line = overlay.next_section(state.list_of(OVERLAY).cursor)
+    return state.with_list(OVERLAY, ListState(cursor=section_line, top=section_line))
 
 
-def turn_raw(state: State) -> State:
-    """The slice as JSON, or back."""
+def toggle_raw_slice(state: State) -> State:
+    """Show the details of the slice as raw JSON, or as text again. Nothing changes
+    where the overlay is not about a slice."""
     overlay = state.overlay
     if not isinstance(overlay, Details) or not overlay.is_slice:
         return state
-    return overlaid(state, replace(overlay, raw=not overlay.raw))
+    return open_overlay(state, replace(overlay, raw=not overlay.raw))
 
 
 class _Text(NamedTuple):
@@ -595,46 +691,54 @@ class _Text(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _shown_text(overlay: Texts, width: int, ascii_only: bool, unpacked: int) -> _Text:
-    """A text, made again only when an argument changes: `unpacked` says how often args
-    became readable."""
-    return _text_of(overlay, width, glyphs_for(ascii_only))
+def _cached_text(overlay: Texts, width: int, ascii_only: bool, unpacked: int) -> _Text:
+    """Return the title and lines of an overlay, made anew only when an argument
+    changes.
+
+    `unpacked` counts how often args became readable; it is part of the key of the
+    cache, because the text may then say more.
+    """
+    return _make_text(overlay, width, choose_glyphs(ascii_only))
 
 
-def _text_of(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
-    """The title and the lines of an overlay, in `width` cells."""
+def _make_text(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
+    """Return the title and the lines of an overlay that is a text, wrapped to `width`
+    cells."""
     if isinstance(overlay, Help):
-        return _help(overlay, width, glyphs)
+        return _make_help(overlay, width, glyphs)
     if isinstance(overlay, OverlayLines):
-        return _Text(overlay.title, _wrapped(overlay.lines, width))
+        return _Text(overlay.title, _wrap_lines(overlay.lines, width))
     if isinstance(overlay, ShownCommand):
         lines = [overlay.line, *(("", *overlay.notes) if overlay.notes else ())]
-        return _Text("the same in a shell", _wrapped(lines, width))
+        return _Text("the same in a shell", _wrap_lines(lines, width))
     if isinstance(overlay, Replayed):
-        return _replayed(overlay, width)
-    return _details(overlay, width, glyphs)
+        return _make_replay_text(overlay, width)
+    return _make_details(overlay, width, glyphs)
 
 
-def _details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
-    """Everything about a slice, a gap or a range of time."""
+def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
+    """Return the title and lines with everything about a slice, a gap (idle time of a
+    device) or a range of time. A slice can be shown as raw JSON instead."""
     side = overlay.side
     about = overlay.about
     if isinstance(about, GapAt):
-        lines = gap_lines(side, about, width, MAX_GAP_LINES, glyphs)
+        lines = describe_gap(side, about, width, MAX_GAP_LINES, glyphs)
         return _Text("everything about this gap", lines)
     if isinstance(about, Range):
-        return _Text("everything about this range", all_range_lines(side, about, width))
+        return _Text(
+            "everything about this range", list_range_figures(side, about, width)
+        )
     if overlay.raw:
-        lines = raw_lines(side.trace, about, width, glyphs)
+        lines = format_event_as_json(side.trace, about, width, glyphs)
         return _Text("this slice in the file", lines)
     return _Text(
-        "everything about this slice", _slice_lines(side, about, width, glyphs)
+        "everything about this slice", _describe_slice(side, about, width, glyphs)
     )
 
 
-def _wrapped(lines: Iterable[str], width: int) -> list[Said]:
-    """Lines of at most `width` cells; what follows the first part of a long line is
-    indented."""
+def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
+    """Return the lines broken so that none is wider than `width` cells. The
+    continuation of a long line is indented; an empty line stays."""
     wrapped: list[Said] = []
     for line in lines:
         parts = wrap(
@@ -644,20 +748,21 @@ def _wrapped(lines: Iterable[str], width: int) -> list[Said]:
     return wrapped
 
 
-def _slice_lines(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """Everything about a slice; below its title whether it is on the critical path,
-    where that is known."""
-    lines = all_details(side, row, width, glyphs)
+def _describe_slice(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """Return the lines with everything about the slice in `row`. Below its title they
+    say whether it is on the critical path, where that is known."""
+    lines = list_all_details(side, row, width, glyphs)
     if side.critical is not None:
-        on_path = on_path_text(side.critical, side.trace, row)
+        on_path = describe_path_position(side.critical, side.trace, row)
         if on_path:
             lines.insert(1, Said(on_path, "plain"))
     return lines
 
 
-def _replayed(overlay: Replayed, width: int) -> _Text:
-    """The answer of a replay as it is shown over the page."""
-    shown = replayed_text(overlay.found, width, overlay.form)
+def _make_replay_text(overlay: Replayed, width: int) -> _Text:
+    """Return the answer of a replay (critical path, what-if, or time of functions) as a
+    title and lines for an overlay."""
+    shown = format_replay_answer(overlay.found, width, overlay.form)
     lines = [Said(line, "plain") for line in shown.text.split("\n")]
     return _Text(shown.title, lines)
 
@@ -669,11 +774,15 @@ class ReplayedText(NamedTuple):
     text: str
 
 
-def replayed_text(
+def format_replay_answer(
     answer: CriticalPath | WhatIf | Functions, width: int, form: str = ""
 ) -> ReplayedText:
-    """The critical path, what a change is worth, or the time of the user's functions,
-    as the commands write it; `form`: the format of the trace."""
+    """Return the title and text of a replay's answer: the critical path, the gain of a
+    change, or the time of the user's functions.
+
+    The text is as the commands write it, with line breaks, for `width` cells. `form` is
+    the format of the trace.
+    """
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.report.program import functions_text
     from fusetui.report.whatif import path_text, whatif_text
@@ -688,13 +797,17 @@ def replayed_text(
     return ReplayedText("critical path", path_text(answer, width))
 
 
-def _help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
-    """The keys and the words on the screen, or those that have all of the words that
-    were typed: in the name of the section, in the keys, the title or the help."""
+def _make_help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
+    """Return the list of keys with the meanings of words on the screen, narrowed to
+    those that contain all typed words.
+
+    A word may be in the section's name, the keys, the title or the help, in any case of
+    letters. Where nothing has them, one line says so.
+    """
     words = overlay.words.lower().split()
     if not words:
-        lines = _sections(overlay.sections, width)
-        return _Text("keys", [*lines, *_meanings(overlay.meanings, width, glyphs)])
+        lines = _draw_sections(overlay.sections, width)
+        return _Text("keys", [*lines, *_draw_meanings(overlay.meanings, width, glyphs)])
     sections = []
     for section, actions in overlay.sections:
         matching = []
@@ -710,15 +823,15 @@ def _help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
         if all(typed in line for typed in words):
             meanings.append((word, meaning))
     title = f"keys: {printable(overlay.words.strip())}"
-    lines = [*_sections(sections, width), *_meanings(meanings, width, glyphs)]
+    lines = [*_draw_sections(sections, width), *_draw_meanings(meanings, width, glyphs)]
     return _Text(title, lines or [Said("no key has these words")])
 
 
-def _meanings(
+def _draw_meanings(
     words: Sequence[tuple[str, str]], width: int, glyphs: Glyphs
 ) -> list[Said]:
-    """A section with words on the screen, each followed by its meaning; no lines for
-    none."""
+    """Return a section of the help with words that stand on the screen, each with its
+    meaning. Without words there are no lines."""
     if not words:
         return []
     lines = [Said(""), Said(WORDS_SECTION, "title")]
@@ -729,24 +842,28 @@ def _meanings(
     return lines
 
 
-def _sections(
+def _draw_sections(
     sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
 ) -> list[Said]:
-    """All keys, each section below its title and a blank line, but for the first."""
+    """Return the lines of the help: each section's title, then its actions. A blank
+    line separates sections. Each action is given as (keys, title, help)."""
     lines: list[Said] = []
     for title, actions in sections:
         if lines:
             lines.append(Said(""))
         lines.append(Said(title, "title"))
         for keys, action_title, help_text in actions:
-            lines += _action_lines(keys, action_title, help_text, width)
+            lines += _draw_action(keys, action_title, help_text, width)
     return lines
 
 
-def _action_lines(keys: str, title: str, help_text: str, width: int) -> list[Said]:
-    """The keys of an action, its title and its help, on as many lines as that needs.
-    The help stands beside the title, below it where the screen is too narrow or the
-    title too long."""
+def _draw_action(keys: str, title: str, help_text: str, width: int) -> list[Said]:
+    """Return the lines of one action in the help: its keys, its title and its help
+    text.
+
+    The help stands beside the title. On a narrow screen, or after a long title, it
+    stands below.
+    """
     indent = KEYS_CELLS
     is_beside = width - KEYS_CELLS - TITLE_CELLS >= MIN_HELP_CELLS
     if is_beside:
@@ -763,12 +880,15 @@ def _action_lines(keys: str, title: str, help_text: str, width: int) -> list[Sai
     return lines
 
 
-def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
-    """A row for each trace or program that can be chosen: its name and a summary."""
+def _choice_rows(
+    state: State, offers: Sequence[Offer], summaries: Sequence[str]
+) -> Rows:
+    """Return a row for each trace or program that can be chosen: its name, then its
+    summary. `summaries` has one text for each offer."""
     names = [narrow(offer.label) for offer in offers]
     name_cells = max(map(len, names), default=0) + 2
-    heading = "  " + _choosing_heading(state, offers)
-    ellipsis = glyphs_for(state.ascii_only).ellipsis
+    heading = "  " + _format_choice_keys(state, offers)
+    ellipsis = choose_glyphs(state.ascii_only).ellipsis
 
     def formatted(index: int, width: int) -> list[Styled]:
         summary = clip(summaries[index], width - name_cells, ellipsis)
@@ -782,14 +902,15 @@ def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) ->
     )
 
 
-def _choosing_heading(state: State, offers: Sequence[Offer]) -> str:
-    """What keys do in a list of choices."""
+def _format_choice_keys(state: State, offers: Sequence[Offer]) -> str:
+    """Return the heading of a list of choices, which lists its keys. They differ for
+    traces and programs, and where a trace is open already."""
     are_programs = bool(offers) and offers[0].pid > 0
     if are_programs:
         hints = RECORDING_B if state.sides else RECORDING
     else:
         hints = CHOOSING_B if state.sides else CHOOSING
-    return hints_text(hints, state)
+    return format_hints(hints, state)
 
 
 _over = partial(action, section=SECTION, needs=nothing)
@@ -816,7 +937,7 @@ ACTIONS = (
         title="Raw JSON",
         written="r",
         help="of the slice, as the file has it",
-        run=turn_raw,
+        run=toggle_raw_slice,
         where=is_slice,
     ),
     _over(
@@ -843,6 +964,6 @@ ACTIONS = (
         run=beside,
         section=SECTION,
         where=is_choosing,
-        needs=a_trace,
+        needs=why_no_trace,
     ),
 )

@@ -22,15 +22,15 @@ from fusetui.tui.drawing.picture import (
     Picture,
     Rows,
     TextPicture,
-    ruled,
-    scrolled,
+    make_ruled_picture,
+    scroll_to_cursor,
 )
-from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.drawing.schemes import choose_glyphs
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Action, a_trace, action, nothing
-from fusetui.tui.state.screen import size_of
+from fusetui.tui.state.action import Action, action, nothing, why_no_trace
+from fusetui.tui.state.screen import active_size
 from fusetui.tui.state.state import (
     COPIED,
     Details,
@@ -77,88 +77,99 @@ class Page(ABC):
 
     @abstractmethod
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        """The panes from top to bottom; together as high as `size`."""
+        """Return the panes of the page from top to bottom; their heights add up to the
+        height of `size`."""
 
     def ask(self, state: State) -> Outcome | None:
-        """What is worked out before the page can come to the front, which it then does
+        """Return the state and effect that start background work the page needs before
+        it can be shown, or None. When the work is done, the page comes to the front by
         itself."""
         return None
 
     def open(self, state: State) -> Outcome:
-        """Called when the page comes to the front, after the state names it."""
+        """Return the state after the page came to the front. It is called once the
+        state names this page."""
         return state
 
     def follow(self, before: State, state: State) -> State:
-        """Called when more of the open traces was read: what the user looks at
-        stays."""
+        """Return the state after more of the open traces was read, with what the user
+        looks at kept. `before` is the state on the shorter traces."""
         return state
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """Called after every change while it is in front: keeps the cursor in sight."""
+        """Return the state scrolled so that the cursor is in sight. It is called after
+        every change while this page is in front."""
         return state
 
     def copied(self, state: State) -> str:
-        """What the cursor is on, printable; "" if it is on nothing."""
+        """Return the text that copying puts into the clipboard: what the cursor is on,
+        in printable characters. It is empty where the cursor is on nothing."""
         return ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """These rows of its list, or all, with figures in full; None where there are
-        none, for the reason `why_no_table`."""
+        """Return the list of the page as a table to save, with exact figures; only
+        `rows` of it, unless that is None. Where there is no table, the result is None,
+        and `why_no_table` gives the reason."""
         return None
 
     def why_no_table(self, state: State) -> str:
-        """Why there is nothing to save."""
+        """Return a sentence that says why the page has no table to save."""
         return "this table is not known yet"
 
     def table_name(self, state: State) -> str:
-        """What a file of the table is called at first, without its ending."""
+        """Return the suggested file name of a saved table, without its ending."""
         return self.name
 
     def subject(self, state: State) -> int:
-        """The row of the active side that the page describes, and that Enter shows; -1
-        for none."""
+        """Return the row of the slice that the page describes and that Enter shows, in
+        the trace of the active side. It is -1 for none."""
         return -1
 
     def change(self, state: State) -> str:
-        """The change of `whatif` that the row under the cursor is about; "" for
-        none."""
+        """Return the what-if change that the row under the cursor is about, such as
+        `kind:gemm x0.8`. It is empty for none."""
         return ""
 
     def changed_part(self, state: State) -> str | None:
-        """What a change of `whatif` would name for the row under the cursor, such as
-        `kind:gemm`; "" where no change names it, and None where the slice that the row
-        is about decides."""
+        """Return what a what-if change would name for the row under the cursor, such as
+        `kind:gemm`.
+
+        It is empty where no change can name the row, and None where the slice that the
+        row is about decides.
+        """
         return None
 
     def described(self, state: State) -> Overlay | str:
-        """Everything about what the page describes, or a sentence where there is no
-        more."""
+        """Return the overlay with all details of the slice that the page describes, or
+        a sentence where there are none."""
         row = self.subject(state)
         return Details(state.side, row) if row >= 0 else NO_MORE
 
     def takes_key(self, state: State) -> bool:
-        """Whether its key brings it to the front; else another page with this key
-        comes."""
+        """Return whether pressing the key of the page brings this page to the front.
+        Otherwise another page with the same key comes."""
         return True
 
     def missing(self, state: State) -> str:
-        """Why the page cannot be shown; "" if it can. Asked where `has` is true."""
+        """Return why the page cannot be shown, or "" if it can. It is only called where
+        `has` is true."""
         return ""
 
     def has(self, state: State) -> bool:
-        """Whether what the page is about is open."""
+        """Return whether what the page shows is open: by default, whether any trace is."""
         return bool(state.sides)
 
     def why_not(self, state: State) -> str:
-        """Why the page cannot be shown; "" if it can."""
-        return self.missing(state) if self.has(state) else a_trace(state)
+        """Return a sentence that says why the page cannot be shown, or "" if it can."""
+        return self.missing(state) if self.has(state) else why_no_trace(state)
 
 
-def slice_details(state: State, row: int, title: str) -> TextPicture:
-    """A few lines about a slice of the active side."""
-    side, glyphs = state.side, glyphs_for(state.ascii_only)
+def make_slice_details(state: State, row: int, title: str) -> TextPicture:
+    """Return a picture with a few lines about the slice in `row` of the active side,
+    below a rule with `title`."""
+    side, glyphs = state.side, choose_glyphs(state.ascii_only)
     lines = partial(details, side, row, glyphs=glyphs)
-    return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
+    return make_ruled_picture((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
 class ListPage(Page):
@@ -168,34 +179,37 @@ class ListPage(Page):
 
     @abstractmethod
     def rows(self, state: State) -> Rows:
-        """What the list shows; called for every key, so it must be cheap."""
+        """Return the rows of the list. It is called for every key, so it must be cheap."""
 
     @abstractmethod
     def chosen(self, state: State, index: int) -> Outcome:
-        """Enter on a row."""
+        """Return the outcome of Enter on the row at `index`."""
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The panes above the list."""
+        """Return the panes above the list, from top to bottom; none by default."""
         return ()
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The panes below the list."""
+        """Return the panes below the list, from top to bottom; none by default."""
         return ()
 
     def under_cursor(self, state: State, items: Sequence[T]) -> T | None:
-        """The item in the row under the cursor; None for an empty list. `items`: what
-        stands in each row."""
+        """Return the item that belongs to the row under the cursor. `items` has one
+        item per row; for an empty list the result is None."""
         if not items:
             return None
-        return items[self._cursor(state, len(items))]
+        return items[self._cursor_row(state, len(items))]
 
-    def _cursor(self, state: State, count: int) -> int:
-        """The row under the cursor in a list of `count` rows; -1 for an empty list."""
+    def _cursor_row(self, state: State, count: int) -> int:
+        """Return the row under the cursor in a list of `count` rows; -1 for an empty
+        list."""
         return min(state.list_of(self.name).cursor, count - 1)
 
     def copied(self, state: State) -> str:
-        """The row under the cursor as TSV, below the names of its columns."""
-        cursor = self._cursor(state, self.rows(state).count)
+        """Return the row under the cursor as tab-separated text, below the names of the
+        columns. It is empty where there is no row or no table, and cut to what a
+        clipboard takes."""
+        cursor = self._cursor_row(state, self.rows(state).count)
         if cursor < 0:
             return ""
         table = self.table(state, (cursor,))
@@ -203,24 +217,26 @@ class ListPage(Page):
             return ""
         from fusetui.tables.files import tsv_lines  # rarely needed
 
-        text = "".join(tsv_lines(table))
-        return clip(text[:-1], MAX_COPIED_CHARS)  # without the last line break
+        tsv_text = "".join(tsv_lines(table))
+        return clip(tsv_text[:-1], MAX_COPIED_CHARS)  # without the last line break
 
     def moved(self, state: State) -> State:
-        """Called when the cursor has moved to another row."""
+        """Return the state after the cursor has moved to another row. Pages override it
+        to react."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        """The list between its panes, with the lines that these leave."""
+        """Return the panes above the list, the list itself, and those below it. The
+        list gets the lines that the other panes leave."""
         above = self.above(state, size)
         below = self.below(state, size)
-        others = sum(pane.height for pane in (*above, *below))
+        lines_of_others = sum(pane.height for pane in (*above, *below))
         list_state = state.list_of(self.name)
         picture = ListPicture(
             rows=self.rows(state),
             cursor=list_state.cursor,
             top=list_state.top,
-            ellipsis=glyphs_for(state.ascii_only).ellipsis,
+            ellipsis=choose_glyphs(state.ascii_only).ellipsis,
         )
 
         def pointed(state: State, x: int, y: int) -> State:
@@ -231,39 +247,44 @@ class ListPage(Page):
             cursor = state.list_of(self.name).cursor
             return self.at_row(state, cursor + turn.lines)
 
-        height = max(0, size.height - others)
+        height = max(0, size.height - lines_of_others)
         return (*above, Pane(height, picture, pointed, wheeled), *below)
 
     def at_row(self, state: State, index: int) -> State:
-        """The cursor on a row, or on the nearest existing one."""
+        """Return the state with the cursor on the row at `index`, or on the nearest one
+        that exists."""
         list_state = state.list_of(self.name)
-        last = self.rows(state).count - 1
-        index = max(0, min(index, last))
+        last_row = self.rows(state).count - 1
+        index = max(0, min(index, last_row))
         if index == list_state.cursor:
             return state
-        now = state.with_list(self.name, replace(list_state, cursor=index))
-        return self.moved(now)
+        moved_state = state.with_list(self.name, replace(list_state, cursor=index))
+        return self.moved(moved_state)
 
     def paged(self, state: State, rows: int) -> State:
-        """The cursor a screen of rows further down, or up."""
+        """Return the state with the cursor `rows` rows further down, or up where
+        negative. Lists of text override it to scroll."""
         return self.at_row(state, state.list_of(self.name).cursor + rows)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """The cursor on an existing row, and the list scrolled so that it is in
-        sight."""
+        """Return the state with the cursor on a row that exists and the list scrolled
+        so that it is in sight."""
         list_state = state.list_of(self.name)
-        cursor = max(0, self._cursor(state, self.rows(state).count))
-        top = scrolled(cursor, list_state.top, self.room(state, size))
-        if cursor == list_state.cursor and top == list_state.top:
+        cursor = max(0, self._cursor_row(state, self.rows(state).count))
+        first_row = scroll_to_cursor(cursor, list_state.top, self.room(state, size))
+        if cursor == list_state.cursor and first_row == list_state.top:
             return state
-        return state.with_list(self.name, replace(list_state, cursor=cursor, top=top))
+        return state.with_list(
+            self.name, replace(list_state, cursor=cursor, top=first_row)
+        )
 
     def room(self, state: State, size: Size) -> int:
-        """How many rows of the list are on the screen, at least one."""
-        others = (*self.above(state, size), *self.below(state, size))
+        """Return how many rows of the list fit on the screen, at least one. The panes
+        around the list and its line of titles are taken off."""
+        other_panes = (*self.above(state, size), *self.below(state, size))
         line_of_titles = 1
-        lines = size.height - sum(pane.height for pane in others)
-        return max(1, lines - line_of_titles)
+        list_lines = size.height - sum(pane.height for pane in other_panes)
+        return max(1, list_lines - line_of_titles)
 
 
 LISTS = "In the lists"
@@ -273,18 +294,19 @@ FindList = Callable[[State], ListPage | None]
 
 
 def list_actions(find: FindList) -> tuple[Action, ...]:
-    """The actions of lists; the argument finds the list that receives the keys."""
+    """Return the actions that all lists share. `find` returns the list that receives
+    the keys, or None."""
     listed = partial(
         action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing
     )
     return (
-        *_list_moves(find, listed),
+        *_list_move_actions(find, listed),
         listed(
             name="show",
             title="Show",
             written="enter",
             help="the row in the timeline; open a trace",
-            run=partial(_choose, find),
+            run=partial(_choose_row, find),
         ),
         listed(
             name="instances",
@@ -296,8 +318,11 @@ def list_actions(find: FindList) -> tuple[Action, ...]:
     )
 
 
-def _list_moves(find: FindList, listed: Callable[..., Action]) -> tuple[Action, ...]:
-    """The actions that move the cursor of a list; `listed` makes actions of lists."""
+def _list_move_actions(
+    find: FindList, listed: Callable[..., Action]
+) -> tuple[Action, ...]:
+    """Return the actions that move the cursor of a list: by a row, by a screen, and to
+    either end. `listed` makes an action that applies where a list has the keys."""
     move = partial(_move_in_list, find)
     return (
         listed(
@@ -348,19 +373,21 @@ def _list_moves(find: FindList, listed: Callable[..., Action]) -> tuple[Action, 
 def _move_in_list(
     find: FindList, state: State, rows: int = 0, screens: int = 0
 ) -> State:
-    """The cursor of the list so many rows and screens of rows further down."""
+    """Return the state with the cursor moved down by `rows` plus `screens` screens of
+    rows; negative numbers move up."""
     page = find(state)
     if page is None:
         return state
     if screens:
         # one row of the screen before stays in sight
-        rows_of_screen = page.room(state, size_of(state)) - 1
+        rows_of_screen = page.room(state, active_size(state)) - 1
         return page.paged(state, screens * max(1, rows_of_screen))
     return page.at_row(state, state.list_of(page.name).cursor + rows)
 
 
-def _choose(find: FindList, state: State) -> Outcome:
-    """What Enter does on the row under the cursor; nothing in an empty list."""
+def _choose_row(find: FindList, state: State) -> Outcome:
+    """Carry out Enter on the row under the cursor. An empty list says so; without a
+    list nothing happens."""
     page = find(state)
     if page is None:
         return state
@@ -370,8 +397,10 @@ def _choose(find: FindList, state: State) -> Outcome:
 
 
 def _list_instances(find: FindList, state: State) -> Outcome:
-    """The slices that Enter would lead to, as a list; else what was searched for."""
-    outcome = _choose(find, state)
+    """Open a list of the slices that Enter on this row would lead to, such as all
+    launches of a kernel. Where Enter leads to no slices, the list has the hits of the
+    last search."""
+    outcome = _choose_row(find, state)
     hits = outcome.session.hits if isinstance(outcome, State) else None
     if hits is None or hits is state.session.hits or not find(state):
         return search.list_hits(state)
@@ -385,8 +414,11 @@ def sort_actions(
     keys: str = ">",
     said: str = "marked *",
 ) -> tuple[Action, Action]:
-    """Sorted by the next column of a table, or the one before; `make` makes actions of
-    its page."""
+    """Return the two actions that sort a table by the next column or the one before.
+
+    `make` makes actions of the page, and `prefix` starts their names. `sort` gets the
+    state and +1 or -1. `keys` and `said` are the keys and the help of the first.
+    """
     return (
         make(
             name=f"{prefix}sort-right",
@@ -405,8 +437,9 @@ def sort_actions(
     )
 
 
-def next_of(names: Sequence[str], now: str, by: int = 1) -> str:
-    """The name `by` places after one of them; the first follows the last."""
+def cycle_name(names: Sequence[str], now: str, by: int = 1) -> str:
+    """Return the name that stands `by` places after `now` in `names`; the first follows
+    the last. `now` must be one of the names."""
     index = names.index(now) + by
     return names[index % len(names)]
 
@@ -415,22 +448,23 @@ MAX_COPIED_CHARS = 50_000  # terminals drop much longer clipboard texts
 MAX_HINT_CHARS = 1000  # of a text that was copied; no hint shows more
 
 
-def slice_text(side: Side, row: int) -> str:
-    """The full name of a slice, its start as on the ruler, and its duration; exact."""
+def format_slice(side: Side, row: int) -> str:
+    """Return the full name of a slice, its exact start (ns, as on the ruler) and its
+    exact duration (ns), for the clipboard. A long name is cut."""
     trace = side.trace
     start_ns = int(trace.start[row]) - side.origin
     times = f"   start {start_ns} ns   duration {int(trace.dur[row])} ns"
-    room = MAX_COPIED_CHARS - len(times)
-    return clip(printable(trace.name_of(row)), room) + times
+    name_chars = MAX_COPIED_CHARS - len(times)
+    return clip(printable(trace.name_of(row)), name_chars) + times
 
 
-def page_table(
+def make_page_table(
     name: str,
     texts: Mapping[str, Sequence[Any]],
     **figures: NDArray[Any] | Sequence[int | None],
 ) -> Table:
-    """What names the rows of a page, then their figures, shape [rows]; None of a list
-    is none, and so is nan."""
+    """Return a table to save from columns of texts, which name its rows, and columns of
+    figures, of shape [rows]. A figure that is None or nan is missing in the table."""
     from fusetui.tables.public import Table  # rarely needed
     from fusetui.tables.table import ColumnSpec, TableColumn, column_of
 
@@ -448,17 +482,17 @@ def page_table(
     return Table(name, tuple(columns))
 
 
-def what_was_copied(text: str, noun: str = "name") -> str:
-    """One sentence about a copied text, on one line; `noun`: what each of its lines
-    is."""
+def describe_copy(text: str, noun: str = "name") -> str:
+    """Return one sentence, on one line, about a text that was copied. `noun` says what
+    each line of it is; an empty text means that nothing was selected."""
     if not text:
         return "nothing is selected, so nothing was copied"
     lines = text.split("\n")
     if noun == ROW:  # below the names of its columns
         lines = [lines[-1].replace("\t", "  ")]
-    what = COPIED
+    sentence = COPIED
     if len(lines) > 1:
-        what += f" {plural(len(lines), noun)}"
+        sentence += f" {plural(len(lines), noun)}"
     if len(text) >= MAX_COPIED_CHARS:
-        what += f" (the first {count(MAX_COPIED_CHARS)} characters)"
-    return f"{what}: {narrow(lines[0][:MAX_HINT_CHARS])}"
+        sentence += f" (the first {count(MAX_COPIED_CHARS)} characters)"
+    return f"{sentence}: {narrow(lines[0][:MAX_HINT_CHARS])}"

@@ -19,19 +19,19 @@ from fusetui.tui.drawing.picture import (
     Said,
     TextPicture,
     folded,
-    no_rows,
-    row_parts,
-    ruled,
+    make_empty_list,
+    make_ruled_picture,
+    style_row,
 )
-from fusetui.tui.drawing.schemes import Styled, glyphs_for
-from fusetui.tui.layout.lanes import but_streams
+from fusetui.tui.drawing.schemes import Styled, choose_glyphs
+from fusetui.tui.layout.lanes import find_lanes_to_hide
 from fusetui.tui.layout.moves import over, select
 from fusetui.tui.layout.text_layout import ListColumn, room, titles
-from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, cycle_name, sort_actions
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.offers import RANK_SORTS, RankedJob
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import body, head_height
+from fusetui.tui.state.screen import head_height, page_size
 from fusetui.tui.state.state import (
     RANKS,
     TIMELINE,
@@ -52,59 +52,65 @@ MARGIN_PART = 2  # on each side of a wait, the window shows this part of its len
 
 
 def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
-    """More is known of the job with these traces: fields of RankedJob. The state as it
-    was, if another job is open by now."""
+    """Return the state with new fields of the job that has these traces. It is
+    unchanged if another job is open by now."""
     if state.job.paths != paths:
         return state
     return replace(state, job=replace(state.job, **fields))
 
 
-def beside_the_last(state: State) -> Outcome:
-    """Opens a rank where it waits longest, beside the rank that it waits for, on one
-    time axis."""
-    row = _row(state)
+def open_beside_late_rank(state: State) -> Outcome:
+    """Open the trace of the rank under the cursor at its longest wait, beside the rank
+    that it waits for. Both share one time axis; messages say where there is no such
+    wait."""
+    row = _cursor_row(state)
     if row is None:
         return state
     wait = row.worst_wait
     if wait is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
-        unknown = f"clocks do not determine for which rank rank {row.rank} waits"
-        return told(state, unknown)
-    late = [other for other in state.job.rows() if other.rank == wait.for_rank]
-    return _opening(state, wait, [row, *late])
+        sentence = f"clocks do not determine for which rank rank {row.rank} waits"
+        return told(state, sentence)
+    awaited_rank = [other for other in state.job.rows() if other.rank == wait.for_rank]
+    return _open_ranks(state, wait, [row, *awaited_rank])
 
 
-def beside_others(state: State) -> Outcome:
-    """Opens a rank where it waits longest, or else where another waits longest for it;
-    below it the rank that is waited for, and then the others in the order of the list,
-    on one time axis."""
-    row = _row(state)
+def open_beside_others(state: State) -> Outcome:
+    """Open the trace of the rank under the cursor at its longest wait, with other ranks
+    below it on one time axis.
+
+    If it waits for nobody, the rank that waits longest for it is shown instead. The
+    rank that is waited for comes first below, then the others in the order of the list.
+    """
+    row = _cursor_row(state)
     if row is None:
         return state
-    waiting = row if row.worst_wait else _longest_waiting_for(state, row.rank)
+    waiting = row if row.worst_wait else _find_longest_waiting(state, row.rank)
     if waiting is None or waiting.worst_wait is None:
         return told(
             state, f"rank {row.rank} waits for nobody, and nobody waits longest for it"
         )
     wait = waiting.worst_wait
     rows = state.job.rows()
-    late = [other for other in rows if other.rank == wait.for_rank]
-    shown = _each_once([waiting, *late, row, *rows])[: _ranks_on_screen(state)]
-    return _opening(state, wait, shown, only_streams=True)
+    awaited_rank = [other for other in rows if other.rank == wait.for_rank]
+    opened_ranks = _drop_repeated_ranks([waiting, *awaited_rank, row, *rows])[
+        : _count_ranks_that_fit(state)
+    ]
+    return _open_ranks(state, wait, opened_ranks, only_streams=True)
 
 
-def _each_once(rows: Sequence[RankRow]) -> list[RankRow]:
-    """The rows in their order, those of one rank once."""
+def _drop_repeated_ranks(rows: Sequence[RankRow]) -> list[RankRow]:
+    """Return the rows in their order, with each rank only once."""
     by_rank: dict[int, RankRow] = {}
     for row in rows:
         by_rank.setdefault(row.rank, row)
     return list(by_rank.values())
 
 
-def _longest_waiting_for(state: State, rank: int) -> RankRow | None:
-    """The rank whose longest wait is for this one, of several that which waits longest;
-    None for none."""
+def _find_longest_waiting(state: State, rank: int) -> RankRow | None:
+    """Return the rank whose longest wait is for `rank`; of several, the one that waits
+    longest. None where no rank waits for it like that."""
     longest_ns = 0
     waiting = None
     for row in state.job.rows():
@@ -117,83 +123,90 @@ def _longest_waiting_for(state: State, rank: int) -> RankRow | None:
     return waiting
 
 
-def _ranks_on_screen(state: State) -> int:
-    """How many ranks there is room for, one below the other; at least two."""
-    lines = body(state).height + head_height(state)
+def _count_ranks_that_fit(state: State) -> int:
+    """Return how many ranks fit below each other in the timeline, at least two."""
+    lines = page_size(state).height + head_height(state)
     lines -= details_height(state.size.height)
     return max(2, lines // RANK_LINES)
 
 
-def _row(state: State) -> RankRow | None:
-    """The rank under the cursor; None where the list has no such row."""
+def _cursor_row(state: State) -> RankRow | None:
+    """Return the rank under the cursor, or None where the list has no such row."""
     rows = state.job.rows()
     cursor = state.list_of(RANKS).cursor
     return rows[cursor] if 0 <= cursor < len(rows) else None
 
 
-def _opening(
+def _open_ranks(
     state: State, wait: WorstWait, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
-    """Opens the traces of these ranks, the first where it waits."""
+    """Open the traces of these ranks, the first one at its wait. If they are open
+    already, only what is shown of them changes."""
     job = replace(
         state.job,
         window=(wait.start_ns, wait.start_ns + wait.wait_ns),
         wanted=tuple(rows),
         only_streams=only_streams,
     )
-    now = replace(state, job=job)
+    opening_state = replace(state, job=job)
     paths = tuple(row.path for row in rows)
-    return arrived(now) if state.paths == paths else read(now, paths)
+    return (
+        arrived(opening_state) if state.paths == paths else read(opening_state, paths)
+    )
 
 
 def are_wanted(state: State) -> bool:
-    """Whether the traces that are open are those of the ranks that were asked for."""
+    """Return whether the open traces are those of the ranks that were asked for."""
     return state.paths == tuple(row.path for row in state.job.wanted)
 
 
 def arrived(state: State) -> State:
-    """Traces were opened: those of the ranks that were asked for show what was asked
-    for."""
+    """Return the state after traces were opened. If they are the ranks that were asked
+    for, all show the moment of the wait, and the collective is selected."""
     job = replace(state.job, window=None, wanted=(), only_streams=False)
     if state.job.window is None or not are_wanted(state):
         return replace(state, job=job)
-    views = _views_of_one_moment(state, state.job.window)
-    views[0] = _with_wait_selected(state.session.sides[0], views[0], state.job.window)
+    views = _align_views(state, state.job.window)
+    views[0] = _select_waiting_collective(
+        state.session.sides[0], views[0], state.job.window
+    )
     if state.job.only_streams:
-        views = _only_streams(state.session.sides, views)
+        views = _hide_other_lanes(state.session.sides, views)
     hint = ""
     if len(views) > 1:
-        clocks = _clocks(state.job.wanted, _shares_clock(state.job))
-        hint = f"one time axis: {clocks}"
+        clock_sentence = _describe_clocks(state.job.wanted, _shares_clock(state.job))
+        hint = f"one time axis: {clock_sentence}"
     session = state.session.go(tuple(views))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
 
 
-def _views_of_one_moment(state: State, window: tuple[int, int]) -> list[View]:
-    """A view of each side that shows a window and a margin, [begin, end) in ns from the
-    begin of the first side; by the clocks of the ranks, all show the same moments."""
-    first = _view_with_margin(state.session.sides[0], state.session.views[0], window)
-    zeros = _zeros_by_one_clock(state)
+def _align_views(state: State, window: tuple[int, int]) -> list[View]:
+    """Return a view of each side that shows the same moments: a window and a margin.
+    The window is [begin, end) in ns from the begin of the first side; clocks of the
+    ranks are matched."""
+    first = _view_around(state.session.sides[0], state.session.views[0], window)
+    clock_zeros = _find_clock_zeros(state)
     views = [first]
-    for view, zero in zip(state.session.views[1:], zeros[1:], strict=True):
-        shift = zeros[0] - zero
-        begin = first.begin + shift
+    for view, zero in zip(state.session.views[1:], clock_zeros[1:], strict=True):
+        shift_ns = clock_zeros[0] - zero
+        begin = first.begin + shift_ns
         views.append(replace(view, begin=begin, end=begin + first.span))
     return views
 
 
-def _view_with_margin(side: Side, view: View, window: tuple[int, int]) -> View:
-    """A view over a window, in ns from the begin of the side, and a margin."""
+def _view_around(side: Side, view: View, window: tuple[int, int]) -> View:
+    """Return a view of a window and a margin around it. The window is in ns from the
+    begin of the side."""
     begin = side.begin + window[0]
     end = side.begin + window[1]
     margin = (end - begin) // MARGIN_PART
     return over(side, view, begin - margin, end + margin)
 
 
-def _with_wait_selected(side: Side, view: View, window: tuple[int, int]) -> View:
-    """A view with the collective of a wait selected: the kernel of a collective that
-    runs longest in the window of the wait, if any does. The window is in ns from the
-    begin of the side."""
+def _select_waiting_collective(side: Side, view: View, window: tuple[int, int]) -> View:
+    """Return the view with the collective selected that runs longest in the window of a
+    wait. Without one there, the view is unchanged. The window is in ns from the begin
+    of the side."""
     trace = side.trace
     first_ns = side.origin + side.begin
     collectives = trace.rows_named(is_collective, Role.KERNEL)
@@ -205,9 +218,9 @@ def _with_wait_selected(side: Side, view: View, window: tuple[int, int]) -> View
     return select(side, view, int(collectives[ns_in_window.argmax()]))
 
 
-def _zeros_by_one_clock(state: State) -> list[int]:
-    """The moment from which the times of each side count, in ns since 1970 by the clock
-    of one rank."""
+def _find_clock_zeros(state: State) -> list[int]:
+    """Return the moment from which the times of each side count, in ns since 1970. All
+    are by the clock of one rank."""
     shares_clock = _shares_clock(state.job)
     zeros = []
     for side, row in zip(state.session.sides, state.job.wanted, strict=True):
@@ -217,30 +230,33 @@ def _zeros_by_one_clock(state: State) -> list[int]:
 
 
 def _shares_clock(job: RankedJob) -> bool:
-    """Whether the ranks have one clock."""
+    """Return whether all ranks of the job have one clock."""
     return job.answer is not None and bool(job.answer.clocks.shared)
 
 
-def _only_streams(sides: Sequence[Side], views: Sequence[View]) -> list[View]:
-    """The views with all lanes hidden but those of GPU streams."""
+def _hide_other_lanes(sides: Sequence[Side], views: Sequence[View]) -> list[View]:
+    """Return the views with all lanes hidden except GPU streams."""
     with_streams = []
     for side, view in zip(sides, views, strict=True):
-        arranged = replace(view.arranged, hidden=but_streams(side.lanes))
-        with_streams.append(replace(view, arranged=arranged))
+        streams_alone = replace(view.arranged, hidden=find_lanes_to_hide(side.lanes))
+        with_streams.append(replace(view, arranged=streams_alone))
     return with_streams
 
 
-def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
-    """How sure it is that the windows show the same moments."""
-    *others, last = (str(row.rank) for row in rows)
-    names = f"ranks {', '.join(others)} and {last}"
+def _describe_clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
+    """Return a phrase that says how surely the windows of several ranks show the same
+    moments."""
+    *other_ranks, last_rank = (str(row.rank) for row in rows)
+    names = f"ranks {', '.join(other_ranks)} and {last_rank}"
     if are_shared:
         return f"{names} share a clock"
-    known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
-    if len(known) < len(rows):
+    uncertainties = [
+        row.uncertainty_ns for row in rows if row.uncertainty_ns is not None
+    ]
+    if len(uncertainties) < len(rows):
         return f"the clock offset of {names} is unknown"
     # two ranks may be apart by the sum of what both are uncertain by
-    largest_two = sorted(known)[-2:]
+    largest_two = sorted(uncertainties)[-2:]
     return f"the clocks of {names} are known to {duration(sum(largest_two))}"
 
 
@@ -265,9 +281,9 @@ NO_JOB = (
 STANDS_OUT = "*"
 
 
-def _sort(state: State, by: int) -> State:
-    """Sorted by the next column, or for -1 by the one before."""
-    sort = next_of([*RANK_SORTS], state.job.sort, by)
+def _sort_by_next(state: State, by: int) -> State:
+    """Sort the ranks by the next column (`by` 1) or the one before (-1)."""
+    sort = cycle_name([*RANK_SORTS], state.job.sort, by)
     return replace(state, job=replace(state.job, sort=sort))
 
 
@@ -285,82 +301,91 @@ class RanksPage(ListPage):
         "ranks-sort-right/ranks-sort-left sort; copy copy"
     )
     actions = (
-        *sort_actions(_action, "ranks-", _sort, "> s"),
+        *sort_actions(_action, "ranks-", _sort_by_next, "> s"),
         _action(
             name="ranks-beside",
             title="Open beside the rank it waits for",
             written="b",
             help="at its longest wait, on one time axis",
-            run=beside_the_last,
+            run=open_beside_late_rank,
         ),
         _action(
             name="ranks-others",
             title="Open beside other ranks",
             written="B",
             help="as many as the screen has room for, on one time axis",
-            run=beside_others,
+            run=open_beside_others,
         ),
     )
 
     def open(self, state: State) -> Outcome:
-        """Has the ranks read when the page is first opened."""
+        """Return the state and, when the page is first opened, the effect that reads
+        the ranks of the job."""
         if state.job.done >= 0:
             return state
-        now = replace(state, job=replace(state.job, done=0))
-        return now, ReadRanks(state.job.paths)
+        asked_state = replace(state, job=replace(state.job, done=0))
+        return asked_state, ReadRanks(state.job.paths)
 
     def missing(self, state: State) -> str:
+        """Return a sentence that says no job of several ranks is open, or "" where one
+        is."""
         return "" if state.job.paths else NO_JOB
 
     def rows(self, state: State) -> Rows:
-        """A row for each rank, in the order of the column that is chosen."""
+        """Return a row for each rank, in the order of the chosen column. While ranks
+        are read, one line says how many are done."""
         job = state.job
         if job.answer is None:
             total = plural(len(job.paths), "rank")
             reading = f"reading {total}: {max(job.done, 0)}"
-            return no_rows(job.problem or reading)
+            return make_empty_list(job.problem or reading)
         ranks = job.rows()
         unit = unit_of(row.step_ns for row in ranks)
-        titled = [_titled(column, job.sort, unit) for column in COLUMNS]
-        levels = glyphs_for(state.ascii_only).levels
+        columns = [_add_unit(column, job.sort, unit) for column in COLUMNS]
+        levels = choose_glyphs(state.ascii_only).levels
         return Rows(
             identity=job,
             count=len(ranks),
-            titles=partial(titles, titled),
-            format=partial(_rank_row, job, ranks, unit, levels),
+            titles=partial(titles, columns),
+            format=partial(_draw_rank_row, job, ranks, unit, levels),
         )
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Enter: opens the rank where it waits longest."""
+        """Carry out Enter: open the trace of the rank at its longest wait."""
         row = state.job.rows()[index]
         if row.worst_wait is None:
             return told(state, f"rank {row.rank} waits for nobody")
-        return _opening(state, row.worst_wait, [row])
+        return _open_ranks(state, row.worst_wait, [row])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The answer, with as many lines as the table leaves."""
+        """Return the pane above the table, with the answer to which rank is late, as
+        high as the table allows."""
         answer = state.job.answer
         if answer is None:
             return ()
         table_lines = len(state.job.rows()) + 1
-        most = max(MIN_ABOVE_LINES, size.height - BELOW_LINES - table_lines)
-        head = partial(_head, answer)
-        height = len(head(size.width, most))
-        return (Pane(height, TextPicture(("above", answer), head)),)
+        line_limit = max(MIN_ABOVE_LINES, size.height - BELOW_LINES - table_lines)
+        draw_head = partial(_draw_answer, answer)
+        height = len(draw_head(size.width, line_limit))
+        return (Pane(height, TextPicture(("above", answer), draw_head)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """A few lines about the rank under the cursor."""
+        """Return the pane below the table, with a few lines about the rank under the
+        cursor."""
         answer = state.job.answer
         row = self.under_cursor(state, state.job.rows())
         if answer is None or row is None:
             return ()
-        rule = glyphs_for(state.ascii_only).rule
-        about = partial(_about, answer, row)
-        picture = ruled((answer, row.rank), f"rank {row.rank}", rule, about)
+        rule = choose_glyphs(state.ascii_only).rule
+        draw_details = partial(_describe_rank, answer, row)
+        picture = make_ruled_picture(
+            (answer, row.rank), f"rank {row.rank}", rule, draw_details
+        )
         return (Pane(BELOW_LINES, picture),)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """As `fusetui ranks --format` has it, in the order of the page."""
+        """Return the ranks as a table to save, with the columns of `fusetui ranks
+        --format` and the order of the page. None until the ranks are read."""
         if state.job.answer is None:
             return None
         from fusetui.tables.sources import ranks_table  # rarely needed
@@ -370,9 +395,9 @@ class RanksPage(ListPage):
         return ranks_table(replace(state.job.answer, ranks=tuple(chosen)))
 
 
-def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
-    """A column with the unit of its times; that by which the rows are sorted has a
-    star."""
+def _add_unit(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
+    """Return a column with the unit of its times in the title. The column by which the
+    rows are sorted gets a star."""
     has_times = column.title not in ("", "rank", "last")
     title = column.title or STRIP_TITLE
     if has_times:
@@ -384,7 +409,7 @@ def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
     return replace(column, title=title)
 
 
-def _rank_row(
+def _draw_rank_row(
     job: RankedJob,
     ranks: Sequence[RankRow],
     unit: Unit,
@@ -392,25 +417,29 @@ def _rank_row(
     index: int,
     width: int,
 ) -> list[Styled]:
-    """The row of one of the ranks, its times in `unit`."""
+    """Return the row of one rank, with times in `unit`. A rank that stands out, or
+    whose file is damaged, is highlighted."""
     row = ranks[index]
-    strip = _strip(job, row, room(COLUMNS, width), levels)
+    strip = _draw_strip(job, row, room(COLUMNS, width), levels)
     token = "warning" if row.outliers or row.damage else "plain"
-    return row_parts(COLUMNS, [*_texts(row, unit), strip], width, token)
+    return style_row(COLUMNS, [*_format_rank(row, unit), strip], width, token)
 
 
-def _texts(row: RankRow, unit: Unit) -> list[str]:
-    """What stands in the columns of a rank, but for the strip; times in `unit`."""
-    last = f"{count(row.last_count)}/{count(row.collectives)}"
-    texts = [str(row.rank), last]
+def _format_rank(row: RankRow, unit: Unit) -> list[str]:
+    """Return the texts in the columns of a rank, except the strip of its waits. Times
+    are in `unit`."""
+    last_text = f"{count(row.last_count)}/{count(row.collectives)}"
+    texts = [str(row.rank), last_text]
     for column in COLUMNS[2:-1]:
-        texts.append(_figure(row, RANK_SORTS[column.title], unit))
+        texts.append(_format_figure(row, RANK_SORTS[column.title], unit))
     return texts
 
 
-def _figure(row: RankRow, field: str, unit: Unit) -> str:
-    """A time of a rank, which is the field of this name, per step; with a star where it
-    stands out among the ranks, `-` where it is not known."""
+def _format_figure(row: RankRow, field: str, unit: Unit) -> str:
+    """Return one time of a rank per step, in `unit`. `field` is the name of its field.
+
+    A star follows where the rank stands out among the others. An unknown time is "-".
+    """
     mark = STANDS_OUT if field in row.outliers else " "
     ns: int | None = getattr(row, field)
     if ns is None:
@@ -420,29 +449,38 @@ def _figure(row: RankRow, field: str, unit: Unit) -> str:
     return f"{unit.text(ns)}{mark}"
 
 
-def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
-    """A cell per step, or for several: the higher, the longer it waited there."""
+def _draw_strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
+    """Return a strip of bars for the waits of a rank: one cell for each step, or for
+    several. Higher bars are longer waits."""
     if job.strip is None:
         return ""
-    top = len(levels) - 1
+    top_level = len(levels) - 1
     cells = []
     for share in job.strip.shares(row.rank, width):
-        least = 1 if share > 0 else 0
-        cells.append(levels[max(round(top * share), least)])
+        # a short wait still shows
+        least_level = 1 if share > 0 else 0
+        cells.append(levels[max(round(top_level * share), least_level)])
     return "".join(cells)
 
 
-def _head(answer: JobAnswer, width: int, height: int) -> list[Said]:
-    """The answer in sentences, on at most `height` lines."""
+def _draw_answer(answer: JobAnswer, width: int, height: int) -> list[Said]:
+    """Return the sentences that say which rank is late and who waits, on at most
+    `height` lines."""
     from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
-    text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
-    return _wrapped(text, width, height)
+    answer_sentences = [
+        *say.headline(answer),
+        say.clocks_text(answer),
+        *say.verdict_lines(answer),
+    ]
+    return _wrap_sentences(answer_sentences, width, height)
 
 
-def _about(answer: JobAnswer, row: RankRow, width: int, height: int) -> list[Said]:
-    """Why others wait for a rank, for whom it waits, and what of its file is
-    damaged."""
+def _describe_rank(
+    answer: JobAnswer, row: RankRow, width: int, height: int
+) -> list[Said]:
+    """Return sentences about one rank: why others wait for it, for whom it waits, and
+    what is damaged in its file. They take at most `height` lines."""
     from fusetui.report import ranks_words as say
 
     sentences = []
@@ -451,10 +489,10 @@ def _about(answer: JobAnswer, row: RankRow, width: int, height: int) -> list[Sai
             sentences.append(say.straggler_text(answer, straggler))
     sentences += say.wait_text(row)
     sentences += row.damage
-    return _wrapped(sentences, width, height)
+    return _wrap_sentences(sentences, width, height)
 
 
-def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    """Sentences on at most `height` lines."""
+def _wrap_sentences(sentences: Sequence[str], width: int, height: int) -> list[Said]:
+    """Return sentences wrapped to `width` cells, on at most `height` lines."""
     text_width = max(width - 2, 20)
     return folded(map(printable, sentences), text_width, before=" ", most=height)

@@ -12,32 +12,38 @@ from msgspec.structs import replace
 from fusetui.text.figures import plural
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
-from fusetui.tui.drawing.details import details_height, on_path_text
-from fusetui.tui.drawing.picture import Said, TextPicture, ruled
-from fusetui.tui.drawing.range_lines import gap_lines, range_lines
-from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.drawing.details import describe_path_position, details_height
+from fusetui.tui.drawing.picture import Said, TextPicture, make_ruled_picture
+from fusetui.tui.drawing.range_lines import describe_gap, describe_range
+from fusetui.tui.drawing.schemes import choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
-from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.answer import explain_missing_result
 from fusetui.tui.layout.frame import (
     Division,
-    divided,
-    first_top,
-    lanes_in,
-    row_at,
-    top_for,
-    within,
+    count_lane_lines,
+    divide_timeline,
+    find_row_at,
+    limit_top,
+    scroll_to_main_stream,
+    scroll_to_selection,
 )
 from fusetui.tui.layout.lanes import Arrangement
-from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
-from fusetui.tui.layout.places import places, same_line
-from fusetui.tui.layout.view import HIDDEN, Side, View, first_views
-from fusetui.tui.pages.answer import answer_pane, awaited_title, is_inside
-from fusetui.tui.pages.page import Page, Pane, page_table, slice_details, slice_text
-from fusetui.tui.state.action import action, hints_text, on_timeline, with_keys
+from fusetui.tui.layout.moves import find_gap_at, go, pan, select, zoom_at
+from fusetui.tui.layout.places import find_same_line, places
+from fusetui.tui.layout.view import HIDDEN, Side, View, make_first_views
+from fusetui.tui.pages.answer import format_awaited_title, is_inside, make_answer_pane
+from fusetui.tui.pages.page import (
+    Page,
+    Pane,
+    format_slice,
+    make_page_table,
+    make_slice_details,
+)
+from fusetui.tui.state.action import action, format_hints, on_timeline, with_keys
 from fusetui.tui.state.comparison import Second
-from fusetui.tui.state.memory import allocated_text
-from fusetui.tui.state.moving import ENDED, SECTION, looked_at
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.memory import describe_allocations
+from fusetui.tui.state.moving import ENDED, SECTION, set_side_view
+from fusetui.tui.state.screen import page_size
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, told
 
@@ -47,65 +53,75 @@ if TYPE_CHECKING:
 NO_MARKS = "there is no mark to save: {mark} and a letter sets one"
 
 
-def clicked(
+def view_after_click(
     picture: TimelinePicture, width: int, height: int, x: int, y: int
 ) -> View | None:
-    """The view after a click: on a slice it selects it, on idle time the gap there, on
-    the minimap it goes to its time. On the line of what is hidden, its label included,
-    it shows all lanes, as they are arranged at first but for those that are pinned.
-    None for clicks on other labels, on the legend, and beside the timeline."""
+    """Return the view after a click at cell (x, y) of a timeline, or None if the click
+    does nothing.
+
+    A click on a slice selects it, on idle time the gap there, on the minimap it goes to
+    that time. On the line that counts hidden lanes, it shows all lanes in their first
+    order; pinned ones stay.
+    """
     side = picture.side
     view = picture.view
-    division = divided(width, height)
-    index = y - division.axis + picture.top
+    division = divide_timeline(width, height)
+    line_index = y - division.axis + picture.top
     is_on_legend = y >= division.axis + division.lanes
-    has_place = 0 <= index < len(picture.places) and not is_on_legend
-    place = picture.places[index] if has_place else None
-    if place is not None and place.depth == HIDDEN:
+    has_place = 0 <= line_index < len(picture.places) and not is_on_legend
+    clicked_line = picture.places[line_index] if has_place else None
+    if clicked_line is not None and clicked_line.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
     column = x - division.gutter
     if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
-        whole = side.end - side.begin
-        return go(side, view, side.begin + whole * column // division.width)
-    if place is None:
+        whole_ns = side.end - side.begin
+        return go(side, view, side.begin + whole_ns * column // division.width)
+    if clicked_line is None:
         return None
-    if place.idle_of is not None:
-        return _gap_selected(side, view, place.idle_of.pid, column, division)
-    return select(side, view, row_at(side, view, place, division.width, column))
+    if clicked_line.idle_of is not None:
+        return _select_gap_at(side, view, clicked_line.idle_of.pid, column, division)
+    return select(
+        side, view, find_row_at(side, view, clicked_line, division.width, column)
+    )
 
 
-def _gap_selected(
+def _select_gap_at(
     side: Side, view: View, pid: Id, column: int, division: Division
 ) -> View:
-    """The view with the gap of a device selected that is at a cell of the time axis, if
-    that is known."""
+    """Return the view with the gap selected that is at a cell of the time axis: a
+    stretch of time in which device `pid` was idle. Without one there, nothing is
+    selected."""
     halves_of_cells = 2 * column + 1
+    # in whole ns: view.span * (column + 1/2) / width
     middle_of_cell = view.span * halves_of_cells // (2 * division.width)
-    gap = gap_of_time(side, pid, view.begin + middle_of_cell)
+    gap = find_gap_at(side, pid, view.begin + middle_of_cell)
     return replace(view, selected=-1, gap=gap)
 
 
-def turned(state: State, index: int, turn: Turn, division: Division) -> State:
-    """The state after a turn of the wheel. With Shift it moves the window; otherwise it
-    scrolls the lanes over their labels, and zooms elsewhere, about the time beneath
-    it."""
+def turn_wheel(state: State, index: int, turn: Turn, division: Division) -> State:
+    """Return the state after a turn of the mouse wheel over one timeline.
+
+    With Shift it pans by a tenth of the window. Over the lane labels it scrolls the
+    lanes; elsewhere it zooms about the time under the mouse.
+    """
     side = state.sides[index]
     view = state.session.views[index]
     is_down = turn.lines > 0
     if turn.shifted:
-        return looked_at(state, index, pan(side, view, 10 if is_down else -10))
+        return set_side_view(state, index, pan(side, view, 10 if is_down else -10))
     if turn.x < division.gutter:
-        return scrolled(state, index, turn.lines, division.lanes)
+        return scroll_lanes(state, index, turn.lines, division.lanes)
     part, of = (4, 3) if is_down else (3, 4)
     time = division.time(view, turn.x)
-    return looked_at(state, index, zoom_at(side, view, time, part, of))
+    return set_side_view(state, index, zoom_at(side, view, time, part, of))
 
 
-def chose(state: State, index: int, drag: Drag, division: Division) -> State:
-    """From where the button went down to where it is is a range, worked out when it is
-    let go."""
+def drag_range(state: State, index: int, drag: Drag, division: Division) -> State:
+    """Return the state while the mouse is dragged over a timeline: the dragged cells
+    are the selected range of time. The range ends when the button is let go. Drags over
+    the labels do nothing."""
     if drag.x < division.gutter:
         return state
     side = state.sides[index]
@@ -117,18 +133,21 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
         end=division.time(view, last_cell + 1) + side.origin,
         ended=drag.ended,
     )
-    now = looked_at(state, index, replace(view, selected=-1, gap=None))
-    now = replace(now, session=replace(now.session, time_range=time_range))
-    return told(now, *ENDED) if drag.ended else now
+    ranged_state = set_side_view(state, index, replace(view, selected=-1, gap=None))
+    ranged_state = replace(
+        ranged_state, session=replace(ranged_state.session, time_range=time_range)
+    )
+    return told(ranged_state, *ENDED) if drag.ended else ranged_state
 
 
-def scrolled(state: State, index: int, lines: int, room: int) -> State:
-    """Scrolls the lanes of one side by lines; negative is up."""
-    shown = places(state.sides[index], state.session.views[index])
-    top = within(shown, state.tops[index] + lines, room)
-    tops = list(state.tops)
-    tops[index] = top
-    return replace(state, tops=tuple(tops))
+def scroll_lanes(state: State, index: int, lines: int, room: int) -> State:
+    """Return the state with the lanes of one side scrolled by `lines`, up where
+    negative. `room` is how many lines of lanes are on the screen."""
+    lane_lines = places(state.sides[index], state.session.views[index])
+    first_line = limit_top(lane_lines, state.tops[index] + lines, room)
+    first_lines = list(state.tops)
+    first_lines[index] = first_line
+    return replace(state, tops=tuple(first_lines))
 
 
 LETTERS = ("A", "B")  # of two sides
@@ -143,9 +162,10 @@ FIRST_HINTS = (
 
 
 def lanes_height(size: Size, sides: int) -> int:
-    """How many lines of a page each side has for its lanes."""
+    """Return how many lines each of `sides` timelines has for its lanes, on a page of
+    this size."""
     lines = size.height - details_height(size.height)
-    return lanes_in(lines // max(1, sides))
+    return count_lane_lines(lines // max(1, sides))
 
 
 class TimelinePage(Page):
@@ -167,85 +187,98 @@ class TimelinePage(Page):
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
-        """A timeline of each side, that of a replay, and below them the details or the
-        answer."""
+        """Return a pane for each timeline, also for a replay. Below them is a pane with
+        details of the selection, or the summary of the trace."""
         below = details_height(size.height)
-        heights = _shares(size.height - below, state.timelines)
+        heights = _divide_lines(size.height - below, state.timelines)
         panes = []
         for side, height in zip(state.shown, heights, strict=False):
-            panes.append(_timeline(state, side, size.width, height))
+            panes.append(_make_timeline_pane(state, side, size.width, height))
         if state.second:
-            panes.append(_replayed(state, state.second, size, heights[-1]))
-        panes.append(answer_pane(state, below) or Pane(below, _details(state)))
+            panes.append(_make_replay_pane(state, state.second, size, heights[-1]))
+        panes.append(
+            make_answer_pane(state, below) or Pane(below, _make_details(state))
+        )
         return panes
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """The lanes follow the selection, but stay when the user only scrolls."""
-        state = _refitted(before, state, size)
+        """Return the state with the lanes scrolled to the selection. They stay where
+        they are if only the user scrolled."""
+        state = _refit_folds(before, state, size)
         tops = tuple(
-            _top_after(before, state, size, index) for index in range(len(state.sides))
+            _first_line_after(before, state, size, index)
+            for index in range(len(state.sides))
         )
         tops += state.tops[len(tops) :]
         return state if tops == state.tops else replace(state, tops=tops)
 
     def follow(self, before: State, state: State) -> State:
-        """Keeps the first line of each side."""
-        tops = list(state.tops)
+        """Return the state after more of a trace was read, with the same lane as the
+        first line of each side."""
+        first_lines = list(state.tops)
         sides = zip(before.sides, state.sides, strict=True)
         for index, (old_side, new_side) in enumerate(sides):
             old_places = places(old_side, before.session.views[index])
-            if tops[index] >= len(old_places):
+            if first_lines[index] >= len(old_places):
                 continue
-            first_line = old_places[tops[index]]
+            first_line = old_places[first_lines[index]]
             new_places = places(new_side, state.session.views[index])
-            tops[index] = same_line(old_side, first_line, new_side, new_places)
-        return replace(state, tops=tuple(tops))
+            first_lines[index] = find_same_line(
+                old_side, first_line, new_side, new_places
+            )
+        return replace(state, tops=tuple(first_lines))
 
     def described(self, state: State) -> Overlay | str:
-        """Everything about the range of time, the gap or the slice that is selected."""
-        about = state.time_range or state.view.gap or state.view.selected
-        if about == -1:
-            keys = hints_text(FIRST_HINTS[:1], state)
+        """Return the details of the selected range, gap or slice, or a sentence where
+        nothing is selected."""
+        selection = state.time_range or state.view.gap or state.view.selected
+        if selection == -1:
+            keys = format_hints(FIRST_HINTS[:1], state)
             return f"nothing is selected: {keys}"
-        return Details(state.side, about)
+        return Details(state.side, selection)
 
     def copied(self, state: State) -> str:
-        """The lines about the selected gap, or the selected slice; "" for none."""
+        """Return the selected slice as text, or the lines about the selected gap; ""
+        for none."""
         gap = state.view.gap
         row = state.view.selected
         if gap:
-            glyphs = glyphs_for(state.ascii_only)
-            lines = gap_lines(
+            glyphs = choose_glyphs(state.ascii_only)
+            lines = describe_gap(
                 state.side, gap, MAX_COPIED_CELLS, MAX_COPIED_LINES, glyphs
             )
             return "\n".join(line.text for line in lines)
-        return slice_text(state.side, row) if row >= 0 else ""
+        return format_slice(state.side, row) if row >= 0 else ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """The marks, by their letters."""
+        """Return the marks that the user set as a table to save, sorted by their
+        letters; None without marks."""
         letters = sorted(state.session.bookmarks)
         if not letters:
             return None
         if rows is not None:
             letters = [letters[row] for row in rows]
-        return _marks_table(state, letters)
+        return _make_marks_table(state, letters)
 
     def why_no_table(self, state: State) -> str:
+        """Return a sentence that says there is no mark to save, and which key sets one."""
         return with_keys(NO_MARKS, state)
 
     def table_name(self, state: State) -> str:
+        """Return what a saved table of this page is called: it lists marks."""
         return "marks"
 
 
-def _marks_table(state: State, letters: Sequence[str]) -> Table:
-    """The marks of these letters, with the slices that were selected there."""
+def _make_marks_table(state: State, letters: Sequence[str]) -> Table:
+    """Return the marks of these letters as a table to save: the note, the selected
+    slice, the trace (1 or 2), and the window in ns after the trace begins."""
     marks = [state.session.bookmarks[letter] for letter in letters]
     traces = [state.sides[mark.side].trace for mark in marks]
     names = []
     for mark, trace in zip(marks, traces, strict=True):
         row = mark.selected_in(trace)
         names.append(trace.name_of(row) if row >= 0 else "")
-    return page_table(
+    return make_page_table(
         "marks",
         {"mark": letters, "note": [mark.note for mark in marks], "slice": names},
         trace=[mark.side + 1 for mark in marks],
@@ -257,102 +290,118 @@ def _marks_table(state: State, letters: Sequence[str]) -> Table:
     )
 
 
-def _shares(lines: int, sides: int) -> list[int]:
-    """Divides this many lines among the sides; the last ones get the remainder."""
-    ends = [lines * number // sides for number in range(sides + 1)]
-    return [end - begin for begin, end in pairwise(ends)]
+def _divide_lines(lines: int, sides: int) -> list[int]:
+    """Return the height of each of `sides` timelines that share `lines` lines. They
+    differ by one at most; the last ones get the remainder."""
+    bounds = [lines * number // sides for number in range(sides + 1)]
+    return [end - begin for begin, end in pairwise(bounds)]
 
 
-def _room(state: State, size: Size, index: int) -> int:
-    """How many lines of the page one side has for its lanes."""
+def _lane_lines_of(state: State, size: Size, index: int) -> int:
+    """Return how many lines of the page timeline `index` has for its lanes."""
     lines = size.height - details_height(size.height)
-    return lanes_in(_shares(lines, state.timelines)[index])
+    return count_lane_lines(_divide_lines(lines, state.timelines)[index])
 
 
-def _top_after(before: State, state: State, size: Size, index: int) -> int:
-    """The first line of one side on the screen, after any change. It stays unless the
-    view is another one. On another screen, or with other lanes, it is the line that is
-    first when a side is opened, if nobody had scrolled."""
+def _first_line_after(before: State, state: State, size: Size, index: int) -> int:
+    """Return the first line of one side on the screen after a change from `before` to
+    `state`.
+
+    It stays unless the view changed: then it moves so that the selection is in sight.
+    On another screen, or with other lanes, a side that nobody scrolled starts at its
+    first line again.
+    """
     side = state.sides[index]
     view = state.session.views[index]
-    is_untouched = not _has_same_lines(before, state, index) and _is_at_first(
+    is_untouched = not _has_same_lines(before, state, index) and _is_unscrolled(
         before, index
     )
     is_known = _is_same_screen(before, state) and _is_same_trace(before, state, index)
     if is_known and not is_untouched and before.session.views[index] == view:
         return state.tops[index]
-    top_of = first_top if is_untouched or not is_known else top_for
-    top = 0 if is_untouched else state.tops[index]
-    return top_of(side, view, places(side, view), top, _room(state, size, index))
+    find_top = (
+        scroll_to_main_stream if is_untouched or not is_known else scroll_to_selection
+    )
+    previous_top = 0 if is_untouched else state.tops[index]
+    return find_top(
+        side, view, places(side, view), previous_top, _lane_lines_of(state, size, index)
+    )
 
 
 def _is_same_screen(before: State, state: State) -> bool:
-    """Whether the page and the size of the screen are the same."""
+    """Return whether the page in front and the size of the screen are the same in both
+    states."""
     return before.page == state.page and before.size == state.size
 
 
 def _is_same_trace(before: State, state: State, index: int) -> bool:
-    """Whether a side shows the same trace."""
+    """Return whether side `index` shows the same trace in both states."""
     if index >= len(before.sides):
         return False
     return before.sides[index].trace is state.sides[index].trace
 
 
 def _has_same_lines(before: State, state: State, index: int) -> bool:
-    """Whether a side has as many lanes and counters on the same screen."""
+    """Return whether side `index` has as many lanes and counters in both states, on a
+    screen of the same size."""
     if not _is_same_screen(before, state):
         return False
-    return _lane_count(before, index) == _lane_count(state, index)
+    return _count_lanes(before, index) == _count_lanes(state, index)
 
 
-def _is_at_first(state: State, index: int) -> bool:
-    """Whether one side shows its first lines: nobody scrolled it or selected anything.
-    False where the timeline does not show it."""
+def _is_unscrolled(state: State, index: int) -> bool:
+    """Return whether side `index` shows its first lines, with nothing selected. It is
+    false where the timeline is not in front."""
     if state.page != TIMELINE or index >= len(state.sides):
         return False
     side = state.sides[index]
     view = state.session.views[index]
     if view.selected >= 0 or view.gap:
         return False
-    room = _room(state, body(state), index)
-    first = first_top(side, view, places(side, view), 0, room)
-    return state.tops[index] == first
+    lane_lines = _lane_lines_of(state, page_size(state), index)
+    first_line = scroll_to_main_stream(side, view, places(side, view), 0, lane_lines)
+    return state.tops[index] == first_line
 
 
-def _refitted(before: State, state: State, size: Size) -> State:
-    """Other folds on a screen of another size, or for more lanes, as long as nobody
-    folded any."""
+def _refit_folds(before: State, state: State, size: Size) -> State:
+    """Return the state with lanes folded to fit a screen of another size, or more
+    lanes. A side whose lanes the user folded or unfolded is left as it is."""
     session = state.session
-    fits = list(state.fits)
+    fitted_folds = list(state.fits)
     is_same_screen = before.size == state.size and before.timelines == state.timelines
     for index, view in enumerate(session.views):
-        if is_same_screen and _lane_count(before, index) == _lane_count(state, index):
+        if is_same_screen and _count_lanes(before, index) == _count_lanes(state, index):
             continue
-        is_untouched = index < len(fits) and view.folds == fits[index]
+        is_untouched = index < len(fitted_folds) and view.folds == fitted_folds[index]
         if is_untouched:
             session = session.refitted(index, lanes_height(size, state.timelines))
-            fits[index] = session.views[index].folds
-    now = tuple(fits)
-    return state if now == state.fits else replace(state, session=session, fits=now)
+            fitted_folds[index] = session.views[index].folds
+    new_fits = tuple(fitted_folds)
+    return (
+        state
+        if new_fits == state.fits
+        else replace(state, session=session, fits=new_fits)
+    )
 
 
-def _lane_count(state: State, index: int) -> tuple[int, int] | None:
-    """How many lanes and lines of counters a side has; None where there is no such
-    side."""
+def _count_lanes(state: State, index: int) -> tuple[int, int] | None:
+    """Return the number of lanes and of counter lines of a side; None where there is no
+    such side."""
     if index >= len(state.sides):
         return None
     side = state.sides[index]
     return len(side.lanes), len(side.counter_places)
 
 
-def _timeline(state: State, index: int, width: int, height: int) -> Pane:
-    """The timeline of one side."""
+def _make_timeline_pane(state: State, index: int, width: int, height: int) -> Pane:
+    """Return the pane with the timeline of side `index`, which handles clicks, the
+    wheel and drags."""
     session = state.session
     side = session.sides[index]
     picture = TimelinePicture(
         side=side,
         view=session.views[index],
-        glyphs=glyphs_for(state.ascii_only, state.colorless),
+        glyphs=choose_glyphs(state.ascii_only, state.colorless),
         top=state.tops[index],
         marked=session.marked[index],
         chosen=session.interval(index),
@@ -362,112 +411,130 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     )
 
     def pointed(state: State, x: int, y: int) -> State:
-        view = clicked(picture, width, height, x, y)
+        view = view_after_click(picture, width, height, x, y)
         if view is None:
             return replace(state, active=index)
-        return looked_at(state, index, view)
+        return set_side_view(state, index, view)
 
     def wheeled(state: State, turn: Turn) -> State:
-        return turned(state, index, turn, divided(width, height))
+        return turn_wheel(state, index, turn, divide_timeline(width, height))
 
     def dragged(state: State, drag: Drag) -> State:
-        return chose(state, index, drag, divided(width, height))
+        return drag_range(state, index, drag, divide_timeline(width, height))
 
     return Pane(height, picture, pointed, wheeled, dragged)
 
 
-def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
-    """The timeline of a replay: the same lanes as those of the recorded side."""
+def _make_replay_pane(state: State, second: Second, size: Size, height: int) -> Pane:
+    """Return the pane with the predicted timeline of a replay. It has the same lanes
+    and window as the recorded side."""
     side, view = second.seen(state.side, state.view)
     picture = TimelinePicture(
         side=side,
         view=view,
-        glyphs=glyphs_for(state.ascii_only, state.colorless),
-        top=_replayed_top(state, side, view, _room(state, size, state.active)),
+        glyphs=choose_glyphs(state.ascii_only, state.colorless),
+        top=_first_replay_line(
+            state, side, view, _lane_lines_of(state, size, state.active)
+        ),
     )
     return Pane(height, picture)
 
 
-def _replayed_top(state: State, side: Side, view: View, room: int) -> int:
-    """The first line of a replay on the screen: the same as that of the recorded
-    side."""
+def _first_replay_line(state: State, side: Side, view: View, room: int) -> int:
+    """Return the first line of a replay's timeline, chosen so that both timelines begin
+    with the same lane."""
     recorded = state.side
     recorded_places = places(recorded, state.view)
     replayed_places = places(side, view)
-    top = state.tops[state.active]
-    first = 0
-    if top < len(recorded_places):
-        first = same_line(recorded, recorded_places[top], side, replayed_places)
-    return within(replayed_places, first, room)
+    recorded_top = state.tops[state.active]
+    replay_top = 0
+    if recorded_top < len(recorded_places):
+        replay_top = find_same_line(
+            recorded, recorded_places[recorded_top], side, replayed_places
+        )
+    return limit_top(replayed_places, replay_top, room)
 
 
-def _details(state: State) -> TextPicture:
-    """The figures of the range of the active side, else the details of its selected
-    gap or slice."""
+def _make_details(state: State) -> TextPicture:
+    """Return a picture of the details below the timelines: of the selected range, gap
+    or slice. Where nothing is selected it shows which keys to begin with."""
     side = state.side
     view = state.view
-    glyphs = glyphs_for(state.ascii_only)
+    glyphs = choose_glyphs(state.ascii_only)
     time_range = state.time_range
     if time_range:
-        of_range = partial(range_lines, side, time_range, glyphs=glyphs)
-        return ruled((side, time_range), "range of time", glyphs.rule, of_range)
+        draw_lines = partial(describe_range, side, time_range, glyphs=glyphs)
+        return make_ruled_picture(
+            (side, time_range), "range of time", glyphs.rule, draw_lines
+        )
     if view.gap:
-        of_gap = partial(gap_lines, side, view.gap, glyphs=glyphs)
-        return ruled((side, view.gap), "idle time", glyphs.rule, of_gap)
+        draw_gap_lines = partial(describe_gap, side, view.gap, glyphs=glyphs)
+        return make_ruled_picture(
+            (side, view.gap), "idle time", glyphs.rule, draw_gap_lines
+        )
     if view.selected >= 0:
-        return slice_details(state, view.selected, _slice_title(state, view.selected))
-    computing = working(side.trace, "where the time went")
-    first_keys = "" if is_inside(state) else hints_text(FIRST_HINTS, state)
+        return make_slice_details(
+            state, view.selected, _format_slice_title(state, view.selected)
+        )
+    computing = explain_missing_result(side.trace, "where the time went")
+    first_keys = "" if is_inside(state) else format_hints(FIRST_HINTS, state)
     sentences = tuple(sentence for sentence in (first_keys, computing) if sentence)
 
     def lines(width: int, height: int) -> list[Said]:
         return [Said(sentence) for sentence in sentences]
 
-    title = awaited_title(state)
-    return ruled((sentences, title), title, glyphs.rule, lines)
+    title = format_awaited_title(state)
+    return make_ruled_picture((sentences, title), title, glyphs.rule, lines)
 
 
-def _slice_title(state: State, row: int) -> str:
-    """What stands above the details of a slice: how it relates to the critical path,
-    how long a replay predicts it to take, and what was allocated meanwhile, as far as
-    these are known."""
+def _format_slice_title(state: State, row: int) -> str:
+    """Return the title above the details of a slice.
+
+    It says whether the slice is on the critical path, how long a replay predicts it to
+    take, and what it allocated, each where known.
+    """
     side = state.side
     parts = ["slice"]
     if state.on_path and side.critical is not None:
-        parts.append(on_path_text(side.critical, side.trace, row))
+        parts.append(describe_path_position(side.critical, side.trace, row))
     if state.second:
         parts.append(state.second.figure(row))
-    parts.append(allocated_text(state, row))
+    parts.append(describe_allocations(state, row))
     return "   ".join(part for part in parts if part)
 
 
-def _paged(state: State, pages: int) -> State:
-    """Scrolls the lanes by so many screens; two lines of the one before stay."""
-    room = _room(state, body(state), state.active)
-    return scrolled(state, state.active, pages * max(1, room - 2), room)
+def _scroll_by_pages(state: State, pages: int) -> State:
+    """Scroll the lanes by so many screens, up where negative. Two lines of the previous
+    screen stay in sight."""
+    lane_lines = _lane_lines_of(state, page_size(state), state.active)
+    return scroll_lanes(state, state.active, pages * max(1, lane_lines - 2), lane_lines)
 
 
 def reset(state: State) -> State:
-    """Everything as when it was opened: the window, the folds and the order of lanes,
-    nothing selected, no marks and no range. Undo takes it back."""
+    """Return the state as when the traces were opened: window, folds and order of
+    lanes, no selection, no marks, no range. Undo takes it back."""
     views = []
-    for view, folds in zip(first_views(state.sides), state.fits, strict=True):
+    for view, folds in zip(make_first_views(state.sides), state.fits, strict=True):
         views.append(replace(view, folds=folds))
-    tops = list(state.tops)
+    first_lines = list(state.tops)
     for index, (side, view) in enumerate(zip(state.sides, views, strict=True)):
-        room = _room(state, body(state), min(index, state.timelines - 1))
-        tops[index] = first_top(side, view, places(side, view), 0, room)
+        lane_lines = _lane_lines_of(
+            state, page_size(state), min(index, state.timelines - 1)
+        )
+        first_lines[index] = scroll_to_main_stream(
+            side, view, places(side, view), 0, lane_lines
+        )
     session = state.session
-    marks = len(session.bookmarks)
-    is_marked = marks or session.time_range or any(session.marked) or state.on_path
-    is_moved = tuple(views) != session.views or tuple(tops) != state.tops
+    mark_count = len(session.bookmarks)
+    is_marked = mark_count or session.time_range or any(session.marked) or state.on_path
+    is_moved = tuple(views) != session.views or tuple(first_lines) != state.tops
     if not is_moved and not is_marked:
         return told(state, "all is as when it was opened")
-    now = replace(state, session=session.reset(tuple(views)), on_path=False)
+    reset_state = replace(state, session=session.reset(tuple(views)), on_path=False)
     sentence = "as when it was opened"
-    if marks:
-        sentence += f", without {plural(marks, 'mark')}"
-    return told(replace(now, tops=tuple(tops)), sentence, "undo undo")
+    if mark_count:
+        sentence += f", without {plural(mark_count, 'mark')}"
+    return told(replace(reset_state, tops=tuple(first_lines)), sentence, "undo undo")
 
 
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
@@ -476,13 +543,13 @@ SCROLLING = (
         name="page-down",
         title="Page of lanes down",
         written="pagedown",
-        run=partial(_paged, pages=1),
+        run=partial(_scroll_by_pages, pages=1),
     ),
     _scroll(
         name="page-up",
         title="Page of lanes up",
         written="pageup",
-        run=partial(_paged, pages=-1),
+        run=partial(_scroll_by_pages, pages=-1),
     ),
 )
 RESET = action(

@@ -16,23 +16,28 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_result
 from fusetui.trace.program.modules import ModuleTime
-from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Said, ruled
-from fusetui.tui.drawing.schemes import TEXT, glyphs_for
-from fusetui.tui.layout.answer import distinct_kinds, working
+from fusetui.tui.drawing.details import flow_texts
+from fusetui.tui.drawing.picture import Said, make_ruled_picture
+from fusetui.tui.drawing.schemes import TEXT, choose_glyphs
+from fusetui.tui.layout.answer import distinct_kinds, explain_missing_result
 from fusetui.tui.layout.figure_trees import PASSES, ModuleTree, forward_ns
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.op_tree import (
     MODES,
     OpTree,
-    call_tree,
-    callers_tree,
-    op_tree,
-    same_open,
+    build_call_tree,
+    build_callers_tree,
+    build_op_tree,
+    carry_open_nodes,
 )
-from fusetui.tui.layout.text_layout import NEVER, start_unit
-from fusetui.tui.pages.folding import BAR_CELLS, Columns, TreeListPage, figure_column
-from fusetui.tui.pages.page import Pane, next_of, sort_actions
+from fusetui.tui.layout.text_layout import NEVER, choose_start_unit
+from fusetui.tui.pages.folding import (
+    BAR_CELLS,
+    Columns,
+    TreeListPage,
+    make_figure_column,
+)
+from fusetui.tui.pages.page import Pane, cycle_name, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
@@ -71,25 +76,31 @@ class TreePage(TreeListPage[OpTree]):
     zeros = ("total", "self", "count")
 
     def missing(self, state: State) -> str:
-        """A sentence while the tree of a large trace is made."""
-        return awaited(state, state.tree.mode)
+        """Return a sentence while the op tree of a large trace is being made, else ""."""
+        return explain_wait(state, state.tree.mode)
 
     def open(self, state: State) -> State:
-        """Shows the selected slice, if it is in the tree."""
+        """Return the state with the cursor on the selected slice, if that is in the
+        tree."""
         return self.led_to(state, self.node_of(state, state.view.selected))
 
     def tree(self, state: State) -> OpTree:
+        """Return the op tree in the chosen mode: by call path, by callers, or single
+        ops."""
         return shown_tree(state)
 
     def sort(self, state: State, tree: OpTree) -> str:
+        """Return the figure by which the op tree is sorted."""
         return state.tree.sort_of(tree)
 
     def sorted_by(self, state: State, sort: str) -> State:
+        """Return the state with the op tree sorted by the figure `sort`."""
         return replace(state, tree=state.tree.sorted_by(sort))
 
     def columns(self, state: State, tree: OpTree, sort: str) -> Columns:
-        """The columns of a mode. Without any GPU work those of the GPU are left out."""
-        column = partial(figure_column, tree, sort)
+        """Return the columns of the op tree in the chosen mode. Without any GPU work,
+        the columns about the GPU are left out."""
+        column = partial(make_figure_column, tree, sort)
         has_gpu_work = tree.whole("GPU") > 0
         columns = {
             "GPU": column("GPU", 9, 0 if has_gpu_work else NEVER),
@@ -100,7 +111,7 @@ class TreePage(TreeListPage[OpTree]):
             "kernels": column("kernels", 8, 70 if has_gpu_work else NEVER),
         }
         if state.tree.mode == "each":
-            start_title = f"at {start_unit(tree.trace).name}"
+            start_title = f"at {choose_start_unit(tree.trace).name}"
             columns["start"] = column("start", 10, title=start_title)
         else:
             columns["count"] = column("count", 7)
@@ -110,39 +121,45 @@ class TreePage(TreeListPage[OpTree]):
         return columns
 
     def look(self, tree: OpTree, node: int) -> tuple[str, str]:
-        """Of a thread, that of a title; else the name in the color of its kind."""
+        """Return the color tokens of a node's row: those of a title for a thread, else
+        the name in the color of its kind."""
         is_thread = int(tree.row[node]) < 0
         if is_thread:
             return "title", "title"
         return "plain", tree.kind(node).token + TEXT
 
     def texts(self, state: State, tree: OpTree, node: int) -> dict[str, str]:
-        """The start of an op; a thread has neither a start nor a self time."""
+        """Return the start of a single op as text. A thread has neither a start nor a
+        self time."""
         row = int(tree.row[node])
         if row < 0:
             return {"self": "", "start": ""}
         start = int(tree.trace.start[row]) - state.side.origin
-        return {"start": start_unit(tree.trace).text(start)}
+        return {"start": choose_start_unit(tree.trace).text(start)}
 
     def heading(self, state: State, tree: OpTree, measure: str) -> tuple[str, str]:
-        """The mode, and what the shares are of; of GPU time also how much of all of it
-        the ops launched, where that is not all."""
-        whole = tree.whole(measure)
-        of = WHOLES[measure]
-        if measure == "GPU" and whole < tree.all_gpu_ns:
-            of += f", {percent(whole, tree.all_gpu_ns)} of all GPU time"
-        return WHAT[state.tree.mode], of
+        """Return what the rows are, and what their shares are of.
+
+        For GPU time it also says which part of all GPU time the ops launched, unless
+        they launched all of it.
+        """
+        whole_ns = tree.whole(measure)
+        whole_text = WHOLES[measure]
+        if measure == "GPU" and whole_ns < tree.all_gpu_ns:
+            whole_text += f", {percent(whole_ns, tree.all_gpu_ns)} of all GPU time"
+        return WHAT[state.tree.mode], whole_text
 
     def sort_on(self, state: State, by: int) -> State:
-        """Sorted by the next column. Many ops one by one stay in order of time."""
+        """Return the state with the ops sorted by the next or previous column. Very
+        many single ops stay in order of time, and a message says so."""
         is_each = state.tree.mode == "each"
         if is_each and len(shown_tree(state)) > MAX_SLICES_AT_ONCE:
             return told(state, TOO_MANY, "tree-mode merge them")
         return super().sort_on(state, by)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Shows the op, or the longest of its path, in the timeline; opens or closes a
-        thread."""
+        """Carry out Enter: show the op in the timeline, the longest one where the node
+        merges several. On a thread, open or close it."""
         trace = state.side.trace
         tree = shown_tree(state)
         node = int(self.opened(state).shown[index])
@@ -154,18 +171,20 @@ class TreePage(TreeListPage[OpTree]):
         rows = rows[np.argsort(trace.start[rows], kind="stable")]
         if not len(rows):
             rows = np.array([row])
-        at = int((rows == row).argmax())
-        return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
+        index_of_longest = int((rows == row).argmax())
+        return search.shown(
+            state, Hits(trace.name_of(row), state.active, rows, index_of_longest)
+        )
 
     def texts_of_table(
         self, tree: OpTree, nodes: Sequence[int]
     ) -> dict[str, list[str]]:
-        """The names as the trace has them."""
+        """Return the column of a saved table that names ops, as the trace has them."""
         return {"name": [tree.name_of(node) for node in nodes]}
 
     def follow(self, before: State, state: State) -> State:
-        """Keeps open nodes and the cursor; of merged ops, which have other places, the
-        first."""
+        """Return the state after more of the trace was read, with open nodes and the
+        cursor kept. Merged ops are found again by their call paths."""
         opened = before.list_of(self.name).opened
         if opened is None:
             return state
@@ -173,74 +192,78 @@ class TreePage(TreeListPage[OpTree]):
         old = shown_tree(before)
         new = shown_tree(state)
         if old.mode == "each":
-            nodes, node = same_open(old, opened.nodes, node, new)
+            nodes, node = carry_open_nodes(old, opened.nodes, node, new)
         else:
-            nodes, node = _same_paths_open(old, opened, node, new)
+            nodes, node = _find_same_open(old, opened, node, new)
         return self.on_node(self.with_nodes(state, nodes), node)
 
     def node_of(self, state: State, row: int) -> int:
-        """The node of a row of the trace; -1 for none."""
+        """Return the node that has a row of the trace; -1 for none."""
         return int(shown_tree(state).of_row[row]) if row >= 0 else -1
 
 
 MAKERS: dict[str, Callable[[Trace], OpTree]] = {
-    "path": call_tree,
-    "callers": callers_tree,
-    "each": op_tree,
+    "path": build_call_tree,
+    "callers": build_callers_tree,
+    "each": build_op_tree,
 }
 
 
 def shown_tree(state: State) -> OpTree:
-    """The tree of the mode that is chosen."""
+    """Return the op tree in the chosen mode, for the active trace."""
     return MAKERS[state.tree.mode](state.side.trace)
 
 
-def awaited(state: State, mode: str) -> str:
-    """A sentence while the tree of a large trace is made beside the app; no key makes
-    that."""
+def explain_wait(state: State, mode: str) -> str:
+    """Return a sentence while the op tree of a large trace is made by another process,
+    else "". Keys never make such a tree, because they would have to wait."""
     trace = state.side.trace
     is_large = len(trace) > MAX_SLICES_AT_ONCE and trace.report.prefix is None
     is_known = kept_result(trace, MAKERS[mode]) is not None
     return WORKING if is_large and not is_known else ""
 
 
-def _path_of(tree: OpTree, node: int) -> tuple[str, ...]:
-    """The names from the outermost node to this one."""
-    around = int(tree.parent[node])
-    outer = _path_of(tree, around) if around >= 0 else ()
-    return (*outer, tree.name_of(node))
+def _names_to_node(tree: OpTree, node: int) -> tuple[str, ...]:
+    """Return the names from the outermost node of the tree to this one."""
+    parent = int(tree.parent[node])
+    outer_names = _names_to_node(tree, parent) if parent >= 0 else ()
+    return (*outer_names, tree.name_of(node))
 
 
-def _same_paths_open(
+def _find_same_open(
     old: OpTree, opened: OpenNodes, node: int, new: OpTree
 ) -> tuple[Flags, int]:
-    """For a tree of more of the same trace: which nodes are open, by the paths of those
-    that are open and shown, and where `node` is; -1 where it is not there."""
-    node_of_path = {_path_of(new, number): number for number in range(len(new))}
+    """Return which nodes of a newer, longer tree are open, and where `node` is in it
+    (-1 where it is not).
+
+    Nodes are the same if they have the same call path. Only nodes that were open and
+    shown count.
+    """
+    node_of_path = {_names_to_node(new, number): number for number in range(len(new))}
     nodes = new.open_at_first.copy()
     shown_and_open = opened.shown[opened.nodes[opened.shown]]
     for old_node in shown_and_open:
-        new_node = node_of_path.get(_path_of(old, old_node), -1)
+        new_node = node_of_path.get(_names_to_node(old, old_node), -1)
         if new_node >= 0:
             nodes[new_node] = True
     if node < 0:
         return nodes, -1
-    return nodes, node_of_path.get(_path_of(old, node), -1)
+    return nodes, node_of_path.get(_names_to_node(old, node), -1)
 
 
 TREE = TreePage()
 
 
-def next_mode(state: State) -> State:
-    """By call path, then from the ops up, then each; the op under the cursor stays in
-    sight."""
+def switch_mode(state: State) -> State:
+    """Show the op tree in the next mode: by call path, by callers, single ops. The op
+    under the cursor stays in sight."""
     row = TREE.subject(state)
-    mode = next_of(MODES, state.tree.mode)
-    waiting = awaited(state, mode)
+    mode = cycle_name(MODES, state.tree.mode)
+    waiting = explain_wait(state, mode)
     if waiting:
         return told(state, waiting)
-    now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
-    return TREE.led_to(now, TREE.node_of(now, row))
+    switched_state = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
+    return TREE.led_to(switched_state, TREE.node_of(switched_state, row))
 
 
 _action = partial(action, section="In the op tree", where=on(NAME))
@@ -251,7 +274,7 @@ TreePage.actions = (
         title="Merge",
         written="t",
         help="by call path, from the ops up, or each",
-        run=next_mode,
+        run=switch_mode,
     ),
     *sort_actions(_action, "tree-", TREE.sort_on),
 )
@@ -280,24 +303,31 @@ class ModulesPage(TreeListPage[ModuleTree]):
     )
 
     def open(self, state: State) -> State:
+        """Return the state with the same modules open, listed in the order of the
+        sorted column."""
         return self.with_nodes(state, self.opened(state).nodes)
 
     def tree(self, state: State) -> ModuleTree | None:
-        """The modules, once the answer is known."""
+        """Return the tree of modules, or None until the trace is analyzed."""
         answer = state.side.insight.answer
         return answer.modules if answer else None
 
     def sort(self, state: State, tree: ModuleTree) -> str:
+        """Return the figure by which modules are sorted: the user's choice, else the
+        main figure of the trace."""
         return state.modules_sort or tree.measure()
 
     def sorted_by(self, state: State, sort: str) -> State:
+        """Return the state with the modules sorted by the figure `sort`."""
         return replace(state, modules_sort=sort)
 
     def columns(self, state: State, tree: ModuleTree, sort: str) -> Columns:
-        """All columns; without any GPU work those of the GPU are left out, with it
-        those of the CPU are shown on wide screens alone. Those of passes are left out
-        where no backward work is known."""
-        column = partial(figure_column, tree, sort)
+        """Return the columns of the list of modules.
+
+        Without GPU work, columns about the GPU are left out. With it, CPU times need a
+        wide screen. Columns of passes need known backward work.
+        """
+        column = partial(make_figure_column, tree, sort)
         has_gpu_work = bool(tree.gpu_ns)
         from_width_of_gpu = 0 if has_gpu_work else NEVER
         has_passes = "backward" in tree.sorts
@@ -316,21 +346,24 @@ class ModulesPage(TreeListPage[ModuleTree]):
         }
 
     def look(self, tree: ModuleTree, node: int) -> tuple[str, str]:
+        """Return the color tokens of a row: faint for work that belongs to no module."""
         return "plain" if node < len(tree.times) else "faint", ""
 
     def texts(self, state: State, tree: ModuleTree, node: int) -> dict[str, str]:
+        """Return a blank self time for work that belongs to no module, else nothing."""
         return {} if node < len(tree.times) else {"self": ""}
 
     def heading(self, state: State, tree: ModuleTree, measure: str) -> tuple[str, str]:
-        """That the rows are modules, and what their shares are of."""
+        """Return what the rows are, and what their shares are of."""
         of_self = f"of self time on the {'GPU' if tree.gpu_ns else 'CPU'}"
         return "modules and annotations", OF_MODULES.get(measure, of_self)
 
     def nothing(self, state: State) -> str:
-        """That the modules are not known yet, or what would record some."""
+        """Return the sentence that is shown without modules: they are not known yet, or
+        why there are none and how to record them."""
         trace = state.side.trace
         if self.tree(state) is None:
-            return working(trace, "the modules")
+            return explain_missing_result(trace, "the modules")
         from fusetui.report.program import no_modules  # rarely needed
 
         nothing, how_to_record = no_modules(trace.report.format)
@@ -340,19 +373,22 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return f"{nothing.capitalize()}: {reason}. To have them, {how_to_record}."
 
     def chosen(self, state: State, index: int) -> State:
-        """Enter: the longest call of the module in the timeline."""
+        """Carry out Enter: show the longest call of the module in the timeline. A
+        message says why work of no module has none."""
         module = self.module(state)
         if module is None:
-            return told(state, f"{self._why_none(state)}: there is no call to show")
-        return search.shown_row(state, self.subject(state), module.path)
+            return told(
+                state, f"{self._explain_no_module(state)}: there is no call to show"
+            )
+        return search.show_row(state, self.subject(state), module.path)
 
-    def _why_none(self, state: State) -> str:
-        """Why the work under the cursor belongs to no module, as its row says."""
+    def _explain_no_module(self, state: State) -> str:
+        """Return why the work under the cursor belongs to no module, as its row says."""
         tree = self.tree(state)
         return tree.label(self.node(state)).strip("()").capitalize() if tree else ""
 
     def module(self, state: State) -> ModuleTime | None:
-        """The module under the cursor; None for work that belongs to none."""
+        """Return the module under the cursor; None for work that belongs to no module."""
         tree = self.tree(state)
         node = self.node(state)
         if tree is None or not 0 <= node < len(tree.times):
@@ -360,19 +396,23 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return tree.times[node]
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """A few lines about the module under the cursor."""
+        """Return the pane below the list, with a few lines about the module under the
+        cursor."""
         module = self.module(state)
-        rule = glyphs_for(state.ascii_only).rule
-        picture = ruled(module, "", rule, partial(about, module))
+        rule = choose_glyphs(state.ascii_only).rule
+        picture = make_ruled_picture(module, "", rule, partial(about, module))
         return (Pane(BELOW_LINES, picture),)
 
     def follow(self, before: State, state: State) -> State:
+        """Return the state after more of the trace was read: the list starts at its
+        top, because the modules are not known yet."""
         return state.with_list(self.name)
 
     def texts_of_table(
         self, tree: ModuleTree, nodes: Sequence[int]
     ) -> dict[str, list[str]]:
-        """What belongs to no module has its reason in place of a path."""
+        """Return the column of a saved table that names modules by their paths. Work of
+        no module has the reason instead."""
         paths = []
         for node in nodes:
             is_module = node < len(tree.times)
@@ -380,7 +420,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return {"path": paths}
 
     def column_name(self, tree: ModuleTree, figure: str) -> str:
-        """As `fusetui modules --format` has it."""
+        """Return the title of a figure's column in a saved table, as `fusetui modules
+        --format` has it."""
         if figure == "self":
             return "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
         if figure == "calls":
@@ -391,8 +432,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
 
 def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
-    """The path of a module, the time of its calls on the CPU, and that of its passes on
-    the GPU; nothing for None."""
+    """Return lines about a module: its path, its calls on the CPU, and its GPU time by
+    pass or per call. They are empty for None."""
     if module is None:
         return []
     calls = plural(module.count, "call")
@@ -400,17 +441,18 @@ def about(module: ModuleTime | None, width: int, height: int) -> list[Said]:
     cpu_self = duration(module.cpu_self_ns)
     parts = [f"{calls} on the CPU: total {cpu}, self {cpu_self}"]
     if module.gpu_backward_ns or module.gpu_recompute_ns:
-        parts.append(_passes_text(module))
+        parts.append(_format_passes(module))
     elif module.gpu_ns:
         gpu_per_call = module.gpu_ns // max(1, module.count)
         parts.append(f"{duration(gpu_per_call)} GPU per call")
     lines = [Said(narrow(module.path), "plain")]
-    lines += map(Said, flow(parts, width))
+    lines += map(Said, flow_texts(parts, width))
     return lines
 
 
-def _passes_text(module: ModuleTime) -> str:
-    """The GPU time of a module by pass."""
+def _format_passes(module: ModuleTime) -> str:
+    """Return the GPU time of a module in the forward pass, the backward pass, and
+    recomputation if there is any."""
     backward = duration(module.gpu_backward_ns)
     text = f"GPU forward {duration(forward_ns(module))}, backward {backward}"
     if module.gpu_recompute_ns:

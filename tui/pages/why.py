@@ -24,20 +24,20 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_result
-from fusetui.tui.drawing.details import flow
+from fusetui.tui.drawing.details import flow_texts
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
     cut,
     folded,
-    no_rows,
-    row_parts,
-    ruled,
+    make_empty_list,
+    make_ruled_picture,
+    style_row,
     text,
 )
-from fusetui.tui.drawing.range_lines import gap_lines
-from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
-from fusetui.tui.layout.answer import WORTH, inside, working
+from fusetui.tui.drawing.range_lines import describe_gap
+from fusetui.tui.drawing.schemes import Glyphs, Styled, choose_glyphs, draw_share_bar
+from fusetui.tui.layout.answer import WORTH, explain_missing_result, inside
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.text_layout import ListColumn, titles
@@ -47,7 +47,7 @@ from fusetui.tui.pages.page import (
     NO_MORE,
     ListPage,
     Pane,
-    page_table,
+    make_page_table,
 )
 from fusetui.tui.state import jumping, search
 from fusetui.tui.state.session import Hits
@@ -87,21 +87,25 @@ class WhyPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        """The findings, the longest gaps, and what was not recorded."""
-        why = _why(state.side)
+        """Return a row for each finding, each of the longest gaps, and each thing that
+        was not recorded. Times share one unit, and their bound is an upper limit of
+        what a remedy could gain."""
+        why = _find_answer(state.side)
         if why is None:
-            return no_rows(working(state.side.trace, "where the time went"))
-        entries = entries_of(why)
-        times = _times_of(entries)
+            return make_empty_list(
+                explain_missing_result(state.side.trace, "where the time went")
+            )
+        entries = list_entries(why)
+        times = _collect_times(entries)
         unit = unit_of(times)
-        columns = _columns(why, unit.name if times else "")
-        glyphs = glyphs_for(state.ascii_only)
+        columns = _make_columns(why, unit.name if times else "")
+        glyphs = choose_glyphs(state.ascii_only)
 
         def formatted(index: int, width: int) -> list[Styled]:
             """The row of one entry."""
-            cells = _cells(why, entries[index], unit)
-            texts = _texts(why, entries[index], cells, glyphs)
-            return row_parts(columns, texts, width, cells.token)
+            cells = _make_cells(why, entries[index], unit)
+            texts = _format_cells(why, entries[index], cells, glyphs)
+            return style_row(columns, texts, width, cells.token)
 
         return Rows(
             identity=why,
@@ -111,9 +115,10 @@ class WhyPage(ListPage):
         )
 
     def change(self, state: State) -> str:
-        """The change of `whatif` that the finding under the cursor is about; "" for
-        gaps, for what is negligible, and for findings of which none is known."""
-        why = _why(state.side)
+        """Return the what-if change that the finding under the cursor is about, such as
+        `kind:gemm x0.8`. It is "" for gaps, negligible findings, and findings without a
+        known change."""
+        why = _find_answer(state.side)
         cursor = state.list_of(self.name).cursor
         if why is None or cursor >= len(considerable(why)):
             return ""
@@ -123,66 +128,75 @@ class WhyPage(ListPage):
         return change if isinstance(change, str) else ""
 
     def chosen(self, state: State, index: int) -> State:
-        """Enter: the evidence of a finding, if a row of it is shown the next one; a
-        gap; or a sentence."""
-        why = _why(state.side)
+        """Carry out Enter: show the next slice of a finding's evidence in the timeline,
+        or the gap. Other rows give a message."""
+        why = _find_answer(state.side)
         if why is None:
             return state
-        match entries_of(why)[index]:
+        match list_entries(why)[index]:
             case Finding(evidence=()):
                 return told(state, "this finding has no slice to show")
             case Finding() as finding:
-                return search.shown(state, _evidence(state, finding))
+                return search.shown(state, _next_evidence(state, finding))
             case Gap() as gap:
-                at = jumping.place_of_gap(state.side, gap)
-                return jumping.at_gap(state, at) if at else state
+                gap_place = jumping.find_gap(state.side, gap)
+                return jumping.show_gap(state, gap_place) if gap_place else state
             case Unknown(_, missing, record_with):
-                how = f"; {record_with} does" if record_with else ""
-                return told(state, printable(f"not recorded: {missing}{how}"))
+                recording_advice = f"; {record_with} does" if record_with else ""
+                return told(
+                    state, printable(f"not recorded: {missing}{recording_advice}")
+                )
             case Heading():
                 return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
-        """The next slice of the evidence of a finding, or, where it has none, all of its
-        text; a gap; a sentence for other rows."""
-        entry = self.under_cursor(state, _entries(state.side))
+        """Return the overlay about the row under the cursor: details of the next slice
+        of evidence, or of the gap. A finding without evidence gives all of its text;
+        other rows a sentence."""
+        entry = self.under_cursor(state, _known_entries(state.side))
         if isinstance(entry, Finding):
             if not entry.evidence:
-                return _whole_finding(state, entry)
-            return Details(state.side, _evidence(state, entry).row)
+                return _make_finding_overlay(state, entry)
+            return Details(state.side, _next_evidence(state, entry).row)
         if isinstance(entry, Gap):
-            at = jumping.place_of_gap(state.side, entry)
-            if at:
-                return Details(state.side, at)
+            gap_place = jumping.find_gap(state.side, entry)
+            if gap_place:
+                return Details(state.side, gap_place)
         return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The answer, and as much of the account as there is room for."""
-        why = _why(state.side)
+        """Return the pane above the list: the answer to why the time was spent, and as
+        much of the account of time as there is room for."""
+        why = _find_answer(state.side)
         if why is None:
             return ()
-        room = max(1, size.height - _list_lines(why, size) - _below(why, size))
-        lines = _answer(why, size.width, room)
+        free_lines = max(
+            1, size.height - _least_list_height(why, size) - _details_height(why, size)
+        )
+        lines = _draw_answer(why, size.width, free_lines)
         return (Pane(len(lines), text(lines)),)
 
     def copied(self, state: State) -> str:
-        """The whole answer as Markdown; "" until it is known."""
+        """Return the whole answer as Markdown, cut to what a clipboard takes; "" until
+        it is known."""
         from fusetui.report.why import why_markdown  # rarely needed
 
-        why = _why(state.side)
+        why = _find_answer(state.side)
         return clip(why_markdown(why), MAX_COPIED_CHARS) if why else ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """The findings, the longest gaps, and what was not recorded."""
-        entries = _entries(state.side)
+        """Return the findings, gaps and unrecorded facts as a table to save; None until
+        the answer is known. `rows` selects rows of the list; None takes all. Headings
+        are left out."""
+        entries = _known_entries(state.side)
         if not entries:
             return None
         records = []
         for index in range(len(entries)) if rows is None else rows:
             entry = entries[index]
             if not isinstance(entry, Heading):
-                records.append(_record(entry))
-        return page_table(
+                records.append(_make_record(entry))
+        return make_page_table(
             self.name,
             {
                 "what": [record.what for record in records],
@@ -196,66 +210,76 @@ class WhyPage(ListPage):
         )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """A few lines about the entry under the cursor."""
+        """Return the pane below the list, with a few lines about the row under the
+        cursor."""
         side = state.side
-        why = _why(side)
-        glyphs = glyphs_for(state.ascii_only)
-        entry = self.under_cursor(state, _entries(side))
+        why = _find_answer(side)
+        glyphs = choose_glyphs(state.ascii_only)
+        entry = self.under_cursor(state, _known_entries(side))
 
         def lines(width: int, height: int) -> Sequence[Said]:
-            about = _about(side, why, entry, width, height, glyphs)
+            about = _describe_entry(side, why, entry, width, height, glyphs)
             return cut(about, height, glyphs.ellipsis)
 
-        picture = ruled((why, side, entry), "", glyphs.rule, lines)
-        return (Pane(_below(why, size), picture),)
+        picture = make_ruled_picture((why, side, entry), "", glyphs.rule, lines)
+        return (Pane(_details_height(why, size), picture),)
 
 
-def _below(why: Why | None, size: Size) -> int:
-    """How many lines the pane below the list has: enough for the longest finding, so
-    that it need not be cut, where the answer in its shortest form and some rows have
-    room beside it; at most half of the page."""
-    usual = _usual_below(size)
+def _details_height(why: Why | None, size: Size) -> int:
+    """Return how many lines the pane below the list gets.
+
+    It is high enough for the longest finding, if the shortest answer and some rows then
+    still fit. It takes at most half of the page; `why` is None until the answer is
+    known.
+    """
+    usual_height = _usual_details_height(size)
     if why is None:
-        return usual
-    rule = 1
-    needed = rule + _longest_finding(why, size.width)
-    room = size.height - LEAST_LIST_LINES - _shortest_answer(why, size.width)
-    return max(usual, min(needed, room, size.height // 2))
+        return usual_height
+    rule_lines = 1
+    needed_height = rule_lines + _longest_finding_height(why, size.width)
+    free_lines = (
+        size.height - LEAST_LIST_LINES - _shortest_answer_height(why, size.width)
+    )
+    return max(usual_height, min(needed_height, free_lines, size.height // 2))
 
 
-def _usual_below(size: Size) -> int:
+def _usual_details_height(size: Size) -> int:
+    """Return how many lines the pane below the list usually gets: a quarter of the
+    page, from MIN_BELOW_LINES to 10."""
     return max(MIN_BELOW_LINES, min(10, size.height // 4))
 
 
-def _list_lines(why: Why, size: Size) -> int:
-    """How many lines of the list the answer above it leaves at least."""
-    above = size.height - MIN_LIST_LINES - _below(why, size)
-    has_room = above >= _shortest_answer(why, size.width)
-    is_usual = _below(why, size) == _usual_below(size)
+def _least_list_height(why: Why, size: Size) -> int:
+    """Return how many lines the list keeps at least. They are fewer where the answer
+    above it and a long finding below it would else not fit."""
+    answer_room = size.height - MIN_LIST_LINES - _details_height(why, size)
+    has_room = answer_room >= _shortest_answer_height(why, size.width)
+    is_usual = _details_height(why, size) == _usual_details_height(size)
     return MIN_LIST_LINES if has_room or is_usual else LEAST_LIST_LINES
 
 
-def _shortest_answer(why: Why, width: int) -> int:
-    """The lines of the answer with the account in its shortest form."""
-    heading = _verdict(why, width)
+def _shortest_answer_height(why: Why, width: int) -> int:
+    """Return how many lines the answer takes with its account of time in the shortest
+    form."""
+    heading = _draw_verdict(why, width)
     if not why.devices:
         titles_and_a_thread_and_last_line = 3
         return len(heading) + titles_and_a_thread_and_last_line
-    return len(heading) + len(flow(say.account_parts(why), width - 2))
+    return len(heading) + len(flow_texts(say.account_parts(why), width - 2))
 
 
-def _longest_finding(why: Why, width: int) -> int:
-    """The lines of the longest finding of the list."""
+def _longest_finding_height(why: Why, width: int) -> int:
+    """Return how many lines the longest finding of the list takes; 0 without findings."""
     heights = []
     for finding in considerable(why):
-        blocks = _paragraph_lines(_paragraphs(why, finding), width)
-        heights.append(sum(map(len, blocks)))
+        paragraph_lines = _wrap_paragraphs(_write_paragraphs(why, finding), width)
+        heights.append(sum(map(len, paragraph_lines)))
     return max(heights, default=0)
 
 
-def _times_of(entries: Sequence[Entry]) -> list[int]:
-    """The upper bound of each finding, and how long each gap is (ns); nothing for
-    entries without a time."""
+def _collect_times(entries: Sequence[Entry]) -> list[int]:
+    """Return the times of all rows that have one (ns): the upper bound of each finding,
+    and the duration of each gap. The unit of the list is chosen by them."""
     times = []
     for entry in entries:
         if isinstance(entry, Gap):
@@ -265,21 +289,21 @@ def _times_of(entries: Sequence[Entry]) -> list[int]:
     return times
 
 
-def _columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
-    """The columns of the list; that of what findings are worth once that is known.
-    `unit`: that of the times, "" where there are none."""
-    bound = f"bound {unit}" if unit else "bound"
-    worth = (ListColumn("est. gain", 10),) if why.worth_of else ()
+def _make_columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
+    """Return the columns of the list. Estimated gains get a column once they are known.
+    `unit` is that of the times, "" where no row has a time."""
+    bound_title = f"bound {unit}" if unit else "bound"
+    gain_columns = (ListColumn("est. gain", 10),) if why.worth_of else ()
     return (
-        ListColumn(bound, 11),
+        ListColumn(bound_title, 11),
         ListColumn("share", 7),
-        *worth,
+        *gain_columns,
         ListColumn("", BAR_CELLS, left=True, from_width=110),
         ListColumn(LIST_TITLE, 0, left=True),
     )
 
 
-def _about(
+def _describe_entry(
     side: Side,
     why: Why | None,
     entry: Entry | None,
@@ -287,132 +311,155 @@ def _about(
     height: int,
     glyphs: Glyphs,
 ) -> list[Said]:
-    """Lines about an entry of the list; no lines about a heading."""
+    """Return the lines below the list about one of its rows: a finding, a gap, or a
+    fact that was not recorded. Headings have none."""
     if isinstance(entry, Finding) and why:
-        return _about_finding(why, entry, width, height, glyphs.ellipsis)
+        return _describe_finding(why, entry, width, height, glyphs.ellipsis)
     if isinstance(entry, Gap):
-        at = jumping.place_of_gap(side, entry)
-        return gap_lines(side, at, width, height, glyphs) if at else []
+        gap_place = jumping.find_gap(side, entry)
+        return describe_gap(side, gap_place, width, height, glyphs) if gap_place else []
     if isinstance(entry, Unknown):
-        how = f" To record: {entry.record_with}" if entry.record_with else ""
-        return _folded(f"Not recorded: {entry.missing}.{how}", width, "plain")
+        recording_advice = (
+            f" To record: {entry.record_with}" if entry.record_with else ""
+        )
+        return _wrap_sentence(
+            f"Not recorded: {entry.missing}.{recording_advice}", width, "plain"
+        )
     return []
 
 
-def entries_of(why: Why) -> tuple[Entry, ...]:
-    """Findings, the longest gaps, once each what was not recorded, and last what is
-    negligible, under a heading."""
+def list_entries(why: Why) -> tuple[Entry, ...]:
+    """Return the rows of the list: findings, the longest gaps, what was not recorded
+    (each once), then negligible findings under a heading."""
     not_recorded: dict[tuple[str, str], Unknown] = {}
     for unknown in why.cannot_tell:
         not_recorded[unknown.missing, unknown.record_with] = unknown
     entries: list[Entry] = [*considerable(why), *why.gaps, *not_recorded.values()]
-    small = negligible(why)
-    if small:
-        entries += [Heading(say.NEGLIGIBLE_HEADING), *small]
+    negligible_findings = negligible(why)
+    if negligible_findings:
+        entries += [Heading(say.NEGLIGIBLE_HEADING), *negligible_findings]
     return tuple(entries)
 
 
-def _entries(side: Side) -> tuple[Entry, ...]:
-    """The rows of the list; none until the answer is known."""
-    why = _why(side)
-    return entries_of(why) if why else ()
+def _known_entries(side: Side) -> tuple[Entry, ...]:
+    """Return the rows of the list for one side; none until its answer is known."""
+    why = _find_answer(side)
+    return list_entries(why) if why else ()
 
 
-def _why(side: Side) -> Why | None:
-    """The answer, with what findings are worth once that is known; None until it is
-    known."""
+def _find_answer(side: Side) -> Why | None:
+    """Return the answer to where the time of a side went, or None until it is known. It
+    has the estimated gains of findings as soon as these are known."""
     if side.insight.answer is None:
         return None
     with_worth = kept_result(side.trace, WORTH)
     return with_worth if isinstance(with_worth, Why) else side.insight.answer.why
 
 
-def _answer(why: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, what is not understood of what findings are worth, the
-    account, and if there is room the breakdown and the ceiling."""
-    verdict = _folded(say.answer(why), width, "title", " ")
-    doubt = _verdict(why, width)[len(verdict) :]
-    room = height - len(verdict) - len(doubt)
-    if room <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
+    """Return the lines above the list, at most `height`.
+
+    They are the verdict, a doubt about the estimated gains, and the account of time. If
+    there is room, the breakdown and the ceiling follow.
+    """
+    verdict = _wrap_sentence(say.answer(why), width, "title", " ")
+    doubt = _draw_verdict(why, width)[len(verdict) :]
+    free_lines = height - len(verdict) - len(doubt)
+    if (
+        free_lines <= 0
+    ):  # the doubt stands beside each worth, in the room of rows if it must
         return [*verdict[:height], *doubt]
-    account = _account(why, width - 2, room)
-    rest = [Said(f" {line}", "plain") for line in account]
+    account = _draw_account(why, width - 2, free_lines)
+    account_lines = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.ceiling_text(why)):
-        more = _folded(sentence, width, before=" ")
-        if len(rest) + len(more) <= room or not rest:
-            rest += more  # cut below, if nothing else says where the time went
-    return [*verdict, *doubt, *cut(rest, room)]
+        sentence_lines = _wrap_sentence(sentence, width, before=" ")
+        if len(account_lines) + len(sentence_lines) <= free_lines or not account_lines:
+            account_lines += (
+                sentence_lines  # cut below, if nothing else says where the time went
+            )
+    return [*verdict, *doubt, *cut(account_lines, free_lines)]
 
 
-def _verdict(why: Why, width: int) -> list[Said]:
-    """The first sentence, and what is not understood of what findings are worth."""
+def _draw_verdict(why: Why, width: int) -> list[Said]:
+    """Return the lines of the verdict, and below it the doubt about the estimated gains
+    of findings if there is one."""
     from fusetui.report.worth import doubt_text
 
-    verdict = _folded(say.answer(why), width, "title", " ")
+    verdict = _wrap_sentence(say.answer(why), width, "title", " ")
     doubt = doubt_text(why)
-    return [*verdict, *(_folded(doubt, width, "plain", " ") if doubt else [])]
+    return [*verdict, *(_wrap_sentence(doubt, width, "plain", " ") if doubt else [])]
 
 
-def _account(why: Why, width: int, height: int) -> list[str]:
-    """Where the time of the devices went: a table, with fewer reasons on a low screen;
-    on one that is lower still, a few lines, else one. Without a device the busiest
-    threads."""
+def _draw_account(why: Why, width: int, height: int) -> list[str]:
+    """Return lines that say where the time of the devices went, or of the busiest
+    threads where there is no device.
+
+    A table is used if it fits in `height` lines, with fewer reasons if need be. Else it
+    is a few lines, or a single one.
+    """
     if not why.devices:
-        return _threads(why, width, height)
-    reasons = say.REASON_ROWS
+        return _draw_threads(why, width, height)
+    reason_count = say.REASON_ROWS
     table = say.account_lines(why, width)
-    while len(table) > height and reasons > 1:
-        reasons = max(1, reasons - (len(table) - height))
-        table = say.account_lines(why, width, reasons)
+    while len(table) > height and reason_count > 1:
+        reason_count = max(1, reason_count - (len(table) - height))
+        table = say.account_lines(why, width, reason_count)
     if len(table) <= height:
         return table
-    lines = flow(say.account_parts(why), width)
+    lines = flow_texts(say.account_parts(why), width)
     if len(lines) <= height:
         return lines
     return [say.account_line(why, width)]
 
 
-def _threads(why: Why, width: int, height: int) -> list[str]:
-    """What the busiest CPU threads did, at most MAX_THREADS of them, in so many lines;
-    nothing where not even one of them has room."""
+def _draw_threads(why: Why, width: int, height: int) -> list[str]:
+    """Return lines about what the busiest CPU threads did, for at most MAX_THREADS of
+    them. They are empty where `height` leaves room for none."""
     titles_and_last_line = 2
-    most = min(MAX_THREADS, height - titles_and_last_line)
-    return say.thread_lines(why, width, most) if most > 0 else []
+    thread_limit = min(MAX_THREADS, height - titles_and_last_line)
+    return say.thread_lines(why, width, thread_limit) if thread_limit > 0 else []
 
 
-def _folded(
+def _wrap_sentence(
     sentence: str, width: int, token: str = "faint", before: str = ""
 ) -> list[Said]:
-    """A sentence on lines of at most MAX_TEXT_CELLS, each after the text `before`."""
+    """Return a sentence wrapped to lines of at most MAX_TEXT_CELLS cells, each after
+    the text `before`."""
+    # at least 20: a narrower text could not be read
     text_width = max(20, min(width - 2, MAX_TEXT_CELLS))
     return folded([printable(sentence)], text_width, token, before)
 
 
-def _about_finding(
+def _describe_finding(
     why: Why, finding: Finding, width: int, height: int, ellipsis: str
 ) -> list[Said]:
-    """A finding: its text, what it is worth, why it is only likely, and what to try.
-    Where there is little room, its text and the doubt are cut; the rest stays."""
+    """Return the lines about a finding: its text, its estimated gain, why it is only
+    likely, and what to try.
 
-    blocks = _paragraph_lines(_paragraphs(why, finding), width)
-    all_lines = [*chain.from_iterable(blocks)]
+    Where they are more than `height`, the text and the doubt are cut; the gain and the
+    remedy stay whole.
+    """
+
+    line_blocks = _wrap_paragraphs(_write_paragraphs(why, finding), width)
+    all_lines = [*chain.from_iterable(line_blocks)]
     if len(all_lines) <= height:
         return all_lines
-    text_lines, worth, doubt, remedy = blocks
-    short_doubt = cut(doubt, 1, ellipsis)
-    room = height - len(worth) - len(short_doubt) - len(remedy)
-    short_text = cut(text_lines, max(1, room), ellipsis)
-    return [*short_text, *worth, *short_doubt, *remedy]
+    text_lines, gain_lines, doubt_lines, remedy_lines = line_blocks
+    short_doubt = cut(doubt_lines, 1, ellipsis)
+    text_room = height - len(gain_lines) - len(short_doubt) - len(remedy_lines)
+    short_text = cut(text_lines, max(1, text_room), ellipsis)
+    return [*short_text, *gain_lines, *short_doubt, *remedy_lines]
 
 
 @lru_cache(maxsize=256)  # every frame asks for those of all findings
-def _paragraph_lines(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
-    """The lines of each paragraph about a finding."""
-    blocks = []
+def _wrap_paragraphs(paragraphs: _Paragraphs, width: int) -> tuple[list[Said], ...]:
+    """Return the lines of each paragraph about a finding, each in its style: text,
+    estimated gain, doubt, remedy. A paragraph that is missing has no lines."""
+    line_blocks = []
     tokens = ("plain", "strong", "faint", "good")
     for sentence, token in zip(paragraphs, tokens, strict=True):
-        blocks.append(_folded(sentence, width, token) if sentence else [])
-    return tuple(blocks)
+        line_blocks.append(_wrap_sentence(sentence, width, token) if sentence else [])
+    return tuple(line_blocks)
 
 
 class _Paragraphs(NamedTuple):
@@ -424,8 +471,9 @@ class _Paragraphs(NamedTuple):
     remedy: str
 
 
-def _paragraphs(why: Why, finding: Finding) -> _Paragraphs:
-    """What is said about a finding, each part in one line."""
+def _write_paragraphs(why: Why, finding: Finding) -> _Paragraphs:
+    """Return all that is said about a finding, each part as one line of text; "" for a
+    part that it lacks."""
     from fusetui.report.worth import worth_text
 
     return _Paragraphs(
@@ -438,12 +486,13 @@ def _paragraphs(why: Why, finding: Finding) -> _Paragraphs:
     )
 
 
-def _whole_finding(state: State, finding: Finding) -> OverlayLines | str:
-    """All that is said about a finding, to read over the page."""
-    why = _why(state.side)
+def _make_finding_overlay(state: State, finding: Finding) -> OverlayLines | str:
+    """Return an overlay with the whole text about a finding, or a sentence where its
+    answer is not known."""
+    why = _find_answer(state.side)
     if why is None:
         return NO_MORE
-    lines = tuple(printable(part) for part in _paragraphs(why, finding) if part)
+    lines = tuple(printable(part) for part in _write_paragraphs(why, finding) if part)
     return OverlayLines("finding", lines)
 
 
@@ -458,33 +507,39 @@ class _Cells(NamedTuple):
     token: str
 
 
-def _cells(why: Why, entry: Entry, unit: Unit) -> _Cells:
-    """The texts of a row; times in `unit`."""
+def _make_cells(why: Why, entry: Entry, unit: Unit) -> _Cells:
+    """Return what the columns of a row show: of a finding, a gap, an unrecorded fact or
+    a heading. Times are in `unit`."""
     if isinstance(entry, Finding):
-        return _finding_cells(entry, unit)
+        return _make_finding_cells(entry, unit)
     if isinstance(entry, Gap):
-        return _gap_cells(why, entry, unit)
+        return _make_gap_cells(why, entry, unit)
     if isinstance(entry, Unknown):
-        how = f"; to record: {entry.record_with}" if entry.record_with else ""
-        return _text_cells(f"not recorded: {entry.missing}{how}", "faint")
-    return _text_cells(entry.text, "strong")
+        recording_advice = (
+            f"; to record: {entry.record_with}" if entry.record_with else ""
+        )
+        return _make_text_cells(
+            f"not recorded: {entry.missing}{recording_advice}", "faint"
+        )
+    return _make_text_cells(entry.text, "strong")
 
 
-def _texts(why: Why, entry: Entry, cells: _Cells, glyphs: Glyphs) -> list[str]:
-    """What stands in the columns of a row; what a finding is worth once that is
-    known."""
+def _format_cells(why: Why, entry: Entry, cells: _Cells, glyphs: Glyphs) -> list[str]:
+    """Return the texts of a row, one for each column. The estimated gain is among them
+    once it is known."""
     from fusetui.report.worth import worth_figure
 
     texts = [cells.at_stake, cells.share]
     if why.worth_of:
         texts.append(worth_figure(entry) if isinstance(entry, Finding) else "")
-    texts.append(share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
+    texts.append(draw_share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
     texts.append(narrow(cells.text))
     return texts
 
 
-def _finding_cells(finding: Finding, unit: Unit) -> _Cells:
-    """The row of a finding; one without a time is a note."""
+def _make_finding_cells(finding: Finding, unit: Unit) -> _Cells:
+    """Return what the columns show of a finding. A finding without a time is called a
+    note."""
     part = round((finding.share or 0) * SHARE_PARTS)
     ns = finding.at_stake_ns
     return _Cells(
@@ -497,8 +552,9 @@ def _finding_cells(finding: Finding, unit: Unit) -> _Cells:
     )
 
 
-def _gap_cells(why: Why, gap: Gap, unit: Unit) -> _Cells:
-    """The row of a gap; its share is that of the time of its device."""
+def _make_gap_cells(why: Why, gap: Gap, unit: Unit) -> _Cells:
+    """Return what the columns show of a gap, a stretch of time in which a device was
+    idle. Its share is that of the time span of its device."""
     device_ns = 0
     for device in why.devices:
         if device.device == gap.device:
@@ -514,8 +570,8 @@ def _gap_cells(why: Why, gap: Gap, unit: Unit) -> _Cells:
     )
 
 
-def _text_cells(sentence: str, token: str) -> _Cells:
-    """A row of text without figures."""
+def _make_text_cells(sentence: str, token: str) -> _Cells:
+    """Return what the columns show of a row that has text but no figures."""
     return _Cells(
         at_stake="", share="", part=0, whole=SHARE_PARTS, text=sentence, token=token
     )
@@ -533,8 +589,9 @@ class _Record(NamedTuple):
     start_ns: int | None = None
 
 
-def _record(entry: Finding | Gap | Unknown) -> _Record:
-    """What a saved table has of an entry."""
+def _make_record(entry: Finding | Gap | Unknown) -> _Record:
+    """Return the row of a saved table for a finding, a gap, or a fact that was not
+    recorded."""
     if isinstance(entry, Finding):
         return _Record(
             what="finding",
@@ -560,8 +617,9 @@ def _record(entry: Finding | Gap | Unknown) -> _Record:
     )
 
 
-def _evidence(state: State, finding: Finding) -> Hits:
-    """All slices of the evidence, at the one that Enter shows next."""
+def _next_evidence(state: State, finding: Finding) -> Hits:
+    """Return all slices of a finding's evidence as hits, at the one that Enter shows
+    next. Each call on the same finding moves on by one."""
     hits = state.session.hits
     if hits is None or hits.what != finding.text or hits.side != state.active:
         hits = Hits(finding.text, state.active, np.array(finding.evidence))

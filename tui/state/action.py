@@ -56,14 +56,17 @@ FUNCTION = lazy_pattern(r"f([1-9]|1[0-9]|2[0-4])")
 
 
 def key_text(key: str, ascii_only: bool = False) -> str:
-    """A key as it is written for people: `]`, `Shift+←` or `Shift+Left`, `Ctrl+r`."""
-    *modifiers, last = key.split("+")
-    if FUNCTION.fullmatch(last):
-        text = last.upper()
-    elif ascii_only and last in ARROWS_IN_ASCII:
-        text = ARROWS_IN_ASCII[last]
+    """Return a key as people write it. With `ascii_only`, arrows are written as words.
+
+    "right_square_bracket" gives "]", "shift+left" gives "Shift+←"
+    """
+    *modifiers, key_alone = key.split("+")
+    if FUNCTION.fullmatch(key_alone):
+        text = key_alone.upper()
+    elif ascii_only and key_alone in ARROWS_IN_ASCII:
+        text = ARROWS_IN_ASCII[key_alone]
     else:
-        text = SYMBOLS.get(last, last)
+        text = SYMBOLS.get(key_alone, key_alone)
     return "+".join([*(modifier.capitalize() for modifier in modifiers), text])
 
 
@@ -72,28 +75,28 @@ NAME_OF_TEXT |= {name: name for name in SYMBOLS}
 MODIFIERS = {"ctrl", "alt", "shift"}
 
 
-def key_name(text: str) -> str | None:
-    """Textual's name of a key that a person wrote as `key_text` does; None for what is
-    no key."""
-    before, plus, last = text.rpartition("+")
-    if plus and not last:  # the key + itself, alone or after others
-        before = before.removesuffix("+")
-        last = "+"
-    modifiers = [word.lower() for word in before.split("+") if word]
-    name = _name_without_modifiers(last)
+def parse_key_name(text: str) -> str | None:
+    """Return Textual's name of a key that a person wrote, such as `Ctrl+r` or
+    `Shift+Left`; None for what is no key."""
+    modifier_text, plus, key_alone = text.rpartition("+")
+    if plus and not key_alone:  # the key + itself, alone or after others
+        modifier_text = modifier_text.removesuffix("+")
+        key_alone = "+"
+    modifiers = [word.lower() for word in modifier_text.split("+") if word]
+    name = _parse_plain_key(key_alone)
     if not name or not MODIFIERS.issuperset(modifiers):
         return None
     return "+".join([*modifiers, name])
 
 
-def _name_without_modifiers(text: str) -> str:
-    """Textual's name of a key that is written without modifiers; "" for what is no
-    key."""
-    low = text.lower()
-    if low in NAME_OF_TEXT:
-        return NAME_OF_TEXT[low]
-    if FUNCTION.fullmatch(low):
-        return low
+def _parse_plain_key(text: str) -> str:
+    """Return Textual's name of a key that is written without modifiers; "" for what is
+    no key."""
+    lower_text = text.lower()
+    if lower_text in NAME_OF_TEXT:
+        return NAME_OF_TEXT[lower_text]
+    if FUNCTION.fullmatch(lower_text):
+        return lower_text
     if len(text) != 1 or not text.isprintable():
         return ""
     if text.isalnum():
@@ -109,17 +112,18 @@ NAMED = lazy_pattern(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
-    """On all pages, with nothing over them."""
+    """Return whether an action applies that applies on all pages: nothing lies over the
+    page."""
     return state.overlay is None
 
 
 def anywhere(state: State) -> bool:
-    """On all pages, and over what lies over them."""
+    """Return true, as the condition of actions that apply always, also over an overlay."""
     return True
 
 
 def on(page: str) -> Where:
-    """On one page, with nothing over it."""
+    """Return the condition of actions that apply on one page, with nothing over it."""
     return lambda state: state.page == page and state.overlay is None
 
 
@@ -127,12 +131,13 @@ on_timeline = on(TIMELINE)
 
 
 def nothing(state: State) -> str:
+    """Return "", as the check of actions that need nothing to be open."""
     return ""
 
 
-def a_trace(state: State) -> str:
-    """That no trace is open, and how to open one beside a snapshot that is; "" where
-    one is."""
+def why_no_trace(state: State) -> str:
+    """Return a sentence that says no trace is open; "" where one is. Beside a memory
+    snapshot it says how to open both."""
     if state.sides:
         return ""
     if state.memory is not None and state.memory.trace is None:
@@ -140,16 +145,18 @@ def a_trace(state: State) -> str:
     return "No trace is open yet."
 
 
-def anything_open(state: State) -> str:
-    return "" if state.is_open else a_trace(state)
+def why_nothing_open(state: State) -> str:
+    """Return a sentence that says nothing is open; "" where a trace, a snapshot or
+    dumps are."""
+    return "" if state.is_open else why_no_trace(state)
 
 
-def two_traces(state: State) -> str:
-    """That a second trace is missing, and how to open it; "" where there are two."""
+def why_no_second_trace(state: State) -> str:
+    """Return a sentence that says how to open a second trace; "" where two are open."""
     if len(state.sides) == 2:
         return ""
     ways = [":diff PATH"]
-    keys = keys_text("choose", state)
+    keys = format_first_keys("choose", state)
     if keys:
         ways.insert(0, keys)
     return f"this needs two traces: {' or '.join(ways)} opens another"
@@ -166,7 +173,9 @@ class Action(msgspec.Struct, frozen=True, dict=True):
     run: Run
     section: str = EVERYWHERE  # of the help
     where: Where = everywhere
-    needs: Needs = a_trace  # a sentence that says what is missing; "" if nothing is
+    needs: Needs = (
+        why_no_trace  # a sentence that says what is missing; "" if nothing is
+    )
     always: bool = False  # also while a text is typed or an overlay is open
 
     def __post_init__(self) -> None:
@@ -179,8 +188,9 @@ class Action(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Textual's names; the first is shown where there is room for one."""
-        names = [key_name(text) for text in self.written.split()]
+        """Textual's names of the default keys; the first one is shown where there is
+        room for one."""
+        names = [parse_key_name(text) for text in self.written.split()]
         return tuple(name for name in names if name)
 
 
@@ -190,58 +200,63 @@ MADE: dict[str, Action] = {}
 
 
 def perform(action: Action, state: State) -> Outcome:
-    """The outcome, without a sentence that an earlier action left, if this one changed
-    anything and the sentence does not tell what other keys do now."""
+    """Run an action and return the next state, with an effect if it has one. Where
+    something that it needs is missing, the state only gets a message.
+
+    If the action changed something, the message of an earlier action is removed.
+    """
     missing = action.needs(state)
     if missing:
         return told(state, missing)
     outcome = action.run(state)
-    now = outcome[0] if isinstance(outcome, tuple) else outcome
-    has_changed = now is not state
-    is_old_hint = now.hint is state.hint and not now.hint_keys
+    next_state = outcome[0] if isinstance(outcome, tuple) else outcome
+    has_changed = next_state is not state
+    is_old_hint = next_state.hint is state.hint and not next_state.hint_keys
     if not has_changed or not is_old_hint:
         return outcome
-    now = replace(now, hint="")
-    return (now, outcome[1]) if isinstance(outcome, tuple) else now
+    next_state = replace(next_state, hint="")
+    return (next_state, outcome[1]) if isinstance(outcome, tuple) else next_state
 
 
-def applies(action: Action, state: State) -> bool:
-    """Whether the keys of an action act now."""
+def action_applies(action: Action, state: State) -> bool:
+    """Return whether the keys of an action act in this state."""
     return action.always or action.where(state)
 
 
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
-    """The first of some actions that a key chooses now."""
+    """Return the first of `actions` that has this key and applies now, or None."""
     for candidate in actions:
-        if key in keys_of(candidate, state) and applies(candidate, state):
+        if key in keys_of(candidate, state) and action_applies(candidate, state):
             return candidate
     return None
 
 
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
-    """The keys of an action, as Textual names them: those that the user chose, if
-    any."""
+    """Return the keys of an action by Textual's names: those that the user chose, else
+    the default ones."""
     return state.keymap.get(action.name, action.keys)
 
 
-def all_keys_text(action: Action, state: State, between: str = "  ") -> str:
-    """All keys of an action, as they are written for people."""
+def format_all_keys(action: Action, state: State, between: str = "  ") -> str:
+    """Return all keys of an action as people write them, with `between` between two of
+    them."""
     keys = keys_of(action, state)
     return between.join(key_text(key, state.ascii_only) for key in keys)
 
 
-def keys_text(names: str, state: State) -> str:
-    """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none
-    has any."""
-    return _first_keys(names, tuple(state.keymap.items()), state.ascii_only)
+def format_first_keys(names: str, state: State) -> str:
+    """Return the first key of each named action, such as `w/s` for `zoom-in/zoom-out`.
+    It is "" where none has a key."""
+    return _join_first_keys(names, tuple(state.keymap.items()), state.ascii_only)
 
 
 @lru_cache(maxsize=1000)  # every frame asks for those of its tabs and hints
-def _first_keys(
+def _join_first_keys(
     names: str, keymap: tuple[tuple[str, tuple[str, ...]], ...], ascii_only: bool
 ) -> str:
-    """The first key of each of some actions, whose names `/` divides; `keymap`: the
-    keys that the user chose."""
+    """Return the first key of each action in `names`, which are divided by `/`.
+    `keymap` has the keys that the user chose. Results are kept, because every frame
+    asks for the same ones."""
     chosen_keys = dict(keymap)
     texts = []
     for name in names.split("/"):
@@ -251,26 +266,33 @@ def _first_keys(
     return "/".join(texts)
 
 
-def hint_text(hint: str, state: State) -> str:
-    """`w/s zoom` of the hint `zoom-in/zoom-out zoom`; "" where they have no keys."""
-    names, _, what = hint.partition(" ")
-    text = keys_text(names, state)
-    return f"{text} {what}" if text else ""
+def format_hint(hint: str, state: State) -> str:
+    """Return a hint with keys in place of actions: `w/s zoom` for `zoom-in/zoom-out
+    zoom`. It is "" where these actions have no keys."""
+    names, _, effect_text = hint.partition(" ")
+    text = format_first_keys(names, state)
+    return f"{text} {effect_text}" if text else ""
 
 
-def hints_text(hints: Iterable[str], state: State, between: str = "   ") -> str:
-    """What keys do, without hints whose actions have no keys: see hint_text."""
-    texts = [hint_text(hint, state) for hint in hints]
+def format_hints(hints: Iterable[str], state: State, between: str = "   ") -> str:
+    """Return several hints with their keys in one line. Hints whose actions have no
+    keys are left out."""
+    texts = [format_hint(hint, state) for hint in hints]
     return between.join(text for text in texts if text)
 
 
 def with_keys(text: str, state: State) -> str:
-    """A sentence with the keys of the actions that it names: `{zoom-in}` becomes `w`.
-    What has no key is chosen in the palette, by its title."""
+    """Return a sentence with keys in place of the actions that it names in braces:
+    `{zoom-in}` becomes `w`.
+
+    An action without a key is named by its title, after the key of the palette.
+    """
 
     def keys(match: re.Match[str]) -> str:
         name = match[1]
-        palette = keys_text("palette", state) or "Ctrl+p"  # which Textual has anyway
-        return keys_text(name, state) or f"{palette} {MADE[name].title}"
+        palette = (
+            format_first_keys("palette", state) or "Ctrl+p"
+        )  # which Textual has anyway
+        return format_first_keys(name, state) or f"{palette} {MADE[name].title}"
 
     return NAMED.sub(keys, text)

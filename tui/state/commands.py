@@ -13,15 +13,15 @@ from fusetui.text.figures import duration, parse_time, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
-from fusetui.tui.layout.moves import at_time, over
+from fusetui.tui.layout.moves import over, show_time
 from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import (
     action,
-    anything_open,
     anywhere,
     everywhere,
     nothing,
     on_timeline,
+    why_nothing_open,
     with_keys,
 )
 from fusetui.tui.state.moving import shown
@@ -80,8 +80,8 @@ NO_STEPS = "This trace has no steps (no annotations or optimizer calls)."
 
 
 def obeyed(state: State, line: str) -> Outcome:
-    """Obeys a verb and the rest of the line, or says in one sentence what would be
-    right."""
+    """Carry out a typed command: a verb and the rest of the line. A wrong verb, or one
+    that needs a trace where none is open, gives a message."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
@@ -99,23 +99,26 @@ def obeyed(state: State, line: str) -> Outcome:
     return told(state, f"{verb} needs a trace, and none is open")
 
 
-def _goto(state: State, rest: str) -> State:
-    """A time in the middle of the window; times count from the origin of the side. The
-    rounded times of the begin and the end, as fusetui writes them, are taken for the
-    exact ones."""
+def _go_to_time(state: State, rest: str) -> State:
+    """Show the time that was typed in the middle of the window.
+
+    Times count from the origin of the side. The rounded begin and end of the trace, as
+    fusetui writes them, stand for the exact ones.
+    """
     side = state.side
-    ns = parse_time(rest)
-    if ns is None:
+    time_ns = parse_time(rest)
+    if time_ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
-    ends = {duration(time): time for time in (side.begin, side.end)}
-    ns = ends.get(duration(ns), ns)
-    if not side.begin <= ns <= side.end:
-        return told(state, f"the trace goes from {' to '.join(ends)}")
-    return shown(state, at_time(side, state.view, ns))
+    end_by_text = {duration(time): time for time in (side.begin, side.end)}
+    time_ns = end_by_text.get(duration(time_ns), time_ns)
+    if not side.begin <= time_ns <= side.end:
+        return told(state, f"the trace goes from {' to '.join(end_by_text)}")
+    return shown(state, show_time(side, state.view, time_ns))
 
 
 def _step(state: State, rest: str) -> State:
-    """A step, by its number, fills the window."""
+    """Show the step with the number that was typed; it fills the window. A message says
+    which steps there are otherwise."""
     if not NUMBER.fullmatch(rest):
         return told(state, "step takes a number: step 2")
     steps = steps_of(state.side.trace)
@@ -128,22 +131,23 @@ def _step(state: State, rest: str) -> State:
 
 
 def shown_step(state: State, index: int) -> State:
-    """A window over one of the steps, and on the last line its name and its number."""
+    """Return the state with step number `index` (from 0) filling the window. The
+    message has its name and number."""
     side = state.side
     steps = steps_of(side.trace)
     begin = int(steps.start[index]) - side.origin
     end = int(steps.end[index]) - side.origin
-    now = shown(state, over(side, state.view, begin, end))
+    shown_state = shown(state, over(side, state.view, begin, end))
     number = index + 1
     if steps.printed:
         name = printable(steps.names[index])
-        return told(now, f"{name}, {number} of {plural(len(steps), 'step')}")
+        return told(shown_state, f"{name}, {number} of {plural(len(steps), 'step')}")
     name = steps.by if steps.are_iterations else steps.names[index]
-    return told(now, f"step #{number} of {len(steps)}: {printable(name)}")
+    return told(shown_state, f"step #{number} of {len(steps)}: {printable(name)}")
 
 
-def _mark(state: State, rest: str) -> State:
-    """Sets the mark of a letter, with a note."""
+def _set_mark(state: State, rest: str) -> State:
+    """Set the mark of a letter, with the note that follows it."""
     letter, _, note = rest.partition(" ")
     if not LETTER.fullmatch(letter):
         return told(state, "mark takes one letter, then a note: mark a slow step")
@@ -151,10 +155,11 @@ def _mark(state: State, rest: str) -> State:
     return moving.set_mark(state, letter, note)
 
 
-def _open(
+def _open_path(
     state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0
 ) -> Outcome:
-    """Opens the trace at a path, after so many of those that are open."""
+    """Open the trace at a typed path, after the first `beside` traces that are open.
+    `verb` and `of` word the message if the path is missing."""
     if not rest:
         return told(state, f"{verb} takes the path of {of} trace")
     path = Path(rest).expanduser()
@@ -164,9 +169,9 @@ def _open(
     return told(state, f"{printable(str(path))} {problem}")
 
 
-def _save(state: State, rest: str) -> Outcome:
-    """Writes the table of the page to a new file, or as FILE.py the script of the
-    selected slice."""
+def _save_file(state: State, rest: str) -> Outcome:
+    """Write the table of the page to a new file. With a name that ends in .py, write a
+    script that repeats the op of the selected slice."""
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
     path = str(Path(rest).expanduser())
@@ -175,8 +180,8 @@ def _save(state: State, rest: str) -> Outcome:
     return told(state, "saving the table"), SaveTable(state, path)
 
 
-def _picture(state: State, rest: str) -> Outcome:
-    """Draws the page in front into a new file."""
+def _save_picture(state: State, rest: str) -> Outcome:
+    """Draw the page in front into a new file."""
     if not rest:
         return told(state, "picture takes the name of a new file: picture page.svg")
     path = str(Path(rest).expanduser())
@@ -184,14 +189,15 @@ def _picture(state: State, rest: str) -> Outcome:
 
 
 def shell(state: State, rest: str = "") -> Outcome:
-    """Shows the command line of what is on the screen, ready to be copied."""
+    """Show the command line that gives the figures on the screen, ready to be copied."""
     if rest:
         return told(state, "shell takes no argument")
     return state, ShowCommand(state)
 
 
-def _cut(state: State, rest: str) -> Outcome:
-    """Writes the selected range of time to a new file, as a trace of its own."""
+def _cut_range(state: State, rest: str) -> Outcome:
+    """Write the selected range of time to a new file, as a trace of its own. A message
+    says what is missing: the range, the name, or the rest of the trace."""
     time_range = state.time_range
     if time_range is None:
         return told(state, with_keys(NO_RANGE, state))
@@ -210,7 +216,7 @@ def _cut(state: State, rest: str) -> Outcome:
 
 
 def _save_script(state: State, path: str) -> Outcome:
-    """Writes the script that makes the op of the selected slice again."""
+    """Write a script that repeats the op of the selected slice to a new file."""
     row = state.view.selected
     if row < 0:
         return told(state, NO_SLICE)
@@ -221,15 +227,16 @@ def _save_script(state: State, path: str) -> Outcome:
     )
 
 
-def asked_for_script(state: State) -> State:
-    """Asks for the name of the script of the selected slice."""
+def ask_for_script(state: State) -> State:
+    """Open the command line with a name for the script of the selected slice."""
     if state.view.selected < 0:
         return told(state, NO_SLICE)
     return asked(state, typed=f"save reproduce-{state.view.selected}{SCRIPT_SUFFIX}")
 
 
-def _record(state: State, rest: str) -> Outcome:
-    """Records the program with this PID; without one, lists the programs that run."""
+def _record_program(state: State, rest: str) -> Outcome:
+    """Record the program with the typed process id; without one, list the programs that
+    run."""
     if not rest:
         return told(state, "Looking for running programs..."), Record()
     if not NUMBER.fullmatch(rest):
@@ -237,8 +244,9 @@ def _record(state: State, rest: str) -> Outcome:
     return recorded(state, int(rest))
 
 
-def _again(state: State, rest: str) -> Outcome:
-    """Records the program of the last trace once more, beside that trace."""
+def _record_again(state: State, rest: str) -> Outcome:
+    """Record the program of the last trace once more and open it beside that trace. The
+    process id is taken from the name of the trace's file."""
     if rest:
         return told(state, "again takes no argument, after :record")
     pid_in_name = RECORDED.search(state.paths[-1]) if state.paths else None
@@ -247,60 +255,68 @@ def _again(state: State, rest: str) -> Outcome:
     return recorded(state, int(pid_in_name[1]), state.paths[-1:])
 
 
-def _quit(state: State, rest: str) -> Outcome:
-    """Ends the app."""
+def _quit_app(state: State, rest: str) -> Outcome:
+    """Quit the app."""
     if rest:
         return told(state, "q takes no argument")
     return state, Order.QUIT
 
 
 def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
-    """Records a program, and opens the trace after these ones."""
+    """Return the state and the effect that records a program. Its trace is opened after
+    the traces in `beside`."""
     return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
 
 
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
-    "goto": _goto,
+    "goto": _go_to_time,
     "step": _step,
-    "mark": _mark,
+    "mark": _set_mark,
     "only": moving.only,
-    "open": _open,
-    "diff": partial(_open, verb="diff", of="another", beside=1),
-    "save": _save,
-    "picture": _picture,
+    "open": _open_path,
+    "diff": partial(_open_path, verb="diff", of="another", beside=1),
+    "save": _save_file,
+    "picture": _save_picture,
     "shell": shell,
-    "cut": _cut,
+    "cut": _cut_range,
     "path": replays.rows,
     "whatif": replays.whatif,
-    "record": _record,
-    "again": _again,
-    "q": _quit,
+    "record": _record_program,
+    "again": _record_again,
+    "q": _quit_app,
 }
 
 
 def asked(state: State, typed: str = "") -> State:
-    """Asks for a command. A list of hits stays, and a list to choose from where nothing
-    is open: then it is all that there is."""
+    """Open the line for a command, with `typed` in it.
+
+    An overlay is closed, except a list of hits. While nothing is open, a list of
+    choices stays too.
+    """
     is_kept = isinstance(state.overlay, HitList) or not state.is_open
     overlay = state.overlay if is_kept else None
     return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
 
 
 def is_choosing(state: State) -> bool:
-    """Whether a list of traces or programs to choose from is shown."""
+    """Return whether a list of traces or programs to choose from is open."""
     return isinstance(state.overlay, Chooser)
 
 
 def on_page_or_hits(state: State) -> bool:
+    """Return whether nothing lies over the page, or a list of hits does."""
     return everywhere(state) or isinstance(state.overlay, HitList)
 
 
 def on_page_or_list(state: State) -> bool:
+    """Return whether nothing lies over the page, or a list of hits or choices does."""
     return on_page_or_hits(state) or is_choosing(state)
 
 
-def _anything_open_or_list(state: State) -> str:
-    return anything_open(state) if state.overlay is None else ""
+def _why_no_command(state: State) -> str:
+    """Return why no command can be given: nothing is open. It is "" where something is,
+    or an overlay lies over the page."""
+    return why_nothing_open(state) if state.overlay is None else ""
 
 
 ACTIONS = (
@@ -311,7 +327,7 @@ ACTIONS = (
         help=", ".join(VERBS),
         run=asked,
         where=anywhere,
-        needs=_anything_open_or_list,
+        needs=_why_no_command,
     ),
     action(
         name="what-if",
@@ -325,7 +341,7 @@ ACTIONS = (
         title="Record a program",
         written="",
         help="that runs: those of PyTorch",
-        run=partial(_record, rest=""),
+        run=partial(_record_program, rest=""),
         where=on_page_or_list,
         needs=nothing,
     ),
@@ -342,7 +358,7 @@ ACTIONS = (
         title="Make this op again",
         written="R",
         help="a script that runs the op of the slice alone",
-        run=asked_for_script,
+        run=ask_for_script,
         where=on_timeline,
     ),
 )

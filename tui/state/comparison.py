@@ -18,12 +18,19 @@ from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import keep_result, memo
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.kinds import shares
-from fusetui.tui.layout.lanes import key_lanes
+from fusetui.tui.layout.frame import find_busy_times
+from fusetui.tui.layout.kinds import compute_kind_shares
+from fusetui.tui.layout.lanes import select_key_lanes
 from fusetui.tui.layout.moves import select
-from fusetui.tui.layout.view import Interval, Side, View, Views, first_view, make_sides
-from fusetui.tui.state.session import NO_MARKS, ViewSession, viewed_as
+from fusetui.tui.layout.view import (
+    Interval,
+    Side,
+    View,
+    Views,
+    make_first_view,
+    make_sides,
+)
+from fusetui.tui.state.session import NO_MARKS, ViewSession, carry_view
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Predicted
@@ -41,43 +48,46 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
     inner: Mapping[int, tuple[DiffLine, ...]]  # of lines that open, by their place
 
 
-def lines_of(diff: Diff) -> DiffLines:
-    """The rows, the largest change first; what else the sum has is pinned. A compiled
-    part of the program with many rows is one line, which can be opened."""
-    compiled, others = regions(diff)
+def make_diff_lines(diff: Diff) -> DiffLines:
+    """Return the lines of the diff page, the largest change first.
+
+    A compiled region of the program with many rows becomes one line that can be opened.
+    Lines that close the sum are pinned: they stay in sight.
+    """
+    compiled, other_lines = regions(diff)
     region_lines = [region.line for region in compiled]
-    listed = tuple(by_effect([*others, *region_lines]))
-    inner = {}
+    listed = tuple(by_effect([*other_lines, *region_lines]))
+    inner_lines = {}
     for region in compiled:
-        inner[listed.index(region.line)] = _indented(by_effect(region.inner))
+        inner_lines[listed.index(region.line)] = _indent_lines(by_effect(region.inner))
     closing_lines = closing(diff)
     return DiffLines(
         diff=diff,
         lines=listed,
         pinned=tuple(closing_lines),
-        closing=tuple(_joined(closing_lines)),
-        inner=inner,
+        closing=tuple(_join_boundary_lines(closing_lines)),
+        inner=inner_lines,
     )
 
 
-def _indented(lines: Iterable[DiffLine]) -> tuple[DiffLine, ...]:
-    """Lines that are inside another one."""
+def _indent_lines(lines: Iterable[DiffLine]) -> tuple[DiffLine, ...]:
+    """Return lines as they stand inside an opened line: with an indent."""
     return tuple(replace(line, what=f"  {line.what}") for line in lines)
 
 
-def _joined(closing_lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
-    """The lines that close the sum; those that say how work crosses the boundaries of a
-    step as one."""
-    of_borders = [line for line in closing_lines if line.kind not in PINNED]
+def _join_boundary_lines(closing_lines: Sequence[DiffLine]) -> Iterator[DiffLine]:
+    """Yield the lines that close the sum of a diff. Those about work that crosses the
+    boundaries of a step are joined into one if there are several."""
+    boundary_lines = [line for line in closing_lines if line.kind not in PINNED]
     for line in closing_lines:
-        if line.kind in PINNED or len(of_borders) == 1:
+        if line.kind in PINNED or len(boundary_lines) == 1:
             yield line
-        elif line is of_borders[0]:
-            yield _boundary_line(of_borders)
+        elif line is boundary_lines[0]:
+            yield _sum_boundary_lines(boundary_lines)
 
 
-def _boundary_line(lines: Sequence[DiffLine]) -> DiffLine:
-    """One line with the changes of several, and their sum."""
+def _sum_boundary_lines(lines: Sequence[DiffLine]) -> DiffLine:
+    """Return one line that names the changes of several lines and has their sum."""
     changes = []
     for line in lines:
         changes.append(f"{line.kind} {microseconds(line.change_ns, signed=True)}")
@@ -94,12 +104,12 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> tuple[DiffLine, ...]:
-        """The lines of the list, those inside open ones included."""
+        """Lines of the list, including those inside opened lines."""
         return tuple(shown.line for shown in self._shown)
 
     @cached_property
     def _shown(self) -> list[ShownLine]:
-        """The lines of the list, each with its place in `found`."""
+        """Lines of the list, each with the place of its outer line in `found`."""
         if self.found is None:
             return []
         shown = []
@@ -111,40 +121,40 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         return shown
 
     def turned(self, index: int) -> tuple[Comparison, int]:
-        """The line at `index` opened, or closed, and where it is then; an inner line
-        closes the outer one."""
+        """Return the comparison with the line at `index` opened or closed, and the
+        index of that line afterwards. On an inner line, the outer one is closed."""
         if self.found is None or not 0 <= index < len(self._shown):
             return self, index
         place = self._shown[index].place
         if place not in self.found.inner:
             return self, index
-        now = replace(self, opened=self.opened ^ {place})
-        places = [shown.place for shown in now._shown]
-        return now, places.index(place)
+        turned_comparison = replace(self, opened=self.opened ^ {place})
+        places = [shown.place for shown in turned_comparison._shown]
+        return turned_comparison, places.index(place)
 
     def beside(self, views: Sequence[View]) -> Comparison:
-        """The windows of the session; the selections are kept."""
+        """Return the comparison with the windows of these views. Selections stay."""
         windows = [(view.begin, view.end) for view in views]
-        return replace(self, views=_windowed(self.views, windows))
+        return replace(self, views=_replace_windows(self.views, windows))
 
     def at(self, index: int) -> Comparison:
-        """Marks the work of one line; both windows move together to keep the first row
-        in sight."""
+        """Return the comparison with the work of line `index` marked in both timelines.
+        Both windows move together, so that its first row is in sight."""
         if not self.lines:
             return self
         drawn: list[list[int]] = []  # of each side, the rows of the line in its lanes
-        pair = pair_of(self.lines[index])
-        for side, rows in zip(self.sides, pair, strict=True):
+        rows_of_sides = find_rows_of_line(self.lines[index])
+        for side, rows in zip(self.sides, rows_of_sides, strict=True):
             drawn.append([row for row in rows if side.lane_of(row) >= 0])
         views = [
             select(side, view, rows[0] if rows else -1)
             for side, view, rows in zip(self.sides, self.views, drawn, strict=True)
         ]
         moved_side = 0 if drawn[0] else 1
-        shift = views[moved_side].begin - self.views[moved_side].begin
-        windows = [(view.begin + shift, view.end + shift) for view in self.views]
+        shift_ns = views[moved_side].begin - self.views[moved_side].begin
+        windows = [(view.begin + shift_ns, view.end + shift_ns) for view in self.views]
         marked = tuple(frozenset(rows) for rows in drawn)
-        return replace(self, views=_windowed(views, windows), marked=marked)
+        return replace(self, views=_replace_windows(views, windows), marked=marked)
 
 
 class ShownLine(NamedTuple):
@@ -155,22 +165,23 @@ class ShownLine(NamedTuple):
     place: int
 
 
-def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
-    """The views with other windows."""
+def _replace_windows(views: Sequence[View], windows: Sequence[Interval]) -> Views:
+    """Return the views with other windows, one [begin, end) for each view."""
     moved = []
     for view, (begin, end) in zip(views, windows, strict=True):
         moved.append(replace(view, begin=begin, end=end))
     return tuple(moved)
 
 
-def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
-    """Both sides with the lanes that matter; the diff is not known yet."""
+def start_comparison(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
+    """Return a comparison of both sides, with only the lanes that matter in it. Its
+    diff is not known yet."""
     compared_sides = []
     compared_views = []
     for side, view in zip(sides, views, strict=True):
-        of_key_lanes = replace(side, lanes=key_lanes(side.lanes), counters=())
+        of_key_lanes = replace(side, lanes=select_key_lanes(side.lanes), counters=())
         compared_sides.append(of_key_lanes)
-        compared_views.append(first_view(of_key_lanes, view.begin, view.end))
+        compared_views.append(make_first_view(of_key_lanes, view.begin, view.end))
     return Comparison(
         sides=tuple(compared_sides),
         views=tuple(compared_views),
@@ -178,8 +189,8 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     )
 
 
-def pair_of(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
-    """The rows of both traces that a line is about."""
+def find_rows_of_line(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the rows of trace A and of trace B that a line of the diff is about."""
     a_rows = [row for diff_row in line.rows for row in diff_row.a_rows]
     b_rows = [row for diff_row in line.rows for row in diff_row.b_rows]
     return a_rows, b_rows
@@ -202,40 +213,47 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(4)
     def seen(self, side: Side, view: View) -> tuple[Side, View]:
-        """The same lanes, folded alike, and the same slice selected; and the step that
-        begins in the first half of the window begins where the recorded one does."""
+        """Return the replayed side and its view as the timeline shows them beside the
+        recorded side.
+
+        Lanes, folds and selection are the same. The step that begins in the first half
+        of the window begins at the same place in both.
+        """
         begin = view.begin + side.origin
         middle = begin + view.span // 2
         earlier_ns = self.found.step_earlier_ns(begin, middle)
         replayed = replace(self.side, origin=side.origin - earlier_ns)
         selected = int(self.place[view.selected])
-        moved = viewed_as(side, replayed, view, {view.selected: selected})
+        moved = carry_view(side, replayed, view, {view.selected: selected})
         return replayed, replace(moved, begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
-        """How long a recorded row takes in the replay: `replayed: 12 us`; `not
-        replayed` for a row that is not there."""
+        """Return how long a recorded slice takes in the replay, such as `replayed: 12
+        us`. A slice that the replay lacks gives `not replayed`."""
         replayed_row = int(self.place[row])
         if replayed_row < 0:
             return f"not {REPLAYED}"
         return f"{REPLAYED}: {duration(int(self.side.trace.dur[replayed_row]))}"
 
 
-def second_of(
+def make_second_timeline(
     recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str
 ) -> Second:
-    """The timeline of a replay, with the idle time of each device. All that drawing
-    needs is made here, not in the thread that draws."""
-    predicted, idle = made
+    """Return the timeline of a replay with the idle time of each device.
+
+    All that drawing needs is computed here, because this runs beside the thread that
+    draws.
+    """
+    predicted, idle_of_devices = made
     trace = predicted.trace_of(recorded)
     (side,) = make_sides([trace], [REPLAYED])
     for lane in side.lanes:
         lane.prepare()
-    shares(trace)
-    keep_result(trace, busy_of, replace(busy_of(trace), label=REPLAYED))
+    compute_kind_shares(trace)
+    keep_result(trace, find_busy_times, replace(find_busy_times(trace), label=REPLAYED))
     return Second(
         recorded=recorded,
-        side=replace(side, insight=Insight(idle)),
+        side=replace(side, insight=Insight(idle_of_devices)),
         found=predicted,
         place=predicted.predicted_rows(recorded),
         said=said,

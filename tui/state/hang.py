@@ -27,13 +27,15 @@ NO_DUMPS = "no flight-recorder dumps are open: fusetui open DUMPS opens some"
 
 
 def read(state: State, paths: Sequence[str], alone: bool) -> Outcome:
-    """Opens dumps; `alone`: nothing else is opened."""
+    """Return the state and the effect that reads flight-recorder dumps. `alone` says
+    that nothing else is opened."""
     reading = Reading(paths[0], is_whole=True) if alone else state.reading
     return replace(state, reading=reading), ReadDumps(tuple(paths))
 
 
 def progressed(state: State, paths: tuple[str, ...], done: int) -> State:
-    """So many of the files have been read."""
+    """Return the state with the number of dumps read so far. It is unchanged where a
+    trace is open or being read."""
     if state.sides or state.reading is None or not state.reading.is_whole:
         return state
     reading = replace(state.reading, path=paths[0], done=done, total=len(paths))
@@ -41,73 +43,80 @@ def progressed(state: State, paths: tuple[str, ...], done: int) -> State:
 
 
 def arrived(state: State, paths: Sequence[str], grid: CollectiveGrid) -> State:
-    """They were read: their page comes to the front if nothing else is open."""
-    now = _at_reason(state, paths, grid)
+    """Return the state with flight-recorder dumps that were read. Their page comes to
+    the front if nothing else is open or being read."""
+    opened_state = _show_reason(state, paths, grid)
     if state.sides or (state.reading and not state.reading.is_whole):
-        return told(now, "the dumps are read", "hang why it hangs")
-    return replace(now, page=HANG, reading=None)
+        return told(opened_state, "the dumps are read", "hang why it hangs")
+    return replace(opened_state, page=HANG, reading=None)
 
 
 def failed(state: State, sentence: str) -> Outcome:
-    """They cannot be read; what is open stays open."""
+    """Return the state after dumps could not be read: a message, or the end of the app
+    where nothing else is open."""
     if state.reading and state.reading.is_whole:
         return state, Refuse(sentence)
     return told(state, printable(sentence))
 
 
-def hang_of(state: State) -> HangShown:
-    """What is open. Only for where the page is in front."""
+def shown_hang(state: State) -> HangShown:
+    """Return what the hang page shows. Only valid while dumps are open."""
     assert state.hang is not None
     return state.hang
 
 
 def moved(state: State, by: int) -> State:
-    """Another collective of the group is selected."""
-    shown = hang_of(state)
+    """Select the collective that is `by` further in the group."""
+    shown = shown_hang(state)
     return replace(state, hang=shown.at(shown.number + by))
 
 
-def turned(state: State, by: int) -> State:
-    """The next group, or the one before; the cursor stays on its rank if that is a
-    member."""
-    shown = hang_of(state)
+def show_next_group(state: State, by: int) -> State:
+    """Show the next group of ranks, or the one before (`by` -1). The cursor stays on
+    its rank if that is a member."""
+    shown = shown_hang(state)
     groups = len(shown.grid.groups)
     if groups < 2:
         return told(state, "these dumps name one group only")
-    rank = rank_here(state)
-    now = shown.in_group((shown.group + by) % groups)
-    return _with_cursor_on(replace(state, hang=now, hint=""), rank)
+    rank = cursor_rank(state)
+    group_view = shown.in_group((shown.group + by) % groups)
+    return _move_cursor_to_rank(replace(state, hang=group_view, hint=""), rank)
 
 
-def at_reason(state: State) -> State:
-    """The rank and the collective that the answer is about."""
-    shown = hang_of(state)
-    return replace(_at_reason(state, shown.paths, shown.grid), hint="")
+def go_to_reason(state: State) -> State:
+    """Go to the rank and the collective that the answer is about."""
+    shown = shown_hang(state)
+    return replace(_show_reason(state, shown.paths, shown.grid), hint="")
 
 
-def _at_reason(state: State, paths: Sequence[str], grid: CollectiveGrid) -> State:
-    """The dumps as shown first: the rank and the collective of the answer."""
-    from fusetui.tui.layout.hang import first_view, rank_of_reason  # rarely needed
+def _show_reason(state: State, paths: Sequence[str], grid: CollectiveGrid) -> State:
+    """Return the state with these dumps as first shown, at the rank and collective of
+    the answer."""
+    from fusetui.tui.layout.hang import (  # rarely needed
+        find_reported_rank,
+        make_first_view,
+    )
 
-    now = replace(state, hang=first_view(paths, grid))
-    return _with_cursor_on(now, rank_of_reason(grid))
+    first_state = replace(state, hang=make_first_view(paths, grid))
+    return _move_cursor_to_rank(first_state, find_reported_rank(grid))
 
 
-def _with_cursor_on(state: State, rank: int | None) -> State:
-    """On the first rank where this one is no member of the group."""
-    members = members_of(state)
+def _move_cursor_to_rank(state: State, rank: int | None) -> State:
+    """Return the state with the cursor on a rank, or on the first rank if it is no
+    member of the group."""
+    members = shown_members(state)
     cursor = members.index(rank) if rank in members else 0
     return state.with_list(HANG, ListState(cursor))
 
 
-def members_of(state: State) -> tuple[int, ...]:
-    """The ranks of the group that is shown; () where the dumps name no group."""
-    shown = hang_of(state)
+def shown_members(state: State) -> tuple[int, ...]:
+    """Return the ranks of the shown group; () where the dumps name no group."""
+    shown = shown_hang(state)
     return shown.progress.members if shown.grid.groups else ()
 
 
-def rank_here(state: State) -> int | None:
-    """The rank under the cursor."""
-    members = members_of(state)
+def cursor_rank(state: State) -> int | None:
+    """Return the rank under the cursor, or None where there is none."""
+    members = shown_members(state)
     cursor = state.list_of(HANG).cursor
     return members[cursor] if cursor < len(members) else None

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
-from fusetui.tui.layout.frame import divided
+from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.memory import MEMORY, MemoryShown, MemorySide, MemoryView, cells
 from fusetui.tui.layout.view import MIN_SPAN_NS, Interval
-from fusetui.tui.state.moving import viewed
+from fusetui.tui.state.moving import set_view
 from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
@@ -38,28 +38,32 @@ class Window(NamedTuple):
 
 
 def read(state: State, paths: Sequence[str], alone: bool) -> Outcome:
-    """Opens snapshots; `alone`: no trace is read before them."""
+    """Return the state and the effect that reads memory snapshots. `alone` says that no
+    trace is read before them."""
     reading = Reading(paths[0], is_whole=True) if alone else state.reading
     return replace(state, reading=reading), ReadMemory(tuple(paths), alone)
 
 
 def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
-    """The state with snapshots that were read; their page comes to the front where
-    nothing else is open or being read."""
+    """Return the state with memory snapshots that were read. Their page comes to the
+    front where nothing else is open or being read."""
     views = tuple(side.first_view() for side in sides)
-    now = replace(state, memory=MemoryShown(sides, views)).with_list(MEMORY)
+    opened_state = replace(state, memory=MemoryShown(sides, views)).with_list(MEMORY)
     is_reading_trace = state.reading is not None and not state.reading.is_whole
     if state.sides or is_reading_trace:
-        return now
-    return replace(now, page=MEMORY, reading=None)
+        return opened_state
+    return replace(opened_state, page=MEMORY, reading=None)
 
 
 def of_trace(
     state: State, asked: ReadMemory, found: tuple[Moments, ...] | str
 ) -> State:
-    """The state with the memory events of a trace, or with the sentence why there are
-    none. Their page comes to the front unless the user went to another page since they
-    were asked for. The state as it was, if the trace is no longer the active one."""
+    """Return the state with the memory events of a trace, or with the sentence why
+    there are none.
+
+    Their page comes to the front unless the user went elsewhere since. The state is
+    unchanged if the trace is no longer the active one.
+    """
     if not state.sides or state.side.trace is not asked.trace:
         return state
     if isinstance(found, str):
@@ -67,21 +71,22 @@ def of_trace(
     side = MemorySide(asked.paths[0], state.side.label, found, asked.trace)
     first_holders = next(iter(found[0].holders))
     shown = MemoryShown((side,), (side.first_view(0),), by=first_holders)
-    now = replace(state, memory=shown).with_list(MEMORY)
+    opened_state = replace(state, memory=shown).with_list(MEMORY)
     if state.page != asked.page or state.overlay or state.prompt:
-        return told(now, "the memory events are read", "memory memory")
-    return in_sight(replace(now, page=MEMORY, hint=""))
+        return told(opened_state, "the memory events are read", "memory memory")
+    return move_cursor_into_window(replace(opened_state, page=MEMORY, hint=""))
 
 
 def failed(state: State, sentence: str) -> Outcome:
-    """They cannot be read; a trace that is open stays open."""
+    """Return the state after memory could not be read: a message, or the end of the app
+    where nothing else is open."""
     if state.reading and state.reading.is_whole:
         return state, Refuse(sentence)
     return told(state, printable(sentence))
 
 
 def memory_of(state: State) -> MemoryShown:
-    """What is open. Only for where the page is in front."""
+    """Return what the memory page shows. Only valid while there is any."""
     assert state.memory is not None
     return state.memory
 
@@ -94,14 +99,18 @@ class ActiveMemory(NamedTuple):
 
 
 def here(state: State) -> ActiveMemory:
-    """The moments and the view of the active snapshot."""
+    """Return the moments (states after each memory event) and the view of the active
+    snapshot."""
     shown = memory_of(state)
     return ActiveMemory(shown.moments(shown.active), shown.view)
 
 
 def window(state: State, index: int | None = None) -> Window:
-    """The window over a snapshot, by default the active one: that of the timeline where
-    both have one axis of time, else its own."""
+    """Return the window over snapshot `index`, by default the active one.
+
+    It is the window of the timeline where both have one time axis, else the snapshot's
+    own.
+    """
     shown = memory_of(state)
     index = shown.active if index is None else index
     if why_apart(state, index):
@@ -114,7 +123,8 @@ def window(state: State, index: int | None = None) -> Window:
 
 
 def why_apart(state: State, index: int = 0) -> str:
-    """Why a snapshot and the active trace share no axis of time; "" if they do."""
+    """Return why a snapshot and the active trace have no common time axis, or "" if
+    they have one."""
     shown = memory_of(state)
     of_trace = shown.sides[index].trace
     times = shown.moments(index).times
@@ -128,16 +138,16 @@ def why_apart(state: State, index: int = 0) -> str:
     if not side.trace.epoch_ns:
         return "the trace does not say when its clock began"
     zero = side.trace.epoch_ns + side.origin
-    first = int(times[0]) - zero
-    last = int(times[-1]) - zero
-    if last < side.begin or first > side.end:
+    first_ns = int(times[0]) - zero
+    last_ns = int(times[-1]) - zero
+    if last_ns < side.begin or first_ns > side.end:
         return "the snapshot was recorded at another time than the trace"
     return ""
 
 
-def allocated_text(state: State, row: int) -> str:
-    """What was allocated on the device that is shown while a CPU slice ran, to the
-    microsecond of the events of a snapshot; "" where they do not reach."""
+def describe_allocations(state: State, row: int) -> str:
+    """Return what was allocated on the shown device while a CPU slice ran, by the
+    events of a snapshot. It is "" where the events do not cover the slice."""
     if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
         return ""
     moments = memory_of(state).moments(0)
@@ -149,11 +159,11 @@ def allocated_text(state: State, row: int) -> str:
     first_event, stop_event = np.searchsorted(
         moments.times, [interval[0], interval[1] + 1]
     )
-    number, allocated, left = moments.allocated_in(first_event, stop_event)
+    number, allocated_bytes, left_bytes = moments.allocated_in(first_event, stop_event)
     where = f"({printable(moments.title)}, any thread)"
     text = f"{plural(number, 'allocation')} meanwhile {where}"
     if number:
-        text += f": {size(allocated)}, {size(left)} left"
+        text += f": {size(allocated_bytes)}, {size(left_bytes)} left"
     return text
 
 
@@ -167,21 +177,22 @@ def _interval_of_row(trace: Trace, row: int, moments: Moments) -> Interval:
 
 
 def drawn(state: State, index: int) -> MemoryCells:
-    """What the cells of the area of one snapshot show."""
+    """Return what each cell of the curve of snapshot `index` shows."""
     over = window(state, index)
-    width = divided(state.size.width, state.size.height).width
+    width = divide_timeline(state.size.width, state.size.height).width
     moments = memory_of(state).moments(index)
     return cells(moments, over.zero + over.begin, over.zero + over.end, width)
 
 
-def turned(state: State, **fields: Any) -> State:
-    """Other fields of what is open; the cursor of the list on its first row."""
+def change_shown(state: State, **fields: Any) -> State:
+    """Return the state with other fields of what the memory page shows, and the cursor
+    of its list on the first row."""
     shown = replace(memory_of(state), **fields)
     return replace(state, memory=shown, hint="").with_list(MEMORY)
 
 
-def with_view(state: State, **fields: Any) -> State:
-    """Other fields of the view of the active snapshot."""
+def change_view(state: State, **fields: Any) -> State:
+    """Return the state with other fields of the active snapshot's view."""
     shown = memory_of(state)
     views = [*shown.views]
     views[shown.active] = replace(shown.view, **fields)
@@ -189,133 +200,143 @@ def with_view(state: State, **fields: Any) -> State:
 
 
 def step(state: State, by: int) -> State:
-    """The cursor `by` events later, as far as there are any. If that event is not in the
-    window, the window moves so that it is in the middle."""
+    """Move the cursor by `by` memory events, within the recording. If that event is
+    outside the window, the window moves so that it is in the middle."""
     moments, view = here(state)
     # a peak before the first event (-1) can be returned to
-    first = min(moments.history.peak_index, 0)
-    last = len(moments.history.events) - 1
-    event = max(first, min(view.at + by, last))
-    now = with_view(state, at=event)
-    over = window(state)
-    position = moments.position(event) - over.zero
-    if over.begin <= position < over.end:
-        return now
-    span = over.end - over.begin
+    first_event = min(moments.history.peak_index, 0)
+    last_event = len(moments.history.events) - 1
+    event = max(first_event, min(view.at + by, last_event))
+    stepped_state = change_view(state, at=event)
+    shown_window = window(state)
+    position = moments.position(event) - shown_window.zero
+    if shown_window.begin <= position < shown_window.end:
+        return stepped_state
+    span = shown_window.end - shown_window.begin
     begin = position - span // 2
-    return _windowed(now, begin, begin + span)
+    return _move_window(stepped_state, begin, begin + span)
 
 
 def zoom(state: State, part: int, of: int) -> State:
-    """The window `part / of` times as long. The moment under the cursor stays where it
-    is on the screen."""
+    """Return the state with a window `part / of` times as long. The moment under the
+    cursor keeps its place on the screen."""
     moments, view = here(state)
-    over = window(state)
-    span = over.end - over.begin
+    old_window = window(state)
+    span = old_window.end - old_window.begin
     least_span = MIN_SPAN_NS if len(moments.times) else 2
     new_span = max(least_span, span * part // of)
-    cursor = moments.position(view.at) - over.zero - over.begin
+    cursor = moments.position(view.at) - old_window.zero - old_window.begin
     cursor = max(0, min(cursor, span))
     new_cursor = cursor * new_span // span  # from the begin of the new window
-    begin = over.begin + cursor - new_cursor
-    return _windowed(state, begin, begin + new_span)
+    begin = old_window.begin + cursor - new_cursor
+    return _move_window(state, begin, begin + new_span)
 
 
 def pan(state: State, percent: int) -> State:
-    """The window moved by this percentage of its length, to the left if negative."""
-    over = window(state)
-    by = (over.end - over.begin) * percent // 100
-    return _windowed(state, over.begin + by, over.end + by)
+    """Move the window by a percentage of its length, to the left if negative."""
+    old_window = window(state)
+    shift = (old_window.end - old_window.begin) * percent // 100
+    return _move_window(state, old_window.begin + shift, old_window.end + shift)
 
 
 def whole(state: State) -> State:
-    """The largest window."""
+    """Show the largest window: the whole recording, and the whole trace where both have
+    one time axis."""
     largest = _largest_window(state)
-    return _windowed(state, largest.begin, largest.end)
+    return _move_window(state, largest.begin, largest.end)
 
 
 def _largest_window(state: State) -> Window:
-    """A window over the whole recording, and over the whole trace where both have one
-    axis of time."""
+    """Return the window over the whole recording, and over the whole trace where both
+    have one time axis."""
     moments = here(state).moments
-    over = window(state)
-    last = moments.position(len(moments.positions) - 1)
-    begin = moments.position(0) - over.zero
-    end = last + 1 - over.zero
-    if over.is_shared:
+    shown_window = window(state)
+    last_position = moments.position(len(moments.positions) - 1)
+    begin = moments.position(0) - shown_window.zero
+    end = last_position + 1 - shown_window.zero
+    if shown_window.is_shared:
         begin = min(begin, state.side.begin)
         end = max(end, state.side.end)
-    return over._replace(begin=begin, end=end)
+    return shown_window._replace(begin=begin, end=end)
 
 
-def _windowed(state: State, begin: int, end: int) -> State:
-    """Another window, no longer than the largest one and within it; the cursor on an
-    event in sight."""
+def _move_window(state: State, begin: int, end: int) -> State:
+    """Return the state with the window [begin, end), moved and cut to lie within the
+    largest one. The cursor goes to an event in sight."""
     if len(here(state).moments.positions):
         largest = _largest_window(state)
         span = min(end - begin, largest.end - largest.begin)
         begin = max(largest.begin, min(begin, largest.end - span))
         end = begin + span
     if window(state).is_shared:
-        return in_sight(viewed(state, replace(state.view, begin=begin, end=end)))
-    return in_sight(with_view(state, begin=begin, end=end))
+        return move_cursor_into_window(
+            set_view(state, replace(state.view, begin=begin, end=end))
+        )
+    return move_cursor_into_window(change_view(state, begin=begin, end=end))
 
 
-def in_sight(state: State) -> State:
-    """The cursor on the event of the window that is nearest to it, if there is any."""
+def move_cursor_into_window(state: State) -> State:
+    """Return the state with the cursor on the event in the window that is nearest to
+    it. Without an event there, it stays."""
     moments, view = here(state)
-    over = window(state)
-    borders = [over.zero + over.begin, over.zero + over.end]
-    first, stop = np.searchsorted(moments.positions, borders).tolist()
-    if first == stop:
+    shown_window = window(state)
+    borders = [
+        shown_window.zero + shown_window.begin,
+        shown_window.zero + shown_window.end,
+    ]
+    first_event, stop_event = np.searchsorted(moments.positions, borders).tolist()
+    if first_event == stop_event:
         return state
     is_before_first_event = view.at < 0
-    if is_before_first_event and first == 0:  # the window shows that moment too
+    if is_before_first_event and first_event == 0:  # the window shows that moment too
         return state
-    return with_view(state, at=min(max(view.at, first), stop - 1))
+    return change_view(state, at=min(max(view.at, first_event), stop_event - 1))
 
 
 def beside(state: State, by: int) -> State:
-    """The cursor on the moment of the nearest cell to the right (`by` 1) or left (-1)
-    that shows another one. Where there is none, the window moves by a tenth."""
+    """Move the cursor to the nearest cell on the right (`by` 1) or left (-1) that shows
+    another event. Where there is none, the window moves by a tenth."""
     at = here(state).view.at
     events = drawn(state, memory_of(state).active).events
     if by > 0:
         later = events[events > at]
         if len(later):
-            return with_view(state, at=int(later.min()))
+            return change_view(state, at=int(later.min()))
     else:
         earlier = events[events < at]
         if len(earlier):
-            return with_view(state, at=int(earlier.max()))
+            return change_view(state, at=int(earlier.max()))
     return pan(state, 10 * by)
 
 
-def highest(state: State) -> State:
-    """The cursor on the moment in the window at which most was allocated."""
-    in_cells = drawn(state, memory_of(state).active)
-    if not in_cells.inside.any():
+def go_to_highest(state: State) -> State:
+    """Move the cursor to the moment in the window at which most memory was allocated."""
+    drawn_cells = drawn(state, memory_of(state).active)
+    if not drawn_cells.inside.any():
         return told(state, "nothing was recorded in this window")
-    total = in_cells.amounts.sum(axis=0)
-    return with_view(state, at=int(in_cells.events[total.argmax()]))
+    total = drawn_cells.amounts.sum(axis=0)
+    return change_view(state, at=int(drawn_cells.events[total.argmax()]))
 
 
-def next_by(state: State, by: int) -> State:
-    """Grouped by the next kind of holder, or for -1 by the one before."""
+def group_by_next_kind(state: State, by: int) -> State:
+    """Group memory by the next kind of holder, such as code or module; -1 takes the one
+    before."""
     kinds = [*here(state).moments.holders]
     index = kinds.index(memory_of(state).by) + by
-    return turned(state, by=kinds[index % len(kinds)])
+    return change_shown(state, by=kinds[index % len(kinds)])
 
 
-def turn_map(state: State) -> State:
-    """The segments instead of the holders, and back."""
+def toggle_map(state: State) -> State:
+    """Show the segments of the allocator instead of the holders, or back. Memory events
+    of a trace have no segments; a message says so."""
     if here(state).moments.is_of_trace:
         return told(state, "A trace has no segments; a snapshot does.")
-    return turned(state, is_map=not memory_of(state).is_map)
+    return change_shown(state, is_map=not memory_of(state).is_map)
 
 
-def next_device(state: State) -> State:
-    """The next device, of the other snapshot once all were shown."""
+def show_next_device(state: State) -> State:
+    """Show the next device of the snapshot, or the first of the other snapshot once all
+    were shown."""
     shown = memory_of(state)
     devices = sum(len(side.moments) for side in shown.sides)
     if devices == 1:
@@ -329,4 +350,4 @@ def next_device(state: State) -> State:
     side = shown.sides[active]
     if len(side.moments) > 1:
         views[active] = side.first_view(device)
-    return turned(state, active=active, views=tuple(views))
+    return change_shown(state, active=active, views=tuple(views))

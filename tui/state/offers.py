@@ -31,18 +31,20 @@ class Offer(msgspec.Struct, frozen=True):
     are_dumps: bool = False  # of the flight recorder
 
 
-def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one
-    name; of a job first all of them at once."""
+def make_offers(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
+    """Return a choice for each trace, labeled by its file name, or by its path where
+    several files have this name. For a job, the first choice is all ranks at once."""
     offers = []
     if are_job:
-        about = f"{len(paths)} traces: who waits for whom"
-        offers.append(Offer(JOB, tuple(paths[:1]), about, is_job=True))
+        summary = f"{len(paths)} traces: who waits for whom"
+        offers.append(Offer(JOB, tuple(paths[:1]), summary, is_job=True))
     shown_paths = {path: without_credentials(path) for path in paths}
-    files_of_name = Counter(Path(shown).name for shown in shown_paths.values())
+    files_of_name = Counter(
+        Path(shown_path).name for shown_path in shown_paths.values()
+    )
     for path in paths:
-        name = Path(shown_paths[path]).name
-        label = name if files_of_name[name] == 1 else shown_paths[path]
+        file_name = Path(shown_paths[path]).name
+        label = file_name if files_of_name[file_name] == 1 else shown_paths[path]
         offers.append(Offer(label, (path,)))
     return tuple(offers)
 
@@ -77,22 +79,23 @@ class RankedJob(msgspec.Struct, frozen=True, eq=False):
     only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:
-        """The ranks in the order of `sort`; ranks without that figure, and those with
-        equal ones, by number. Empty until there is an answer."""
+        """Return the ranks in the order of `sort`, the largest figure first. Ranks with
+        an equal or no figure are in order of their numbers. It is empty until there is
+        an answer."""
         if self.answer is None:
             return []
-        field = RANK_SORTS[self.sort]
-        if not field:
+        field_name = RANK_SORTS[self.sort]
+        if not field_name:
             return sorted(self.answer.ranks, key=lambda row: row.rank)
         return sorted(
             self.answer.ranks,
-            key=lambda row: (-(getattr(row, field) or 0), row.rank),
+            key=lambda row: (-(getattr(row, field_name) or 0), row.rank),
         )
 
 
-def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
-    """A job, if most of the files are named as those of ranks are; else a job without
-    files."""
+def find_job(paths: tuple[str, ...]) -> RankedJob:
+    """Return the job of which these files are the ranks. If at most half of them are
+    named like ranks, or there is only one, the job has no files."""
     ranks = sum(looks_like_a_rank(path) for path in paths)
     are_most_ranks = 2 * ranks > len(paths)
     is_job = len(paths) > 1 and are_most_ranks

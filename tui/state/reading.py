@@ -17,11 +17,11 @@ from fusetui.trace.model.memo import keep_result
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state import state as effects
-from fusetui.tui.state.action import action, nothing, two_traces
-from fusetui.tui.state.comparison import comparing, lines_of
+from fusetui.tui.state.action import action, nothing, why_no_second_trace
+from fusetui.tui.state.comparison import make_diff_lines, start_comparison
 from fusetui.tui.state.moving import changed
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.session import carried, start
+from fusetui.tui.state.session import carry_session, start
 from fusetui.tui.state.state import (
     DIFF,
     Chooser,
@@ -30,46 +30,50 @@ from fusetui.tui.state.state import (
     Outcome,
     Reading,
     State,
-    overlaid,
+    open_overlay,
     told,
 )
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
-    """Opens these traces; what is open stays until they are read, except a list to
-    choose from."""
+    """Return the state and the effect that reads these traces. What is open stays until
+    they are read; a list of choices is closed."""
     wanted = tuple(paths)
     is_choosing = isinstance(state.overlay, Chooser)
-    begun = replace(
+    reading_state = replace(
         state,
         wanted=wanted,
         reading=Reading(wanted[0]),
         overlay=None if is_choosing else state.overlay,
         hint="",
     )
-    return begun, effects.Read(wanted)
+    return reading_state, effects.Read(wanted)
 
 
 def progressed(state: State, **known: Any) -> State:
-    """Other fields of the progress of reading."""
+    """Return the state with new fields of the progress of reading. It is unchanged
+    while nothing is read."""
     reading = state.reading
     return replace(state, reading=replace(reading, **known)) if reading else state
 
 
 def stop(state: State) -> Outcome:
-    """Stops reading; what was read is kept."""
+    """Stop reading. What was read so far is kept."""
     return progressed(state, stopping=True), Order.STOP_READING
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
-    """More of the traces that are shown already: what the user looks at stays. Lanes
-    that nobody folded since then are taken to be as first shown."""
-    session = carried(state.session, sides)
-    fits = []
+    """Return the state with longer parts of the same traces in place of those shown.
+    What the user looks at stays.
+
+    Folds that the user did not change count as the first ones again.
+    """
+    session = carry_session(state.session, sides)
+    first_folds = []
     for index, fit in enumerate(state.fits):
         is_untouched = state.session.views[index].folds == fit
-        fits.append(session.views[index].folds if is_untouched else fit)
-    return replace(state, session=session, fits=tuple(fits))
+        first_folds.append(session.views[index].folds if is_untouched else fit)
+    return replace(state, session=session, fits=tuple(first_folds))
 
 
 FIRST = State()
@@ -93,13 +97,13 @@ ANEW = (
 
 
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
-    """Other traces than those that are shown; `lines`: for the lanes of each. Two whole
-    traces are compared at once."""
+    """Return the state with other traces than before, as first shown. `lines` is the
+    height for the lanes of each. Two whole traces are compared at once."""
     session = start(sides, lines)
     memory = state.memory
     if memory and memory.trace:  # the memory events of a trace that is no longer shown
         memory = None
-    now = replace(
+    opened_state = replace(
         state,
         **{name: getattr(FIRST, name) for name in ANEW},
         session=session,
@@ -108,27 +112,35 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         tops=(0,) * len(sides),
         memory=memory,
     )
-    return compared_anew(replace(now, page=DIFF)) if now.has_diff else now
+    return (
+        compare_again(replace(opened_state, page=DIFF))
+        if opened_state.has_diff
+        else opened_state
+    )
 
 
-def compared_anew(state: State) -> Outcome:
-    """Starts comparing the sides; until the diff is there, its page says so."""
-    comparison = comparing(state.sides, state.session.views)
-    begun = replace(state, comparison=comparison).with_list(DIFF)
+def compare_again(state: State) -> Outcome:
+    """Return the state and the effect that compares both sides. Until the diff is
+    there, its page says that it is worked on."""
+    comparison = start_comparison(state.sides, state.session.views)
+    comparing_state = replace(state, comparison=comparison).with_list(DIFF)
     a, b = state.sides
-    return begun, effects.Compare(a, b, state.paths)
+    return comparing_state, effects.Compare(a, b, state.paths)
 
 
-def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff has arrived: both sides now count from the steps that were compared. It
-    is dropped if the sides were swapped, or others were opened, in the meantime."""
+def accept_diff(state: State, a: Trace, b: Trace, diff: Diff) -> State:
+    """Return the state with a diff that has arrived. Both sides then count time from
+    the steps that were compared.
+
+    The diff is dropped if its traces are no longer the ones shown as A and B.
+    """
     if len(state.sides) != 2:
         return state
     if state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
-    comparison = comparing(session.sides, session.views)
-    comparison = replace(comparison, found=lines_of(diff)).at(0)
+    comparison = start_comparison(session.sides, session.views)
+    comparison = replace(comparison, found=make_diff_lines(diff)).at(0)
     return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
@@ -137,28 +149,36 @@ Piece = tuple[Curve, ...] | Insight | dict[Hashable, Any]
 pages need and would otherwise make when they are opened: see memo.keep_result."""
 
 
-def learned(state: State, trace: Trace, piece: Piece) -> State:
-    """More is known about a trace than its lanes. Of what is kept on the trace, the
-    state holds nothing: it is copied then, so that the page is drawn again."""
+def accept_answer(state: State, trace: Trace, piece: Piece) -> State:
+    """Return the state with something new that is known about a trace: counters, an
+    insight, or results to keep.
+
+    Results in a dict are kept with the trace itself. The state is then only copied, so
+    that the page is drawn again.
+    """
     if isinstance(piece, dict):
         for key, result in piece.items():
             keep_result(trace, key, result)
         return replace(state)
     if isinstance(piece, tuple):
         return changed(state, state.session.known(trace, counters=piece))
-    now = changed(state, state.session.known(trace, insight=piece))
-    if now is state or now.comparison is None:
-        return now
-    return replace(now, comparison=now.comparison.known(trace, insight=piece))
+    informed_state = changed(state, state.session.known(trace, insight=piece))
+    if informed_state is state or informed_state.comparison is None:
+        return informed_state
+    return replace(
+        informed_state, comparison=informed_state.comparison.known(trace, insight=piece)
+    )
 
 
 def unpacked(state: State) -> State:
-    """The args of a trace can be read now."""
+    """Return the state after the args of a trace became readable. Its count makes
+    everything that shows args be drawn again."""
     return replace(state, unpacked=state.unpacked + 1)
 
 
 def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
-    """A trace could not be read; what is open stays open."""
+    """Return the state after a trace could not be read: a message, or the end of the
+    app where nothing is open. A request that was replaced meanwhile is ignored."""
     if paths is not state.wanted:
         return state
     if not state.sides:
@@ -167,8 +187,11 @@ def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
 
 
 def finished(state: State, missing: Sequence[str]) -> Outcome:
-    """Reading has ended, without these paths. If nothing is open either, a list to
-    choose from, if the user chose, else the app ends."""
+    """Return the state after reading has ended without the paths in `missing`.
+
+    If nothing is open then, the user gets the list of choices. If paths to open were
+    named at the start, the app ends instead.
+    """
     state = replace(state, reading=None)
     if state.sides and missing:
         return told(state, f"not read: {printable(' and '.join(missing))}")
@@ -178,18 +201,22 @@ def finished(state: State, missing: Sequence[str]) -> Outcome:
 
 
 def choose(state: State) -> Outcome:
-    """Opens one of the traces to choose from: alone, or beside the one that is open."""
+    """Open the list of traces to choose from. With nothing else to name, recent traces
+    are looked up first."""
     if not state.sides and state.reading is not None:
         return state
     open_paths = set(state.paths)
-    others = [offer for offer in state.offers if not open_paths.issuperset(offer.paths)]
-    if state.is_open and not others and len(state.offers) < 2:
+    other_offers = [
+        offer for offer in state.offers if not open_paths.issuperset(offer.paths)
+    ]
+    if state.is_open and not other_offers and len(state.offers) < 2:
         return state, effects.Summarize((), known=state.paths, is_alone=True)
     return _choose_named(state)
 
 
 def _choose_named(state: State) -> Outcome:
-    """The traces that were named when the app was started, to choose from."""
+    """Open the list of traces that were named at the start. Those without a summary get
+    one in the background."""
     if not state.offers:
         return told(state, NO_OTHERS, "command open FILE opens one")
     summaries = []
@@ -201,12 +228,12 @@ def _choose_named(state: State) -> Outcome:
     overlay = Chooser(tuple(summaries))
     listed = [path for offer in state.offers for path in offer.paths]
     known = (*state.paths, *listed)
-    return overlaid(state, overlay), effects.Summarize(tuple(to_summarize), known)
+    return open_overlay(state, overlay), effects.Summarize(tuple(to_summarize), known)
 
 
-def recalled(state: State, recent: tuple[Offer, ...], is_alone: bool) -> Outcome:
-    """Recent traces are known: they follow those that were named, or are a list of
-    their own (`is_alone`)."""
+def accept_recent(state: State, recent: tuple[Offer, ...], is_alone: bool) -> Outcome:
+    """Return the state with recent traces, which follow the choices in the open list.
+    With `is_alone` they are a list of their own."""
     abouts = tuple(offer.about for offer in recent)
     chooser = state.overlay
     if is_alone:
@@ -214,51 +241,54 @@ def recalled(state: State, recent: tuple[Offer, ...], is_alone: bool) -> Outcome
             return state
         if not recent:
             return _choose_named(state)
-        return overlaid(state, Chooser(abouts, recent=recent, only_recent=True))
+        return open_overlay(state, Chooser(abouts, recent=recent, only_recent=True))
     if not isinstance(chooser, Chooser) or chooser.programs or chooser.recent:
         return state
     summaries = (*chooser.summaries, *abouts)
-    listed = replace(chooser, summaries=summaries, recent=recent)
-    return replace(state, overlay=listed)
+    longer_list = replace(chooser, summaries=summaries, recent=recent)
+    return replace(state, overlay=longer_list)
 
 
-def summarized(state: State, index: int, text: str) -> State:
-    """The summary of an offer is known; it is shown where the offers are listed."""
+def accept_summary(state: State, index: int, text: str) -> State:
+    """Return the state with the summary of choice number `index`, also in a list that
+    lies below the keys or below a list of programs."""
     chooser = state.overlay
     if isinstance(chooser, Help) and chooser.before is not None:
-        below = summarized(replace(state, overlay=chooser.before), index, text)
-        return replace(state, overlay=replace(chooser, before=below.overlay))
+        state_below = accept_summary(
+            replace(state, overlay=chooser.before), index, text
+        )
+        return replace(state, overlay=replace(chooser, before=state_below.overlay))
     if not isinstance(chooser, Chooser):
         return state
     if not chooser.programs:
-        return replace(state, overlay=_with_summary(chooser, index, text))
+        return replace(state, overlay=_replace_summary(chooser, index, text))
     if chooser.before is None:
         return state
-    before = _with_summary(chooser.before, index, text)
-    return replace(state, overlay=replace(chooser, before=before))
+    list_below = _replace_summary(chooser.before, index, text)
+    return replace(state, overlay=replace(chooser, before=list_below))
 
 
-def _with_summary(chooser: Chooser, index: int, text: str) -> Chooser:
-    """The list with the summary of one of its offers."""
+def _replace_summary(chooser: Chooser, index: int, text: str) -> Chooser:
+    """Return the list of choices with another summary for one of them."""
     summaries = list(chooser.summaries)
     summaries[index] = text
     return replace(chooser, summaries=tuple(summaries))
 
 
 def swap(state: State) -> Outcome:
-    """A becomes B, and B becomes A."""
+    """Exchange sides A and B, and compare them again where both are whole traces."""
     swapped = replace(
         state,
         session=state.session.swapped(),
         paths=state.paths[::-1],
         tops=state.tops[::-1],
     )
-    return compared_anew(swapped) if swapped.has_diff else swapped
+    return compare_again(swapped) if swapped.has_diff else swapped
 
 
 def _is_reading(state: State) -> bool:
-    """Whether a trace is being read of which a part can be kept, with nothing over the
-    page."""
+    """Return whether a trace is being read of which a part can be kept, with nothing
+    over the page."""
     reading = state.reading
     return reading is not None and not reading.is_whole and state.overlay is None
 
@@ -286,5 +316,5 @@ SWAP = action(
     written="x",
     help="A becomes B",
     run=swap,
-    needs=two_traces,
+    needs=why_no_second_trace,
 )

@@ -18,7 +18,7 @@ from fusetui.trace.model.memo import memo
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.comparison import Second
-from fusetui.tui.state.moving import SECTION, brought
+from fusetui.tui.state.moving import SECTION, bring_to_timeline
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import (
     BESIDE,
@@ -48,30 +48,34 @@ REPLAYED = "Below: the replay (predicted, not recorded)"
 PATH_KEYS = "path-next next", "path-previous previous"  # see `told`
 
 
-def _asked(state: State, asked: str, hint: str) -> Outcome:
-    """Has a replay worked out, see Replay; a hint says so meanwhile."""
+def _request_replay(state: State, asked: str, hint: str) -> Outcome:
+    """Return the state and the effect that works out a replay in the background, with a
+    message meanwhile. A trace that is not read to its end gets a message instead."""
     if state.side.trace.report.prefix:
         return told(state, NEEDS_WHOLE_TRACE)
-    waiting = state if asked == MARKS else replace(state, replayed=asked)
-    return told(waiting, hint), Replay(waiting, asked)
+    waiting_state = state if asked == MARKS else replace(state, replayed=asked)
+    return told(waiting_state, hint), Replay(waiting_state, asked)
 
 
 def mark(state: State) -> Outcome:
-    """Marks the critical path on the lanes, or no longer; it is worked out first where
-    it is not known."""
+    """Mark the critical path on the lanes, or remove its marks.
+
+    The critical path is the chain of slices that decides how long the trace takes. If
+    it is not known yet, it is worked out first.
+    """
     marks = state.side.critical
     if marks is None:
         hint = f"looking for {CRITICAL_PATH}"
-        return _asked(replace(state, on_path=True), MARKS, hint)
+        return _request_replay(replace(state, on_path=True), MARKS, hint)
     if state.on_path:
-        now = replace(state, on_path=False)
-        return told(now, f"{CRITICAL_PATH} is no longer marked")
-    return told(replace(state, on_path=True), _path_text(marks), *PATH_KEYS)
+        unmarked_state = replace(state, on_path=False)
+        return told(unmarked_state, f"{CRITICAL_PATH} is no longer marked")
+    return told(replace(state, on_path=True), _describe_path(marks), *PATH_KEYS)
 
 
-def _path_text(marks: Marks) -> str:
-    """How long the critical path is, how many slices are on it, and how much of it is
-    not understood if that is much."""
+def _describe_path(marks: Marks) -> str:
+    """Return the length of the critical path and the number of its slices. The part
+    that is not understood is added if it is more than MIN_DOUBT_SHARE."""
     slices = plural(len(marks.stops), "slice")
     text = f"{CRITICAL_PATH}: {duration(marks.span_ns)}, {slices}"
     if marks.residual_share > MIN_DOUBT_SHARE:
@@ -80,8 +84,9 @@ def _path_text(marks: Marks) -> str:
 
 
 def step(state: State, by: int) -> Outcome:
-    """The next slice on the critical path, or for -1 the one before: from the selected
-    slice, else from the begin of the window. Marks the path first."""
+    """Select the next slice on the critical path (`by` 1) or the one before (-1). It
+    starts at the selection, else at the begin of the window. A path that is not marked
+    yet is marked instead."""
     marks = state.side.critical
     if marks is None or not state.on_path:
         return mark(state)
@@ -103,30 +108,33 @@ def step(state: State, by: int) -> Outcome:
 
 
 def rows(state: State, rest: str = "") -> Outcome:
-    """What takes the time of the critical path, over the page."""
+    """Ask for the rows that say what takes the time of the critical path. They are
+    shown over the page once they are known."""
     if rest:
         return told(state, "path takes no argument")
     if not state.sides:
         return state
-    return _asked(state, ROWS, f"looking for {CRITICAL_PATH}")
+    return _request_replay(state, ROWS, f"looking for {CRITICAL_PATH}")
 
 
 def functions(state: State) -> Outcome:
-    """The time of the user's own Python functions, over the page."""
-    return _asked(state, FUNCTIONS, "adding up the time of your functions")
+    """Ask for the time of the user's own Python functions. It is shown over the page
+    once it is known."""
+    return _request_replay(state, FUNCTIONS, "adding up the time of your functions")
 
 
 def whatif(state: State, rest: str) -> Outcome:
-    """What a change is worth, over the page."""
+    """Ask for the gain of a change, such as `kind:gemm x0.8`. It is shown over the page
+    once it is known."""
     if not rest:
         return told(state, NO_CHANGE)
-    return _asked(state, rest, "replaying")
+    return _request_replay(state, rest, "replaying")
 
 
 @memo()
-def changes_of(trace: Trace) -> list[str]:
-    """What `whatif` is completed to: kinds of kernels, kernels and ops that can be
-    typed, those with the most time first."""
+def list_changes(trace: Trace) -> list[str]:
+    """Return commands to which a typed `whatif` is completed: about kinds of kernels,
+    kernels, and ops, those with the most time first."""
     kernels = _names_by_time(trace, Role.KERNEL)
     ops = _names_by_time(trace, Role.OP)
     kinds = dict.fromkeys(map(legend_kind, kernels))  # each once
@@ -138,8 +146,8 @@ def changes_of(trace: Trace) -> list[str]:
 
 
 def _names_by_time(trace: Trace, role: Role) -> list[str]:
-    """The names of the slices of a role that can be typed, those with the most time
-    first, of the MAX_NAMES with the most time."""
+    """Return the names of slices of one role that a person can type, those with the
+    most time first. At most MAX_NAMES names are considered."""
     rows = trace.rows_of(role)
     ns_of_name = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
     by_time = np.argsort(-ns_of_name, kind="stable")
@@ -152,40 +160,47 @@ def _names_by_time(trace: Trace, role: Role) -> list[str]:
 
 
 def is_worth(state: State) -> bool:
-    """Whether the overlay says what a change is worth."""
+    """Return whether the overlay says what a change would gain."""
     answer = state.overlay.found if isinstance(state.overlay, Replayed) else None
     return getattr(answer, "changes", None) is not None
 
 
 def beside(state: State) -> Outcome:
-    """Has the trace with the change of the overlay replayed, which is then shown as a
-    second timeline."""
+    """Ask for a replay of the trace with the change of the overlay, to be shown as a
+    second timeline. A message says why where it gives no single time."""
     answer: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
     if answer.after_ns is None:
         return told(state, A_RANGE if answer.between_ns else NOT_KNOWN)
-    waiting = replace(state, replayed=BESIDE + answer.changes[0])
-    effect = Replay(waiting, waiting.replayed)
-    return told(replace(waiting, overlay=None), "replaying"), effect
+    waiting_state = replace(state, replayed=BESIDE + answer.changes[0])
+    effect = Replay(waiting_state, waiting_state.replayed)
+    return told(replace(waiting_state, overlay=None), "replaying"), effect
 
 
 def seen(state: State, replayed: Second) -> State:
-    """A replay as a second timeline, with the timeline in front."""
-    now = brought(replace(state, replay=replayed), state.session, state.active)
-    return told(now, REPLAYED, "recorded back")
+    """Return the state with a replay as a second timeline, and the timeline in front."""
+    shown_state = bring_to_timeline(
+        replace(state, replay=replayed), state.session, state.active
+    )
+    return told(shown_state, REPLAYED, "recorded back")
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
-    """The state with the answer of a replay: Marks, a Path, a WhatIf, Functions, a
-    Second or a sentence. The state as it was, if another trace is open by now, or something else
-    was asked for."""
+    """Return the state with the answer of a replay: marks or rows of the critical path,
+    a gain, functions, a second timeline, or a sentence.
+
+    The state is unchanged if another trace is open by now, or something else was asked
+    for.
+    """
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
         on_path = state.on_path and asked != MARKS
         return told(replace(state, on_path=on_path), printable(found))
     if asked == MARKS:
-        now = replace(state, session=state.session.known(trace, critical=found))
-        return told(now, _path_text(found), *PATH_KEYS)
+        marked_state = replace(
+            state, session=state.session.known(trace, critical=found)
+        )
+        return told(marked_state, _describe_path(found), *PATH_KEYS)
     if asked != state.replayed:
         return state
     is_second = isinstance(found, Second)

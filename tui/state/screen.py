@@ -15,8 +15,9 @@ MIN_HEIGHT = 10  # lines
 """On a smaller screen there is only a sentence."""
 
 
-def too_small(size: Size) -> str:
-    """What is missing on a screen of this size; "" when nothing is."""
+def explain_small_screen(size: Size) -> str:
+    """Return a sentence that says how large the screen must be, or "" if it is large
+    enough."""
     if size.width >= MIN_WIDTH and size.height >= MIN_HEIGHT:
         return ""
     needed = f"fusetui needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines"
@@ -24,21 +25,22 @@ def too_small(size: Size) -> str:
 
 
 def head_height(state: State) -> int:
-    """The lines of the head: the progress of reading, else one for each side that the
-    page is about and for a replay, else one for each snapshot."""
+    """Return how many lines the head has: one while something is read, else one for
+    each trace and replay on the page. Without these it has one for each memory
+    snapshot."""
     if state.reading:
         return 1
-    lines = len(state.told_sides)
+    line_count = len(state.told_sides)
     if state.second is not None:
-        lines += 1
-    if lines:
-        return lines
+        line_count += 1
+    if line_count:
+        return line_count
     return len(state.memory.sides) if state.memory else 1
 
 
 def tour_lines(state: State, width: int | None = None) -> int:
-    """The lines of the guided tour, if there is one; `width`: cells, by default of the
-    screen."""
+    """Return how many lines the guided tour takes in `width` cells, by default of the
+    screen; 0 outside of the tour."""
     if state.tour is None:
         return 0
     texts = tuple(with_keys(step.text, state) for step in STEPS)
@@ -46,21 +48,21 @@ def tour_lines(state: State, width: int | None = None) -> int:
 
 
 def tabs_height(size: Size) -> int:
-    """The lines of the bar of pages."""
+    """Return how many lines the bar of pages takes: 1, or 0 on a low screen."""
     return 1 if size.height >= MIN_LINES_WITH_TABS else 0
 
 
-def body(state: State) -> Size:
-    """What the page has, without the lines above and below it."""
+def page_size(state: State) -> Size:
+    """Return the size of the page, without the lines above and below it."""
     line_of_hints = 1
-    above = tabs_height(state.size) + head_height(state)
-    below = tour_lines(state) + line_of_hints
-    lines = state.size.height - above - below
+    lines_above = tabs_height(state.size) + head_height(state)
+    lines_below = tour_lines(state) + line_of_hints
+    lines = state.size.height - lines_above - lines_below
     return Size(state.size.width, max(0, lines))
 
 
 def overlay_size(state: State) -> Size:
-    """What lies over the page, with its tour."""
+    """Return the size of an overlay, with the tour in it."""
     return Size(
         width=state.size.width * OVERLAY_TENTHS // 10,
         height=state.size.height * OVERLAY_TENTHS // 10,
@@ -68,17 +70,17 @@ def overlay_size(state: State) -> Size:
 
 
 def overlay_tour_lines(state: State) -> int:
-    """The lines of the guided tour in an overlay."""
+    """Return how many lines the guided tour takes in an overlay."""
     return tour_lines(state, overlay_size(state).width - BOX_CELLS)
 
 
-def overlay_body(state: State) -> Size:
-    """What lies over the page, without the tour."""
+def overlay_text_size(state: State) -> Size:
+    """Return the size of an overlay without the tour in it."""
     size = overlay_size(state)
     lines = size.height - overlay_tour_lines(state)
     return Size(size.width, max(0, lines))
 
 
-def size_of(state: State) -> Size:
-    """What the list or page that receives the keys has."""
-    return overlay_body(state) if state.overlay else body(state)
+def active_size(state: State) -> Size:
+    """Return the size of what receives the keys: the overlay, else the page."""
+    return overlay_text_size(state) if state.overlay else page_size(state)

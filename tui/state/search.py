@@ -19,8 +19,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.search_hits import NO_ROWS, SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
-from fusetui.tui.state.moving import brought
-from fusetui.tui.state.session import Hits, still_there
+from fusetui.tui.state.moving import bring_to_timeline
+from fusetui.tui.state.session import Hits, keep_found_rows
 from fusetui.tui.state.state import (
     OVERLAY,
     Help,
@@ -29,7 +29,7 @@ from fusetui.tui.state.state import (
     Prompt,
     Search,
     State,
-    overlaid,
+    open_overlay,
     told,
 )
 
@@ -37,18 +37,22 @@ MAX_SLICES_AT_ONCE = 200_000  # more are searched in a thread, so that no key wa
 
 
 def typed(state: State, text: str) -> Outcome:
-    """The text of the search has changed; what it finds is looked for in a thread."""
+    """Return the state and the effect that searches for the text typed so far. An empty
+    text clears what was found."""
     if not state.is_searching:
         return state
     if not text.strip():
         return replace(state, found=None)
-    return state, _searching(state, text)
+    return state, _make_search_effect(state, text)
 
 
 def arrived(state: State, side: Side, found: SearchHits) -> State:
-    """More was found; a person who pressed Enter before that is led to the first hit,
-    or has more of them. What is known of the trace may have grown since, but it is the
-    same trace."""
+    """Return the state after a search found more.
+
+    While the user types, the hits are shown below. If Enter was pressed before they
+    came, it leads to the first one. Hits that are stepped through get the new ones.
+    Results for traces that are closed are dropped.
+    """
     if not any(open_side.trace is side.trace for open_side in state.sides):
         return state
     if state.is_searching:
@@ -56,40 +60,44 @@ def arrived(state: State, side: Side, found: SearchHits) -> State:
     if found.text == state.wanted_hit:
         if not found.leads:
             return state
-        return _to_first(replace(state, wanted_hit=""), found)
+        return _show_first_hit(replace(state, wanted_hit=""), found)
     hits = state.session.hits
     if hits is None or not hits.searched or hits.what != found.text:
         return state
     if state.sides[hits.side].trace is not side.trace:
         return state
-    return _with_args(state, hits, found)
+    return _add_hits_by_args(state, hits, found)
 
 
 def again(before: State, state: State) -> Outcome:
-    """More of a trace is read: what is typed is searched for in it, and in the whole of
-    it also the args, for what a person goes through."""
-    state = _followed(before, state)
+    """Return the state after more of a trace was read, with its searches repeated on
+    it.
+
+    This concerns the text being typed, a hit that is awaited, and the hits that are
+    stepped through. Args are searched only once the whole trace is there.
+    """
+    state = _update_hit_list(before, state)
     if state.is_searching:
         text = state.found.text if state.found else ""
         if not text:
             return state
-        return replace(state, found=None), _searching(state, text)
+        return replace(state, found=None), _make_search_effect(state, text)
     if state.wanted_hit:
-        return state, _searching(state, state.wanted_hit)
+        return state, _make_search_effect(state, state.wanted_hit)
     hits = state.session.hits
     if hits is None or not hits.searched:
         return state
     hits_before = before.session.hits
-    if hits_before and state.hint == _hit_hint(hits_before):
-        state = replace(state, hint=_hit_hint(hits))
+    if hits_before and state.hint == _format_hit_hint(hits_before):
+        state = replace(state, hint=_format_hit_hint(hits))
     if state.sides[hits.side].trace.report.prefix:
         return state
-    return state, _searching(state, hits.what, hits.side)
+    return state, _make_search_effect(state, hits.what, hits.side)
 
 
-def _followed(before: State, state: State) -> State:
-    """The list over the page after more was read: of a search with the hits of now,
-    else with the slices it had."""
+def _update_hit_list(before: State, state: State) -> State:
+    """Return the state with an open list of hits brought up to date after more of the
+    trace was read. A list without any hit left is closed."""
     overlay = state.overlay
     if isinstance(overlay, Help) and isinstance(overlay.before, HitList):
         # its rows are of what was read before
@@ -99,35 +107,40 @@ def _followed(before: State, state: State) -> State:
     hits = state.session.hits
     if hits is None or overlay.hits is not before.session.hits:
         trace = state.sides[overlay.hits.side].trace
-        rows = still_there(overlay.side.trace, trace, overlay.hits.rows)
+        rows = keep_found_rows(overlay.side.trace, trace, overlay.hits.rows)
         hits = replace(overlay.hits, rows=rows, at=-1, by_args=NO_ROWS)
     if not len(hits.rows):
         return replace(state, overlay=None)
-    return _listed(state, hits)
+    return _replace_listed_hits(state, hits)
 
 
 def searched(state: State, text: str) -> Outcome:
-    """Enter in a search: the first hit at or after the window, or the longest, on the
-    active side. What takes long is searched in a thread."""
+    """Carry out Enter in a search: show the first hit at or after the window, or the
+    longest one where the query asks for that. A long search goes on in a thread."""
     found = state.found
     state = replace(state, prompt=None, found=None)
     if not text.strip():
         return state
     if found and found.text == text and found.leads:
-        return _to_first(state, found)
+        return _show_first_hit(state, found)
     try:
-        found_now = _searched_at_once(state.side.trace, text)
+        found_now = _search_at_once(state.side.trace, text)
     except WrongQueryError as wrong:
         return told(state, printable(str(wrong)))
     if found_now is not None:
-        return _to_first(state, found_now)
-    return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
+        return _show_first_hit(state, found_now)
+    return told(replace(state, wanted_hit=text), "searching"), _make_search_effect(
+        state, text
+    )
 
 
-def _searched_at_once(trace: Trace, text: str) -> SearchHits | None:
-    """What a search finds, or None where that takes too long: in a large trace, for
-    queries that need args, and for words that no name contains. Raises WrongQueryError
-    for what is no query."""
+def _search_at_once(trace: Trace, text: str) -> SearchHits | None:
+    """Return the hits of a query, or None where finding them takes too long for a key
+    press.
+
+    That is the case in a large trace, for queries about args, and for words that no
+    name contains. Raise WrongQueryError for a wrong query.
+    """
     query = parse(text)
     if not query.is_quick or len(trace) > MAX_SLICES_AT_ONCE:
         return None
@@ -139,16 +152,21 @@ def _searched_at_once(trace: Trace, text: str) -> SearchHits | None:
     return SearchHits(text, rows, missing=why_nothing(trace, query))
 
 
-def _searching(state: State, text: str, index: int | None = None) -> Search:
-    """The effect that searches one side in a thread, by default the active one."""
+def _make_search_effect(state: State, text: str, index: int | None = None) -> Search:
+    """Return the effect that searches one side in a thread: side `index`, by default
+    the active one."""
     index = state.active if index is None else index
     path = state.paths[index] if index < len(state.paths) else ""
     return Search(state.sides[index], text, path)
 
 
-def _to_first(state: State, found: SearchHits) -> State:
-    """The first hit by name; where no name says it, the first by args; of a search for
-    what takes longer than a time, the longest."""
+def _show_first_hit(state: State, found: SearchHits) -> State:
+    """Return the state that shows the first hit at or after the window, the first by
+    name if there is any.
+
+    A query for the longest slices shows the longest. Where nothing was found, a message
+    says why.
+    """
     if found.wrong:
         return told(state, printable(found.wrong))
     trace = state.side.trace
@@ -164,22 +182,24 @@ def _to_first(state: State, found: SearchHits) -> State:
     return shown(state, hits.among(found.together, found.by_args))
 
 
-def _with_args(state: State, hits: Hits, found: SearchHits) -> State:
-    """The hits that are gone through, also in their list, with those that were found
-    since."""
+def _add_hits_by_args(state: State, hits: Hits, found: SearchHits) -> State:
+    """Return the state with hits by args added to the hits that are stepped through,
+    also in their list. The hit that is shown stays."""
     if len(found.by_args) <= len(hits.by_args):
         return state
     more_hits = hits.among(found.together, found.by_args)
-    now = replace(state, session=replace(state.session, hits=more_hits))
-    if state.hint == _hit_hint(hits):
-        now = replace(now, hint=_hit_hint(more_hits))
+    updated_state = replace(state, session=replace(state.session, hits=more_hits))
+    if state.hint == _format_hit_hint(hits):
+        updated_state = replace(updated_state, hint=_format_hit_hint(more_hits))
     is_listed = isinstance(state.overlay, HitList) and state.overlay.hits is hits
-    return _listed(now, more_hits) if is_listed else now
+    return (
+        _replace_listed_hits(updated_state, more_hits) if is_listed else updated_state
+    )
 
 
-def _listed(state: State, hits: Hits) -> State:
-    """Other hits in the list that lies over the page, the cursor on the slice that it
-    was on, or on the first hit if that is not among them."""
+def _replace_listed_hits(state: State, hits: Hits) -> State:
+    """Return the state with other hits in the open list of hits. The cursor stays on
+    its slice, or goes to the first row if that is no hit."""
     overlay = state.overlay
     if not isinstance(overlay, HitList):
         return state
@@ -189,20 +209,23 @@ def _listed(state: State, hits: Hits) -> State:
     side = state.sides[hits.side]
     same_slice = np.flatnonzero(side.trace.order[hits.rows] == order)
     new_cursor = int(same_slice[0]) if len(same_slice) else 0
-    now = replace(state, overlay=HitList(side, hits))
-    return now.with_list(OVERLAY, replace(list_state, cursor=new_cursor))
+    relisted_state = replace(state, overlay=HitList(side, hits))
+    return relisted_state.with_list(OVERLAY, replace(list_state, cursor=new_cursor))
 
 
-def _hit_hint(hits: Hits) -> str:
-    """Which of the hits is shown, and what was searched for: `3 of 120: gemm`."""
+def _format_hit_hint(hits: Hits) -> str:
+    """Return which of the hits is shown, and of which search.
+
+    3 of 120: gemm
+    """
     number = count(hits.at + 1)
     total = count(len(hits.rows))
     return f"{number} of {total}: {printable(hits.what)}"
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline; of what was captured, the kernels that replay
-    it."""
+    """Return the state with the current hit selected in the timeline. For an event
+    recorded while a CUDA graph was captured, it selects the kernel that replays it."""
     if not len(hits.rows):
         return state
     trace = state.sides[hits.side].trace
@@ -215,24 +238,29 @@ def shown(state: State, hits: Hits) -> State:
         hits = replace(hits, rows=replaying, at=0)
     session = replace(state.session.selected(hits.side, hits.row), hits=hits)
     return told(
-        brought(state, session, hits.side),
-        _hit_hint(hits),
+        bring_to_timeline(state, session, hits.side),
+        _format_hit_hint(hits),
         "next-hit next",
         "previous-hit previous",
         "hits list",
     )
 
 
-def shown_row(state: State, row: int, what: str = "") -> State:
-    """Selects one slice of the active side, as the only hit; `what`: else its name."""
+def show_row(state: State, row: int, what: str = "") -> State:
+    """Return the state with one slice of the active side selected in the timeline, as
+    the only hit. `what` names it in the message, else its own name does."""
     what = what or state.side.trace.name_of(row)
-    only = Hits(what, state.active, np.array([row]), at=0)
-    now = shown(state, only)
-    return told(now, printable(what)) if now.session.hits is only else now
+    single_hit = Hits(what, state.active, np.array([row]), at=0)
+    shown_state = shown(state, single_hit)
+    return (
+        told(shown_state, printable(what))
+        if shown_state.session.hits is single_hit
+        else shown_state
+    )
 
 
 def step(state: State, by: int) -> State:
-    """The next hit, or for -1 the one before."""
+    """Show the next hit of the last search (`by` 1), or the one before (-1)."""
     hits = state.session.hits
     if not hits:
         return told(state, "no search yet", "search search")
@@ -240,7 +268,7 @@ def step(state: State, by: int) -> State:
 
 
 def list_hits(state: State) -> State:
-    """The hits of the last search as a list over the page."""
+    """Open the list of the hits of the last search."""
     hits = state.session.hits
     if hits is None or not len(hits.rows):
         return told(state, "nothing was searched for", "search search")
@@ -248,9 +276,10 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    """A list of hits over the page, or of `steps`, of which these are the rows."""
+    """Return the state with a list of hits over the page, the cursor on the current
+    one. With `steps`, the list shows these steps, whose rows the hits are."""
     overlay = HitList(state.sides[hits.side], hits, steps)
-    return overlaid(state, overlay, cursor=max(0, hits.at))
+    return open_overlay(state, overlay, cursor=max(0, hits.at))
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, overlay=None, found=None, wanted_hit="")

@@ -17,16 +17,16 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
-from fusetui.tui.layout.places import fitted
+from fusetui.tui.layout.places import fit_folds
 from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import (
     Side,
     View,
     Views,
-    aligned,
-    first_view,
-    first_views,
-    held,
+    align_sides,
+    find_selected_times,
+    make_first_view,
+    make_first_views,
 )
 
 MAX_UNDO = 200  # views that undo keeps
@@ -45,9 +45,9 @@ class Bookmark(msgspec.Struct, frozen=True):
     side: int = 0
 
     def selected_in(self, trace: Trace) -> int:
-        """The row of the slice that was selected in the trace of the side; -1 for
-        none."""
-        return _index_of(trace.order, self.order)
+        """Return the row of the slice that was selected when the mark was set, in this
+        trace; -1 for none."""
+        return _find_index(trace.order, self.order)
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -59,19 +59,21 @@ class Range(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
-    """The first press starts a range, the second ends it; a third, or one on another
-    side, starts a new one. A press refers to the selected slice or gap, or else to the
-    window."""
-    interval = held(side, view) or (view.begin, view.end)
-    begin = interval[0] + side.origin
-    end = interval[1] + side.origin
+def extend_range(before: Range | None, index: int, side: Side, view: View) -> Range:
+    """Return the range of time after one press of its key.
+
+    The first press starts a range at the selection (or the window), the second ends it
+    there. A third press, or one on another side, starts a new range.
+    """
+    interval = find_selected_times(side, view) or (view.begin, view.end)
+    begin_ns = interval[0] + side.origin
+    end_ns = interval[1] + side.origin
     if before is None or before.ended or before.side != index:
-        return Range(index, begin, end)
+        return Range(index, begin_ns, end_ns)
     return Range(
         side=index,
-        begin=min(before.begin, begin),
-        end=max(before.end, end),
+        begin=min(before.begin, begin_ns),
+        end=max(before.end, end_ns),
         ended=True,
     )
 
@@ -90,35 +92,38 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def row(self) -> int:
-        """The row that is shown. Only where `at` is not -1."""
+        """Row of the hit that is shown. Only valid where `at` is not -1."""
         return int(self.rows[self.at])
 
     def step(self, by: int) -> Hits:
-        """So many hits further; the first follows the last."""
+        """Return the hits with the one shown that is `by` further; the first follows
+        the last."""
         if not len(self.rows):
             return self
         return replace(self, at=(self.at + by) % len(self.rows))
 
     def nearest(self, trace: Trace, time: int) -> Hits:
-        """The first hit at or after a time (ns of the file), else the first."""
+        """Return the hits with the one shown that begins at or after `time` (ns of the
+        file), else the first."""
         at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
         return replace(self, at=at % len(self.rows))
 
     def among(self, rows: Rows, by_args: Rows) -> Hits:
-        """The same hit among more of them; see SearchHits."""
-        at = _index_of(rows, self.row) if self.at >= 0 else -1
+        """Return a longer list of hits with the same hit shown. `by_args` are the rows
+        in it that match by their args alone."""
+        at = _find_index(rows, self.row) if self.at >= 0 else -1
         return replace(self, rows=rows, at=at, by_args=by_args)
 
     def is_by_args(self, row: int) -> bool:
-        """Whether no name says it, but the args of this hit do."""
-        at = int(np.searchsorted(self.by_args, row))
-        if at == len(self.by_args):
+        """Return whether the hit in `row` matches by its args alone, not by its name."""
+        place = int(np.searchsorted(self.by_args, row))
+        if place == len(self.by_args):
             return False
-        return int(self.by_args[at]) == row
+        return int(self.by_args[place]) == row
 
 
-def _index_of(rows: Rows, row: int) -> int:
-    """The index of a row among some; -1 for none."""
+def _find_index(rows: Rows, row: int) -> int:
+    """Return the index of `row` in `rows`; -1 if it is not there."""
     same = np.flatnonzero(rows == row)
     return int(same[0]) if len(same) else -1
 
@@ -140,52 +145,56 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     removed_at: Views = ()  # the views since then: undo from there brings them back
 
     def go(self, views: Views) -> ViewSession:
-        """Other views; the movement can be undone."""
+        """Return the session with other views. This can be undone."""
         if views == self.views:
             return self
         past = (*self.past, self.views)
         return replace(self, views=views, past=past[-MAX_UNDO:], future=())
 
     def moved(self, index: int, view: View) -> ViewSession:
-        """One view changed; if the sides move together, the other moves and zooms by as
-        much."""
-        before = self.views[index]
-        is_same_window = before.begin == view.begin and before.end == view.end
+        """Return the session with another view of side `index`. If the sides move
+        together, the other side moves and zooms by as much."""
+        view_before = self.views[index]
+        is_same_window = view_before.begin == view.begin and view_before.end == view.end
         views = list(self.views)
         if self.together and not is_same_window:
-            shift = view.begin - before.begin
+            shift_ns = view.begin - view_before.begin
             for other, other_view in enumerate(self.views):
-                begin = other_view.begin + shift
+                begin = other_view.begin + shift_ns
                 views[other] = replace(other_view, begin=begin, end=begin + view.span)
         views[index] = view
         return self.go(tuple(views))
 
     def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
-        """One side through another window, with other fields of its view."""
+        """Return the session with side `index` showing the window [begin, end) in ns of
+        the side, and other fields of its view."""
         view = replace(self.views[index], begin=begin, end=end, **fields)
         return self.moved(index, view)
 
     def selected(self, index: int, row: int) -> ViewSession:
-        """A row of one side selected."""
+        """Return the session with a row of side `index` selected."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> ViewSession:
-        """The views before the last movement, and the marks if that was a reset."""
+        """Return the session before the last movement. If that was a reset, its marks
+        come back too."""
         if not self.past:
             return self
         *past, views = self.past
         future = (self.views, *self.future)
-        now = replace(self, views=views, past=tuple(past), future=future)
+        undone_session = replace(self, views=views, past=tuple(past), future=future)
         if self.removed and self.views == self.removed_at:
             bookmarks = {**self.removed, **self.bookmarks}
-            return replace(now, bookmarks=bookmarks, removed={}, removed_at=())
-        return now
+            return replace(
+                undone_session, bookmarks=bookmarks, removed={}, removed_at=()
+            )
+        return undone_session
 
     def reset(self, views: Views) -> ViewSession:
-        """Other views, no marks, no range and no marked rows: one movement, which undo
-        takes back with the marks."""
+        """Return the session with these views and no marks, range or marked rows. It is
+        one movement, which undo takes back with the marks."""
         past = (*self.past, self.views)
-        now = replace(
+        reset_session = replace(
             self,
             views=views,
             past=past[-MAX_UNDO:],
@@ -195,11 +204,11 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
             bookmarks={},
         )
         if not self.bookmarks:
-            return now
-        return replace(now, removed=self.bookmarks, removed_at=views)
+            return reset_session
+        return replace(reset_session, removed=self.bookmarks, removed_at=views)
 
     def redo(self) -> ViewSession:
-        """The views that were undone last."""
+        """Return the session with the views that were undone last."""
         if not self.future:
             return self
         views, *future = self.future
@@ -207,23 +216,25 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=views, past=past, future=tuple(future))
 
     def cleared(self) -> ViewSession:
-        """Without the range; if there is none, without any selection and marked
-        rows."""
+        """Return the session without its range of time. If it has none, nothing is
+        selected or marked in it."""
         if self.time_range:
             return replace(self, time_range=None)
         views = tuple(replace(view, selected=-1, gap=None) for view in self.views)
         return replace(self.go(views), marked=NO_MARKS * len(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
-        """Rows of both sides marked, and the first of each selected."""
-        now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
+        """Return the session with these rows of both sides marked, and the first row of
+        each side selected."""
+        marked_session = replace(self, marked=tuple(frozenset(rows) for rows in pair))
         for index, rows in enumerate(pair):
             if rows:
-                now = now.selected(index, rows[0])
-        return now
+                marked_session = marked_session.selected(index, rows[0])
+        return marked_session
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
-        """A mark, by its letter, of what one side shows now."""
+        """Return the session with a mark, under this letter, of the window and
+        selection of side `index`."""
         side = self.sides[index]
         view = self.views[index]
         order = -1
@@ -239,7 +250,8 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> ViewSession:
-        """The window and the selection of a mark; folds are kept."""
+        """Return the session with the window and selection of a mark. Folds of lanes
+        stay."""
         mark = self.bookmarks[letter]
         side = self.sides[mark.side]
         return self.windowed(
@@ -250,26 +262,29 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         )
 
     def ranged(self, index: int) -> ViewSession:
-        """A range of time started or ended on one side, see `pressed`."""
+        """Return the session with a range of time started or ended at the selection of
+        side `index`."""
         side = self.sides[index]
         view = self.views[index]
-        return replace(self, time_range=pressed(self.time_range, index, side, view))
+        return replace(
+            self, time_range=extend_range(self.time_range, index, side, view)
+        )
 
     def interval(self, index: int) -> tuple[int, int] | None:
-        """The range as one side shows it; until it ends, it extends to the current
-        position. None for a range of the other side."""
+        """Return the range as [begin, end) in ns of side `index`; None where this side
+        has no range. A range that has not ended reaches to the selection."""
         time_range = self.time_range
         if time_range is None or time_range.side != index:
             return None
         side = self.sides[index]
         view = self.views[index]
-        if not time_range.ended and held(side, view):
-            time_range = pressed(time_range, index, side, view)
+        if not time_range.ended and find_selected_times(side, view):
+            time_range = extend_range(time_range, index, side, view)
         return time_range.begin - side.origin, time_range.end - side.origin
 
     def known(self, trace: Trace, **fields: Any) -> Self:
-        """More is known about a trace: fields of its side; itself where it is not
-        shown."""
+        """Return the session with new fields on the side that shows `trace`, such as
+        its counters. It is unchanged where no side shows it."""
         if not any(side.trace is trace for side in self.sides):
             return self
         sides = []
@@ -279,19 +294,23 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self, sides=tuple(sides))
 
     def refitted(self, index: int, lines: int) -> ViewSession:
-        """The lanes of one side folded as a new view of the whole side would be on
-        `lines` lines: unfolded as far as there is room. The window and the selection
-        stay. This is no movement that can be undone."""
+        """Return the session with the lanes of side `index` folded to fit on `lines`
+        lines.
+
+        The folds are those of a new view of the whole side. The window and selection
+        stay, and this cannot be undone.
+        """
         side = self.sides[index]
         view = self.views[index]
-        whole = replace(first_view(side), arranged=view.arranged)
-        folds = fitted(side, whole, lines).folds
+        whole_view = replace(make_first_view(side), arranged=view.arranged)
+        folds = fit_folds(side, whole_view, lines).folds
         views = list(self.views)
         views[index] = replace(view, folds=folds)
         return replace(self, views=tuple(views))
 
     def swapped(self) -> ViewSession:
-        """A becomes B: a session of both sides without a past and without hits."""
+        """Return the session with sides A and B exchanged, also in marks and range. It
+        has nothing to undo and no hits."""
         time_range = self.time_range
         if time_range is not None:
             time_range = replace(time_range, side=1 - time_range.side)
@@ -308,11 +327,11 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         )
 
     def realigned(self, diff: Diff) -> ViewSession:
-        """Makes both sides count from the steps that the diff compares, with their first
-        views; the folds and the arrangement of lanes stay."""
-        sides = aligned(self.sides, diff)
+        """Return the session with both sides counting time from the steps that a diff
+        compares. Both show their first views; folds and order of lanes stay."""
+        sides = align_sides(self.sides, diff)
         views = []
-        for first, before in zip(first_views(sides), self.views, strict=True):
+        for first, before in zip(make_first_views(sides), self.views, strict=True):
             view = replace(first, folds=before.folds, arranged=before.arranged)
             views.append(view)
         return replace(
@@ -327,26 +346,31 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
 
 def start(sides: tuple[Side, ...], lines: int) -> ViewSession:
-    """The first views, nothing selected; `lines`: for the lanes of each side."""
+    """Return a new session with the first view of each side. Lanes are folded to fit on
+    `lines` lines."""
     views = []
-    for side, view in zip(sides, first_views(sides), strict=True):
-        views.append(fitted(side, view, lines))
+    for side, view in zip(sides, make_first_views(sides), strict=True):
+        views.append(fit_folds(side, view, lines))
     return ViewSession(sides, tuple(views), NO_MARKS * len(sides))
 
 
 NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
 
 
-def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
-    """The session on other sides, which have all slices of its own sides."""
+def carry_session(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
+    """Return the session on other sides, which show the same traces and more of them.
+
+    Views, undo history, marks and hits are carried over. Rows are found again by their
+    order in the file.
+    """
     new_rows: list[NewRows] = []  # of each side
     for index, (old, new) in enumerate(zip(session.sides, sides, strict=True)):
-        rows = _used(session, index)
-        new_rows.append(same_rows(old.trace, new.trace, rows))
+        rows = _list_used_rows(session, index)
+        new_rows.append(find_same_rows(old.trace, new.trace, rows))
 
     def carried_views(views: Views) -> Views:
         """The views of both sides on the other sides."""
-        return tuple(map(viewed_as, session.sides, sides, views, new_rows))
+        return tuple(map(carry_view, session.sides, sides, views, new_rows))
 
     return replace(
         session,
@@ -355,18 +379,20 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         past=tuple(map(carried_views, session.past)),
         future=tuple(map(carried_views, session.future)),
         removed_at=carried_views(session.removed_at) if session.removed_at else (),
-        marked=tuple(map(_carried_marks, session.marked, new_rows)),
-        hits=_carried_hits(session.hits, sides, new_rows),
+        marked=tuple(map(_carry_marks, session.marked, new_rows)),
+        hits=_repeat_search(session.hits, sides, new_rows),
     )
 
 
-def _carried_marks(marks: frozenset[int], rows: NewRows) -> frozenset[int]:
-    """The marked rows of a side on another side, without those not found."""
+def _carry_marks(marks: frozenset[int], rows: NewRows) -> frozenset[int]:
+    """Return the marked rows of one side as rows of another. Rows that were not found
+    are left out."""
     return frozenset(rows[row] for row in marks if row in rows)
 
 
-def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
-    """The rows of the other trace for these rows; those not found are left out."""
+def find_same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
+    """Return a mapping from rows of one trace to rows of another with the same events.
+    Rows that are not found are left out; -1 maps to -1."""
     row_of_order = {int(old.order[row]): row for row in set(rows) if row >= 0}
     new_rows = {-1: -1}
     if not row_of_order:
@@ -377,15 +403,16 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
     return new_rows
 
 
-def still_there(old: Trace, new: Trace, rows: Rows) -> Rows:
-    """The rows of the other trace for these, in order of time, without those not
-    found."""
+def keep_found_rows(old: Trace, new: Trace, rows: Rows) -> Rows:
+    """Return the rows of the new trace that have the same events as `rows` of the old
+    one, in order of time."""
     new_rows = np.flatnonzero(np.isin(new.order, old.order[rows]))
     return new_rows[np.argsort(new.start[new_rows], kind="stable")]
 
 
-def _used(session: ViewSession, index: int) -> Iterable[int]:
-    """All rows of one side that a session refers to."""
+def _list_used_rows(session: ViewSession, index: int) -> Iterable[int]:
+    """Yield all rows of side `index` that a session refers to: selections of all views,
+    marked rows, and the hit that is shown."""
     for views in (session.views, *session.past, *session.future):
         yield views[index].selected
     yield from session.marked[index]
@@ -394,29 +421,33 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
         yield hits.row
 
 
-def viewed_as(old: Side, new: Side, view: View, rows: NewRows) -> View:
-    """A view of one side on another one: the same times, except that a window over the
-    whole trace still shows all of it. `rows`: of the selected slice."""
+def carry_view(old: Side, new: Side, view: View, rows: NewRows) -> View:
+    """Return a view of one side as a view of another, with the same times, folds and
+    selection.
+
+    A view of the whole trace shows the whole of the other one. `rows` maps the selected
+    row to its new one.
+    """
     if view.begin == old.begin and view.end == old.end:
-        first = first_view(new)
+        new_view = make_first_view(new)
     else:
-        shift = old.origin - new.origin
-        first = first_view(new, view.begin + shift, view.end + shift)
+        shift_ns = old.origin - new.origin
+        new_view = make_first_view(new, view.begin + shift_ns, view.end + shift_ns)
     fold_of_lane = {}
     for lane, fold in zip(old.lanes, view.folds, strict=True):
         fold_of_lane[lane.key] = fold
     folds = [fold_of_lane.get(lane.key, lane.first_fold) for lane in new.lanes]
     return replace(
-        first,
+        new_view,
         selected=rows.get(view.selected, -1),
         folds=tuple(folds),
-        arranged=_arranged(old, new, view.arranged),
+        arranged=_carry_arrangement(old, new, view.arranged),
     )
 
 
-def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
-    """What a person hid or pinned is that still; the lanes that say little are others
-    now."""
+def _carry_arrangement(old: Side, new: Side, before: Arrangement) -> Arrangement:
+    """Return the arrangement of lanes on another side. What the user hid, showed or
+    pinned stays so; lanes hidden because they say little are found anew."""
     index_of_key = {lane.key: index for index, lane in enumerate(new.lanes)}
 
     def carried_lanes(lanes: Iterable[int]) -> list[int]:
@@ -430,10 +461,15 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     return replace(before, hidden=hidden, pinned=tuple(carried_lanes(before.pinned)))
 
 
-def _carried_hits(
+def _repeat_search(
     hits: Hits | None, sides: Sequence[Side], rows: Sequence[NewRows]
 ) -> Hits | None:
-    """Repeats a search that is answered at once, because there may be more to find."""
+    """Return the hits of the same search on longer traces, because there may be more to
+    find.
+
+    It is None for hits that were chosen in a table, and for a search that has to run in
+    a thread. `rows` maps old rows of each side to new ones.
+    """
     if hits is None or not hits.searched:
         return None
     trace = sides[hits.side].trace
@@ -441,11 +477,11 @@ def _carried_hits(
         query = parse(hits.what)
         if not query.is_quick:
             return None
-        found = search(trace, texts_of(trace), query)
+        found_rows = search(trace, texts_of(trace), query)
     except WrongQueryError:
         return None
-    at = -1
+    shown_index = -1
     if hits.at >= 0:
         new_row = rows[hits.side].get(hits.row, -1)
-        at = _index_of(found, new_row)
-    return replace(hits, rows=found, at=at, by_args=NO_ROWS)
+        shown_index = _find_index(found_rows, new_row)
+    return replace(hits, rows=found_rows, at=shown_index, by_args=NO_ROWS)

@@ -12,7 +12,7 @@ from fusetui.tui.state.state import (
     Overlay,
     ReadSource,
     State,
-    overlaid,
+    open_overlay,
     told,
 )
 
@@ -25,22 +25,23 @@ LOOKING = "looking for its source in the compile log"
 
 
 def asked(state: State, found: Overlay | str) -> Outcome:
-    """Looks for the source of what a page describes."""
+    """Return the state and the effect that looks for the source of a slice. `found` is
+    what a page describes; anything but a slice gives a message."""
     if not isinstance(found, Details) or not isinstance(found.about, int):
         return told(state, NO_SLICE)
     return told(state, LOOKING), ReadSource(found.side, found.about)
 
 
 def arrived(state: State, shown: SourceShown | None) -> State:
-    """It was found; None: the slice belongs to no compiled region. Nothing is shown if
-    something else lies over the page by now."""
+    """Return the state with the source over the page. None means that the slice belongs
+    to no compiled region. Nothing is shown over another overlay."""
     if shown is None:
         return told(state, NOT_COMPILED)
     if state.overlay is not None:
         return state
-    return overlaid(replace(state, hint=""), shown)
+    return open_overlay(replace(state, hint=""), shown)
 
 
 def failed(state: State, sentence: str) -> State:
-    """The log cannot be read."""
+    """Return the state with a message about a compile log that cannot be read."""
     return told(state, printable(sentence))

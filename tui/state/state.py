@@ -61,6 +61,7 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_slice(self) -> bool:
+        """Whether the details are those of a slice, not of a gap or a range."""
         return isinstance(self.about, int)
 
 
@@ -124,6 +125,7 @@ class Prompt(Enum):
 
     @property
     def is_letter(self) -> bool:
+        """Whether the prompt asks for a single letter instead of a text."""
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
@@ -223,19 +225,22 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def sides(self) -> tuple[Side, ...]:
+        """The sides that are open: one or two traces with their lanes."""
         return self.session.sides
 
     @property
     def side(self) -> Side:
+        """The active side, which the keys act on."""
         return self.session.sides[self.active]
 
     @property
     def view(self) -> View:
+        """The view of the active side."""
         return self.session.views[self.active]
 
     @property
     def second(self) -> Second | None:
-        """The replay that the timeline shows below the active side."""
+        """The replay that the timeline shows below the active side; None for none."""
         if self.replay is None or self.page != TIMELINE or not self.sides:
             return None
         is_of_side = self.replay.recorded is self.side.trace
@@ -243,26 +248,27 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def shown(self) -> tuple[int, ...]:
-        """The sides that have a timeline: all, or that of which a replay is shown."""
+        """Indices of the sides that have a timeline: all, or only the active one while
+        its replay is shown."""
         if self.second:
             return (self.active,)
         return tuple(range(len(self.sides)))
 
     @property
     def told_sides(self) -> tuple[int, ...]:
-        """The sides that the page is about."""
+        """Indices of the sides that the page in front is about."""
         if self.page in PAIRED:
             return self.shown
         return (self.active,) if self.sides else ()
 
     @property
     def timelines(self) -> int:
-        """How many timelines there are, that of a replay included."""
+        """Number of timelines on the page, that of a replay included."""
         return len(self.shown) + (0 if self.second is None else 1)
 
     @property
     def time_range(self) -> Range | None:
-        """The range of time of the active side, once it has ended."""
+        """The range of time on the active side; None until it has ended."""
         time_range = self.session.time_range
         if time_range is None or not time_range.ended:
             return None
@@ -270,26 +276,29 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_searching(self) -> bool:
+        """Whether the text of a search is being typed."""
         return self.prompt is Prompt.SEARCH
 
     @property
     def has_diff(self) -> bool:
-        """Whether there are two sides, both whole: a part would differ in what was not
-        read."""
+        """Whether two whole traces are open. A part of a trace is not compared, because
+        it would differ in what was not read."""
         are_whole = all(not side.trace.report.prefix for side in self.sides)
         return len(self.sides) == 2 and are_whole
 
     @property
     def is_open(self) -> bool:
-        """Whether a trace, a snapshot or dumps are open."""
+        """Whether anything is open: a trace, a memory snapshot, or flight-recorder
+        dumps."""
         return bool(self.sides) or self.memory is not None or self.hang is not None
 
     def list_of(self, name: str) -> ListState:
-        """Where a list is: that of a page, or OVERLAY."""
+        """Return where the cursor of a list is. `name` is that of its page, or OVERLAY."""
         return self.lists.get(name, ListState())
 
     def with_list(self, name: str, now: ListState | None = None) -> State:
-        """Another place in a list, by default its begin."""
+        """Return the state with another cursor in the list of this name, by default on
+        the first row."""
         return replace(self, lists={**self.lists, name: now or ListState()})
 
 
@@ -299,6 +308,7 @@ class Effect(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
+        """Kind of work: new work of a kind replaces the old."""
         return type(self).__name__
 
 
@@ -414,6 +424,7 @@ class Cut(Effect, frozen=True):
 
     @property
     def kind(self) -> str:
+        """Kind of work: cuts into different files do not replace each other."""
         return f"cut {self.path}"
 
 
@@ -427,6 +438,7 @@ class Reproduce(Effect, frozen=True):
 
     @property
     def kind(self) -> str:
+        """Kind of work: scripts in different files do not replace each other."""
         return f"reproduce {self.path}"
 
 
@@ -448,6 +460,8 @@ class Replay(Effect, frozen=True, eq=False):
 
     @property
     def kind(self) -> str:
+        """Kind of work: the marks of the critical path, or any other answer of a
+        replay."""
         return MARKS if self.asked == MARKS else "answer"
 
 
@@ -464,12 +478,16 @@ palette."""
 Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
-def overlaid(state: State, overlay: Overlay, cursor: int = 0) -> State:
-    """Shows an overlay, the cursor of its list on this line."""
+def open_overlay(state: State, overlay: Overlay, cursor: int = 0) -> State:
+    """Return the state with an overlay over the page, its list with the cursor on this
+    row."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState(cursor))
 
 
 def told(state: State, sentence: str, *keys: str) -> State:
-    """The state with a sentence on the last line, and what keys do now: `next-hit next`
-    names an action, whose key the user may have changed, and says what it does."""
+    """Return the state with a message on the last line, and hints of keys after it.
+
+    A hint such as `next-hit next` names an action, whose key is shown, and says what it
+    does.
+    """
     return replace(state, hint=sentence, hint_keys=keys)

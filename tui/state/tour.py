@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.layout.text_layout import wrap_marked_text
 from fusetui.tui.state.action import action, nothing
 from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, State
 
@@ -34,34 +34,36 @@ class TourStep(msgspec.Struct, frozen=True):
 
 
 def _has_zoomed(before: State, after: State) -> bool:
-    """The window of the timeline is short beside the trace."""
+    """Return whether the window of the timeline is at most a third of the trace."""
     if not after.sides or after.page != TIMELINE:
         return False
-    whole = after.side.end - after.side.begin
-    return after.view.span * ZOOMED_PART <= whole
+    whole_ns = after.side.end - after.side.begin
+    return after.view.span * ZOOMED_PART <= whole_ns
 
 
-def _selected(before: State, after: State, role: Role) -> bool:
-    return after.page == TIMELINE and _role(after) == role
+def _has_selected(before: State, after: State, role: Role) -> bool:
+    """Return whether a slice of this role is selected in the timeline."""
+    return after.page == TIMELINE and _selected_role(after) == role
 
 
-def _role(state: State) -> int:
-    """The role of the selected slice; -1 for none."""
+def _selected_role(state: State) -> int:
+    """Return the role of the selected slice; -1 for none."""
     row = state.view.selected if state.sides else -1
     return int(state.side.trace.role[row]) if row >= 0 else -1
 
 
-def _at_another_kernel(before: State, after: State) -> bool:
-    """Another kernel is selected than before."""
+def _has_changed_kernel(before: State, after: State) -> bool:
+    """Return whether the selection went from one kernel to another."""
     if not before.sides or not after.sides:
         return False
     if before.view.selected == after.view.selected:
         return False
-    return _role(before) == _role(after) == Role.KERNEL
+    return _selected_role(before) == _selected_role(after) == Role.KERNEL
 
 
-def _at_next_hit(before: State, after: State, searched: bool) -> bool:
-    """Another hit is shown than before: of a search, or of the row of a table."""
+def _has_changed_hit(before: State, after: State, searched: bool) -> bool:
+    """Return whether another hit of the same list is shown than before: of a search
+    (`searched`), or of a row of a table."""
     old_hits = before.session.hits
     hits = after.session.hits
     if old_hits is None or hits is None or hits.searched is not searched:
@@ -70,29 +72,33 @@ def _at_next_hit(before: State, after: State, searched: bool) -> bool:
 
 
 def _has_closed_details(before: State, after: State) -> bool:
-    """Everything about a slice was over the page, and nothing is now."""
+    """Return whether the details of a slice were open before, and nothing lies over the
+    page now."""
     return getattr(before.overlay, "is_slice", False) and not after.overlay
 
 
 def _has_copied(before: State, after: State) -> bool:
+    """Return whether something was copied just now, as the message on the last line
+    says."""
     return after.hint != before.hint and after.hint.startswith(COPIED)
 
 
-def _shows_line_of_diff(before: State, after: State) -> bool:
-    """A line of the diff was followed to the timeline."""
+def _has_followed_diff(before: State, after: State) -> bool:
+    """Return whether a line of the diff was followed to the timeline."""
     return before.page == DIFF and after.page == TIMELINE
 
 
 def _has_moved_on_page(before: State, after: State, page: str) -> bool:
-    """Another row of the page is under the cursor: whoever moves has read what to do
-    there."""
+    """Return whether the cursor has moved to another row of the page with this name.
+    Whoever moves there has read what to do."""
     if before.page != page or after.page != page:
         return False
     return before.list_of(page).cursor != after.list_of(page).cursor
 
 
-def _at_next_gap(before: State, after: State) -> bool:
-    """Another gap is selected than before."""
+def _has_changed_gap(before: State, after: State) -> bool:
+    """Return whether the selection went from one gap, a stretch of idle time, to
+    another."""
     if not before.sides or not after.sides:
         return False
     gaps = before.view.gap, after.view.gap
@@ -103,17 +109,17 @@ TEXTS = Path(__file__).with_name("tour.txt").read_text(encoding="utf-8")
 """The title of each step, and what it asks for."""
 DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
-    ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
-    ("full_stop", _at_another_kernel),
+    ("0 J J J J J", partial(_has_selected, role=Role.KERNEL)),
+    ("full_stop", _has_changed_kernel),
     ("i escape", _has_closed_details),
-    ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
+    ("left_square_bracket left_square_bracket", partial(_has_selected, role=Role.OP)),
     ("6 j", partial(_has_moved_on_page, page="modules")),
-    ("e e", _at_next_gap),
+    ("e e", _has_changed_gap),
     ("2 j", partial(_has_moved_on_page, page="tree")),
-    ("3 j enter n", partial(_at_next_hit, searched=False)),
+    ("3 j enter n", partial(_has_changed_hit, searched=False)),
     ("o j b", lambda before, after: after.has_diff),
-    ("j enter", _shows_line_of_diff),
-    ("slash g e m m enter n", partial(_at_next_hit, searched=True)),
+    ("j enter", _has_followed_diff),
+    ("slash g e m m enter n", partial(_has_changed_hit, searched=True)),
     ("y", _has_copied),
     ("q", lambda before, after: False),
 )
@@ -123,8 +129,9 @@ PICTURES = ("Read a kernel name", "The longest gaps", "Side by side")
 OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
 
 
-def _steps() -> tuple[TourStep, ...]:
-    """The steps with their texts, which are in the order of DONE."""
+def _make_steps() -> tuple[TourStep, ...]:
+    """Return the steps of the tour with their texts. Texts are matched to the steps in
+    DONE by their order."""
     steps = []
     for text, (keys, is_done) in zip(TEXTS.strip().split("\n\n"), DONE, strict=True):
         title, _, body = text.partition("\n")
@@ -140,14 +147,14 @@ def _steps() -> tuple[TourStep, ...]:
     return tuple(steps)
 
 
-STEPS = _steps()
+STEPS = _make_steps()
 
 
 @lru_cache(maxsize=4)
 def tour_height(texts: tuple[str, ...], width: int) -> int:
-    """The lines of the longest of these texts with its title: nothing jumps between
-    steps."""
-    heights = [len(wrapped(text, width - MARGIN)) for text in texts]
+    """Return how many lines the tour takes, the same for every step: the longest text
+    and a title. This way nothing jumps between steps."""
+    heights = [len(wrap_marked_text(text, width - MARGIN)) for text in texts]
     line_of_title = 1
     return line_of_title + max(heights)
 
@@ -156,36 +163,38 @@ SECTION = "In the tour"
 
 
 def followed(before: State, after: State) -> State:
-    """After every change: the next step, once a person has done what the step asks."""
+    """Return the state with the next step of the tour, if this change did what the
+    current step asks."""
     if after.tour is None or not STEPS[after.tour].is_done(before, after):
         return after
-    return _at(after, after.tour + 1)
+    return _go_to_step(after, after.tour + 1)
 
 
-def is_on(state: State) -> bool:
-    """Whether the tour is shown."""
+def is_tour_shown(state: State) -> bool:
+    """Return whether the tour is shown, with nothing over the page."""
     return state.tour is not None and state.overlay is None
 
 
 def skip(state: State) -> State:
-    """To the next step; without a second trace, to the next that can be done."""
+    """Go to the next step of the tour. Without a second trace, steps that need one are
+    passed over."""
     step = state.tour or 0
     has_two = len(state.sides) == 2
-    for later in range(step + 1, len(STEPS)):
-        if has_two or STEPS[later].title not in OF_TWO:
-            return _at(state, later)
-    return _at(state, step)
+    for later_step in range(step + 1, len(STEPS)):
+        if has_two or STEPS[later_step].title not in OF_TWO:
+            return _go_to_step(state, later_step)
+    return _go_to_step(state, step)
 
 
 def back(state: State) -> State:
-    """To the step before."""
-    return _at(state, (state.tour or 0) - 1)
+    """Go back to the step before in the tour."""
+    return _go_to_step(state, (state.tour or 0) - 1)
 
 
-def _at(state: State, step: int) -> State:
-    """At a step, or at the nearest one."""
-    last = len(STEPS) - 1
-    return replace(state, tour=max(0, min(step, last)))
+def _go_to_step(state: State, step: int) -> State:
+    """Return the state at a step of the tour, or at the nearest one that exists."""
+    last_step = len(STEPS) - 1
+    return replace(state, tour=max(0, min(step, last_step)))
 
 
 ACTIONS = (
@@ -196,7 +205,7 @@ ACTIONS = (
         help="this step",
         run=skip,
         section=SECTION,
-        where=is_on,
+        where=is_tour_shown,
         needs=nothing,
     ),
     action(
@@ -206,7 +215,7 @@ ACTIONS = (
         help="to the step before",
         run=back,
         section=SECTION,
-        where=is_on,
+        where=is_tour_shown,
         needs=nothing,
     ),
 )

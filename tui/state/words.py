@@ -10,8 +10,9 @@ SEPARATOR = ": "
 
 
 @cache
-def screen_words() -> tuple[tuple[str, str], ...]:
-    """Each word with its meaning, in the order of the pages."""
+def read_screen_words() -> tuple[tuple[str, str], ...]:
+    """Return the words that stand on the screen with their meanings, in the order of
+    the pages. They are read from words.txt, one on each line."""
     path = Path(__file__).with_name("words.txt")
     words = []
     for line in path.read_text(encoding="utf-8").splitlines():

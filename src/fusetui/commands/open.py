@@ -50,8 +50,8 @@ from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.source import is_remote
 from fusetui.tui.recent_traces import (
-    offer_of_written,
-    offers_of_recent,
+    make_recent_offers,
+    make_written_offer,
     recent_traces,
 )
 from fusetui.tui.state.offers import Offer
@@ -252,7 +252,7 @@ def start_offers(folder: Path) -> list[Offer]:
     written = [entry for entry in entries if entry.written_by]
     opened = [entry for entry in entries if not entry.written_by]
     for some in (written, opened):
-        recent = offers_of_recent(some, known)[:MAX_NEWEST]
+        recent = make_recent_offers(some, known)[:MAX_NEWEST]
         offers += recent
         known += [path for offer in recent for path in offer.paths]
     return [*offers, *_shipped()]
@@ -332,11 +332,15 @@ def _recording(folder: Path) -> Iterator[Offer]:
     name = f"{folder}{os.sep}"
     dumps = dumps_in(str(folder))
     if dumps:
-        yield offer_of_written(name, dumps, changed(folder), RECORDERS, are_dumps=True)
+        yield make_written_offer(
+            name, dumps, changed(folder), RECORDERS, are_dumps=True
+        )
         return
     with suppress(CommandError):
         paths = traces(str(folder))
-        yield offer_of_written(name, paths, changed(folder), RECORDERS, are_dumps=False)
+        yield make_written_offer(
+            name, paths, changed(folder), RECORDERS, are_dumps=False
+        )
 
 
 def _shipped() -> Iterator[Offer]:

@@ -25,9 +25,9 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.new_file import check_new, new_file
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
-from fusetui.tui.layout.figure_trees import module_tree
-from fusetui.tui.layout.flame import TIMES, Flame, flame_of
-from fusetui.tui.layout.op_tree import call_tree, frame_tree
+from fusetui.tui.layout.figure_trees import build_module_tree
+from fusetui.tui.layout.flame import TIMES, Flame, build_flame
+from fusetui.tui.layout.op_tree import build_call_tree, build_frame_tree
 
 REPORT_SUFFIXES = (".html", ".htm")
 TIMELINE = "timeline"
@@ -139,12 +139,12 @@ def run_stacks(args: Namespace) -> int:
 def _flame(trace: Trace, kind: str, time: str) -> Flame:
     """The flame graph of a kind of OF_STACKS, by GPU_TIME or CPU_TIME."""
     if kind == "ops":
-        return flame_of(call_tree(trace), time)
+        return build_flame(build_call_tree(trace), time)
     origins_of_kernels = origins(trace)
     if kind == "modules":
         times = module_times(origins_of_kernels)
-        return flame_of(module_tree(times, origins_of_kernels), time)
-    return flame_of(frame_tree(trace, origins_of_kernels), time)
+        return build_flame(build_module_tree(times, origins_of_kernels), time)
+    return build_flame(build_frame_tree(trace, origins_of_kernels), time)
 
 
 def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from fusetui.analysis.why.answer import why
 from fusetui.report.why import why_document, why_markdown, why_text
 from fusetui.report.why_answer import NEGLIGIBLE_HEADING
 from fusetui.trace import Trace
-from fusetui.tui.pages.why import Heading, entries_of
+from fusetui.tui.pages.why import Heading, list_entries
 from fusetui.tui.state.state import Size
 
 Make = Callable[..., Trace]
@@ -87,13 +87,13 @@ def test_json_has_it_with_a_mark(trace_of: Make) -> None:
 
 def test_the_page_has_it_last_under_a_heading(trace_of: Make) -> None:
     trace = trace_of(product(29_000), **A100)
-    *_, heading, last = entries_of(why(trace))
+    *_, heading, last = list_entries(why(trace))
     assert isinstance(heading, Heading)
     assert last == why(trace).findings[-1]
     state = after(opened(trace, size=Size(120, 50)), explained, *do("why"))
     text = drawn(state)
     assert text.index(NEGLIGIBLE_HEADING) < text.index("float32 matrix products")
-    rows = len(entries_of(why(trace)))
+    rows = len(list_entries(why(trace)))
     on_heading = after(state, *do(*["row-down"] * (rows - 2), "show"))
     assert "this row is a heading" in drawn(on_heading)
 
@@ -101,4 +101,4 @@ def test_the_page_has_it_last_under_a_heading(trace_of: Make) -> None:
 def test_without_one_there_is_no_heading(trace_of: Make) -> None:
     found = why(trace_of(product(100), **A100))
     assert NEGLIGIBLE_HEADING not in why_text(found, 100, everything=True)
-    assert not any(isinstance(entry, Heading) for entry in entries_of(found))
+    assert not any(isinstance(entry, Heading) for entry in list_entries(found))

@@ -36,7 +36,7 @@ def test_lookups_agree_with_a_search_of_all_elements(
     assert sorted_arrays.last_before(ascending, wanted).tolist() == [
         count - 1 for count in below
     ]
-    assert sorted_arrays.last_at_or_before(ascending, wanted).tolist() == [
+    assert arrays.last_at_or_before(ascending, wanted).tolist() == [
         count - 1 for count in until
     ]
     assert sorted_arrays.is_in(ascending, wanted).tolist() == [

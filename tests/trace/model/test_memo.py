@@ -21,7 +21,7 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import keep_result, kept_result, memo
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.schemes import UNICODE
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import build_op_tree
 
 
 class Owner(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -118,8 +118,8 @@ def shown(trace: Trace) -> object:
         captures,
         wants_capture,
         shown,
-        op_tree,
-        lambda trace: op_tree(trace),
+        build_op_tree,
+        lambda trace: build_op_tree(trace),
     ],
 )
 def test_a_closed_trace_is_freed(ask: Callable[[Trace], object]) -> None:

@@ -16,7 +16,7 @@ from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.answer import BETWEEN_CELLS, AnswerAt, AnswerList
-from fusetui.tui.pages.answer import widths_of
+from fusetui.tui.pages.answer import divide_width
 from fusetui.tui.registry import action_for, page_of
 from fusetui.tui.state.state import Size, State
 
@@ -254,7 +254,7 @@ def test_n_goes_from_the_longest_of_a_row_to_the_next_in_time(trace_of: Make) ->
 def test_lists_fill_the_width(trace_of: Make, width: int) -> None:
     found = lists(trace_of(training()))
     for count in (1, 2, 3):
-        cells = widths_of(found[:count], width)
+        cells = divide_width(found[:count], width)
         assert sum(cells) == width - 1 - BETWEEN_CELLS * (count - 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.trace import Trace
 from fusetui.trace.scrub.detect import secrets_of
-from fusetui.tui.drawing.chrome import Tab, head, tab_at, tabs_picture
+from fusetui.tui.drawing.chrome import Tab, find_tab, head, make_tab_bar
 from fusetui.tui.layout.view import Side
 
 Open = Callable[..., Trace]
@@ -118,7 +118,7 @@ def tabs(in_front: str = "Timeline") -> tuple[Tab, ...]:
 
 def bar(width: int, in_front: str = "Timeline") -> str:
     """The bar of pages."""
-    parts = tabs_picture(tabs(in_front)).line(0, width, 1)
+    parts = make_tab_bar(tabs(in_front)).line(0, width, 1)
     return "".join(text for text, _ in parts)
 
 
@@ -148,5 +148,5 @@ def test_at_60_columns_there_are_all_keys_and_the_name_in_front(in_front: str) -
 def test_a_click_meets_the_page_whose_key_is_there(width: int) -> None:
     line = bar(width)
     for number, title in enumerate(TITLES, start=1):
-        assert tab_at(tabs(), line.index(str(number)), width) == title
-    assert tab_at(tabs(), len(line), width) == ""
+        assert find_tab(tabs(), line.index(str(number)), width) == title
+    assert find_tab(tabs(), len(line), width) == ""

@@ -17,7 +17,7 @@ from fusetui.trace import Trace
 from fusetui.trace.layout.counters import Counter, curve_of
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import ASCII, UNICODE
-from fusetui.tui.drawing.timeline import counter_line, levels
+from fusetui.tui.drawing.timeline import draw_counter_line, levels
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.session import ViewSession
 
@@ -73,14 +73,14 @@ def test_the_largest_value_stands_where_there_is_room(
     side: Side, queue: Counter
 ) -> None:
     view = View(0, 400_000)
-    narrow = counter_line(side, view, " queue", curve_of(queue), 14, 8, UNICODE)
+    narrow = draw_counter_line(side, view, " queue", curve_of(queue), 14, 8, UNICODE)
     assert narrow == (" queue", [("  ▁▁██", "busy"), (" 8", "plain")])
-    wide = counter_line(side, view, " queue", curve_of(queue), 24, 8, UNICODE)
+    wide = draw_counter_line(side, view, " queue", curve_of(queue), 24, 8, UNICODE)
     assert wide == (" queue                8", [("  ▁▁██▃▃", "busy")])
 
 
 def test_the_largest_value_is_that_of_the_window(side: Side, queue: Counter) -> None:
-    _, parts = counter_line(
+    _, parts = draw_counter_line(
         side, View(300_000, 400_000), " queue", curve_of(queue), 14, 8, UNICODE
     )
     assert parts[-1] == (" 2.5", "plain")

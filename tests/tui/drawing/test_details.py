@@ -19,7 +19,7 @@ from tests.tui.prepared import opened as app_opened
 from fusetui.analysis.graphs.join import join
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters, curve_of
-from fusetui.tui.drawing.details import all_details, details, raw_lines
+from fusetui.tui.drawing.details import details, format_event_as_json, list_all_details
 from fusetui.tui.drawing.schemes import UNICODE
 
 Write = Callable[[str | bytes], Path]
@@ -71,7 +71,7 @@ def test_a_query_of_occupancy_says_what_it_is_for() -> None:
     assert "how many blocks of its kernel fit on one multiprocessor" in text
     assert "occupancy query" not in " ".join(said(trace, "cudaLaunchKernel", height=8))
     row = int(find(trace, "cudaOccupancyMax")[0])
-    everything = all_details(app_opened(trace).side, row, 120, UNICODE)
+    everything = list_all_details(app_opened(trace).side, row, 120, UNICODE)
     assert any("occupancy query" in line.text for line in everything)
 
 
@@ -138,7 +138,7 @@ def test_details_of_a_kernel_tell_the_counters_of_its_own_gpu(
     side = replace(app_opened(trace).side, counters=curves)
     for lines in (
         details(side, 0, 120, 9, UNICODE),
-        all_details(side, 0, 120, UNICODE),
+        list_all_details(side, 0, 120, UNICODE),
     ):
         assert [line.text for line in lines if "while it ran" in line.text] == [
             "while it ran: SM clock 1500 MHz"
@@ -148,14 +148,16 @@ def test_details_of_a_kernel_tell_the_counters_of_its_own_gpu(
 def test_all_details_hold_every_arg(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
     text = "\n".join(
-        line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE)
+        line.text for line in list_all_details(app_opened(mlp).side, row, 80, UNICODE)
     )
     assert "correlation: 1" in text
 
 
 def test_all_details_explain_the_words_of_a_short_name(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
-    lines = [line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE)]
+    lines = [
+        line.text for line in list_all_details(app_opened(mlp).side, row, 80, UNICODE)
+    ]
     assert "short name: gemm bf16 128x128x32 tn sm80 s5" in lines
     assert "  s5: 5 pipeline stages: slices of K in flight" in lines
 
@@ -167,7 +169,7 @@ def test_args_that_only_the_profiler_needs_are_explained_in_full_details_alone(
     trace = trace_of([{**call, "ts": 0, "dur": 5, "args": {"cbid": 20}}])
     side = app_opened(trace).side
     below = [line.text for line in details(side, 0, 80, 6, UNICODE)]
-    everything = [line.text for line in all_details(side, 0, 80, UNICODE)]
+    everything = [line.text for line in list_all_details(side, 0, 80, UNICODE)]
     assert not [line for line in below if "cbid" in line]
     assert "  cbid: 20   (the number of the called function in CUPTI)" in everything
 
@@ -187,7 +189,7 @@ def test_args_that_are_nested_deeply(
     trace = trace_of(events)
     side = app_opened(trace).side
     for row in range(len(trace)):
-        text = "\n".join(line.text for line in all_details(side, row, 80, UNICODE))
+        text = "\n".join(line.text for line in list_all_details(side, row, 80, UNICODE))
         assert "…" in text or "too deeply nested to show" in text
         assert len(details(side, row, 80, 6, UNICODE)) <= 6
 
@@ -196,7 +198,7 @@ def test_more_args_than_anybody_reads(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
     side = app_opened(trace_of([event(args={f"a{n}": n for n in range(1234)})])).side
-    assert all_details(side, 0, 80, UNICODE)[-1].text == "  and 234 more"
+    assert list_all_details(side, 0, 80, UNICODE)[-1].text == "  and 234 more"
 
 
 def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
@@ -206,7 +208,7 @@ def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     text = " ".join(said(trace, "gemm"))
     assert "no args are shown: " in text
     assert "args" not in [
-        line.text for line in all_details(app_opened(trace).side, 0, 80, UNICODE)
+        line.text for line in list_all_details(app_opened(trace).side, 0, 80, UNICODE)
     ]
 
 
@@ -235,7 +237,7 @@ def test_the_raw_event_is_json_again(trace_of: Callable[..., Trace]) -> None:
         "args": args,
     }
     trace = trace_of([event])
-    lines = [line.text for line in raw_lines(trace, 0, 60, UNICODE)]
+    lines = [line.text for line in format_event_as_json(trace, 0, 60, UNICODE)]
     assert max(map(len, lines)) <= 60
     text = "".join(line[8:] if line.startswith(" " * 8) else line for line in lines)
     assert json.loads(text) == event
@@ -245,7 +247,7 @@ def test_modules_come_first_and_args_last(trace_of: Callable[..., Trace]) -> Non
     """Nothing is listed twice, and the files of frames are short."""
     side = explained(app_opened(trace_of(training()))).side
     row = int(side.trace.gpu_rows[0])
-    lines = [line.text for line in all_details(side, row, 90, UNICODE)]
+    lines = [line.text for line in list_all_details(side, row, 90, UNICODE)]
     of = [next(n for n, line in enumerate(lines) if word in line) for word in MARKS]
     assert of == sorted(of)
     assert not [line for line in lines if ".py(" in line]
@@ -260,5 +262,5 @@ def test_a_slice_without_args_says_so(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
     side = app_opened(trace_of([event("a", 0, 5)])).side
-    lines = [line.text for line in all_details(side, 0, 80, UNICODE)]
+    lines = [line.text for line in list_all_details(side, 0, 80, UNICODE)]
     assert lines[-1] == "no args"

@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace import Trace
 from fusetui.tui.drawing.schemes import DARK, UNICODE
-from fusetui.tui.drawing.timeline import idle_line
+from fusetui.tui.drawing.timeline import draw_idle_line
 from fusetui.tui.layout.view import View
 
 Make = Callable[..., Trace]
@@ -30,7 +30,7 @@ def line(trace: Trace, begin_us: int, end_us: int, width: int) -> str:
     side = after(opened(trace), explained).side
     (idle,) = side.insight.idle or ()
     view = View(1000 * begin_us, 1000 * end_us)
-    return "".join(text for text, _ in idle_line(side, view, idle, width, UNICODE))
+    return "".join(text for text, _ in draw_idle_line(side, view, idle, width, UNICODE))
 
 
 def test_a_block_is_named_where_there_is_room(trace_of: Make) -> None:
@@ -64,7 +64,7 @@ def test_the_line_is_there_before_it_is_known(trace_of: Make) -> None:
 def test_a_selected_gap_is_drawn_as_selected(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained, *do("next-gap"))
     (idle,) = state.side.insight.idle or ()
-    parts = idle_line(state.side, state.view, idle, 60, UNICODE)
+    parts = draw_idle_line(state.side, state.view, idle, 60, UNICODE)
     assert "selection" in [token for _, token in parts]
-    other = idle_line(state.side, replace(state.view, gap=None), idle, 60, UNICODE)
+    other = draw_idle_line(state.side, replace(state.view, gap=None), idle, 60, UNICODE)
     assert "selection" not in [token for _, token in other]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.tui.prepared import line as line_of
 
-from fusetui.tui.drawing.lane_lines import lane_line
+from fusetui.tui.drawing.lane_lines import draw_lane_line
 from fusetui.tui.drawing.schemes import UNICODE
-from fusetui.tui.drawing.timeline import TimelinePicture, window_bar
-from fusetui.tui.layout.frame import columns, row_at
-from fusetui.tui.layout.moves import select, to_kernel, zoom
+from fusetui.tui.drawing.timeline import TimelinePicture, draw_window_bar
+from fusetui.tui.layout.frame import columns, find_row_at
+from fusetui.tui.layout.moves import select, select_launched_kernel, zoom
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.state import Size
@@ -16,7 +16,9 @@ from fusetui.tui.state.state import Size
 
 def line(side: Side, view: View, label: str, width: int = 70) -> str:
     place = next(p for p in places(side, view) if p.line and p.label.strip() == label)
-    return "".join(text for text, _ in lane_line(side, view, place, width, UNICODE))
+    return "".join(
+        text for text, _ in draw_lane_line(side, view, place, width, UNICODE)
+    )
 
 
 def test_a_stream_shows_short_kernel_names(side: Side, view: View) -> None:
@@ -26,7 +28,7 @@ def test_a_stream_shows_short_kernel_names(side: Side, view: View) -> None:
 def test_every_line_is_exactly_as_wide_as_asked(side: Side, view: View) -> None:
     for width in (1, 2, 7, 33, 200):
         for place in places(side, view):
-            runs = lane_line(side, view, place, width, UNICODE)
+            runs = draw_lane_line(side, view, place, width, UNICODE)
             assert place.line is None or sum(len(text) for text, _ in runs) == width
 
 
@@ -37,12 +39,14 @@ def test_the_minimap_is_empty_where_the_gpu_idles(side: Side, view: View) -> Non
 
 
 def test_the_bar_shows_where_the_window_lies() -> None:
-    assert window_bar(5, UNICODE) == "├───┤"
-    assert window_bar(1, UNICODE) == "─"
+    assert draw_window_bar(5, UNICODE) == "├───┤"
+    assert draw_window_bar(1, UNICODE) == "─"
 
 
 def test_a_click_on_a_drawn_slice_finds_its_row(side: Side, view: View) -> None:
-    chosen = to_kernel(side, select(side, view, 2))
+    chosen = select_launched_kernel(side, select(side, view, 2))
     cell = columns(side, chosen, chosen.selected, 100)
     place = next(p for p in places(side, chosen) if p.label == "GPU 0 stream 7")
-    assert row_at(side, chosen, place, 100, cell[len(cell) // 2]) == chosen.selected
+    assert (
+        find_row_at(side, chosen, place, 100, cell[len(cell) // 2]) == chosen.selected
+    )

@@ -12,7 +12,7 @@ from tests.tui.prepared import after, explained, line, opened
 from fusetui.trace import Trace
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.registry import page_of
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.screen import page_size
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -23,7 +23,7 @@ MODES = {"color": {}, "colorless": {"colorless": True}, "ascii": {"ascii_only": 
 
 def lanes(state: State) -> str:
     """The timeline, without what stands above and below it."""
-    size = body(state)
+    size = page_size(state)
     pane = page_of(state).show(state, size)[0]
     assert isinstance(pane.picture, TimelinePicture)
     picture, height = pane.picture, pane.height

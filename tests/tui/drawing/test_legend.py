@@ -9,8 +9,8 @@ from tests.tui.mixed import mixed
 
 from fusetui.trace import Trace
 from fusetui.tui.drawing.schemes import ASCII, UNICODE, Glyphs
-from fusetui.tui.drawing.timeline import legend_line
-from fusetui.tui.layout.kinds import SliceKind, shares
+from fusetui.tui.drawing.timeline import draw_legend_line
+from fusetui.tui.layout.kinds import SliceKind, compute_kind_shares
 
 Make = Callable[..., Trace]
 
@@ -18,7 +18,7 @@ Make = Callable[..., Trace]
 def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
     """Of each step: 450 us of communication, 250 of additions, 100 of a GEMM, 60 of
     attention."""
-    found = shares(trace_of(mixed()))
+    found = compute_kind_shares(trace_of(mixed()))
     assert [(share.kind, share.ns // 1000) for share in found] == [
         (SliceKind.COMM, 900),
         (SliceKind.POINTWISE, 500),
@@ -48,5 +48,5 @@ def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
 def test_a_legend_shows_the_largest_shares_that_fit_and_the_rest_as_one(
     trace_of: Make, glyphs: Glyphs, width: int, text: str
 ) -> None:
-    line = legend_line(shares(trace_of(mixed())), glyphs, 10, width)
+    line = draw_legend_line(compute_kind_shares(trace_of(mixed())), glyphs, 10, width)
     assert "".join(part for part, _ in line) == text

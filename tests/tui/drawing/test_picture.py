@@ -9,7 +9,7 @@ from tests.tui.conftest import GEMM
 from tests.tui.prepared import after, at, do, laid_over, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.picture import Said, cut_in
+from fusetui.tui.drawing.picture import Said, cut_lines_to_width
 from fusetui.tui.state.state import Size
 
 LINES = [Said("a stack:"), Said("  train.py:12 step"), Said("  train.py:30 main")]
@@ -27,9 +27,9 @@ LINES = [Said("a stack:"), Said("  train.py:12 step"), Said("  train.py:30 main"
 def test_the_last_line_keeps_its_indent_and_says_that_there_are_more(
     width: int, last: str
 ) -> None:
-    shown = cut_in(LINES, width, 2, "…")
+    shown = cut_lines_to_width(LINES, width, 2, "…")
     assert [line.text for line in shown] == ["a stack:", last]
-    assert cut_in(LINES, width, 3, "…") == LINES
+    assert cut_lines_to_width(LINES, width, 3, "…") == LINES
 
 
 def test_long_details_say_which_of_their_lines_are_in_sight(mlp: Trace) -> None:

@@ -9,7 +9,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.questions.busy import window_figures
 from fusetui.trace import Trace
-from fusetui.tui.drawing.range_lines import all_range_lines
+from fusetui.tui.drawing.range_lines import list_range_figures
 from fusetui.tui.state.session import Range
 
 Make = Callable[..., Trace]
@@ -26,7 +26,7 @@ def test_idle_reasons_of_a_range_add_up_exactly(trace_of: Make) -> None:
     side = after(opened(trace), explained).side
     begin, end = trace.begin_ns + 123_456, trace.begin_ns + 1_234_567
     lines = [
-        line.text for line in all_range_lines(side, Range(0, begin, end, True), 100)
+        line.text for line in list_range_figures(side, Range(0, begin, end, True), 100)
     ]
     parts = [line.split(" ns, ")[0] for line in lines if line.startswith("    idle ")]
     amounts = [int(part.removeprefix("    idle ").replace(",", "")) for part in parts]
@@ -39,5 +39,5 @@ def test_range_beyond_the_trace_has_no_not_launched_reason(trace_of: Make) -> No
     side = after(opened(trace), explained).side
     found = Range(0, trace.end_ns + 5, trace.end_ns + 10, True)
     assert not any(
-        "not launched yet" in line.text for line in all_range_lines(side, found, 100)
+        "not launched yet" in line.text for line in list_range_figures(side, found, 100)
     )

@@ -25,7 +25,7 @@ from fusetui.tui.drawing.schemes import (
     LIGHT_16,
     SCHEMES,
     Scheme,
-    styles_of,
+    build_styles,
 )
 from fusetui.tui.drawing.schemes import TEXT as TEXTS
 from fusetui.tui.layout.kinds import SliceKind
@@ -107,7 +107,7 @@ def test_contrast_is_that_of_the_standard() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_every_kind_and_reason_has_its_colors(scheme: Scheme) -> None:
     """Also under the cursor."""
-    known = styles_of(scheme, scheme.background)
+    known = build_styles(scheme, scheme.background)
     tokens = [kind.token + part for kind in SliceKind for part in ("", BAR, TEXTS)]
     tokens += [f"idle.{reason}{part}" for reason in IDLE for part in ("", BAR)]
     assert {*tokens, *(token + CURSOR for token in tokens)} <= known.keys()

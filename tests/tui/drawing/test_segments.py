@@ -17,8 +17,8 @@ from textual.color import Color
 
 from fusetui.trace import open_trace
 from fusetui.tui.app import PromptInput
-from fusetui.tui.drawing.segments import DOOR, sequences
-from fusetui.tui.layout.lanes import lanes_of
+from fusetui.tui.drawing.segments import DOOR, write_sequences
+from fusetui.tui.layout.lanes import build_lanes
 
 BLACK = Color(0, 0, 0)
 BOLD = Style(bold=True)
@@ -54,7 +54,7 @@ def test_every_segment_of_a_line_has_a_style(width: int) -> None:
 
 
 def test_the_labels_of_lanes_are_one_cell_a_character(tmp_path: Path) -> None:
-    for lane in lanes_of(open_trace(str(write_trace(tmp_path / "a.json")))):
+    for lane in build_lanes(open_trace(str(write_trace(tmp_path / "a.json")))):
         for text in (lane.group, lane.label, lane.title):
             assert obeyed(text, "") == set()
             assert cell_len(text) == len(text)
@@ -80,7 +80,7 @@ def test_only_the_changes_of_style_are_sent() -> None:
         Segment("  ", Style(bgcolor="#0000ff")),
         Segment("b", red),
     ]
-    found = sequences(
+    found = write_sequences(
         [*segments, Segment("c", Style(bold=True))], ColorSystem.EIGHT_BIT
     )
     assert found == "\x1b[48;5;21;38;5;196ma  \x1b[49mb\x1b[0;1mc\x1b[0m"
@@ -103,7 +103,7 @@ def test_a_terminal_shows_what_rich_would_send(system: ColorSystem) -> None:
         for text, style, _ in segments
         if style is not None
     )
-    assert shown(sequences(segments, system)) == shown(whole)
+    assert shown(write_sequences(segments, system)) == shown(whole)
 
 
 KINDS = {"3": "38", "9": "38", "4": "48", "10": "48"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.tui.drawing.details import MAX_DEPTH, MAX_VALUE_CHARS, value_text
+from fusetui.tui.drawing.details import MAX_DEPTH, MAX_VALUE_CHARS, format_value
 
 
 class Counted(list[Any]):
@@ -45,26 +45,28 @@ def nested(depth: int) -> list[Any]:
     ],
 )
 def test_value_text_is_that_of_json(value: object) -> None:
-    assert value_text(value, "...") == json.dumps(value)
+    assert format_value(value, "...") == json.dumps(value)
 
 
 def test_a_text_is_shown_as_it_is() -> None:
-    assert value_text("[8, 1, 1]", "...") == "[8, 1, 1]"
+    assert format_value("[8, 1, 1]", "...") == "[8, 1, 1]"
 
 
 @pytest.mark.parametrize("value", [WORST, [WORST], {WORST: WORST}])
 def test_no_value_is_obeyed(value: object) -> None:
-    assert obeyed(value_text(value, "..."), "") == set()
+    assert obeyed(format_value(value, "..."), "") == set()
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 2, 600, 100_000])
 def test_deeply_nested_values_are_cut(depth: int) -> None:
-    assert value_text(nested(depth), "...") == "[" * MAX_DEPTH + "..." + "]" * MAX_DEPTH
+    assert (
+        format_value(nested(depth), "...") == "[" * MAX_DEPTH + "..." + "]" * MAX_DEPTH
+    )
 
 
 def test_long_lists_and_texts_are_cut() -> None:
     items = Counted(range(100_000))
-    text = value_text({"items": items}, "...")
+    text = format_value({"items": items}, "...")
     assert len(text) == MAX_VALUE_CHARS
     assert text.startswith('{"items": [0, 1, 2')
     assert text.endswith("...")
@@ -73,5 +75,5 @@ def test_long_lists_and_texts_are_cut() -> None:
 
 @pytest.mark.parametrize("value", ["x" * 10**7, ["x" * 10**7], {"x" * 10**7: 1}])
 def test_long_value_text_is_cut_at_its_bound(value: object) -> None:
-    text = value_text(value, "...")
+    text = format_value(value, "...")
     assert (len(text), text[-4:]) == (MAX_VALUE_CHARS, "x...")

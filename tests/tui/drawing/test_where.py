@@ -9,9 +9,9 @@ from tests.tui.mixed import mixed
 from tests.tui.prepared import after, do, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.lane_lines import where_line
+from fusetui.tui.drawing.lane_lines import draw_program_location_line
 from fusetui.tui.drawing.schemes import ASCII, UNICODE
-from fusetui.tui.layout.frame import row_at
+from fusetui.tui.layout.frame import find_row_at
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place
 from fusetui.tui.state.state import Size, State
@@ -32,26 +32,28 @@ def where(state: State) -> Place:
 def test_the_deepest_that_covers_enough(state: State) -> None:
     """A step of 1 ms: Net_0 from 100 to 800 us, and its forward in it, in a loop in
     main."""
-    runs = where_line(state.side, state.view, where(state), 20, UNICODE)
+    runs = draw_program_location_line(state.side, state.view, where(state), 20, UNICODE)
     assert [text for text, _ in runs] == ["  ", "▏Net_0        ", "▏   "]
 
 
 def test_module_line_is_filled_with_letters_without_colors(state: State) -> None:
-    runs = where_line(state.side, state.view, where(state), 20, ASCII)
+    runs = draw_program_location_line(state.side, state.view, where(state), 20, ASCII)
     assert "".join(text for text, _ in runs) == "yy|Net_0 yyyyyyy|yyy"
 
 
 def test_a_click_on_the_line_above_the_lanes_selects_the_module_there(
     state: State,
 ) -> None:
-    row = row_at(state.side, state.view, where(state), 20, 10)
+    row = find_row_at(state.side, state.view, where(state), 20, 10)
     assert state.side.trace.name_of(row) == "nn.Module: Net_0"
 
 
 def test_module_line_marks_the_selection(state: State) -> None:
     chosen = after(state, *do("down", "down"))
     assert state.side.trace.name_of(chosen.view.selected) == "nn.Module: Net_0"
-    runs = where_line(chosen.side, chosen.view, where(chosen), 20, UNICODE)
+    runs = draw_program_location_line(
+        chosen.side, chosen.view, where(chosen), 20, UNICODE
+    )
     assert [text for text, token in runs if token == "selection"] == ["▸Net_0        "]
     assert len(places(chosen.side, chosen.view)) == len(places(state.side, state.view))
 

@@ -12,7 +12,12 @@ from tests.tui.explainable import training
 from fusetui.analysis.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer, Role
-from fusetui.tui.layout.op_tree import MEASURES, OpTree, call_tree, callers_tree
+from fusetui.tui.layout.op_tree import (
+    MEASURES,
+    OpTree,
+    build_call_tree,
+    build_callers_tree,
+)
 
 Path = tuple[str, ...]
 Opener = Callable[..., Trace]
@@ -53,7 +58,7 @@ def test_figures_of_a_call_path_equal_adding_each_op(trace: Trace) -> None:
         total[key] += int(trace.dur[row])
         self_time[key] += int(own[row])
         on_gpu[key] += int(gpu[row])
-    tree = call_tree(trace)
+    tree = build_call_tree(trace)
     found = {p: n for n, p in paths_of(tree).items() if p}
     assert set(found) == set(count)
     for key, node in found.items():
@@ -70,12 +75,12 @@ def test_self_times_of_callers_equal_adding_each_op(trace: Trace) -> None:
         whole = path(trace, row)[::-1]
         for length in range(1, len(whole) + 1):
             expected[whole[:length]] += int(own[row])
-    tree = callers_tree(trace)
+    tree = build_callers_tree(trace)
     found = {p: int(tree.figures["self"][n]) for n, p in paths_of(tree).items()}
     assert found == expected
 
 
-@pytest.mark.parametrize("make", [call_tree, callers_tree])
+@pytest.mark.parametrize("make", [build_call_tree, build_callers_tree])
 @pytest.mark.parametrize("sort", [*MEASURES, "name"])
 def test_preorder_of_any_sort_keeps_subtrees_together(
     trace: Trace, make: object, sort: str
@@ -99,7 +104,7 @@ def test_preorder_of_any_sort_keeps_subtrees_together(
 def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(
     mlp: Trace,
 ) -> None:
-    tree, calls = callers_tree(mlp), mlp.rows_of(Role.CALL)
+    tree, calls = build_callers_tree(mlp), mlp.rows_of(Role.CALL)
     each = zip(paths_of(tree).values(), tree.figures["GPU"].tolist(), strict=True)
     gpu = {path[0]: ns for path, ns in each if len(path) == 1}
     own = Counter[str]()
@@ -127,7 +132,7 @@ def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(
         for n, ts, dur in spans
     ]
     trace = trace_of(events)
-    tree = callers_tree(trace)
+    tree = build_callers_tree(trace)
     found = {p[0]: n for n, p in paths_of(tree).items() if len(p) == 1}
     for op in op_totals(trace):
         node = found[op.name]
@@ -155,12 +160,12 @@ def test_a_column_of_small_times_beside_one_of_large_ones_has_figures(
         waits = {"name": f"wait{number}", "dur": 5 * second - 3}
         events += [event(ts=begin, **waits), event(f"aten::op{number}", begin, 2)]
     events += [event(f"aten::after{n}", 200 * second + n * 3, 1) for n in range(90)]
-    tree = call_tree(trace_of(events))
+    tree = build_call_tree(trace_of(events))
     assert tree.units["total"].name == "s"
     assert tree.units["self"].name == "ms"
     assert tree.units["self"].text(2_000) == "0.002"
 
 
 def test_columns_that_are_not_hidden_share_a_unit(mlp: Trace) -> None:
-    units = call_tree(mlp).units
+    units = build_call_tree(mlp).units
     assert len(set(units.values())) == 1

@@ -13,13 +13,13 @@ from tests.tui.prepared import after, at, do, opened
 from fusetui.trace import Trace
 from fusetui.trace.layout.counters import Counter, curve_of
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.drawing.timeline import in_view
-from fusetui.tui.layout.frame import busy_of, thumb
-from fusetui.tui.layout.kinds import shares
+from fusetui.tui.drawing.timeline import count_lines_in_view
+from fusetui.tui.layout.frame import find_busy_times, thumb
+from fusetui.tui.layout.kinds import compute_kind_shares
 from fusetui.tui.layout.places import places
 from fusetui.tui.pages.timeline import lanes_height
 from fusetui.tui.state import reading
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.screen import page_size
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -54,7 +54,7 @@ def test_a_tall_screen_shows_all_frames(trace_of: Make) -> None:
 @pytest.mark.parametrize("height", range(25, 40))
 def test_no_line_is_hidden_by_unfolding(trace_of: Make, height: int) -> None:
     state = opened(trace_of(mixed()), size=Size(100, height))
-    assert lines(state) <= lanes_height(body(state), 1)
+    assert lines(state) <= lanes_height(page_size(state), 1)
 
 
 def test_another_size_unfolds_anew(trace_of: Make) -> None:
@@ -78,8 +78,8 @@ def test_lanes_make_room_for_counters(trace_of: Make) -> None:
         curve_of(Counter("memory", f"c{n}", "bytes", 0, times, values))
         for n in range(3)
     )
-    now = after(state, lambda s: reading.learned(s, s.side.trace, curves))
-    assert lines(now) <= lanes_height(body(now), 1)
+    now = after(state, lambda s: reading.accept_answer(s, s.side.trace, curves))
+    assert lines(now) <= lanes_height(page_size(now), 1)
     assert shown(now)[Layer.PYTHON] < shown(state)[Layer.PYTHON]
 
 
@@ -99,7 +99,7 @@ def test_a_gpu_stream_is_seen_on_small_screens(trace_of: Make, size: Size) -> No
         for n in range(1000, 1040)
     ]
     state = opened(trace_of([*mixed(), *threads]), size=size)
-    room = lanes_height(body(state), 1)
+    room = lanes_height(page_size(state), 1)
     in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
     layers = {state.side.lanes[place.lane].layer for place in in_sight if place.line}
     assert Layer.STREAM in layers
@@ -108,13 +108,13 @@ def test_a_gpu_stream_is_seen_on_small_screens(trace_of: Make, size: Size) -> No
 def test_a_count_says_which_lines_are_on_the_screen(trace_of: Make) -> None:
     state = opened(trace_of(mixed()))
     every = places(state.side, state.view)
-    assert in_view(len(every), 0, len(every), cells=20) == ""
-    assert in_view(9, 2, 5, cells=20) == "lines 3-7 of 9"
+    assert count_lines_in_view(len(every), 0, len(every), cells=20) == ""
+    assert count_lines_in_view(9, 2, 5, cells=20) == "lines 3-7 of 9"
 
 
 def test_which_lines_are_in_view_is_shorter_in_a_narrow_gutter() -> None:
-    assert in_view(120, 9, 10, cells=15) == "lines 10-19/120"
-    assert in_view(1200, 9, 10, cells=14) == "10-19/1200"
+    assert count_lines_in_view(120, 9, 10, cells=15) == "lines 10-19/120"
+    assert count_lines_in_view(1200, 9, 10, cells=14) == "10-19/1200"
 
 
 def test_the_bar_touches_the_ends_only_there(trace_of: Make) -> None:
@@ -193,16 +193,16 @@ def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(
     state = opened(
         trace_of([*deep(9), {**device, "ts": 5, "dur": 9}]), size=Size(80, 24)
     )
-    room = lanes_height(body(state), 1)
+    room = lanes_height(page_size(state), 1)
     in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
     assert Layer.DEVICE in {state.side.lanes[p.lane].layer for p in in_sight if p.line}
-    assert busy_of(state.side.trace).label == "device busy"
-    assert {share.of for share in shares(state.side.trace)} == {"device"}
+    assert find_busy_times(state.side.trace).label == "device busy"
+    assert {share.of for share in compute_kind_shares(state.side.trace)} == {"device"}
 
 
 def test_the_stream_with_the_most_time_is_seen(trace_of: Make) -> None:
     """Others come before it."""
     state = opened(trace_of([*mixed(), *streams(range(1, 7))]), size=Size(60, 18))
-    room = lanes_height(body(state), 1)
+    room = lanes_height(page_size(state), 1)
     in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
     assert " stream 9" in [place.label for place in in_sight]

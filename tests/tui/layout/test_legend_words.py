@@ -14,7 +14,7 @@ from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Scaled, parse_change
 from fusetui.tables.sources import trace_table
 from fusetui.trace import open_trace
-from fusetui.tui.layout.kinds import KINDS, numbers_of, shares
+from fusetui.tui.layout.kinds import KINDS, compute_kind_shares, number_kinds
 
 any_trace = any_of("training", "job/rank0", "lesson-mlp-compiled", "graphs")
 OLD_FIELD_FINDS = ("pointwise", "fused", "comm", "other")
@@ -22,10 +22,10 @@ OLD_FIELD_FINDS = ("pointwise", "fused", "comm", "other")
 
 def test_words_of_the_legend_are_searched(any_trace: Path) -> None:
     trace = open_trace(str(any_trace))
-    kinds = numbers_of(trace)
+    kinds = number_kinds(trace)
     slices = trace_table("slices", trace)
-    assert shares(trace)
-    for share in shares(trace):
+    assert compute_kind_shares(trace)
+    for share in compute_kind_shares(trace):
         word = share.kind.removeprefix("gpu-")
         shown = np.flatnonzero(kinds == KINDS.index(share.kind))
         fields = ("kind", "family") if word in OLD_FIELD_FINDS else ("kind",)

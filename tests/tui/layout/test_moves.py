@@ -13,21 +13,21 @@ from fusetui.trace import Trace
 from fusetui.tui.layout.lanes import FOLDED
 from fusetui.tui.layout.moves import (
     center,
-    edge,
     fit,
     fold,
-    next_lane,
-    next_line,
-    next_slice,
+    go_to_end,
     pan,
     select,
-    to_kernel,
-    to_launch,
+    select_in_next_lane,
+    select_launch,
+    select_launched_kernel,
+    select_next_slice,
+    select_on_next_line,
     zoom,
-    zoom_to,
+    zoom_to_selection,
 )
-from fusetui.tui.layout.places import fitted, places
-from fusetui.tui.layout.view import Side, View, first_view, make_sides, times
+from fusetui.tui.layout.places import fit_folds, places
+from fusetui.tui.layout.view import Side, View, make_first_view, make_sides, times
 
 
 def name(side: Side, view: View) -> str:
@@ -70,8 +70,8 @@ def test_panning_moves_by_a_share_of_the_window(side: Side, view: View) -> None:
 
 def test_edges_are_the_start_and_the_end_of_the_trace(side: Side, view: View) -> None:
     window = zoom(side, view, 1, 4)
-    assert edge(side, window, -1).begin == side.begin
-    assert edge(side, window, 1).end == side.end
+    assert go_to_end(side, window, -1).begin == side.begin
+    assert go_to_end(side, window, 1).end == side.end
 
 
 def test_fit_shows_everything_again(side: Side, view: View) -> None:
@@ -80,16 +80,19 @@ def test_fit_shows_everything_again(side: Side, view: View) -> None:
 
 def test_next_slice_stays_on_its_line(side: Side, view: View) -> None:
     first = select(side, view, row(side, "aten::linear"))
-    assert name(side, next_slice(side, first, 1)) == "aten::linear"
-    assert name(side, next_slice(side, next_slice(side, first, 1), 1)) == "aten::gelu"
-    assert next_slice(side, first, -1) == first
+    assert name(side, select_next_slice(side, first, 1)) == "aten::linear"
+    assert (
+        name(side, select_next_slice(side, select_next_slice(side, first, 1), 1))
+        == "aten::gelu"
+    )
+    assert select_next_slice(side, first, -1) == first
 
 
 def test_down_goes_into_the_op_and_on_to_the_gpu(side: Side, view: View) -> None:
     view = select(side, view, row(side, "aten::linear"))
     names = []
     for _ in range(3):
-        view = next_line(side, view, 1)
+        view = select_on_next_line(side, view, 1)
         names.append(name(side, view))
     assert names[:2] == ["aten::mm", "cudaLaunchKernel"]
     assert "gemm" in names[2]
@@ -97,27 +100,27 @@ def test_down_goes_into_the_op_and_on_to_the_gpu(side: Side, view: View) -> None
 
 def test_up_is_the_way_back(side: Side, view: View) -> None:
     start = select(side, view, row(side, "cudaLaunchKernel"))
-    assert name(side, next_line(side, start, -1)) == "aten::mm"
+    assert name(side, select_on_next_line(side, start, -1)) == "aten::mm"
 
 
 def test_next_lane_jumps_over_the_lines_of_this_one(side: Side, view: View) -> None:
     start = select(side, view, row(side, "aten::linear"))
-    assert "gemm" in name(side, next_lane(side, start, 1))
+    assert "gemm" in name(side, select_in_next_lane(side, start, 1))
 
 
 def test_keys_go_from_op_to_kernel_and_back(side: Side, view: View) -> None:
     on_op = select(side, view, row(side, "aten::gelu"))
-    on_kernel = to_kernel(side, on_op)
+    on_kernel = select_launched_kernel(side, on_op)
     assert "GeluCUDAKernelImpl" in name(side, on_kernel)
-    on_call = to_launch(side, on_kernel)
+    on_call = select_launch(side, on_kernel)
     assert name(side, on_call) == "cudaLaunchKernel"
-    assert to_launch(side, on_call).selected == on_op.selected
+    assert select_launch(side, on_call).selected == on_op.selected
 
 
 def test_a_slice_out_of_sight_is_brought_into_the_window(
     side: Side, view: View
 ) -> None:
-    window = edge(side, zoom(side, view, 1, 8), -1)
+    window = go_to_end(side, zoom(side, view, 1, 8), -1)
     last = int(find(side.trace, "triton")[-1])
     shown = select(side, window, last)
     begin, end = times(side, last)
@@ -126,7 +129,7 @@ def test_a_slice_out_of_sight_is_brought_into_the_window(
 
 
 def test_zoom_to_gives_the_slice_half_of_the_width(side: Side, view: View) -> None:
-    shown = zoom_to(side, select(side, view, row(side, "aten::gelu")))
+    shown = zoom_to_selection(side, select(side, view, row(side, "aten::gelu")))
     begin, end = times(side, shown.selected)
     assert shown.span == 2 * (end - begin)
 
@@ -179,14 +182,14 @@ MOVES = st.lists(
             lambda s, v: zoom(s, v, 2, 1),
             lambda s, v: pan(s, v, -90),
             lambda s, v: pan(s, v, 10),
-            lambda s, v: next_slice(s, v, 1),
-            lambda s, v: next_line(s, v, 1),
-            lambda s, v: next_line(s, v, -1),
-            lambda s, v: next_lane(s, v, 1),
-            to_kernel,
-            to_launch,
+            lambda s, v: select_next_slice(s, v, 1),
+            lambda s, v: select_on_next_line(s, v, 1),
+            lambda s, v: select_on_next_line(s, v, -1),
+            lambda s, v: select_in_next_lane(s, v, 1),
+            select_launched_kernel,
+            select_launch,
             fold,
-            zoom_to,
+            zoom_to_selection,
         ]
     ),
     max_size=30,
@@ -208,15 +211,17 @@ def test_any_walk_keeps_the_window_on_the_trace(side: Side, view: View) -> None:
 
 
 def test_lanes_fold_until_the_first_stream_is_seen(side: Side) -> None:
-    view = first_view(side)
+    view = make_first_view(side)
     assert len(places(side, view)) > 5
-    assert fitted(side, view, 40) == view
-    small = fitted(side, view, 6)
+    assert fit_folds(side, view, 40) == view
+    small = fit_folds(side, view, 6)
     streams = [
         n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label
     ]
     assert streams[0] < 6
-    assert fitted(side, view, 1) == fitted(side, view, 3)  # as little as there can be
+    assert fit_folds(side, view, 1) == fit_folds(
+        side, view, 3
+    )  # as little as there can be
 
 
 def test_lanes_of_other_programs_open_where_there_is_room(
@@ -227,6 +232,7 @@ def test_lanes_of_other_programs_open_where_there_is_room(
     ]
     (side,) = make_sides([trace_of(nested)], ["a"])
     lines = [
-        len(places(side, fitted(side, first_view(side), room))) for room in (9, 8, 3, 1)
+        len(places(side, fit_folds(side, make_first_view(side), room)))
+        for room in (9, 8, 3, 1)
     ]
     assert lines == [8, 8, 3, 1]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import build_op_tree
 
 
 def names(trace: Trace, rows: list[int]) -> list[str]:
@@ -11,13 +11,13 @@ def names(trace: Trace, rows: list[int]) -> list[str]:
 
 
 def test_a_closed_tree_shows_its_threads(mlp: Trace) -> None:
-    tree = op_tree(mlp)
+    tree = build_op_tree(mlp)
     shown = tree.visible("start", np.zeros(len(tree), np.bool_))
     assert names(mlp, tree.row[shown].tolist()) == ["thread"]
 
 
 def test_an_open_thread_shows_its_outer_ops(mlp: Trace) -> None:
-    tree = op_tree(mlp)
+    tree = build_op_tree(mlp)
     shown = tree.visible("start", tree.is_thread)
     assert names(mlp, tree.row[shown].tolist())[:3] == [
         "thread",

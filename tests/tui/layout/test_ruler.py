@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.tui.layout.frame import tick_step, ticks
+from fusetui.tui.layout.frame import choose_tick_step, make_ticks
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from fusetui.tui.layout.frame import tick_step, ticks
 def test_ruler_ticks_are_at_round_times(
     window: tuple[int, int], labels: list[str]
 ) -> None:
-    assert [label for _, label in ticks(*window, 66)] == labels
+    assert [label for _, label in make_ticks(*window, 66)] == labels
 
 
 @given(st.integers(20, 10**13), st.integers(1, 60))
 def test_a_step_is_round_and_never_makes_too_many_ticks(span: int, most: int) -> None:
-    step = tick_step(span, most)
+    step = choose_tick_step(span, most)
     assert str(step).rstrip("0") in ("1", "2", "5")
     assert span <= step * most

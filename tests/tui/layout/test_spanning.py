@@ -11,10 +11,10 @@ from tests.tui.prepared import opened
 
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.drawing.lane_lines import lane_line
+from fusetui.tui.drawing.lane_lines import draw_lane_line
 from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.lanes import ALL
-from fusetui.tui.layout.moves import fold, next_line, select
+from fusetui.tui.layout.moves import fold, select, select_on_next_line
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place, Side, View
 
@@ -49,7 +49,7 @@ def shown(side: Side, view: View) -> list[Place]:
 def names(side: Side, view: View, width: int = 60) -> list[str]:
     """What stands on the lines."""
     lines = [
-        lane_line(side, view, place, width, UNICODE) for place in shown(side, view)
+        draw_lane_line(side, view, place, width, UNICODE) for place in shown(side, view)
     ]
     return ["".join(text for text, _ in runs).strip() for runs in lines]
 
@@ -95,7 +95,7 @@ def test_each_frame_can_be_selected(side: Side, view: View) -> None:
     for _ in range(5):
         selected.append(trace.name_of(view.selected).split(": ")[1])
         assert any(place.holds(view.selected) for place in shown(side, view))
-        view = next_line(side, view, -1)
+        view = select_on_next_line(side, view, -1)
     assert selected == ["forward", "step", "train", "launch_main", "<module>"]
 
 

@@ -18,10 +18,20 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
-from fusetui.tui.layout.figure_trees import module_tree
-from fusetui.tui.layout.flame import Flame, flame_of
-from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
-from fusetui.tui.layout.op_tree import call_tree, callers_tree, frame_tree, op_tree
+from fusetui.tui.layout.figure_trees import build_module_tree
+from fusetui.tui.layout.flame import Flame, build_flame
+from fusetui.tui.layout.kernel_table import (
+    KernelTable,
+    KernelView,
+    build_table,
+    keys_of,
+)
+from fusetui.tui.layout.op_tree import (
+    build_call_tree,
+    build_callers_tree,
+    build_frame_tree,
+    build_op_tree,
+)
 
 Int64s = NDArray[np.int64]
 
@@ -46,7 +56,7 @@ def inside(parent: Int64s, amount: Int64s) -> Int64s:
 
 
 def test_op_trees_of_traces_add_up(trace: Trace) -> None:
-    for tree in (call_tree(trace), op_tree(trace)):
+    for tree in (build_call_tree(trace), build_op_tree(trace)):
         parent, level, figures = tree.parent, tree.level, tree.figures
         rest = figures["total"] - inside(parent, figures["total"])
         assert (rest == figures["self"]).all()  # of a thread both are 0
@@ -59,7 +69,7 @@ def test_op_trees_of_traces_add_up(trace: Trace) -> None:
 
 def test_callers_trees_of_traces_equal_ops(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
-    tree = callers_tree(trace)
+    tree = build_callers_tree(trace)
     names = {
         trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]
     }
@@ -74,8 +84,8 @@ def test_callers_trees_of_traces_equal_ops(trace: Trace) -> None:
         assert (inside(tree.parent, values) <= values).all()
     assert (
         tree.whole("GPU")
-        == call_tree(trace).whole("GPU")
-        == op_tree(trace).whole("GPU")
+        == build_call_tree(trace).whole("GPU")
+        == build_op_tree(trace).whole("GPU")
     )
 
 
@@ -84,13 +94,13 @@ def test_kernel_tables_of_traces_equal_kernels(trace: Trace) -> None:
     keys = keys_of(trace)
     if not keys:
         return
-    table = table_of(trace, keys, KernelView())
+    table = build_table(trace, keys, KernelView())
     assert figures_of(table) == {
         one.name: (len(one.rows), one.total_ns, one.min_ns, one.median_ns, one.max_ns)
         for one in kernel_totals(trace)
     }
     for by in keys:
-        other = table_of(trace, keys, KernelView(by=by))
+        other = build_table(trace, keys, KernelView(by=by))
         assert (other.whole_ns, sum(one.count for one in other.spreads)) == (
             table.whole_ns,
             len(table.rows),
@@ -110,14 +120,17 @@ def test_module_trees_of_traces_equal_modules(trace: Trace) -> None:
     """As `fusetui modules`."""
     found = origins(trace)
     modules = module_times(found)
-    tree = module_tree(modules, found)
+    tree = build_module_tree(modules, found)
     for whole, own in (("gpu_ns", "gpu_self_ns"), ("kernels", "kernels_self")):
         amounts = np.array([getattr(t, whole) for t in tree.times], dtype=np.int64)
         rest = amounts - inside(tree.parent[: len(amounts)], amounts)
         assert rest.tolist() == [getattr(t, own) for t in tree.times]
     assert int(tree.figures["GPU"][tree.parent < 0].sum()) == tree.whole("GPU")
     for time in ("GPU", "CPU"):
-        for flame in (flame_of(tree, time), flame_of(frame_tree(trace, found), time)):
+        for flame in (
+            build_flame(tree, time),
+            build_flame(build_frame_tree(trace, found), time),
+        ):
             assert fits(flame)
 
 

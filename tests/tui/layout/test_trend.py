@@ -13,8 +13,8 @@ from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.schemes import UNICODE
-from fusetui.tui.layout.search_hits import Trend, trend
-from fusetui.tui.pages.overlays import spark
+from fusetui.tui.layout.search_hits import Trend, compute_trend
+from fusetui.tui.pages.overlays import draw_spark_line
 from fusetui.tui.state.state import Size
 
 US = 1000
@@ -32,7 +32,7 @@ def test_a_kernel_counts_in_the_step_that_launched_it(
         event["dur"], event["ts"] = 400, event["ts"] + 600
     trace = trace_of(events)
     rows = find(trace, GEMM)
-    found = trend(trace, rows, trace.dur[rows], steps_of(trace), cells=10)
+    found = compute_trend(trace, rows, trace.dur[rows], steps_of(trace), cells=10)
     assert found == Trend(
         (181 * US, 400 * US, 181 * US), 3, 180 * US, 182 * US, 400 * US
     )
@@ -40,13 +40,15 @@ def test_a_kernel_counts_in_the_step_that_launched_it(
 
 def test_without_steps_it_is_in_order_of_time(mlp: Trace) -> None:
     rows = find(mlp, GEMM)
-    found = trend(mlp, rows, mlp.dur[rows], steps_of(mlp, "none"), cells=2)
+    found = compute_trend(mlp, rows, mlp.dur[rows], steps_of(mlp, "none"), cells=2)
     assert found is not None
     assert (found.steps, found.medians) == (0, (181 * US, 181 * US))
 
 
 def test_trend_of_one_instance_is_not_shown(mlp: Trace) -> None:
-    assert trend(mlp, np.array([3]), mlp.dur[[3]], steps_of(mlp), cells=10) is None
+    assert (
+        compute_trend(mlp, np.array([3]), mlp.dur[[3]], steps_of(mlp), cells=10) is None
+    )
 
 
 def test_instances_show_a_trend_above_their_list(mlp: Trace) -> None:
@@ -55,8 +57,12 @@ def test_instances_show_a_trend_above_their_list(mlp: Trace) -> None:
 
 
 def test_the_line_goes_from_the_least_to_the_most() -> None:
-    assert spark((100, -1, 130, 200), UNICODE.levels) == "▁ ▃█"
-    assert spark((0, 0), UNICODE.levels) == spark((1000, 1001), UNICODE.levels) == "▄▄"
+    assert draw_spark_line((100, -1, 130, 200), UNICODE.levels) == "▁ ▃█"
+    assert (
+        draw_spark_line((0, 0), UNICODE.levels)
+        == draw_spark_line((1000, 1001), UNICODE.levels)
+        == "▄▄"
+    )
 
 
 def test_steps_are_a_list(mlp: Trace) -> None:

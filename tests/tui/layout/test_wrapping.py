@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.tui.layout.text_layout import sentence_lines
+from fusetui.tui.layout.text_layout import wrap_sentence
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,6 @@ from fusetui.tui.layout.text_layout import sentence_lines
 )
 def test_a_figure_and_its_unit_stay_together(text: str) -> None:
     for width in range(8, 30):
-        lines = sentence_lines(text, width)
+        lines = wrap_sentence(text, width)
         assert " ".join(lines) == text
         assert not any(line.endswith("2.8") for line in lines)

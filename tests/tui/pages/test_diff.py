@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff, Verdict
 from fusetui.trace import Trace
-from fusetui.tui.pages.diff import _verdict, columns_of, formatted, verdict
-from fusetui.tui.state.comparison import Comparison, lines_of
+from fusetui.tui.pages.diff import _make_verdict_pane, columns_of, draw_line, verdict
+from fusetui.tui.state.comparison import Comparison, make_diff_lines
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_story_stands_before_a_line_for_each_side(
 
 def above(both: Diff, width: int, height: int) -> list[str]:
     """The lines above the timelines of the page."""
-    pane = _verdict(lines_of(both), width, height)
+    pane = _make_verdict_pane(make_diff_lines(both), width, height)
     return [
         "".join(text for text, _ in pane.picture.line(y, width, pane.height)).rstrip()
         for y in range(pane.height)
@@ -94,7 +94,7 @@ def test_rows_that_close_the_sum_stay_in_sight(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = lines_of(diff(trace, trace))
+    found = make_diff_lines(diff(trace, trace))
     assert [line.kind for line in found.pinned] == ["idle", "", "step"]
     assert not {line.kind for line in found.lines} & {"idle", "step"}
 
@@ -107,7 +107,7 @@ def test_work_across_the_borders_of_a_step_is_in_sight_too(
     found = diff(trace, trace)
     side = replace(found.side_b, earlier_ns=2000, later_ns=500, overlap_ns=1000)
     sums = replace(found.accounting, earlier_ns=2000, later_ns=-500, overlap_ns=-1000)
-    shown = lines_of(replace(found, side_b=side, accounting=sums))
+    shown = make_diff_lines(replace(found, side_b=side, accounting=sums))
     kinds = [line.kind for line in shown.pinned]
     assert kinds == ["idle", "earlier", "later", "overlap", "", "step"]
     assert [line.kind for line in shown.closing] == ["idle", "boundary", "", "step"]
@@ -120,10 +120,10 @@ def test_no_number_is_cut(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     slow = trace_of(launched(1, 0, 10, 454_700_123.4))
-    found = lines_of(diff(trace_of(launched(1, 0, 10, 1)), slow))
+    found = make_diff_lines(diff(trace_of(launched(1, 0, 10, 1)), slow))
     columns = columns_of(found)
     assert [column.title for column in columns[:4]] == ["", "change us", "A us", "B us"]
-    texts = [text.strip() for text, _ in formatted(columns, found.lines, 0, 80)]
+    texts = [text.strip() for text, _ in draw_line(columns, found.lines, 0, 80)]
     assert texts[1] == "+454,700,122.4"
     assert texts[3] == "454,700,123.4"
 
@@ -132,23 +132,23 @@ def test_at_80_columns_a_row_tells_its_kernel_and_not_its_place(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = lines_of(diff(trace, trace))
+    found = make_diff_lines(diff(trace, trace))
     place, kernel = (
         "execute_32_context_8(512)_generation_24(24)",
         "gemm bf16 128x128x64",
     )
     what = f"{place}  aten::mm  {kernel}"
     row = replace(found.lines[0], what=what, parts=(place, "aten::mm", kernel))
-    shown = formatted(columns_of(found), [row], 0, 79)
+    shown = draw_line(columns_of(found), [row], 0, 79)
     assert kernel in shown[-1][0]
-    assert formatted(columns_of(found), [row], 0, 159)[-1][0].rstrip() == what
+    assert draw_line(columns_of(found), [row], 0, 159)[-1][0].rstrip() == what
 
 
 def test_a_region_opens_and_closes_where_the_cursor_is(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = lines_of(diff(trace, trace))
+    found = make_diff_lines(diff(trace, trace))
     inner = (
         replace(found.lines[0], what="  one"),
         replace(found.lines[0], what="  two"),

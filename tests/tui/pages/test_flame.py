@@ -10,8 +10,8 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.text.figures import percent
 from fusetui.trace import Trace
-from fusetui.tui.layout.flame import WHOLE, flame_of
-from fusetui.tui.layout.op_tree import call_tree
+from fusetui.tui.layout.flame import WHOLE, build_flame
+from fusetui.tui.layout.op_tree import build_call_tree
 from fusetui.tui.pages.flame import FlamePage, here
 from fusetui.tui.state.state import TIMELINE, Size, State
 
@@ -42,7 +42,7 @@ def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(
     mlp: Trace,
 ) -> None:
     for time in ("GPU", "CPU"):
-        flame = flame_of(call_tree(mlp), time)
+        flame = build_flame(build_call_tree(mlp), time)
         for node in range(len(flame.tree.parent)):
             begin, width = flame.interval(node)
             around, whole = flame.interval(int(flame.tree.parent[node]))
@@ -53,7 +53,7 @@ def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(
 
 
 def test_blocks_fill_the_screen_as_their_time_does(mlp: Trace) -> None:
-    flame = flame_of(call_tree(mlp), "GPU")
+    flame = build_flame(build_call_tree(mlp), "GPU")
     widths = {
         flame.tree.label(node): b - a for node, a, b in flame.in_sight(WHOLE, 1, 100)
     }

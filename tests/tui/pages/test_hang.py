@@ -16,9 +16,9 @@ from fusetui.tables.files import tsv_lines
 from fusetui.trace import open_trace
 from fusetui.trace.flight.reading import read_dumps
 from fusetui.tui.layout.hang import ruler
-from fusetui.tui.loading import read_dumps_of
+from fusetui.tui.loading import load_dumps
 from fusetui.tui.state import hang
-from fusetui.tui.state.hang import NO_DUMPS, rank_here
+from fusetui.tui.state.hang import NO_DUMPS, cursor_rank
 from fusetui.tui.state.state import (
     HANG,
     CopyText,
@@ -84,8 +84,8 @@ def test_the_answer_stands_above_the_grid(state: State) -> None:
 
 def test_the_missing_call_is_selected(state: State) -> None:
     assert state.page == HANG
-    assert rank_here(state) == 2
-    assert hang.hang_of(state).number == 3
+    assert cursor_rank(state) == 2
+    assert hang.shown_hang(state).number == 3
     assert "─── rank 2, collective 3 ───" in drawn(state)
 
 
@@ -100,7 +100,7 @@ def test_a_mismatch_is_drawn_by_its_sides(tmp_path: Path) -> None:
     job.issue(1, "barrier", over=False)
     state = shown(job.write(tmp_path))
     assert [row_of(state, rank) for rank in range(3)] == ["A", "B", "A"]
-    assert rank_here(state) == 1
+    assert cursor_rank(state) == 1
 
 
 def test_details_say_where_the_others_wait(state: State) -> None:
@@ -124,23 +124,23 @@ def test_all_details_have_the_whole_stack(paths: list[str]) -> None:
 
 def test_keys_move_over_the_collectives(state: State) -> None:
     moved = after(state, *do("hang-before", "hang-before"))
-    assert hang.hang_of(moved).number == 1
-    assert hang.hang_of(after(moved, *do("hang-before"))).number == 1  # the first
-    assert hang.hang_of(after(moved, *do("hang-newest"))).number == 3
-    assert hang.hang_of(after(state, *do("hang-first"))).number == 1
+    assert hang.shown_hang(moved).number == 1
+    assert hang.shown_hang(after(moved, *do("hang-before"))).number == 1  # the first
+    assert hang.shown_hang(after(moved, *do("hang-newest"))).number == 3
+    assert hang.shown_hang(after(state, *do("hang-first"))).number == 1
 
 
 def test_another_group_keeps_the_rank(state: State) -> None:
     pair = after(state, *do("hang-group"))
     assert "group pair (2 of 2), 2 members, collectives 1 to 1" in drawn(pair)
-    assert rank_here(pair) == 2
-    assert hang.hang_of(after(pair, *do("hang-group-before"))).group == 0
+    assert cursor_rank(pair) == 2
+    assert hang.shown_hang(after(pair, *do("hang-group-before"))).group == 0
 
 
 def test_hang_reason_goes_back_to_the_rank_and_call_of_the_reason(state: State) -> None:
     away = after(state, *do("hang-group", "row-down"))
     back = after(away, *do("hang-reason"))
-    assert (rank_here(back), hang.hang_of(back).number) == (2, 3)
+    assert (cursor_rank(back), hang.shown_hang(back).number) == (2, 3)
 
 
 def test_a_wide_grid_scrolls_to_the_selected_collective(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_wide_grid_scrolls_to_the_selected_collective(tmp_path: Path) -> None:
     assert "501" in drawn(state)
     first = after(state, *do("hang-first"))
     assert set(row_of(first, 0)) == {"."}
-    assert hang.hang_of(first).left == 1
+    assert hang.shown_hang(first).left == 1
 
 
 def test_the_ruler_always_names_the_selected_column() -> None:
@@ -206,7 +206,7 @@ def test_files_without_a_readable_dump_end_the_app(tmp_path: Path) -> None:
     broken = tmp_path / "rank_0"
     broken.write_bytes(b"\x80\x04")
     posted: list[Callable[[State], object]] = []
-    read_dumps_of(ReadDumps((str(broken),)), posted.append, lambda: False)  # type: ignore[arg-type]
+    load_dumps(ReadDumps((str(broken),)), posted.append, lambda: False)  # type: ignore[arg-type]
     outcome = posted[-1](State(reading=Reading(str(broken), is_whole=True)))
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], Refuse)

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS, WORK
-from fusetui.tui.pages.kernels import KernelsPage, shown_table, with_words
+from fusetui.tui.pages.kernels import KernelsPage, filter_by_words, shown_table
 from fusetui.tui.state.state import Details, HitList, Prompt, Size, State
 
 Make = Callable[..., Trace]
@@ -92,7 +92,7 @@ def test_rows_with_words_are_listed_and_all_rows_again(mlp: Trace) -> None:
     every = after(opened(mlp), *do("kernels"))
     asked = after(every, *do("filter-rows"))
     assert asked.prompt is Prompt.ROWS
-    few = with_words(asked, "GELU")
+    few = filter_by_words(asked, "GELU")
     assert [named(PAGE, few)] == [GELU]
     assert PAGE.rows(few).count == 1
     assert f"1 of {PAGE.rows(every).count} with GELU" in drawn(few)
@@ -100,7 +100,7 @@ def test_rows_with_words_are_listed_and_all_rows_again(mlp: Trace) -> None:
 
 
 def test_words_that_no_row_has_leave_an_empty_list(mlp: Trace) -> None:
-    state = with_words(after(opened(mlp), *do("kernels")), "gelu nowhere")
+    state = filter_by_words(after(opened(mlp), *do("kernels")), "gelu nowhere")
     assert PAGE.rows(state).count == 0
     assert "no row has these words" in drawn(state)
     assert after(state, *do("show")).hint == "the list is empty"

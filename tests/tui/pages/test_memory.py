@@ -29,7 +29,7 @@ from fusetui.tui.background_results import opened
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.helper_client import Beside, HelperUnavailableError
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.loading import read_memory
+from fusetui.tui.loading import load_memory
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
@@ -211,9 +211,9 @@ def test_another_process_reads_it(tmp_path: Path) -> None:
     path, wrong = trained(tmp_path), tmp_path / "wrong.pickle"
     wrong.write_bytes(pickle.dumps({"segments": [Path]}))
     posted: list[Any] = []
-    read_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
-    read_memory(ReadMemory((str(path),), False), posted.append, lambda: True, Beside)
-    read_memory(ReadMemory((str(wrong),), False), posted.append, never, Beside)
+    load_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
+    load_memory(ReadMemory((str(path),), False), posted.append, lambda: True, Beside)
+    load_memory(ReadMemory((str(wrong),), False), posted.append, never, Beside)
     here_, failed_ = (after(State(size=SIZE), run) for run in posted)
     assert drawn(here_) == drawn(remembered(State(size=SIZE), path))
     assert "asks Python to import" in failed_.hint
@@ -228,7 +228,7 @@ def test_where_no_other_process_can_read_it_the_thread_does(
     monkeypatch.setattr(loading, "Beside", refused)
     path = trained(tmp_path)
     posted: list[Any] = []
-    read_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
+    load_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
     assert drawn(after(State(size=SIZE), posted[0])) == drawn(
         remembered(State(size=SIZE), path)
     )

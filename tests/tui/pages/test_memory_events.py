@@ -22,9 +22,9 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.report import never
 from fusetui.tui.helper_client import ALONE, Beside
-from fusetui.tui.loading import read_memory
+from fusetui.tui.loading import load_memory
 from fusetui.tui.pages.memory import PAGE
-from fusetui.tui.registry import turned_to
+from fusetui.tui.registry import open_page
 from fusetui.tui.state import reading
 from fusetui.tui.state.memory import here, window
 from fusetui.tui.state.state import ReadMemory, Size, State
@@ -54,7 +54,7 @@ EVENTS = (
 
 
 def asked(state: State) -> tuple[State, ReadMemory]:
-    outcome = turned_to(PAGE, state)
+    outcome = open_page(PAGE, state)
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], ReadMemory)
     return outcome[0], outcome[1]
@@ -64,7 +64,7 @@ def answered(state: State, start: Callable[[], Beside] = lambda: ALONE) -> State
     """Page 9 was asked for, and its answer has come."""
     now, effect = asked(state)
     posted: list[Any] = []
-    read_memory(effect, posted.append, never, start)
+    load_memory(effect, posted.append, never, start)
     return after(now, *posted)
 
 
@@ -205,7 +205,7 @@ def test_a_trace_that_does_not_tell(
 def test_the_page_is_offered_once_totals_are_known(trace_of: Make) -> None:
     trace = trace_of([*OPS, *EVENTS])
     first = opened(trace, size=WIDE)
-    known = reading.learned(first, trace, tuple(map(curve_of, counters(trace))))
+    known = reading.accept_answer(first, trace, tuple(map(curve_of, counters(trace))))
     assert ["9 Memory" in drawn(one) for one in (first, known)] == [False, True]
 
 
@@ -216,7 +216,7 @@ def test_memory_read_late_does_not_replace_another_page(
     first = opened(trace_of([*OPS, *EVENTS]), size=WIDE)
     now, effect = asked(first)
     posted: list[Any] = []
-    read_memory(effect, posted.append, never, lambda: ALONE)
+    load_memory(effect, posted.append, never, lambda: ALONE)
     other = after(now, *do("kernels"), *posted)
     assert (other.page, other.hint) == ("kernels", "the memory events are read")
     assert after(other, *do("memory")).page == "memory"

@@ -26,7 +26,7 @@ from textual.events import MouseMove
 
 from fusetui.trace import Trace
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.layout.frame import divided
+from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import PAGES
@@ -120,7 +120,7 @@ def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:
     state = opened(mlp)
     x = LABELS + 20
     near = after(state, partial(moused, y=STREAM, done=Turn(x, -3)))
-    division = divided(100, 20)
+    division = divide_timeline(100, 20)
     assert near.view.span < state.view.span
     assert division.time(near.view, x) == pytest.approx(
         division.time(state.view, x), rel=1e-3

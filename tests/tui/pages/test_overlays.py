@@ -9,7 +9,7 @@ from tests.tui.prepared import after, at, do, laid_over, opened
 from fusetui.trace import Trace
 from fusetui.tui.pages.overlays import narrowed
 from fusetui.tui.state.state import OVERLAY, Size, State
-from fusetui.tui.state.words import screen_words
+from fusetui.tui.state.words import read_screen_words
 
 
 @pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24)], ids=str)
@@ -27,7 +27,7 @@ def test_the_first_page_down_scrolls_a_text(
 
 def test_paging_down_ends_at_the_last_line(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"), *do(*["rows-down"] * 99))
-    word, meaning = screen_words()[-1]
+    word, meaning = read_screen_words()[-1]
     assert f"{word}: {meaning}"[:40] in laid_over(state)
 
 

@@ -20,14 +20,14 @@ from fusetui.report.ranks_words import clocks_text, headline
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.lanes import but_streams
+from fusetui.tui.layout.lanes import find_lanes_to_hide
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import rank
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.ranks import NO_JOB
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import reading
-from fusetui.tui.state.offers import RANK_SORTS, job_of_paths, offers_of
+from fusetui.tui.state.offers import RANK_SORTS, find_job, make_offers
 from fusetui.tui.state.state import (
     OVERLAY,
     RANKS,
@@ -50,7 +50,7 @@ def paths(tmp_path: Path) -> tuple[str, ...]:
 def state(paths: tuple[str, ...]) -> State:
     """One rank is open, and the job was read."""
     found = explained(summarize(paths, cached=False))
-    first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
+    first = replace(opened(open_trace(paths[0]), paths=paths), job=find_job(paths))
     there = partial(
         ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
     )
@@ -58,7 +58,7 @@ def state(paths: tuple[str, ...]) -> State:
 
 
 def test_the_key_asks_for_the_ranks_once(paths: tuple[str, ...]) -> None:
-    first = replace(opened(open_trace(paths[0])), job=job_of_paths(paths))
+    first = replace(opened(open_trace(paths[0])), job=find_job(paths))
     outcome = do("ranks")[0](first)
     assert isinstance(outcome, tuple)
     assert outcome[1] == ReadRanks(paths)
@@ -172,10 +172,10 @@ def test_tall_screen_shows_all_ranks_on_one_axis(
 
 def test_of_several_gpus_the_streams_are_shown() -> None:
     lanes = make_sides([open_trace(str(lessons.path("mlp-eager")))], ["a"])[0].lanes
-    shown = set(range(len(lanes))) - but_streams(lanes)
+    shown = set(range(len(lanes))) - find_lanes_to_hide(lanes)
     assert {lanes[n].layer for n in shown} == {Layer.STREAM}
     cpu = make_sides([open_trace(str(sample_traces.path("mlp-eager")))], ["a"])[0].lanes
-    assert but_streams(cpu) == frozenset()
+    assert find_lanes_to_hide(cpu) == frozenset()
 
 
 def test_on_a_small_screen_there_is_room_for_two(
@@ -241,7 +241,7 @@ def test_every_column_of_ranks_sorts(state: State) -> None:
 
 def test_start_list_of_rank_files_offers_the_job(paths: tuple[str, ...]) -> None:
     first = State(
-        offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True
+        offers=make_offers(paths, are_job=True), job=find_job(paths), must_choose=True
     )
     choosing = after(first, reading.choose)
     assert isinstance(choosing.overlay, Chooser)
@@ -256,9 +256,9 @@ def test_start_list_of_rank_files_offers_the_job(paths: tuple[str, ...]) -> None
 
 
 def test_files_that_are_no_ranks_are_not_offered() -> None:
-    assert job_of_paths(("eager.json", "compiled.json")).paths == ()
-    assert job_of_paths(("rank0.json",)).paths == ()
-    assert job_of_paths(("h_1.2.pt.trace.json", "h_2.3.pt.trace.json.gz")).paths
+    assert find_job(("eager.json", "compiled.json")).paths == ()
+    assert find_job(("rank0.json",)).paths == ()
+    assert find_job(("h_1.2.pt.trace.json", "h_2.3.pt.trace.json.gz")).paths
 
 
 def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:

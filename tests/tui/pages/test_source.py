@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from fusetui import sample_traces
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.drawing.source import highlighted
+from fusetui.tui.drawing.source import highlight_code
 from fusetui.tui.state.source import NOT_COMPILED
 
 GELU = Line(10, "h = gelu(x)")
@@ -114,12 +114,12 @@ async def test_texts_of_a_log_are_escaped(tmp_path: Path) -> None:
 
 
 def test_code_has_the_colors_of_its_parts() -> None:
-    parts = highlighted("    if x: return 'a'  # why", "python")
+    parts = highlight_code("    if x: return 'a'  # why", "python")
     assert "".join(text for text, _ in parts) == "    if x: return 'a'  # why"
     tokens = {text: token for text, token in parts}
     assert tokens["if"] == "code.keyword"
     assert tokens["# why"] == "faint"
-    parts = highlighted("auto tmp0 = static_cast<float>(0.5);", "cpp")
+    parts = highlight_code("auto tmp0 = static_cast<float>(0.5);", "cpp")
     assert "".join(text for text, _ in parts).startswith("auto tmp0")
     assert "code.number" in {token for _, token in parts}
 

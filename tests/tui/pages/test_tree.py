@@ -17,11 +17,17 @@ from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace import Trace
-from fusetui.tui.layout.op_tree import MEASURES, MODES, OpTree, call_tree, op_tree
+from fusetui.tui.layout.op_tree import (
+    MEASURES,
+    MODES,
+    OpTree,
+    build_call_tree,
+    build_op_tree,
+)
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages import tree as page
 from fusetui.tui.pages.tree import TREE
-from fusetui.tui.state.reading import learned
+from fusetui.tui.state.reading import accept_answer
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -68,7 +74,7 @@ def test_shares_are_of_what_the_heading_says(mlp: Trace, mode: str, sort: str) -
     assert share in lines[5]
 
 
-@pytest.mark.parametrize("make", [call_tree, op_tree])
+@pytest.mark.parametrize("make", [build_call_tree, build_op_tree])
 def test_a_thread_adds_up_its_ops(
     trace_of: Make, make: Callable[[Trace], OpTree]
 ) -> None:
@@ -85,7 +91,7 @@ def test_a_thread_adds_up_its_ops(
 
 @pytest.mark.parametrize("sort", ["GPU", "total", "self", "kernels", "start", "name"])
 def test_ops_one_by_one_are_sorted_too(trace_of: Make, sort: str) -> None:
-    tree = op_tree(trace_of(training()))
+    tree = build_op_tree(trace_of(training()))
     order = tree.preorder(sort)
     parents = tree.parent
     assert sorted(order.nodes.tolist()) == list(range(len(tree)))
@@ -176,8 +182,8 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     monkeypatch.setattr(page, "MAX_SLICES_AT_ONCE", 1)
     state = after(opened(mlp), *do("tree"))
     assert (state.page, state.hint) == ("timeline", page.WORKING)
-    made: dict[Hashable, Any] = {call_tree: call_tree(mlp)}
-    state = after(state, lambda now: learned(now, mlp, made), *do("tree"))
+    made: dict[Hashable, Any] = {build_call_tree: build_call_tree(mlp)}
+    state = after(state, lambda now: accept_answer(now, mlp, made), *do("tree"))
     assert state.page == "tree"
     assert after(state, *do("tree-mode")).hint == page.WORKING
 

@@ -18,10 +18,10 @@ from fusetui.analysis.why.model import considerable
 from fusetui.trace import Trace
 from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
-from fusetui.tui.background_results import pieces
+from fusetui.tui.background_results import compute_pieces
 from fusetui.tui.layout.answer import WORTH, Insight
 from fusetui.tui.layout.memory import OverlayLines
-from fusetui.tui.pages.why import WhyPage, entries_of
+from fusetui.tui.pages.why import WhyPage, list_entries
 from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import TIMELINE, Size, State
@@ -99,7 +99,7 @@ def test_enter_on_a_gap_selects_it(waiting: Trace) -> None:
     state = after(opened(waiting), explained, *do("why"))
     found = why(waiting)
     index = next(
-        n for n, entry in enumerate(entries_of(found)) if entry == found.gaps[0]
+        n for n, entry in enumerate(list_entries(found)) if entry == found.gaps[0]
     )
     there = after(state, partial(WhyPage().chosen, index=index))
     assert there.page == TIMELINE
@@ -196,9 +196,9 @@ def test_the_share_not_understood_stands_beside_the_worth(
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
     """Without a wait for it: before that, findings are sorted by what is at stake."""
     state = opened(waiting)
-    for piece in pieces(waiting, never):
+    for piece in compute_pieces(waiting, never):
         if isinstance(piece, Insight):
-            state = reading.learned(state, waiting, piece)
+            state = reading.accept_answer(state, waiting, piece)
     before = drawn(after(state, *do("why")))
     assert "bound ms" in before
     assert "est. gain" not in before

@@ -16,7 +16,7 @@ from fusetui.tui import loading, screen_layout
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
-from fusetui.tui.loading import match_lanes
+from fusetui.tui.loading import post_matching_lanes
 from fusetui.tui.state import commands
 from fusetui.tui.state.state import MatchLanes, Size, State
 
@@ -135,7 +135,7 @@ def expressed(state: State, pattern: str) -> list[Any]:
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], MatchLanes)
     posted: list[Any] = []
-    match_lanes(outcome[1], posted.append)
+    post_matching_lanes(outcome[1], posted.append)
     return posted
 
 

@@ -10,9 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.lanes import ALL, lanes_of
+from fusetui.tui.layout.lanes import ALL, build_lanes
 from fusetui.tui.layout.view import make_sides
-from fusetui.tui.state.session import Hits, ViewSession, carried, same_rows, start
+from fusetui.tui.state.session import (
+    Hits,
+    ViewSession,
+    carry_session,
+    find_same_rows,
+    start,
+)
 
 LINES = 20  # for the lanes of each side
 
@@ -39,7 +45,7 @@ def more(trace_of: Make, event: Make) -> Trace:
 
 
 def now(session: ViewSession, trace: Trace) -> ViewSession:
-    return carried(session, make_sides([trace], ["more"]))
+    return carry_session(session, make_sides([trace], ["more"]))
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def session(part: Trace) -> ViewSession:
 
 
 def test_rows_are_found_by_their_place_in_the_file(part: Trace, more: Trace) -> None:
-    rows = same_rows(part, more, [0, 1, -1])
+    rows = find_same_rows(part, more, [0, 1, -1])
     assert [more.name_of(rows[row]) for row in (0, 1)] == ["a", "b"]
     assert rows[-1] == -1
 
@@ -72,7 +78,7 @@ def test_a_window_keeps_its_times_though_zero_is_earlier(
 
 
 def test_lanes_keep_their_folds(session: ViewSession, more: Trace) -> None:
-    view, more_lanes = session.views[0], lanes_of(more)
+    view, more_lanes = session.views[0], build_lanes(more)
     folded = session.moved(0, replace(view, folds=(view.folds[0], ALL)))
     assert now(folded, more).views[0].folds == (
         more_lanes[0].some,

@@ -18,12 +18,12 @@ from fusetui.sample_traces import lessons
 from fusetui.text.figures import NS_PER_UNIT, parse_time
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import PromptInput
-from fusetui.tui.layout.moves import at_time, over, zoom
+from fusetui.tui.layout.moves import over, show_time, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.pages import overlays
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record, overlaid
+from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record, open_overlay
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
     traces."""
     state = replace(opened(mlp), paths=("a.json",))
     programs = (Offer("train.py 7", (), "door open", pid=7),)
-    choosing = overlaid(state, Chooser(("door open",), programs))
+    choosing = open_overlay(state, Chooser(("door open",), programs))
     assert "Enter record" in laid_over(choosing)
     assert "train.py 7  door open" in laid_over(choosing)
     for outcome, beside in (
@@ -125,8 +125,8 @@ def test_goto_keeps_the_zoom_and_from_the_whole_trace_shows_a_tenth(
     side: Side, view: View
 ) -> None:
     close = zoom(side, view, 1, 4)
-    assert at_time(side, close, 700_000).span == close.span
-    tenth = at_time(side, view, 700_000)
+    assert show_time(side, close, 700_000).span == close.span
+    tenth = show_time(side, view, 700_000)
     assert tenth.span == view.span // 10
     assert (tenth.begin + tenth.end) // 2 == 700_000
 

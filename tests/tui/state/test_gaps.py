@@ -11,8 +11,8 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.view import gap_times, held
+from fusetui.tui.layout.frame import divide_timeline
+from fusetui.tui.layout.view import find_gap_times, find_selected_times
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.state.state import State
@@ -27,7 +27,7 @@ def known(trace_of: Make) -> State:
 
 def length(state: State) -> int:
     assert state.view.gap is not None
-    begin, end = gap_times(state.side, state.view.gap) or (0, 0)
+    begin, end = find_gap_times(state.side, state.view.gap) or (0, 0)
     return end - begin
 
 
@@ -43,7 +43,7 @@ def test_next_gap_goes_to_shorter_gaps_and_back(known: State) -> None:
 
 def test_a_gap_is_in_sight_and_undo_goes_back(known: State) -> None:
     state = after(known, *do("zoom-in", "zoom-in", "next-gap"))
-    begin, end = held(state.side, state.view) or (0, 0)
+    begin, end = find_selected_times(state.side, state.view) or (0, 0)
     assert state.view.begin <= begin < end <= state.view.end
     assert after(state, *do("undo")).view.gap is None
 
@@ -76,13 +76,13 @@ def test_a_slice_takes_the_place_of_a_gap(known: State) -> None:
 def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
     lines = drawn(known).split("\n")
     y = next(n for n, line in enumerate(lines) if line.startswith("idle reason"))
-    gutter = divided(known.size.width, known.size.height).gutter
+    gutter = divide_timeline(known.size.width, known.size.height).gutter
     x = next(
         x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   "
     )
     there = after(known, lambda state: screen_layout.moused(state, y, Click(x + 1)))
     assert there.view.gap is not None
-    begin, end = held(there.side, there.view) or (0, 0)
+    begin, end = find_selected_times(there.side, there.view) or (0, 0)
     assert begin < known.view.span * (x + 2 - gutter) // (known.size.width - gutter)
     assert end > known.view.span * (x - gutter) // (known.size.width - gutter)
 

@@ -7,7 +7,7 @@ from tests.finding import find
 from tests.tui.driving import opened, screen, selected, settled
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.moves import zoom_to
+from fusetui.tui.layout.moves import zoom_to_selection
 from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.session import start
 
@@ -31,7 +31,7 @@ def test_a_mark_holds_when_the_trace_counts_from_elsewhere(
 
 def test_going_to_a_mark_can_be_undone(side: Side, view: View) -> None:
     first = start((side,), LINES).with_bookmark("a", 0)
-    moved = first.moved(0, zoom_to(side, view))
+    moved = first.moved(0, zoom_to_selection(side, view))
     there = moved.at_bookmark("a")
     assert there.views == first.views
     assert there.undo().views == moved.views

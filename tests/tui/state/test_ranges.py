@@ -8,12 +8,12 @@ from tests.finding import find
 from tests.tui.driving import opened, screen, selected
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.range_lines import all_range_lines, range_lines
+from fusetui.tui.drawing.range_lines import describe_range, list_range_figures
 from fusetui.tui.drawing.schemes import ASCII, UNICODE
-from fusetui.tui.drawing.timeline import ruler
+from fusetui.tui.drawing.timeline import draw_ruler
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, make_sides
-from fusetui.tui.state.session import Range, pressed, start
+from fusetui.tui.state.session import Range, extend_range, start
 
 LINES = 20  # for the lanes of each side
 
@@ -29,20 +29,20 @@ def test_range_between_two_slices_is_the_same_in_either_direction(
 ) -> None:
     # 60..240 us, 432..542 us
     early, late = at(side, view, "gemm"), at(side, view, "Gelu")
-    there = pressed(pressed(None, 0, side, early), 0, side, late)
-    back = pressed(pressed(None, 0, side, late), 0, side, early)
+    there = extend_range(extend_range(None, 0, side, early), 0, side, late)
+    back = extend_range(extend_range(None, 0, side, late), 0, side, early)
     assert there == back == Range(0, 60 * US, 542 * US, ended=True)
 
 
 def test_with_nothing_selected_it_is_the_window(side: Side) -> None:
     window = View(100, 200)
-    once = pressed(None, 0, side, window)
-    assert pressed(once, 0, side, window) == Range(0, 100, 200, ended=True)
+    once = extend_range(None, 0, side, window)
+    assert extend_range(once, 0, side, window) == Range(0, 100, 200, ended=True)
 
 
 def test_a_third_press_starts_anew(side: Side) -> None:
     whole = Range(0, 0, 10, ended=True)
-    assert pressed(whole, 0, side, View(100, 200)) == Range(0, 100, 200)
+    assert extend_range(whole, 0, side, View(100, 200)) == Range(0, 100, 200)
 
 
 def test_until_it_is_ended_it_reaches_to_the_selection(side: Side) -> None:
@@ -69,18 +69,18 @@ def test_the_range_stays_with_its_trace_when_sides_are_swapped(mlp: Trace) -> No
 
 
 def test_the_ruler_shows_the_range_between_its_ticks() -> None:
-    text, cells = ruler(View(0, 1000), 44, (200, 700), UNICODE)
+    text, cells = draw_ruler(View(0, 1000), 44, (200, 700), UNICODE)
     assert text == "0 ns    ├─────────────500 ns──┤             "
     assert cells == range(8, 31)
 
 
 def test_the_ruler_says_where_the_range_goes_on() -> None:
-    assert ruler(View(0, 1000), 20, (-5, 500), ASCII)[0].startswith("---")
-    assert ruler(View(0, 1000), 20, (500, 2000), ASCII)[0].endswith("---")
+    assert draw_ruler(View(0, 1000), 20, (-5, 500), ASCII)[0].startswith("---")
+    assert draw_ruler(View(0, 1000), 20, (500, 2000), ASCII)[0].endswith("---")
 
 
 def test_no_range_in_sight_is_no_bar() -> None:
-    assert ruler(View(0, 1000), 44, (2000, 3000), UNICODE) == ruler(
+    assert draw_ruler(View(0, 1000), 44, (2000, 3000), UNICODE) == draw_ruler(
         View(0, 1000), 44, None, UNICODE
     )
 
@@ -88,7 +88,7 @@ def test_no_range_in_sight_is_no_bar() -> None:
 def test_lines_of_a_range_tell_its_length_busy_time_and_kernels(side: Side) -> None:
     texts = [
         " ".join(line.text.split())
-        for line in range_lines(side, Range(0, 150 * US, 350 * US), 100, 6, UNICODE)
+        for line in describe_range(side, Range(0, 150 * US, 350 * US), 100, 6, UNICODE)
     ]
     assert texts[:2] == [
         "range 200 us GPU busy 195 us, 98 % of the range 1 kernel starts in it 150 us to 350 us",
@@ -105,14 +105,14 @@ def test_streams_that_do_not_fit_are_counted(
     ]
     side = make_sides([trace_of(kernels)], ["streams"])[0]
     texts = [
-        line.text for line in range_lines(side, Range(0, 0, 10 * US), 50, 6, UNICODE)
+        line.text for line in describe_range(side, Range(0, 0, 10 * US), 50, 6, UNICODE)
     ]
     assert texts[1] == "GPU 0 stream 7: busy 5 us, 50 %   2 more"
 
 
 def test_the_page_is_exact(side: Side) -> None:
     texts = [
-        line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 90)
+        line.text for line in list_range_figures(side, Range(0, 150 * US, 350 * US), 90)
     ]
     assert "  from 150,000 ns to 350,000 ns: 200,000 ns" in texts
     assert "  GPU busy 195,000 ns, idle 5,000 ns: 200,000 ns" in texts
@@ -123,7 +123,7 @@ def test_a_trace_without_a_gpu_shows_its_ops(
 ) -> None:
     side = make_sides([trace_of([event("aten::a", 0, 5)])], ["cpu"])[0]
     texts = [
-        line.text for line in range_lines(side, Range(0, 0, 2 * US), 100, 6, UNICODE)
+        line.text for line in describe_range(side, Range(0, 0, 2 * US), 100, 6, UNICODE)
     ]
     assert "no GPU events in this trace" in texts[0]
     assert "CPU op" in texts[1]
@@ -150,7 +150,7 @@ async def test_range_by_keys_looks_as_kept(
 def test_the_title_of_the_page_fits_a_small_terminal(side: Side) -> None:
     """The number of kernels may be of any length, and has a line of its own."""
     texts = [
-        line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 66)
+        line.text for line in list_range_figures(side, Range(0, 150 * US, 350 * US), 66)
     ]
     assert texts[0] == "range 200 us  GPU busy 195 us, 98 % of the range"
     assert "  1 kernel starts in it" in texts

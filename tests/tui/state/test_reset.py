@@ -15,7 +15,7 @@ from fusetui.trace import Trace
 from fusetui.tui.state import moving
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.view_store import KeptView, kept_of
+from fusetui.tui.view_store import KeptView, collect_view
 
 LINEAR = at("aten::linear")
 CHANGES: dict[str, list[Run]] = {
@@ -77,8 +77,8 @@ def test_a_mark_set_since_a_reset_is_not_replaced_by_undo(mlp: Trace) -> None:
 
 def test_nothing_of_a_trace_is_kept_after_a_reset(mlp: Trace) -> None:
     state = after(opened(mlp), LINEAR, *do("zoom-to", "hide"), *CHANGES["mark"])
-    assert kept_of(state) != KeptView()
-    assert kept_of(after(state, *do("reset"))) == KeptView()
+    assert collect_view(state) != KeptView()
+    assert collect_view(after(state, *do("reset"))) == KeptView()
 
 
 def test_where_nothing_changed_it_says_so(mlp: Trace) -> None:

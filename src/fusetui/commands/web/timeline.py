@@ -28,7 +28,7 @@ from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.schemes import DARK, LIGHT
 from fusetui.tui.layout.kinds import KINDS, label_of
 from fusetui.tui.layout.places import places
-from fusetui.tui.layout.view import Place, first_view, make_sides
+from fusetui.tui.layout.view import Place, make_first_view, make_sides
 
 LINE_HEIGHT = 18
 BAR_HEIGHT = 16
@@ -111,7 +111,7 @@ def timeline(trace: Trace, width: int) -> str:
     }
     shown = [
         place
-        for place in places(side, first_view(side))
+        for place in places(side, make_first_view(side))
         if _is_drawn(place, idle_by_device)
     ]
     shown = shown[:MAX_LINES]
