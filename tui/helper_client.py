@@ -32,7 +32,7 @@ SNAPSHOTS = "import os; os.nice(5)"
 """The app comes first where there are few cores, from the first import on."""
 START = f"""{SNAPSHOTS}
 import gc; gc.disable()
-from fusetui.tui.helper_client import warm; warm()
+from fusetui.tui.helper_client import import_modules; import_modules()
 """
 """What traces need is imported while the app still reads the trace."""
 MIN_SLICES = 20_000

@@ -105,8 +105,8 @@ async def test_the_palette_asks_for_a_name_and_draws_as_the_command_does(
     [
         ("picture", "picture takes the name of a new file: picture page.svg"),
         ("picture a.gif", "a.gif must end in .svg, .png or .html."),
-        ("picture there.svg", "there.svg exists already"),
-        ("picture nowhere/a.svg", "there is no such folder"),
+        ("picture there.svg", "there.svg already exists"),
+        ("picture nowhere/a.svg", "no such folder"),
     ],
 )
 async def test_a_picture_that_cannot_be_drawn_is_one_sentence(

@@ -168,8 +168,8 @@ async def test_every_table_is_saved_in_every_format(tmp_path: Path) -> None:
             "save kernels.xls",
             "its name must end in .csv, .tsv, .md, .json, .parquet",
         ),
-        ("3", "save there.csv", "there.csv exists already"),
-        ("3", "save nowhere/kernels.csv", "there is no such folder"),
+        ("3", "save there.csv", "there.csv already exists"),
+        ("3", "save nowhere/kernels.csv", "no such folder"),
         ("1", "save marks.csv", "there is no mark to save: m and a letter sets one"),
         (
             "1",

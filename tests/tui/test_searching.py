@@ -125,7 +125,7 @@ def test_every_change_of_the_text_is_searched_for_in_a_thread(mlp: Trace) -> Non
 
 
 def test_wrong_query_is_reported_while_typing(mlp: Trace) -> None:
-    assert "dur> takes a time with its unit" in drawn(typed(opened(mlp), "dur>5"))
+    assert "dur> needs a time with a unit" in drawn(typed(opened(mlp), "dur>5"))
 
 
 def test_without_a_text_the_language_is_told(mlp: Trace) -> None:
@@ -265,10 +265,10 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("family:", "family: is followed by the kind or the library of a kernel"),
+        ("family:", "family: is followed by the kind or library of a kernel"),
         ("kind:foo", "kind: is followed by what a slice is (kernel, memcpy, "),
         ("step:x", "step: is followed by the number of a step"),
-        ("dur<-5us", "dur< takes a time with its unit"),
+        ("dur<-5us", "dur< needs a time with a unit"),
         ("step:9", "nothing found: this trace has the steps 3 to 4"),
         ("stream:99", "nothing found: the only stream of this trace is 7"),
         (

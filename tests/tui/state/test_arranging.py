@@ -126,7 +126,7 @@ def test_an_expression_that_takes_too_long_is_given_up(
 
 
 def test_invalid_lane_expression_is_one_sentence(state: State) -> None:
-    assert "is no regular expression" in after(state, typed("only /(/")).hint
+    assert "is not a valid regular expression" in after(state, typed("only /(/")).hint
 
 
 def expressed(state: State, pattern: str) -> list[Any]:
