@@ -65,8 +65,9 @@ Arguments = list[str]
 def commands(
     traces: Path, hta_python: str | None, generated: Path
 ) -> dict[str, list[Arguments]]:
-    """What to run, by the name of the script: the arguments of each run. `generated` is
-    the folder for files that scripts make for others."""
+    """Return what to run: by the name of the script, the arguments of each of its runs.
+    `generated` is the folder for files that scripts make for others. Without
+    `hta_python`, benchmarks that need HTA are left out."""
 
     def at(*names: str) -> list[str]:
         return [str(traces / f"{name}.json.gz") for name in names]
@@ -143,30 +144,32 @@ def commands(
 
 
 def main() -> int:
-    """Runs all benchmarks, or those that the command line names with what makes their
-    files; 1 if any failed."""
+    """Run all benchmarks, or those that the command line names together with the
+    scripts that make their files. Returns 1 if any failed."""
     traces = os.environ.get("FUSETUI_TRACES")
     if not traces:
         sys.exit("FUSETUI_TRACES names no folder")
-    wanted = set(sys.argv[1:])
-    failed: list[str] = []
+    wanted_benchmarks = set(sys.argv[1:])
+    failed_benchmarks: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         runs = commands(Path(traces), os.environ.get("HTA_PYTHON"), Path(folder))
-        unknown = wanted - set(runs)
+        unknown = wanted_benchmarks - set(runs)
         if unknown:
             sys.exit(f"no such benchmark here: {', '.join(sorted(unknown))}")
         for name, arguments_of_runs in runs.items():
-            is_needed = name in wanted or wanted & NEEDED_BY.get(name, set())
-            if wanted and not is_needed:
+            is_needed = name in wanted_benchmarks or wanted_benchmarks & NEEDED_BY.get(
+                name, set()
+            )
+            if wanted_benchmarks and not is_needed:
                 continue
             for arguments in arguments_of_runs:
                 print(f"== {name}", flush=True)
                 command = [sys.executable, "-P", str(FOLDER / f"{name}.py"), *arguments]
                 if subprocess.run(command, cwd=FOLDER.parent).returncode:
-                    failed.append(name)
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+                    failed_benchmarks.append(name)
+    if failed_benchmarks:
+        print(f"failed: {', '.join(failed_benchmarks)}", file=sys.stderr)
+    return 1 if failed_benchmarks else 0
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ print(json.dumps([1e9 / sorted(taken)[len(taken) // 2], 1e3 * others / {SECONDS}
 
 
 def main() -> None:
+    """Measure the training loop in all three situations in turn, and write the table
+    into docs/attach.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=10)
     pairs = parser.parse_args().pairs
@@ -87,6 +89,8 @@ LISTENS = "open, fusetui listens"
 
 
 def _rates(name: str) -> list[float]:
+    """Run the loop in a process of its own, in the situation `name`. Returns its steps
+    per second, and the CPU time of other threads in ms per second."""
     with sockets() as folder:
         environment = dict(os.environ)
         if name != "closed":
@@ -102,7 +106,8 @@ def _rates(name: str) -> list[float]:
 
 @contextmanager
 def _listening(folder: str) -> Iterator[None]:
-    """Waits as `record` does, for another process, which asks nothing."""
+    """Within the block, wait for another process to ask for a recording, as `record`
+    does; none asks. Nothing is done if `folder` is ""."""
     if not folder:
         yield
         return

@@ -71,12 +71,13 @@ class Group:
         self.private = 0
 
     def enter(self) -> None:
-        """This process, and all that it starts from now on."""
+        """Put this process, and all that it starts from now on, into the control group."""
         (self._folder / "cgroup.procs").write_text(str(os.getpid()))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Sets `private` at the end."""
+        """Within the block, watch the memory of the group; `private` is set to its
+        peak."""
         self.private, over = 0, threading.Event()
         thread = threading.Thread(target=self._watch, args=(over,))
         thread.start()
@@ -87,6 +88,8 @@ class Group:
             thread.join()
 
     def _watch(self, over: threading.Event) -> None:
+        """Note the private memory of all other processes of the group every POLL
+        seconds, until `over` is set."""
         while not over.wait(POLL):
             own = (self._folder / "cgroup.procs").read_text().split()
             held = sum(memory(int(pid))[0] for pid in own if int(pid) != os.getpid())
@@ -94,8 +97,8 @@ class Group:
 
 
 def memory(pid: int) -> tuple[int, int]:
-    """What a process holds of its own, and with the pages of files that it looks at
-    (bytes)."""
+    """Return the bytes that a process holds of its own, and those with the pages of
+    files that it looks at. Both are 0 if the process has ended."""
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         found = {
@@ -108,7 +111,8 @@ def memory(pid: int) -> tuple[int, int]:
 
 
 def answered(group: Group, command: Sequence[str]) -> list[str]:
-    """The clock, the processors and the memory of a command that answers and ends."""
+    """Run a command that answers and ends. Returns its time by the clock, its processor
+    time, and the private memory of all its processes, as texts."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with group.watched():
         subprocess.run(
@@ -123,7 +127,8 @@ def answered(group: Group, command: Sequence[str]) -> list[str]:
 
 
 def opened(group: Group, file: Path) -> list[str]:
-    """Until the first lanes and the whole trace; the medians of the keys; memory."""
+    """Open a file in the app. Returns the times until the first lanes and the whole
+    trace, the median times of keys, and the memory, as texts."""
     with group.watched():
         start = time.perf_counter()
         program = Program(OURS, str(file), patience=PATIENCE)
@@ -160,11 +165,15 @@ def gigabytes(amount: int) -> str:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table of these rows; all columns but the first two are aligned
+    to the right."""
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
+    """Make the large traces, measure all commands and the app within the memory limit,
+    and write the tables into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

@@ -57,7 +57,8 @@ class Experiment:
     mode: str | None = None
 
     def command(self, kind: str) -> str:
-        """The command line that does the same."""
+        """Return the command line that makes the same experiment, on a device of this
+        kind."""
         words = ["fusetui", "capture", self.workload]
         words += [word for name in self.variants for word in ("--variant", name)]
         words += ["--backward"] if self.backward else []
@@ -94,8 +95,8 @@ EXPERIMENTS = (
 
 
 def main() -> None:
-    """Runs the requested experiments one after another; if one fails, the others still
-    run."""
+    """Run the requested experiments one after another, and exit with 1 if any failed.
+    If one fails, the others still run. With --blank, nothing is run."""
     options = _options()
     if options.blank:
         for experiment in EXPERIMENTS:
@@ -120,6 +121,8 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
+    """Return the options of the command line. Exits with a message if an experiment is
+    unknown."""
     parser = argparse.ArgumentParser(description="Runs the sources' experiments.")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="all of them without a name"
@@ -142,8 +145,8 @@ def _options() -> argparse.Namespace:
 
 
 def _run(experiment: Experiment, kind: str, runs: Path, page: Path) -> bool:
-    """Runs one experiment and puts its output into the page; returns whether it
-    succeeded."""
+    """Run one experiment and write its output into the page. Returns whether it
+    succeeded; an error is printed."""
     begin = perf_counter()
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
@@ -163,13 +166,15 @@ def _write(page: Path, experiment: Experiment, kind: str, paragraph: str) -> Non
 
 
 def _blank(experiment: Experiment) -> str:
-    """What stands where nothing was measured yet."""
+    """Return the paragraph of an experiment that was not measured yet: what its source
+    measured."""
     beside = sources.compared(experiment.name, Path(os.devnull))
     return f"Not measured yet.\n\n```\n{beside}\n```" if beside else "Not measured yet."
 
 
 def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
-    """The output of `fusetui capture` without the lines that name the folder."""
+    """Run an experiment, and return the output of `fusetui capture` without the chart
+    and without the lines that name the folder. Raises CaptureError."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         options = Options(
@@ -187,7 +192,8 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
 
 
 def _paragraph(command: str, printed: str, kind: str) -> str:
-    """The command, what it printed, and with which versions."""
+    """Return the paragraph of an experiment: its command, what that printed, the
+    device, and the versions of the software."""
     used = ", ".join(
         f"{name} {version}" for name, version in versions().items() if version
     )

@@ -33,12 +33,12 @@ WAYS = ("eager", "inductor", "fused", "copy")
 
 
 def reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """gelu(gate) * up, which eager mode runs as two kernels."""
+    """Return gelu(gate) * up, which eager mode computes with two kernels."""
     return gelu(gate, approximate="tanh") * up
 
 
 def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
-    """The median time of each way for one shape, in ns, in bfloat16."""
+    """Return the median time of each way in ns, for tensors of one shape in bfloat16."""
     from fusetui.kernels.geglu import multiply
 
     gate, up = (
@@ -51,17 +51,18 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
     )
     compiled = torch.compile(reference, dynamic=False)
     return {
-        "eager": _median(reference, [gate, up], cache_bytes),
-        "inductor": _median(compiled, [gate, up], cache_bytes),
-        "fused": _median(multiply, [gate, up], cache_bytes),
-        "copy": _median(torch.Tensor.copy_, [target, source], cache_bytes),
+        "eager": _time_call(reference, [gate, up], cache_bytes),
+        "inductor": _time_call(compiled, [gate, up], cache_bytes),
+        "fused": _time_call(multiply, [gate, up], cache_bytes),
+        "copy": _time_call(torch.Tensor.copy_, [target, source], cache_bytes),
     }
 
 
-def _median(
+def _time_call(
     call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int
 ) -> int:
-    """In ns; the inputs are copied until they exceed the cache."""
+    """Return the median time of a call in ns. The inputs are copied until they exceed
+    the cache, so that no call finds its inputs there."""
     copies = input_copies(inputs, cache_bytes, backward=False)
     step = forward_step(call, "pointwise", copies)
     with torch.no_grad():
@@ -70,7 +71,7 @@ def _median(
 
 
 def compilations() -> int:
-    """How often Triton has compiled our forward kernel in this process."""
+    """Return how often Triton has compiled our forward kernel in this process."""
     from fusetui.kernels.geglu import geglu_forward_kernel_triton
 
     device = torch.cuda.current_device()
@@ -79,14 +80,16 @@ def compilations() -> int:
 
 
 def row(result: Mapping[str, Any]) -> list[str]:
-    """A line of the table."""
+    """Return the cells of one line of the table: the shape, the time of each way, and
+    the number of compilations."""
     times = [duration(result[way]) for way in WAYS]
     share = result["fused"] / result["copy"]
     return [result["shape"], *times, f"{share:.2f}", str(result["compilations"])]
 
 
 def main() -> None:
-    """Prints the table, and writes the figures as JSON if requested."""
+    """Measure all shapes and print the table. With --out, the figures are written as
+    JSON too."""
     parser = argparse.ArgumentParser(description="Times gelu(gate) * up.")
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out

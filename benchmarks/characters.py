@@ -60,7 +60,8 @@ LABELS, THREADS, DEPTH, EPOCH = 22, 4_000, 60, 1_712_195_000_000_000
 
 
 def with_labels(text: bytes) -> bytes:
-    """Two metadata events after each event, of LABELS different ones."""
+    """Return the JSON text of a trace with two metadata events after each event, of
+    LABELS different ones."""
     numbers = iter(range(1 << 40))
 
     def more(_: re.Match[bytes]) -> bytes:
@@ -73,14 +74,16 @@ def with_labels(text: bytes) -> bytes:
 
 
 def inexact(text: bytes) -> bytes:
-    """Times since 1970, with nanoseconds."""
+    """Return the JSON text of a trace with times since 1970 and with nanoseconds, which
+    have more digits than a float holds."""
     return TS.sub(
         lambda m: b'"ts": %d.%03d' % (EPOCH + int(m[1]) % 10**12, int(m[1]) % 997), text
     )
 
 
 def many_threads(text: bytes) -> bytes:
-    """The events of each thread, in turn, on some of THREADS others."""
+    """Return the JSON text of a trace in which the events of each thread are spread
+    over THREADS threads, four in turn on each."""
     numbers = iter(range(1 << 40))
     return TID.sub(
         lambda m: b"%b%d" % (m[1], int(m[2]) + next(numbers) // 4 % THREADS), text
@@ -95,7 +98,7 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 def deep_stacks() -> Iterator[str]:
-    """Frames of Python, DEPTH in each other."""
+    """Yield events without end: Python frames that nest DEPTH deep."""
     for number in range(1 << 40):
         level, stack = number % DEPTH, number // DEPTH
         start, dur = stack * 200 + level, 2 * (DEPTH - level)
@@ -107,7 +110,7 @@ def deep_stacks() -> Iterator[str]:
 
 
 def wide_args() -> Iterator[str]:
-    """Ops with 3 kB of shapes each."""
+    """Yield events without end: ops with 3 kB of shapes each."""
     shapes = ", ".join("[32, 1024, 4096]" for _ in range(120))
     kinds = ", ".join('"c10::BFloat16"' for _ in range(60))
     for number in range(1 << 40):
@@ -125,6 +128,7 @@ MADE: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def write(path: Path, events: Iterator[str], size: int) -> None:
+    """Write events to a trace at `path` until it has more than `size` bytes."""
     with path.open("w") as out:
         out.write('{"traceEvents": [\n')
         for number, event in enumerate(events):
@@ -135,7 +139,8 @@ def write(path: Path, events: Iterator[str], size: int) -> None:
 
 
 def files(character: str, traces: Path, size: int, folder: Path) -> tuple[Path, Path]:
-    """The JSON, and what fusetui reads: mostly the same."""
+    """Make a trace of this character with about `size` bytes. Returns the path of the
+    JSON, and the path of the file that fusetui reads, mostly the same."""
     path = folder / f"{character.replace(' ', '_').strip('.')}.json"
     if made := MADE.get(character):
         write(path, made(), size)
@@ -157,8 +162,9 @@ def files(character: str, traces: Path, size: int, folder: Path) -> tuple[Path, 
 
 
 def used(command: Sequence[str]) -> tuple[float, float, int]:
-    """Seconds of a whole process and its children, by the clock and of the processors;
-    and the most bytes that one of them held."""
+    """Return the seconds of a process and its children, by the clock and of the
+    processors, and the most bytes that one of them held. Raises RuntimeError if it
+    fails."""
     start = time.perf_counter()
     environment = {**ENVIRONMENT, "FUSETUI_CACHE": "off"}
     nowhere = subprocess.DEVNULL
@@ -183,7 +189,8 @@ Trace(trace_files={0: sys.argv[1]}).parse_traces(use_multiprocessing=False)
 
 
 def of_hta(python: str | None, json: Path) -> list[str]:
-    """Seconds by the clock, and memory."""
+    """Return the time and the memory that HTA needs to read a trace, as a cell of the
+    table. Empty if no Python with HTA is given."""
     if not python:
         return []
     try:
@@ -194,7 +201,8 @@ def of_hta(python: str | None, json: Path) -> list[str]:
 
 
 def row(character: str, json: Path, file: Path, repeat: int) -> list[str]:
-    """Both programs in turn."""
+    """Return the cells of a line of the table. Both programs run in turn, and the least
+    time of each counts."""
     loads, ours = [*PYTHON, LOADS, str(json)], [*SUMMARY, "--no-cache", str(file)]
     pairs = [(used(loads)[:2], used(ours)[:2]) for _ in range(repeat)]
     (clock, cpu), (our_clock, our_cpu) = (
@@ -215,6 +223,7 @@ def row(character: str, json: Path, file: Path, repeat: int) -> list[str]:
 
 
 def main() -> None:
+    """Measure all characters, print the table, and with --put write it into the pages."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

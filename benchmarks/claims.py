@@ -63,15 +63,16 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Raises msgspec.ValidationError if the file is not as described."""
+    """Return the claims of docs/sources.toml. Raises msgspec.ValidationError if the
+    file has another form."""
     return msgspec.convert(
         tomllib.loads(FACTS.read_text(encoding="utf-8")), Claims
     ).claim
 
 
 def state(claim: Claim, page: str) -> str:
-    """The state of a claim according to the CPU tables of the page. Raises ValueError
-    if the page lacks a row, or has no figure in it."""
+    """Return the state of a claim according to the CPU tables of the page. Raises
+    ValueError if the page lacks a row, or has no figure in it."""
     if not claim.rows:
         return f"{NEEDS} {claim.only_gpu}"
     wrong = [said for row in claim.rows if (said := contradiction(row, page))]
@@ -85,8 +86,9 @@ def state(claim: Claim, page: str) -> str:
 
 
 def contradiction(row: DecidingRow, page: str) -> str:
-    """What the row has instead of what is claimed; "" if it agrees. Raises
-    ValueError."""
+    """Return what a row has instead of what is claimed, or "" if it agrees. A figure
+    agrees if it differs by a factor of at most TOLERANCE. Raises ValueError if the row
+    or its figure is missing."""
     lines = _table(row.table, page).splitlines()
     if row.row.startswith(RIGHT_GUESS):
         return "" if row.row in lines else f"not {row.row.removeprefix(RIGHT_GUESS)}"
@@ -105,8 +107,8 @@ def contradiction(row: DecidingRow, page: str) -> str:
 
 
 def _disturbed(row: DecidingRow, page: str) -> str:
-    """The speed-up of a row of which a variant was timed while something else was
-    running; ""."""
+    """Return the speed-up of a row if one of its variants was timed while something
+    else was running, else ""."""
     fast, _, slow = row.row.partition(" against ")
     if not slow or " of " in fast:  # counts and sizes are no times
         return ""
@@ -121,8 +123,11 @@ def _disturbed(row: DecidingRow, page: str) -> str:
 
 
 def _is_about(remark: str, variants: Sequence[str], row: str) -> bool:
-    """Whether a remark names one of the variants, and in a sweep, `loop: at batch = 64,
-    128: ...`, also the point of a row; a row from one point to another is about all."""
+    """Return whether a remark names one of the variants and, in a sweep, also the point
+    of a row. A row from one point to another is about all points.
+
+        loop: at batch = 64, 128: something else was running.
+    """
     variant, _, rest = remark.partition(": ")
     if variant not in variants:
         return False
@@ -135,7 +140,7 @@ def _is_about(remark: str, variants: Sequence[str], row: str) -> bool:
 
 
 def _table(name: str, page: str) -> str:
-    """The text of a CPU table of the page. Raises ValueError if there is none."""
+    """Return the text of a CPU table of the page. Raises ValueError if there is none."""
     for marked in (f"{name} cpu", name):
         place = re.compile(
             rf"<!-- table: {re.escape(marked)}, .*?-->\n(.*?)<!-- end -->", re.DOTALL
@@ -146,8 +151,8 @@ def _table(name: str, page: str) -> str:
 
 
 def _columns_of(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
-    """The cells of the row whose first cell, or first two, are named. Raises
-    ValueError."""
+    """Return the cells of the line whose first cell, or first two cells, the row names.
+    Raises ValueError if there is none."""
     for line in lines:
         cells = CELLS.split(line)
         is_named = row.row in (cells[0], " ".join(cells[:2]))
@@ -157,7 +162,8 @@ def _columns_of(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
 
 
 def markdown(page: str) -> str:
-    """The table of all claims, with the states that the page's own tables give them."""
+    """Return the Markdown table of all claims, with the states that the page's own
+    tables give them."""
     rows = [
         f"| {one.text} | `{one.command}` | {state(one, page)} |" for one in claims()
     ]

@@ -48,7 +48,8 @@ class Compared(NamedTuple):
 
 
 def installed(release: str, folder: Path) -> Path:
-    """The `fusetui` of a release, installed in a folder. Raises CalledProcessError."""
+    """Install a release with its dependencies in a folder, and return the path of its
+    `fusetui`. Raises CalledProcessError."""
     tree = folder / "release"
     _run("git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), release)
     _run(sys.executable, "-m", "venv", str(tree / ".venv"))
@@ -62,7 +63,8 @@ def _run(*command: str) -> None:
 
 
 def seconds(program: Path, question: Sequence[str], trace: Path) -> float:
-    """How long the program takes to answer. Raises CalledProcessError."""
+    """Return the seconds that a program takes to answer a question about a trace.
+    Raises CalledProcessError."""
     command, *options = question
     begun = time.perf_counter()
     _run(str(program), command, str(trace), "--json", *options)
@@ -70,7 +72,8 @@ def seconds(program: Path, question: Sequence[str], trace: Path) -> float:
 
 
 def compared(programs: tuple[Path, Path], trace: Path, *, pairs: int) -> list[Compared]:
-    """All questions, to the release and to this checkout."""
+    """Return the times of the release and of this checkout for all questions. Both run
+    in turns, so that both meet the same disturbances."""
     release, checkout = programs
     rows = []
     for question in QUESTIONS:
@@ -97,6 +100,8 @@ def compared(programs: tuple[Path, Path], trace: Path, *, pairs: int) -> list[Co
 
 
 def table(rows: Sequence[Compared], release: str) -> str:
+    """Return a Markdown table of the questions, with the median times of both and their
+    ratio."""
     lines = [f"| question | {release} | here | ratio |", "|---|---:|---:|---:|"]
     for row in rows:
         cells = (
@@ -110,6 +115,8 @@ def table(rows: Sequence[Compared], release: str) -> str:
 
 
 def main() -> int:
+    """Install the release, compare it with this checkout, and write the table to --out.
+    Returns 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--release", required=True, help='a tag; "" if there is none')
     parser.add_argument("--out", type=Path, default=Path("build/compared.md"))

@@ -29,13 +29,13 @@ FILLER_LINES = 300  # of the graph as a program, and of others like it
 
 
 def write_log(folder: Path, megabytes: int) -> int:
-    """Writes a log of about this size and a trace of its last graph; returns how many
-    graphs it has."""
+    """Write a compile log of about this size and a trace of its last graph. Returns how
+    many graphs the log has."""
     graphs = 0
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "torch_trace.log").open("w", encoding="utf-8") as file:
         while file.tell() < megabytes * 1_000_000:
-            file.write(str(_graph(graphs)))
+            file.write(str(_make_graph(graphs)))
             graphs += 1
     ops = [f"triton_poi_fused_add_{number}" for number in range(KERNELS_OF_GRAPH)]
     recording = Recording()
@@ -46,8 +46,9 @@ def write_log(folder: Path, megabytes: int) -> int:
     return graphs
 
 
-def _graph(number: int) -> Log:
-    """The records of one graph."""
+def _make_graph(number: int) -> Log:
+    """Return the records of one graph: events of the compiler, the graph as a program,
+    and its kernels."""
     log = Log()
     region = f"{number}/0"
     for _ in range(EVENTS_OF_GRAPH):
@@ -73,7 +74,8 @@ def _graph(number: int) -> Log:
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """The figures of this process: seconds of CPU and bytes."""
+    """Return the CPU seconds and the memory that indexing the log, joining its kernels
+    and showing their source take in this process."""
     from fusetui.analysis.compiled.finding import compile_log_of
     from fusetui.analysis.compiled.kernels import joined_kernels
     from fusetui.analysis.compiled.source import source_of
@@ -111,20 +113,23 @@ def measure(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
+    """Write a log, measure it in a process of its own, and print the figures."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--mb", type=int, default=200)
     options.add_argument("--measure", type=Path)
-    given = options.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.measure)))
+    arguments = options.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure)))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        graphs = write_log(folder, given.mb)
+        graphs = write_log(folder, arguments.mb)
         megabytes = (folder / "torch_trace.log").stat().st_size / 1_000_000
         command = [sys.executable, "-P", __file__, "--measure", str(folder)]
-        answer = subprocess.run(command, capture_output=True, check=True, text=True)
-        figures = json.loads(answer.stdout)
+        finished_process = subprocess.run(
+            command, capture_output=True, check=True, text=True
+        )
+        figures = json.loads(finished_process.stdout)
     print(f"{megabytes:.0f} MB, {graphs} graphs")
     print(f"index: {figures['index_s'] * 50 / megabytes:.2f} s of CPU for each 50 MB")
     print(f"graphs and joins: {figures['join_s']:.2f} s")

@@ -37,7 +37,8 @@ HEAD = (
 
 
 def seconds(file: Path, cores: Collection[int]) -> float:
-    """By the clock, on these cores."""
+    """Return the seconds that `fusetui summary` takes by the clock when it may use
+    these cores only."""
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -47,6 +48,8 @@ def seconds(file: Path, cores: Collection[int]) -> float:
 
 
 def row(file: Path, repeat: int) -> list[str]:
+    """Return the cells of a line of the table: the times on one core and two, the
+    serial share, and the projection to MANY cores."""
     both = sorted(os.sched_getaffinity(0))[:2]
     pairs = [(seconds(file, both[:1]), seconds(file, both)) for _ in range(repeat)]
     one, two = map(min, zip(*pairs, strict=True))
@@ -65,6 +68,8 @@ def row(file: Path, repeat: int) -> list[str]:
 
 
 def main() -> None:
+    """Measure files of all sizes on one core and on two, and put the table into
+    docs/benchmarks.md."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

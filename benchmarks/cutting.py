@@ -44,7 +44,8 @@ Took = tuple[float, float]  # seconds of the clock, and of all processors
 
 
 def took(*words: str) -> Took:
-    """What a process and its own processes take."""
+    """Return the seconds that a Python process and its children take, by the clock and
+    of all processors. Exits if it fails."""
     environment = {**os.environ, "FUSETUI_CACHE": "off"}
     begin = time.perf_counter()
     process = subprocess.Popen(
@@ -63,7 +64,8 @@ def took(*words: str) -> Took:
 def measured(
     trace: str, begin: int, length: int, folder: Path
 ) -> tuple[int, list[Took]]:
-    """The size of the part; and what opening, copying it, and cutting it take."""
+    """Return the size of a part in bytes, and the least times of opening the trace, of
+    copying the part, and of cutting it. `begin` and `length` are in ns."""
     turns: list[tuple[Took, Took, Took]] = []
     for _ in range(ROUNDS):
         out, copy = (str(folder / f"{name}.json") for name in ("part", "copy"))
@@ -81,7 +83,8 @@ def measured(
 
 
 def table(trace: str, folder: Path) -> str:
-    """The Markdown table."""
+    """Return the Markdown table of all parts of a trace, with the figures of the trace
+    above it."""
     opened = open_trace(trace, cached=False)
     span, slices = opened.end_ns - opened.begin_ns, opened.recorded()
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
@@ -103,6 +106,8 @@ def table(trace: str, folder: Path) -> str:
 
 
 def main() -> None:
+    """Make a large trace, measure all parts of it, and print the table; with --into it
+    is put into a page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("trace", type=Path)
     parser.add_argument("--megabytes", type=int, default=1000)

@@ -31,6 +31,8 @@ LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 
 def names_in(path: Path) -> list[str]:
+    """Return the kernel names in a file, which has one name or one JSON object with a
+    `name` per line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [
         json.loads(line)["name"] if line.startswith("{") else line
@@ -40,7 +42,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def varied(names: Sequence[str]) -> Iterator[str]:
-    """The names, then the same with other last numbers, endlessly and without
+    """Yield the names, then the same with other last numbers, without end and without
     repeats."""
     seen: set[str] = set()
     for turn in count():
@@ -57,6 +59,8 @@ def varied(names: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
+    """Decode NAMES distinct names ROUNDS times, and write the table into
+    docs/benchmarks.md."""
     names = list(islice(varied(names_in(Path(sys.argv[1]))), NAMES))
     times: list[float] = []
     for _ in range(ROUNDS):

@@ -36,6 +36,8 @@ ROWS = 8
 
 
 def main() -> int:
+    """Record pairs without and with a change, and print how often the diff tells a
+    difference; with --into it is put into a page. Returns 0."""
     options = _options()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -53,6 +55,8 @@ def main() -> int:
 
 
 def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
+    """Record pairs of captures in turns, and count the answers of their diffs. A step
+    of A has LAYERS layers, and a step of B has `layers_of_b`."""
     weight, rows = torch.randn(WIDTH, WIDTH), torch.randn(ROWS, WIDTH)
 
     def step(layers: int) -> Step:
@@ -78,6 +82,7 @@ def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
 
 
 def _table(found: dict[str, Counter[Answer]], options: argparse.Namespace) -> str:
+    """Return a Markdown table of how often each answer was given."""
     head = f"{options.pairs} pairs, {options.steps} steps a side"
     lines = [f"| {head} | {' | '.join(Answer)} |", "|---|" + "---:|" * len(Answer)]
     for name, answers in found.items():

@@ -24,6 +24,8 @@ from tests.analysis.diff.rewrites import REWRITES
 
 
 def tries(trial: Trial) -> None:
+    """Try each change of how a trace launches its work, if the trace can be used for
+    that."""
     subject = trial.subject()
     if subject is not None:
         trial.plant(subject, REWRITES)

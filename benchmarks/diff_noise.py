@@ -46,6 +46,8 @@ LITTLE = 0.1  # shares below have two digits, whatever their size
 
 
 def main() -> int:
+    """Deal out the steps of each trace, and print a table of what the rules tell; with
+    --into it is written to a page. Returns 0."""
     options = _options()
     lines = _head()
     for path in map(Path, options.traces):
@@ -73,6 +75,9 @@ def _head() -> list[str]:
 
 
 def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
+    """Return a line of the table: which share of rows each rule tells without a change,
+    and which share of planted changes. `count` is the steps of each side, and `ways`
+    how often they are dealt out."""
     tick = resolution(samples)
 
     def by_interval(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
@@ -101,6 +106,8 @@ def _percent(share: float | np.floating[Any]) -> str:
 
 
 def _dealt(samples: Int64s, count: int, ways: int) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield the samples of two sides, `count` steps each, drawn at random in `ways`
+    ways. Steps are drawn with replacement if there are too few."""
     random = np.random.default_rng(0)
     for _ in range(ways):
         enough = 2 * count <= len(samples)
@@ -109,7 +116,8 @@ def _dealt(samples: Int64s, count: int, ways: int) -> Iterator[tuple[Int64s, Int
 
 
 def _power(told: Told, dealt: list[tuple[Int64s, Int64s]], factor: float) -> float:
-    """The share of planted changes that is told."""
+    """Return the share of the planted changes that a rule tells. Only pieces of at
+    least FROM_NS count, as a clock of whole us says less of shorter ones."""
     random = np.random.default_rng(1)
     found = []
     for a, b in dealt:

@@ -85,7 +85,7 @@ class Reported(NamedTuple):
 def copies(
     recordings: Sequence[Floats], steps: int, random: np.random.Generator
 ) -> Sides:
-    """Two sides that differ by a jitter; the recordings are not used."""
+    """Return two sides that differ by a small jitter. The recordings are not used."""
     logs = random.uniform(np.log(SHORTEST_US), np.log(LONGEST_US), KERNELS)
     factors_of_steps = np.exp(random.normal(0, STEP_SPREAD, (steps, 1)))
     a = np.exp(logs) * factors_of_steps
@@ -96,6 +96,8 @@ def copies(
 def copies_that_are_slower(
     recordings: Sequence[Floats], steps: int, random: np.random.Generator
 ) -> Sides:
+    """Return two sides that differ by a small jitter, of which B is slower by one
+    factor."""
     sides = copies(recordings, steps, random)
     return Sides(a=sides.a, b=sides.b * SLOWER)
 
@@ -103,6 +105,8 @@ def copies_that_are_slower(
 def copies_with_tails(
     recordings: Sequence[Floats], steps: int, random: np.random.Generator
 ) -> Sides:
+    """Return two sides that differ by a jitter with long tails, so that some times are
+    far off."""
     sides = copies(recordings, steps, random)
     jitter = np.exp(WIDE_JITTER * random.standard_t(TAIL, sides.a.shape))
     return Sides(a=sides.a, b=sides.a * jitter)
@@ -111,6 +115,8 @@ def copies_with_tails(
 def separate(
     recordings: Sequence[Floats], steps: int, random: np.random.Generator
 ) -> Sides:
+    """Return two sides whose steps are drawn from one recording, with some of its
+    kernels."""
     recording = recordings[int(random.integers(len(recordings)))]
     kernels = random.choice(recording.shape[1], KERNELS, replace=False)
     dealt = random.choice(len(recording), 2 * steps, replace=len(recording) < 2 * steps)
@@ -119,17 +125,19 @@ def separate(
 
 
 def without(**constants: Any) -> Callable[[], AbstractContextManager[Any]]:
-    """The rules with other values of their constants."""
+    """Return a function that makes a context in which the rules have other values of
+    their constants."""
     return lambda: patch.multiple(outlier_steps, **constants)
 
 
 def _any_two_sides() -> AbstractContextManager[Any]:
+    """Return a context in which any two sides count as varying alike."""
     always = lambda *_: True  # noqa: E731
     return patch.object(outlier_steps, "_vary_alike", always)
 
 
 def _differences_only() -> AbstractContextManager[Any]:
-    """The usual change as a difference, and never as a ratio."""
+    """Return a context in which the usual change is a difference, and never a ratio."""
 
     def from_usual_difference(before: Any, after: Any) -> Any:
         differences = after - before
@@ -147,7 +155,7 @@ def _trials(
     factor: float,
     *steps: int,
 ) -> list[Trial]:
-    """One trial for each number of steps."""
+    """Return one trial for each number of steps."""
     return [Trial(rule, without, drawn, draw, count, factor) for count in steps]
 
 
@@ -193,8 +201,8 @@ TRIALS = (
 
 
 def _document(times_us: Floats) -> dict[str, Any]:
-    """A trace of one stream. Every step launches its kernels first, then they run one
-    after the other."""
+    """Return a trace of one stream with kernels of these times, [steps, kernels] in us.
+    Every step launches its kernels first, then they run one after the other."""
     events: list[dict[str, Any]] = []
     begin_us = 1_000.0
     correlation = 0
@@ -237,7 +245,7 @@ def _event(
     duration_us: float,
     correlation: int | None = None,
 ) -> dict[str, Any]:
-    """One slice of thread 1, or of stream 7 if it is a kernel."""
+    """Return one slice of thread 1, or of stream 7 if it is a kernel."""
     on_gpu = category == "kernel"
     args: dict[str, int] = {}
     if correlation is not None:
@@ -257,7 +265,7 @@ def _event(
 
 
 def _rows_of_single_steps(sides: Sides, folder: Path) -> list[Row]:
-    """The rows that a diff of these times reports for one step only."""
+    """Return the rows that a diff of these times reports for one step only."""
     works = []
     for side, times_us in zip("ab", sides, strict=True):
         path = folder / f"{side}.json"
@@ -270,7 +278,8 @@ def _rows_of_single_steps(sides: Sides, folder: Path) -> list[Row]:
 def _changed(
     sides: Sides, factor: float, random: np.random.Generator
 ) -> tuple[Sides, str]:
-    """One time of the second side multiplied, and the op whose kernel it is."""
+    """Return the sides with one time of B multiplied by `factor`, and the op whose
+    kernel it is."""
     steps = len(sides.b)
     step, kernel = int(random.integers(steps)), int(random.integers(KERNELS))
     changed = sides.b.copy()
@@ -281,6 +290,8 @@ def _changed(
 def reported(
     trial: Trial, recordings: Sequence[Floats], ways: int, folder: Path
 ) -> Reported:
+    """Return how often a diff reports a single step although nothing was changed, and
+    how often it reports exactly the changed one. Both are shares of `ways` trials."""
     random = np.random.default_rng(0)
     false = told = 0
     for _ in range(ways):
@@ -293,6 +304,8 @@ def reported(
 
 
 def table(recordings: Sequence[Floats], ways: int, folder: Path) -> list[str]:
+    """Return the lines of a Markdown table of all trials, each with its rule and
+    without it."""
     lines = [
         "| without | steps a side | false diffs: with it | without it "
         "| one change told: with it | without it |",
@@ -325,17 +338,21 @@ def _reported_with(
     ways: int,
     folder: Path,
 ) -> Reported:
+    """Return what a trial reports while a context is active."""
     with context():
         return reported(trial, recordings, ways, folder)
 
 
 def recorded(path: Path) -> Floats:
-    """The times of a recording, [steps, kernels] in us; those in its usual steps."""
+    """Return the times of a recording, [steps, kernels] in us, of the steps that do the
+    usual work."""
     work = work_of(open_trace(str(path)), path.name)
     return items(work, Vocabulary()).samples / 1_000
 
 
 def main() -> int:
+    """Read the recordings, make all trials, and print the table; with --into it is put
+    into a page. Returns 0."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0] if __doc__ else ""
     )

@@ -84,7 +84,8 @@ class Run:
 
 
 def measured(command: Sequence[str]) -> Run:
-    """The median time of several runs, and the answer of the last one."""
+    """Return the median time and memory of several runs of a command, and the answer of
+    the last run."""
     runs = [once(command) for _ in range(RUNS)]
     said = runs[-1].said
     times, sizes = [run.seconds for run in runs], [run.megabytes for run in runs]
@@ -92,6 +93,7 @@ def measured(command: Sequence[str]) -> Run:
 
 
 def once(command: Sequence[str]) -> Run:
+    """Run a command and return its answer, its seconds and its peak memory in MB."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         child = subprocess.Popen(command, stdout=out, stderr=errors)
@@ -107,7 +109,8 @@ def once(command: Sequence[str]) -> Run:
 
 
 def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
-    """The printed JSON, or else the last line of the error."""
+    """Return the JSON that a process printed, or else the last line of its errors under
+    the key "error"."""
     try:
         said: dict[str, Any] = json.loads(out)
         return said
@@ -125,6 +128,8 @@ class InFile:
 
 
 def in_file(path: Path) -> InFile:
+    """Return the numbers and times of GPU events that the calls of each step launched.
+    Without steps, they are those of the whole file."""
     raw = path.read_bytes()
     text = gzip.decompress(raw) if path.suffix == ".gz" else raw
     document = json.loads(text, parse_float=Decimal)
@@ -147,6 +152,8 @@ def is_step(event: dict[str, Any]) -> bool:
 def launched_in(
     slices: list[dict[str, Any]], step: dict[str, Any]
 ) -> list[dict[str, Any]]:
+    """Return the GPU events that calls within a step launched, found by their
+    correlation ids."""
     begin, end = step["ts"], step["ts"] + step["dur"]
     calls = (e for e in slices if e.get("cat") in CALLS and begin <= e["ts"] < end)
     numbers = {call["args"].get("correlation") for call in calls} - {None, 0}
@@ -155,6 +162,8 @@ def launched_in(
 
 
 def duration(event: dict[str, Any]) -> int:
+    """Return the duration of an event in ns, exactly, as times are decimal numbers of
+    us."""
     return int(Decimal(event["dur"]) * 1000)
 
 
@@ -174,6 +183,8 @@ TRACELENS = {
 
 
 def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
+    """Return the lines of a Markdown table with a column for the contents of the files,
+    and one for each tool."""
     held = {
         EVENTS: f"{spread(a.counts)} -> {spread(b.counts)}",
         TIME: f"{spread(a.ns, 1000)} -> {spread(b.ns, 1000)}",
@@ -190,6 +201,8 @@ def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
 
 
 def figures(run: Run | None, of: Callable[[dict[str, Any]], Figures]) -> Figures:
+    """Return the figures of a tool by point of the table. A tool that was not run or
+    failed has one that says so."""
     if run is None:
         return {EVENTS: "not run"}
     if "error" in run.said:
@@ -198,6 +211,7 @@ def figures(run: Run | None, of: Callable[[dict[str, Any]], Figures]) -> Figures
 
 
 def of_fusetui(said: dict[str, Any]) -> Figures:
+    """Return what the diff of fusetui says about each point of the table."""
     a, b = said["sides"]["a"], said["sides"]["b"]
     kinds = Counter(
         (row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"]
@@ -222,11 +236,13 @@ def of_fusetui(said: dict[str, Any]) -> Figures:
 
 
 def _borders(sums: dict[str, int]) -> str:
-    """Work that crosses the borders of a step, in either direction."""
+    """Return the time of work that crosses the borders of a step, in either direction,
+    in us."""
     return microseconds(sums["earlier_ns"] + sums["later_ns"], signed=True)
 
 
 def noise(said: dict[str, Any]) -> str:
+    """Return the verdict of a diff with its interval, or the reason why it has none."""
     if said["reason"]:
         return f"{said['verdict']}: {said['reason']}"
     step = said["step_ns"]
@@ -235,6 +251,7 @@ def noise(said: dict[str, Any]) -> str:
 
 
 def of_hta(said: dict[str, Any]) -> Figures:
+    """Return what the diff of HTA says about each point of the table."""
     a, b, ops = said["totals"]["A"], said["totals"]["B"], said["ops"]
     less, more = ops["deleted"] + ops["decreased"], ops["added"] + ops["increased"]
     return {
@@ -251,12 +268,14 @@ def of_hta(said: dict[str, Any]) -> Figures:
 
 
 def any_column(said: dict[str, Any], word: str) -> str:
-    """No, unless one of its columns is about that."""
+    """Return the columns of HTA's answer that have a word in their names, or "no" if
+    none has."""
     return ", ".join(column for column in said["columns"] if word in column) or "no"
 
 
 def spread(values: Sequence[int], unit: int = 1) -> str:
-    """`5`, or `5 to 7` if steps differ."""
+    """Return the least and the largest value, such as `5 to 7`, or one of them if they
+    are equal."""
     shown = [
         f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))
     ]
@@ -264,6 +283,8 @@ def spread(values: Sequence[int], unit: int = 1) -> str:
 
 
 def main() -> None:
+    """Run the diff of both tools on two traces, and print the table; with --into it is
+    put into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)

@@ -40,6 +40,8 @@ ALL_STEPS = PLACES[1]
 
 
 def tries(trial: Trial) -> None:
+    """Try each change of a trace: repeated layers, planted changes, a run of equal
+    kernels, and kernels of another vendor."""
     _try_layers(trial)
     subject = trial.subject()
     if subject is not None:
@@ -49,8 +51,8 @@ def tries(trial: Trial) -> None:
 
 
 def _try_run(trial: Trial, subject: Subject) -> None:
-    """Of a run that is put into the trace: its first kernel, one in the middle, and the
-    last."""
+    """Put a run of equal kernels into the trace, and drop one of them: the first, one
+    in the middle, and the last."""
     events, with_it = with_run(subject), trial.into.with_name("run.json")
     if events is None:
         return
@@ -64,6 +66,8 @@ def _try_run(trial: Trial, subject: Subject) -> None:
 
 
 def _try_conversion(trial: Trial, subject: Subject) -> None:
+    """Compare the trace with itself after its kernels have got the names of AMD's
+    libraries."""
     events = as_amd(subject)
     if events is not None:
         answer = judge_vendors(subject, events, trial.into)
@@ -71,7 +75,8 @@ def _try_conversion(trial: Trial, subject: Subject) -> None:
 
 
 def _try_layers(trial: Trial) -> None:
-    """The first block that repeats, one in the middle, and the last but one."""
+    """Remove or double one block of layers that repeats: the first, one in the middle,
+    and the last but one. Nothing is tried if no block repeats."""
     raw = trial.path.read_bytes()
     is_packed = trial.path.suffix == ".gz"
     document = DECODE.decode(gzip.decompress(raw) if is_packed else raw)

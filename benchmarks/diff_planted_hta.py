@@ -51,6 +51,8 @@ for line in sys.stdin:
 
 
 def main() -> int:
+    """Plant all changes into all traces, ask both tools, and print the table. Returns
+    0."""
     options = _options()
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     with (
@@ -77,6 +79,8 @@ def main() -> int:
 def _try(
     path: Path, into: Path, hta: subprocess.Popen[str], found: dict[str, Counter[str]]
 ) -> None:
+    """Plant each change into all steps of a trace, ask fusetui and HTA, and count their
+    answers in `found`."""
     subject = Subject.read(path)
     if subject is None:
         return
@@ -96,6 +100,8 @@ def _try(
 
 
 def _ask(hta: subprocess.Popen[str], a: Path, b: Path) -> dict[str, Any]:
+    """Return what HTA says of two traces: the names that differ and the number of
+    events, or its error."""
     assert hta.stdin
     assert hta.stdout
     hta.stdin.write(json.dumps([str(a), str(b)]) + "\n")
@@ -105,6 +111,8 @@ def _ask(hta: subprocess.Popen[str], a: Path, b: Path) -> dict[str, Any]:
 
 
 def _judged(said: dict[str, Any], wanted: set[str], idle: bool) -> str:
+    """Return a verdict on what HTA says, given the names that really changed. `idle` is
+    whether idle time was changed, which has no name."""
     if "error" in said:
         return "stopped"
     if not said["events"]:
@@ -124,10 +132,12 @@ def _judged(said: dict[str, Any], wanted: set[str], idle: bool) -> str:
 
 
 def _names(events: list[Event]) -> Counter[str]:
+    """Return how often each name of a GPU event occurs."""
     return Counter(str(e["name"]) for e in events if _on_gpu(e))
 
 
 def _on_gpu(event: Event) -> bool:
+    """Return whether an event is work on a GPU; annotations on a GPU are not."""
     return (
         event.get("ph") == "X"
         and event.get("cat") in GPU
@@ -136,13 +146,14 @@ def _on_gpu(event: Event) -> bool:
 
 
 def _changed(before: Counter[str], after: Counter[str]) -> set[str]:
+    """Return the names that do not occur equally often before and after."""
     return {
         name for name in before.keys() | after.keys() if before[name] != after[name]
     }
 
 
 def _slower(subject: Subject, events: list[Event]) -> str:
-    """The name of the one GPU event whose time is another."""
+    """Return the name of the one GPU event whose time was changed."""
     old = subject.document["traceEvents"]
     return next(
         str(new["name"])
@@ -152,6 +163,7 @@ def _slower(subject: Subject, events: list[Event]) -> str:
 
 
 def _table(found: dict[str, Counter[str]]) -> str:
+    """Return the Markdown table of how often each tool was right."""
     lines = [
         "| planted in all steps | fusetui | HTA: right | HTA: else |",
         "|---|---:|---:|---|",

@@ -72,14 +72,16 @@ class Trial(NamedTuple):
 
 
 def at_random(samples: Int64s, steps: int, random: np.random.Generator) -> Sides:
-    """Drawn with replacement where fewer were recorded."""
+    """Return two sides of `steps` steps each, drawn from the samples at random. They
+    are drawn with replacement if fewer were recorded."""
     is_enough = 2 * steps <= len(samples)
     order = random.choice(len(samples), 2 * steps, replace=not is_enough)
     return Sides(a=samples[order[:steps]], b=samples[order[steps:]], same_steps=False)
 
 
 def together(samples: Int64s, steps: int, random: np.random.Generator) -> Sides:
-    """A step of B is one of A once more, and both are slow or fast by one factor."""
+    """Return two sides of which each step of B is one of A again; both are slow or fast
+    by the factor of that step."""
     sides = at_random(samples, steps, random)
     factors = np.exp(random.normal(0, SPREAD, (steps, 1)))
     jitter = np.exp(random.normal(0, SPREAD / 50, sides.a.shape))
@@ -91,6 +93,7 @@ def together(samples: Int64s, steps: int, random: np.random.Generator) -> Sides:
 
 
 def slow_after_slow(samples: Int64s, steps: int, random: np.random.Generator) -> Sides:
+    """Return two sides at random, in which a slow step tends to follow a slow step."""
     sides = at_random(samples, steps, random)
     return Sides(
         a=_whole(sides.a * _following(steps, random)),
@@ -100,7 +103,8 @@ def slow_after_slow(samples: Int64s, steps: int, random: np.random.Generator) ->
 
 
 def _following(steps: int, random: np.random.Generator) -> Floats:
-    """A factor for each step; their logarithms are an autoregressive series."""
+    """Return a factor for each step, shape [steps, 1]. Their logarithms are an
+    autoregressive series, so that successive factors are similar."""
     logs = np.zeros(steps)
     logs[0] = random.normal(0, SPREAD)
     for step in range(1, steps):
@@ -110,21 +114,24 @@ def _following(steps: int, random: np.random.Generator) -> Floats:
 
 
 def _whole(values: NDArray[Any]) -> Int64s:
+    """Return the values as whole ns, at least 1."""
     return np.asarray(np.maximum(values, 1), np.int64)
 
 
 def without(**constants: Any) -> Callable[[], AbstractContextManager[Any]]:
-    """The noise with other values of its constants."""
+    """Return a function that makes a context in which the rules of noise have other
+    values of their constants."""
     return lambda: patch.multiple(rules, **constants)
 
 
 def without_middle_halves() -> AbstractContextManager[Any]:
+    """Return a context in which the middle halves of two sides never overlap."""
     never_overlaps = lambda self, other: np.zeros(len(self.low), bool)  # noqa: E731
     return patch.object(MiddleHalf, "overlaps", never_overlaps)
 
 
 def _level_of_one_row() -> AbstractContextManager[Any]:
-    """Each row at the level of all together."""
+    """Return a context in which each row is judged at the level of all rows together."""
     known = rules.noise_of
 
     def noise_of_one(*sides: Any, **how: Any) -> rules.Noise:
@@ -141,11 +148,13 @@ def _level_of_one_row() -> AbstractContextManager[Any]:
 
 
 def _no_interval() -> AbstractContextManager[Any]:
+    """Return a context in which the interval of every row excludes equal times."""
     everything = lambda a, *_: np.ones(a.shape[1], bool)  # noqa: E731
     return patch.object(rules, "_excludes_one", everything)
 
 
 def _no_pairs() -> AbstractContextManager[Any]:
+    """Return a context in which the n-th steps of both sides are not compared in pairs."""
     known = rules.noise_of
 
     def noise_of_separate(*sides: Any, **_: Any) -> rules.Noise:
@@ -155,28 +164,35 @@ def _no_pairs() -> AbstractContextManager[Any]:
 
 
 def _no_widening() -> AbstractContextManager[Any]:
+    """Return a context in which intervals are not widened for steps that follow each
+    other."""
     return patch.object(rules, "STEPS_FOR_CORRELATION", NEVER)
 
 
 def _no_rounding() -> AbstractContextManager[Any]:
+    """Return a context in which the rounding of times to the tick of the clock counts
+    for nothing."""
     nothing = lambda a, b, tick_ns: np.zeros(a.shape[1])  # noqa: E731
     return patch.object(rules, "_rounding", nothing)
 
 
 def _any_single_step() -> AbstractContextManager[Any]:
-    """With one step on each side, whatever changed beyond the floor."""
+    """Return a context in which, with one step on each side, any change beyond the
+    floor is told."""
     nothing = lambda log_a, log_b: 0.0  # noqa: E731
     return patch.object(rules, "_min_change_of_one_step", nothing)
 
 
 def _rows_of_any_spread() -> AbstractContextManager[Any]:
-    """With one step on each side, even where all rows vary."""
+    """Return a context in which, with one step on each side, rows are told even where
+    all rows vary."""
     return patch.object(rules, "FLOOR_PERCENT", 100 * NEVER)
 
 
 def _of_dealt_steps(
     rule: str, without: Callable[[], AbstractContextManager[Any]], *steps: int
 ) -> list[Trial]:
+    """Return a trial with steps dealt at random for each number of steps."""
     return [Trial(rule, without, "at random", at_random, count) for count in steps]
 
 
@@ -207,6 +223,8 @@ class Told(NamedTuple):
 
 
 def told(samples: Int64s, trial: Trial, ways: int) -> Told:
+    """Return the share of simulated diffs that tell a row although nothing changed, and
+    the share of planted changes that are told."""
     random = np.random.default_rng(0)
     tick_ns = resolution(samples)
     false: list[bool] = []
@@ -226,7 +244,8 @@ def told(samples: Int64s, trial: Trial, ways: int) -> Told:
 
 
 def table(recordings: Sequence[Int64s], ways: int) -> list[str]:
-    """Means over the recordings."""
+    """Return the lines of a Markdown table of all trials, each with its rule and
+    without it; figures are means over the recordings."""
     lines = [
         "| without | steps a side | false diffs: with it | without it "
         "| changes told: with it | without it |",
@@ -254,6 +273,7 @@ def _mean_of(
     ways: int,
     context: Callable[[], AbstractContextManager[Any]],
 ) -> Told:
+    """Return the mean shares over all recordings while a context is active."""
     with context():
         of_each = [told(samples, trial, ways) for samples in recordings]
     return Told(
@@ -269,6 +289,8 @@ def _percent(share: float) -> str:
 
 
 def main() -> int:
+    """Make all trials with the steps of each trace, and print the table; with --into it
+    is put into a page. Returns 0."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0] if __doc__ else ""
     )

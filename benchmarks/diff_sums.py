@@ -43,6 +43,8 @@ HEAD = (
 
 
 def main() -> int:
+    """Print a table of how far the sum of each diff closes. Returns 1 if any pair
+    misses the bound."""
     options = _options()
     lines = [f"| {' | '.join(HEAD)} |", "|---|" + "---:|" * (len(HEAD) - 1)]
     met = []
@@ -58,6 +60,8 @@ def main() -> int:
 
 
 def _columns(found: Diff) -> list[str]:
+    """Return the cells of a diff: its step, the terms of its sum, and whether the bound
+    is met."""
     sums, step = found.accounting, found.step
     beside = sums.earlier_ns + sums.later_ns
     parts = sums.step_ns, sums.rows_ns
@@ -74,24 +78,27 @@ def _columns(found: Diff) -> list[str]:
 
 
 def _share(found: Diff, of: Callable[[Row], bool]) -> str:
+    """Return the share of all changes that is in rows for which `of` is true."""
     counted = [row for row in found.rows if row.counts]
     whole = sum(abs(row.change_ns) for row in counted)
     return percent(sum(abs(row.change_ns) for row in counted if of(row)), whole or 1)
 
 
 def _is_op(row: Row) -> bool:
-    """Is it a row of one op, or of the same kernel on both sides."""
+    """Return whether a row is about one op, or about the same kernel on both sides."""
     return not row.together or row.kind is not RowKind.REPLACED
 
 
 def _is_layout(row: Row) -> bool:
-    """Are all its kernels products of one layout."""
+    """Return whether all kernels of a row are matrix products of one layout."""
     known = [decode(name) for name in {*row.a, *row.b}]
     layouts = {(one.op, one.layout) if one else None for one in known}
     return len(layouts) == 1 and all(one is not None and one.layout for one in known)
 
 
 def _is_met(found: Diff) -> bool:
+    """Return whether what is not explained is at most 1 % of the change plus 1 % of the
+    step."""
     step = max(found.step.a_ns or 0, found.step.b_ns or 0)
     return (
         100 * abs(found.accounting.not_explained_ns)

@@ -25,7 +25,8 @@ class Screen:
         self.feed(written)
 
     def feed(self, written: bytes) -> None:
-        """Writes bytes, which may end within a character but not within a sequence."""
+        """Write bytes to the screen. They may end within a character, but not within a
+        control sequence."""
         text = self._decode(written)
         printed_from = 0
         for sequence in CONTROL.finditer(text):
@@ -43,6 +44,7 @@ class Screen:
         return "\n".join("".join(line) for line in self._lines)
 
     def _put(self, text: str) -> None:
+        """Write text at the cursor; characters outside of the screen are dropped."""
         for character in text:
             if character == "\r":
                 self._x = 0

@@ -30,10 +30,11 @@ MAX_LEVELS = 1_000
 """How deep the ops of `depth` nest."""
 
 
-def slice_of(
+def make_slice(
     cat: str, name: str, ts: float, dur: float, tid: int, pid: int = 1, **args: Any
 ) -> Event:
-    """An event with a start and a duration, in us."""
+    """Return an event of a trace with a start and a duration in us. `args` are its
+    args."""
     event: Event = {
         "ph": "X",
         "cat": cat,
@@ -59,13 +60,13 @@ def launched(
     correlation: int | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> Iterator[Event]:
-    """An op, its launch call, and the kernel that it launches, 10 us after those of
-    n - 1. `args` are more args of the kernel."""
+    """Yield an op, its launch call, and the kernel that it launches, 10 us after those
+    of n - 1. `args` are more args of the kernel."""
     ts = 10 * n
     if correlation is None:
         correlation = n + 1
-    yield slice_of("cpu_op", op, ts, 4, tid, pid=pid)
-    yield slice_of(
+    yield make_slice("cpu_op", op, ts, 4, tid, pid=pid)
+    yield make_slice(
         "cuda_runtime",
         "cudaLaunchKernel",
         ts + 1,
@@ -80,23 +81,23 @@ def launched(
         "correlation": correlation,
         **(args or {}),
     }
-    yield slice_of("kernel", kernel, ts + 5, 3, stream, pid=device, **kernel_args)
+    yield make_slice("kernel", kernel, ts + 5, 3, stream, pid=device, **kernel_args)
 
 
 def kernels(count: int) -> Iterator[Event]:
-    """Kernels of 1 ns on one stream, one each 2 ns, without launches."""
+    """Yield kernels of 1 ns on one stream, one each 2 ns, without launches."""
     for n in range(count):
-        yield slice_of("kernel", "k", n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
+        yield make_slice("kernel", "k", n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
 
 
-def kernels_named(names: int) -> Maker:
-    """Makes kernels without launches, a gap after each, that share so many names of 25
-    characters."""
+def name_kernels(names: int) -> Maker:
+    """Return a maker of kernels without launches, with a gap after each, that share
+    `names` names of 25 characters."""
 
     def events(count: int) -> Iterator[Event]:
         for n in range(count):
             name = f"kernel_of_its_own_{n % names:07}"
-            yield slice_of(
+            yield make_slice(
                 "kernel", name, n * 0.002, 0.001, 7, pid=0, device=0, stream=7
             )
 
@@ -104,53 +105,56 @@ def kernels_named(names: int) -> Maker:
 
 
 def depth(count: int) -> Iterator[Event]:
-    """Ops that nest 1,000 deep, or as deep as `count`; the innermost one launches a
-    kernel."""
+    """Yield ops that nest 1,000 deep, or as deep as `count`; the innermost one launches
+    a kernel."""
     for n in range(count):
         level = n % MAX_LEVELS
         ts = 2 * MAX_LEVELS * 10 * (n // MAX_LEVELS) + level
-        yield slice_of("cpu_op", f"op{level}", ts, 2 * (MAX_LEVELS - level), 1)
+        yield make_slice("cpu_op", f"op{level}", ts, 2 * (MAX_LEVELS - level), 1)
         if level == MAX_LEVELS - 1:
             yield from launched(n)
 
 
 def deep(count: int) -> Iterator[Event]:
-    """Python frames, each inside the one before."""
+    """Yield Python frames, each inside the one before, and then a launch."""
     for n in range(count):
         ids: dict[str, Any] = {"Python id": n + 1, "Python parent id": n or None}
         name = f"f.py({n % 97}): f"
-        yield slice_of("python_function", name, n, 2 * (count - n), 1, **ids)
+        yield make_slice("python_function", name, n, 2 * (count - n), 1, **ids)
     yield from launched(count // 10)
 
 
 def modules(count: int) -> Iterator[Event]:
-    """Calls of as many modules, one after another, each with a kernel."""
+    """Yield calls of `count` modules, one after another, each with a kernel."""
     for n in range(count):
         ids: dict[str, Any] = {
             "Python id": n + 1,
             "Python parent id": None,
             "Python module id": n,
         }
-        yield slice_of("python_function", f"nn.Module: Linear_{n}", 10 * n, 9, 1, **ids)
+        yield make_slice(
+            "python_function", f"nn.Module: Linear_{n}", 10 * n, 9, 1, **ids
+        )
         yield from launched(n)
 
 
 def annotated(count: int) -> Iterator[Event]:
-    """Annotations with names of their own, each around a kernel."""
+    """Yield `count` annotations with names of their own, each around a kernel."""
     for n in range(count):
-        yield slice_of("user_annotation", f"part {n}", 10 * n, 9, 1)
+        yield make_slice("user_annotation", f"part {n}", 10 * n, 9, 1)
         yield from launched(n)
 
 
 def steps(count: int) -> Iterator[Event]:
+    """Yield `count` steps of the profiler, each around a kernel."""
     for n in range(count):
-        yield slice_of("user_annotation", f"ProfilerStep#{n}", 10 * n, 9.5, 1)
+        yield make_slice("user_annotation", f"ProfilerStep#{n}", 10 * n, 9.5, 1)
         yield from launched(n)
 
 
-def each_launched(**varied: Callable[[int], Any]) -> Maker:
-    """Makes kernels with calls and ops; each of the arguments of `launched` that are
-    named here follows from the number of the kernel."""
+def vary_launches(**varied: Callable[[int], Any]) -> Maker:
+    """Return a maker of kernels with calls and ops. Each argument of `launched` that is
+    named here is computed from the number of the kernel."""
 
     def events(count: int) -> Iterator[Event]:
         for n in range(count):
@@ -160,25 +164,25 @@ def each_launched(**varied: Callable[[int], Any]) -> Maker:
     return events
 
 
-def two_on_each_device(count: int) -> Iterator[Event]:
-    """Two kernels on each of `count` devices."""
+def make_two_on_each_device(count: int) -> Iterator[Event]:
+    """Yield two kernels on each of `count` devices."""
     for n in range(2 * count):
         yield from launched(n, device=n % count)
 
 
 KINDS: dict[str, Maker] = {
     "kernels": kernels,
-    "hundred_names": kernels_named(100),
-    "kernel_names": kernels_named(10**7),
-    "devices": each_launched(device=lambda n: n),
-    "two_each": two_on_each_device,
-    "streams": each_launched(stream=lambda n: n + 7),
-    "threads": each_launched(tid=lambda n: n + 1),
-    "processes": each_launched(pid=lambda n: n + 100_000),
-    "one_correlation": each_launched(correlation=lambda _: 1),
-    "names": each_launched(kernel=lambda n: f"kernel_{n}", op=lambda n: f"aten::op{n}"),
-    "args": each_launched(args=lambda n: {"grid": [n + 1, 1, 1], "block": [32, 1, 1]}),
-    "plain": each_launched(),
+    "hundred_names": name_kernels(100),
+    "kernel_names": name_kernels(10**7),
+    "devices": vary_launches(device=lambda n: n),
+    "two_each": make_two_on_each_device,
+    "streams": vary_launches(stream=lambda n: n + 7),
+    "threads": vary_launches(tid=lambda n: n + 1),
+    "processes": vary_launches(pid=lambda n: n + 100_000),
+    "one_correlation": vary_launches(correlation=lambda _: 1),
+    "names": vary_launches(kernel=lambda n: f"kernel_{n}", op=lambda n: f"aten::op{n}"),
+    "args": vary_launches(args=lambda n: {"grid": [n + 1, 1, 1], "block": [32, 1, 1]}),
+    "plain": vary_launches(),
     "depth": depth,
     "deep": deep,
     "modules": modules,
@@ -196,7 +200,7 @@ class Cost(NamedTuple):
 
 
 def make(kind: str, count: int, target: Path) -> int:
-    """Writes a trace; returns the number of its events."""
+    """Write a trace of this kind to `target` and return the number of its events."""
     events = 0
     with target.open("wb") as out:
         out.write(b'{"traceEvents": [')
@@ -209,7 +213,8 @@ def make(kind: str, count: int, target: Path) -> int:
 
 
 def cost(command: str, trace: Path) -> Cost:
-    """Runs a command, which must be the only child of this process."""
+    """Run a command about a trace and return its cost. It must be the only child of
+    this process so far, because the system adds up all children."""
     arguments = ["-m", "fusetui", command, str(trace), "--json", "--no-cache"]
     subprocess.run(
         [sys.executable, "-P", *arguments], stdout=subprocess.DEVNULL, check=True
@@ -222,7 +227,7 @@ def cost(command: str, trace: Path) -> Cost:
 
 
 def measured(command: str, trace: Path) -> Cost:
-    """`cost`, by a process of its own."""
+    """Return the cost of a command about a trace, measured by a process of its own."""
     printed = subprocess.run(
         [sys.executable, "-P", __file__, "cost", command, str(trace)],
         capture_output=True,
@@ -234,8 +239,8 @@ def measured(command: str, trace: Path) -> Cost:
 
 
 def measure(kind: str, count: int, command_names: Sequence[str], folder: Path) -> None:
-    """Prints what each command costs, and its memory for each event: what it takes
-    beyond that for a trace with hardly any."""
+    """Print what each command costs for a trace of this kind, and its memory for each
+    event. The memory for a trace with hardly any events is subtracted."""
     tiny = folder / "few.json"
     make(kind, 2, tiny)
     trace = folder / f"{kind}.json"
@@ -254,7 +259,7 @@ def measure(kind: str, count: int, command_names: Sequence[str], folder: Path) -
 def grow(
     kinds: Sequence[str], count: int, command_names: Sequence[str], folder: Path
 ) -> None:
-    """Prints how much more processor time each command takes for twice the count."""
+    """Print how much more processor time each command takes for twice the count."""
     trace = folder / "1.json"
     twice_trace = folder / "2.json"
     for kind in kinds:
@@ -268,6 +273,8 @@ def grow(
 
 
 def main() -> None:
+    """Make a trace, measure commands about one, or print how their cost grows, as the
+    command line says."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -83,7 +83,8 @@ class Terminal:
         os.close(self._ours)
 
     def wait_for(self, words: bytes) -> float:
-        """Seconds from the start until these words were written."""
+        """Wait until these words were written, and return the seconds from the start.
+        Raises TimeoutError after PATIENCE seconds."""
         while words not in self._written:
             if time.perf_counter() - self.start > PATIENCE:
                 raise TimeoutError(f"never written: {words.decode()}")
@@ -91,7 +92,7 @@ class Terminal:
         return time.perf_counter() - self.start
 
     def press(self, key: bytes) -> float:
-        """The time of the press, in seconds from the start."""
+        """Press a key, and return the time of the press in seconds from the start."""
         os.write(self._ours, key)
         return time.perf_counter() - self.start
 
@@ -107,14 +108,14 @@ class Terminal:
 
 
 def opening(file: Path, cache: str = "off") -> tuple[float, float, float]:
-    """Seconds until the bar, the first lanes, the whole trace."""
+    """Return the seconds until the bar, the first lanes, and the whole trace are shown."""
     with Terminal([*COMMAND, str(file)], cache) as terminal:
         return tuple(map(terminal.wait_for, (BAR, LANES, WHOLE)))  # type: ignore[return-value]
 
 
 def stopping(file: Path) -> float | None:
-    """Seconds from Escape, pressed when there are lanes, to the words that say what was
-    read."""
+    """Return the seconds from Escape, pressed when there are lanes, to the words that
+    say what was read. None if the trace was read before."""
     with Terminal([*COMMAND, str(file)]) as terminal:
         terminal.wait_for(LANES)
         pressed = terminal.press(ESCAPE)
@@ -124,7 +125,8 @@ def stopping(file: Path) -> float | None:
 
 
 def leaving(file: Path) -> float:
-    """Seconds from q, pressed when there is a bar, to the end of the program."""
+    """Return the seconds from q, pressed when there is a bar, to the end of the
+    program."""
     with Terminal([*COMMAND, str(file)]) as terminal:
         terminal.wait_for(BAR)
         pressed = terminal.press(b"q")
@@ -132,7 +134,7 @@ def leaving(file: Path) -> float:
 
 
 def kept(file: Path) -> float:
-    """Seconds until the whole trace, which the cache has."""
+    """Return the seconds until the whole trace is shown if the cache has it."""
     cache = str(file.with_suffix(".cache"))
     summary = [*COMMAND[:-1], "summary", str(file)]
     subprocess.run(
@@ -146,6 +148,7 @@ def kept(file: Path) -> float:
 
 
 def row(file: Path, repeat: int) -> list[str]:
+    """Return the cells of a line of the table, with the median times of `repeat` runs."""
     times = [
         list(column)
         for column in zip(*(opening(file) for _ in range(repeat)), strict=True)
@@ -166,6 +169,8 @@ def row(file: Path, repeat: int) -> list[str]:
 
 
 def made(source: Path, folder: Path, megabytes: int) -> Path:
+    """Make a trace of so many megabytes from a real one, and return its path in
+    `folder`."""
     target = folder / f"{megabytes}.json"
     script = str(ROOT / "benchmarks" / "generate.py")
     command = [sys.executable, "-P", script, str(source), str(target)]
@@ -181,6 +186,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
+    """Measure files of all sizes, print the table, and put it into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

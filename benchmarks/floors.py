@@ -45,7 +45,8 @@ WHY = [SUMMARY[0], "why", "--json"]
 
 
 def programs(file: str, cache: str) -> dict[str, list[str]]:
-    """By what they do, in the order of the table."""
+    """Return the commands of all programs by what they do, in the order of the table.
+    `cache` is the folder of the cache."""
     fresh, kept = [file, "--no-cache"], ["env", f"FUSETUI_CACHE={cache}"]
     return {
         "start Python": [*PYTHON, "pass"],
@@ -68,7 +69,8 @@ def programs(file: str, cache: str) -> dict[str, list[str]]:
 
 
 def column(file: Path, cache: Path, repeat: int) -> list[str]:
-    """Of each program the seconds by the clock and of the processors."""
+    """Return the cells of a column: of each program the median seconds by the clock, as
+    a share of orjson.loads, and of the processors."""
     commands = programs(str(file), str(cache))
     for name in list(commands)[-3:]:
         used(commands[name])  # so that there is a cache
@@ -87,6 +89,8 @@ def column(file: Path, cache: Path, repeat: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the traces, run all programs in turn, and write the table into
+    docs/benchmarks.md."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

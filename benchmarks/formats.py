@@ -44,7 +44,8 @@ print(wall, sum(one.ru_utime + one.ru_stime for one in used), len(trace))
 
 
 def opened(path: Path) -> tuple[float, float, int]:
-    """Seconds, seconds of processors (with the start of Python), and slices."""
+    """Open a trace in a new process. Returns the seconds by the clock, the seconds of
+    the processors with the start of Python, and the number of slices."""
     command = [sys.executable, "-P", "-c", OPEN, str(path)]
     wall, used, slices = subprocess.run(
         command, capture_output=True, text=True
@@ -53,7 +54,8 @@ def opened(path: Path) -> tuple[float, float, int]:
 
 
 def made(name: str, megabytes: int, folder: Path) -> tuple[Path, Path]:
-    """The JSON, and the same in the other format."""
+    """Make a trace of so many MB of JSON, and return its path and that of the same
+    events in the other format."""
     json, other = folder / f"{Path(name).name}.json", folder / f"{Path(name).name}.big"
     if name.endswith(".sqlite"):
         generate_nsys.generate(Path(name), other, megabytes * ROWS_A_MB)
@@ -65,6 +67,8 @@ def made(name: str, megabytes: int, folder: Path) -> tuple[Path, Path]:
 
 
 def row(name: str, megabytes: int, folder: Path) -> str:
+    """Return a line of the table, with median times of both formats, opened in turn,
+    and their ratios."""
     json, other = made(name, megabytes, folder)
     found: dict[Path, list[tuple[float, float, int]]] = {json: [], other: []}
     for number in range(PAIRS):
@@ -87,6 +91,8 @@ def row(name: str, megabytes: int, folder: Path) -> str:
 
 
 def main() -> None:
+    """Measure all pairs of formats, print the table, and put it into
+    docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--megabytes", type=int, default=50)

@@ -34,27 +34,30 @@ class _Template(NamedTuple):
 
 
 def generate(source: Path, target: Path, size: int) -> int:
-    """Writes at least `size` bytes; returns the number of copies."""
+    """Write a trace of at least `size` bytes that repeats the events of `source`, and
+    return the number of copies."""
     opened = open_source(str(source))
     document = opened.document
     body = find_body(opened)
     *_, last_chunk = ChunkStitcher().ordered(document, body.start)
     events_end = last_chunk.after - 1  # where the bracket of the list is
     events = document[body.start : events_end].rstrip(b" \r\n\t,")
-    template = _template(events)
+    template = _make_template(events)
     copies = 0
     with target.open("wb") as out:
         out.write(document[: body.start])
         while out.tell() < size:
             if copies:
                 out.write(b",")
-            out.writelines(_copy(template, copies))
+            out.writelines(_make_copy(template, copies))
             copies += 1
         out.write(document[events_end:])
     return copies
 
 
-def _template(events: bytes) -> _Template:
+def _make_template(events: bytes) -> _Template:
+    """Return the text of the events, divided at the numbers that a copy changes. Times
+    grow by the span of the trace and GAP_US, and ids by the largest id and 1."""
     literals: list[bytes] = []
     numbers: list[int] = []
     is_time: list[bool] = []
@@ -76,8 +79,8 @@ def _template(events: bytes) -> _Template:
     )
 
 
-def _copy(template: _Template, copy: int) -> Iterator[bytes]:
-    """The text of copy number `copy`, from 0, in pieces."""
+def _make_copy(template: _Template, copy: int) -> Iterator[bytes]:
+    """Yield the text of copy number `copy`, counted from 0, in pieces."""
     *literals, last_literal = template.literals
     for literal, number, grows in zip(
         literals, template.numbers, template.grows, strict=True
@@ -88,6 +91,7 @@ def _copy(template: _Template, copy: int) -> Iterator[bytes]:
 
 
 def main() -> None:
+    """Write the larger trace that the command line asks for, and print its size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

@@ -22,33 +22,39 @@ EVENT_TABLES = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "PROFILER_OVERHEAD")
 
 
 def generate(export: Path, out: Path, rows: int) -> int:
-    """Writes the database; returns the number of rows of events in it."""
+    """Write a database with about `rows` rows of events, made by repeating `export`.
+    Returns the number of rows of events in it."""
     shutil.copyfile(export, out)
     out.chmod(0o600)
     with closing(sqlite3.connect(out)) as db:
-        tables = _event_tables(db)
+        tables = _find_event_tables(db)
         count = 0
-        end = 0
+        last_end = 0
         last_id = 0
         for name, columns in tables.items():
-            count += _number(db, f'select count(*) from "{name}"')
+            count += _query_number(db, f'select count(*) from "{name}"')
             if "end" in columns:
-                end = max(end, _number(db, f'select max("end") from "{name}"'))
+                last_end = max(
+                    last_end, _query_number(db, f'select max("end") from "{name}"')
+                )
             if ID_COLUMN in columns:
                 last_id = max(
-                    last_id, _number(db, f'select max({ID_COLUMN}) from "{name}"')
+                    last_id, _query_number(db, f'select max({ID_COLUMN}) from "{name}"')
                 )
         copies = max(1, round(rows / count))
-        grows = {**dict.fromkeys(TIME_COLUMNS, end), ID_COLUMN: last_id + 1}
+        growth_by_column = {
+            **dict.fromkeys(TIME_COLUMNS, last_end),
+            ID_COLUMN: last_id + 1,
+        }
         if copies > 1:
             for name, columns in tables.items():
-                _repeat(db, name, columns, grows, copies)
+                _repeat_rows(db, name, columns, growth_by_column, copies)
         db.commit()
     return count * copies
 
 
-def _event_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """The columns of each table with events, by its name."""
+def _find_event_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the columns of each table with events, by its name."""
     tables = {}
     query = "select name from sqlite_master where type = 'table'"
     for (name,) in db.execute(query).fetchall():
@@ -58,15 +64,15 @@ def _event_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
     return tables
 
 
-def _repeat(
+def _repeat_rows(
     db: sqlite3.Connection,
     table: str,
     columns: Sequence[str],
     grows: Mapping[str, int],
     copies: int,
 ) -> None:
-    """Adds rows until a table has all its rows `copies` times; copy n adds to a column
-    n times what it `grows` by."""
+    """Add rows until a table has all its rows `copies` times. Copy n adds to a column n
+    times what `grows` has for it."""
     values = []
     for column in columns:
         value = f'"{column}"'
@@ -81,13 +87,15 @@ def _repeat(
     )
 
 
-def _number(db: sqlite3.Connection, query: str) -> int:
-    """The only value of a query; 0 for null."""
+def _query_number(db: sqlite3.Connection, query: str) -> int:
+    """Return the only value of a query; 0 for null."""
     (value,) = db.execute(query).fetchone()
     return int(value or 0)
 
 
 def main() -> None:
+    """Write the larger export that the command line asks for, and print its number of
+    rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("export", type=Path)
     parser.add_argument("out", type=Path)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.trace.pftrace.wire import BYTES, VARINT, one_varint
+from fusetui.trace.pftrace.wire import BYTES, VARINT, decode_varint
 from fusetui.trace.read.source import open_source
 
 GAP_NS = 10_000  # between copies
@@ -48,7 +48,7 @@ class Field(NamedTuple):
 
 
 def generate(source: Path, target: Path, copies: int) -> None:
-    """Writes the trace, then its events again, `copies - 1` times."""
+    """Write a trace, then its events again `copies - 1` times, later and with new ids."""
     document = open_source(str(source)).document
     events = []
     for packet in fields(document[:]):
@@ -57,30 +57,31 @@ def generate(source: Path, target: Path, copies: int) -> None:
             events.append(event)
     times = [field.value for event in events for field in event if field.number == TIME]
     span_ns = max(times) - min(times) + GAP_NS
-    ids = 1 + max(number for event in events for number in _ids(event))
+    id_step = 1 + max(number for event in events for number in _find_ids(event))
     with target.open("wb") as out:
         out.write(document[:])
         for copy in range(1, copies):
             for event in events:
                 data = b"".join(
-                    _moved(field, copy * span_ns, copy * ids) for field in event
+                    _shift_field(field, copy * span_ns, copy * id_step)
+                    for field in event
                 )
                 out.write(encoded(Field(number=1, type=BYTES, value=0, data=data)))
 
 
 def fields(message: bytes) -> Iterator[Field]:
-    """The fields of a message, in order."""
+    """Yield the fields of a protobuf message, in order."""
     at = 0
     while at < len(message):
-        tag, at = one_varint(message, at)
+        tag, at = decode_varint(message, at)
         number = tag >> 3
         wire_type = tag & 7
         if wire_type == VARINT:
-            value, at = one_varint(message, at)
+            value, at = decode_varint(message, at)
             yield Field(number, wire_type, value=value, data=b"")
             continue
         if wire_type == BYTES:
-            size, at = one_varint(message, at)
+            size, at = decode_varint(message, at)
         else:
             size = FIXED_BYTES[wire_type]
         yield Field(number, wire_type, value=0, data=message[at : at + size])
@@ -88,18 +89,18 @@ def fields(message: bytes) -> Iterator[Field]:
 
 
 def encoded(field: Field) -> bytes:
-    """The bytes of a field."""
-    tag = varint(field.number << 3 | field.type)
+    """Return the bytes of a field, with its tag."""
+    tag = encode_varint(field.number << 3 | field.type)
     if field.type == VARINT:
-        return tag + varint(field.value)
+        return tag + encode_varint(field.value)
     if field.type == BYTES:
-        return tag + varint(len(field.data)) + field.data
+        return tag + encode_varint(len(field.data)) + field.data
     return tag + field.data
 
 
-def varint(value: int) -> bytes:
-    """A number in groups of seven bits, the lowest first; all but the last have the
-    eighth bit set."""
+def encode_varint(value: int) -> bytes:
+    """Return a number in groups of seven bits, the lowest first. All groups but the
+    last have the eighth bit set."""
     groups = bytearray()
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)
@@ -107,8 +108,8 @@ def varint(value: int) -> bytes:
     return bytes([*groups, value])
 
 
-def _ids(event: Sequence[Field]) -> Iterator[int]:
-    """The numbers that a copy must not repeat."""
+def _find_ids(event: Sequence[Field]) -> Iterator[int]:
+    """Yield the numbers in an event that a copy must not repeat."""
     for field in event:
         if field.number == GPU_EVENT:
             for inner in fields(field.data):
@@ -121,25 +122,25 @@ def _ids(event: Sequence[Field]) -> Iterator[int]:
                     yield arg[1].value
 
 
-def _moved(field: Field, ns: int, ids: int) -> bytes:
-    """A field of a packet, with its time later by `ns`, or the event in it with ids
-    that are larger by `ids`."""
+def _shift_field(field: Field, ns: int, ids: int) -> bytes:
+    """Return the bytes of a field of a packet in a copy. A time is later by `ns`, and
+    in an event all ids are larger by `ids`."""
     if field.number == TIME:
         return encoded(field._replace(value=field.value + ns))
     if field.number in (CPU_EVENT, GPU_EVENT):
-        inner = [_with_ids(field.number, inner, ids) for inner in fields(field.data)]
+        inner = [_shift_ids(field.number, inner, ids) for inner in fields(field.data)]
         return encoded(field._replace(data=b"".join(inner)))
     return encoded(field)
 
 
-def _with_ids(event: int, field: Field, ids: int) -> bytes:
-    """A field of an event, with ids that are larger by `ids`; `event` is CPU_EVENT or
-    GPU_EVENT."""
+def _shift_ids(event: int, field: Field, ids: int) -> bytes:
+    """Return the bytes of a field of an event in which all ids are larger by `ids`.
+    `event` is CPU_EVENT or GPU_EVENT."""
     is_gpu = event == GPU_EVENT
     if is_gpu and field.number in (GPU_EVENT_ID, GPU_EVENT_CORRELATION):
         return encoded(field._replace(value=field.value + ids))
     if field.number == (GPU_EVENT_ARG if is_gpu else CPU_EVENT_ARG):
-        return encoded(field._replace(data=_arg_with_ids(field.data, ids)))
+        return encoded(field._replace(data=_shift_arg(field.data, ids)))
     if not is_gpu and field.number == CPU_EVENT_EXTENSION:
         data = b"".join(
             encoded(inner._replace(value=inner.value + ids))
@@ -149,9 +150,9 @@ def _with_ids(event: int, field: Field, ids: int) -> bytes:
     return encoded(field)
 
 
-def _arg_with_ids(arg: bytes, ids: int) -> bytes:
-    """An arg, a message of its name and its value; if that is an id, a number or its
-    digits, it is larger by `ids`."""
+def _shift_arg(arg: bytes, ids: int) -> bytes:
+    """Return an arg of an event, a message of its name and its value. If it is an id,
+    as a number or as digits, it is larger by `ids`."""
     name, *values = fields(arg)
     if not values or name.data not in ID_NAMES:
         return arg
@@ -164,6 +165,7 @@ def _arg_with_ids(arg: bytes, ids: int) -> bytes:
 
 
 def main() -> None:
+    """Write the larger trace that the command line asks for, and print its size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

@@ -47,7 +47,7 @@ class Allocator:
         self.copied = copied
         self.stacks: list[list[Entry]] = []
         if depth:
-            frames = [_frame(number) for number in range(max(STACKS, depth))]
+            frames = [_make_frame(number) for number in range(max(STACKS, depth))]
             self.stacks = [self.random.sample(frames, depth) for _ in range(STACKS)]
         self.events: list[Entry] = []
         self.live: list[_Block] = []
@@ -56,7 +56,7 @@ class Allocator:
         ]
 
     def step(self) -> None:
-        """One allocation, and one free if more than 200 live."""
+        """Make one allocation, and free one at random if more than MAX_LIVE live."""
         address = self.free_addresses.pop(0)
         size = self.random.choice(BLOCK_BYTES)
         block = _Block(address=address, size=size, frames=self._stack())
@@ -64,9 +64,10 @@ class Allocator:
         self._event("alloc", address, size, block.frames)
         self.live.append(block)
         if len(self.live) > MAX_LIVE:
-            self._free(self.live.pop(self.random.randrange(MAX_LIVE)))
+            self._free_block(self.live.pop(self.random.randrange(MAX_LIVE)))
 
-    def _free(self, block: _Block) -> None:
+    def _free_block(self, block: _Block) -> None:
+        """Record the events that free a block, and make its address free again."""
         frames = self._stack()
         self._event("free_requested", block.address, block.size, frames)
         self._event("free_completed", block.address, block.size, frames)
@@ -74,20 +75,22 @@ class Allocator:
         self.free_addresses.append(block.address)
 
     def snapshot(self) -> Entry:
-        """The content of a snapshot, as torch has it."""
+        """Return the content of a snapshot, in the form that torch writes."""
         return {
-            "segments": [_segment(block) for block in self.live],
+            "segments": [_make_segment(block) for block in self.live],
             "device_traces": [self.events, []],
             "external_annotations": [],
         }
 
     def _stack(self) -> list[Entry] | None:
-        """A list of frames; None if there are to be none."""
+        """Return a new list of frames; None if there are to be none."""
         return list(self.random.choice(self.stacks)) if self.stacks else None
 
     def _event(
         self, action: str, address: int, size: int, frames: list[Entry] | None
     ) -> None:
+        """Add an event to the history. Texts are not shared between events, as torch
+        does not share them."""
         entry: Entry = {
             "action": action,
             "addr": address,
@@ -104,8 +107,8 @@ class Allocator:
         self.events.append(entry)
 
 
-def _frame(number: int) -> Entry:
-    """One of C++ or of Python."""
+def _make_frame(number: int) -> Entry:
+    """Return a frame of a stack: every third one of C++, the others of Python."""
     if number % 3 == 0:
         return {"name": f"at::_ops::call_{number}", "filename": "??", "line": number}
     return {
@@ -115,8 +118,8 @@ def _frame(number: int) -> Entry:
     }
 
 
-def _segment(block: _Block) -> Entry:
-    """The segment of a block, which takes all of it."""
+def _make_segment(block: _Block) -> Entry:
+    """Return the segment of a block, which takes all of it."""
     return {
         "device": 0,
         "address": block.address,
@@ -144,8 +147,9 @@ def _segment(block: _Block) -> Entry:
 def generate(
     target: Path, megabytes: int, protocol: int, depth: int, copied: bool = False
 ) -> int:
-    """Writes a snapshot of about that size, in a protocol of pickle; returns the number
-    of its events. See Allocator for the others."""
+    """Write a snapshot of about `megabytes`, in a protocol of pickle, and return the
+    number of its events. `depth` is the number of frames of a stack; with `copied`
+    every event has its own list."""
     sample = Allocator(depth, copied)
     for _ in range(SAMPLE_STEPS):
         sample.step()
@@ -159,6 +163,8 @@ def generate(
 
 
 def main() -> None:
+    """Write the snapshot that the command line asks for, and print its number of
+    events."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     parser.add_argument("--megabytes", type=int, default=100)

@@ -34,6 +34,7 @@ class GlooJob(NamedTuple):
 
 
 def main() -> None:
+    """Run all processes of the job until they end. The late rank sleeps in each step."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--ranks", type=int, default=4)
@@ -61,6 +62,7 @@ def main() -> None:
 
 
 def free_port() -> int:
+    """Return a TCP port of this machine that no program uses at the moment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
@@ -68,7 +70,8 @@ def free_port() -> int:
 
 
 def run_rank(rank: int, job: GlooJob) -> None:
-    """Runs one process of the job, which writes its trace."""
+    """Run one process of the job: train a small model, average its gradients with gloo,
+    and write the trace."""
     import torch
     from torch import distributed
     from torch.profiler import ProfilerActivity, profile, record_function, schedule

@@ -35,7 +35,7 @@ TRIES = {"seconds": ("--with", "shapes,stack,memory"), "steps": ("--steps", "5")
 
 
 def samples(out: Path, device: str) -> int:
-    """Two captures of the MLP that may become samples."""
+    """Make two captures of the MLP that may become samples, and return the exit code 0."""
     from fusetui.capture.command import capture
     from fusetui.capture.options import Options
 
@@ -47,7 +47,8 @@ def samples(out: Path, device: str) -> int:
 
 
 def snapshots(out: Path, device: str) -> int:
-    """The memory of a training step, and of a loop that runs out of it."""
+    """Record the memory of a training step, and on a GPU of a loop that runs out of
+    memory. Returns the largest exit code of `fusetui memory` about them."""
     import torch
 
     from fusetui.capture import profile
@@ -74,13 +75,14 @@ def snapshots(out: Path, device: str) -> int:
 
 
 def attach(out: Path, device: str) -> int:
-    """Records the loop once for each way to ask for it; 1 if a trace is missing or
-    empty."""
+    """Record the training loop once for each way to ask for it. Returns 1 if a trace is
+    missing or empty."""
     return max([_recorded(name, out / name, device) for name in TRIES])
 
 
 def _recorded(name: str, folder: Path, device: str) -> int:
-    """Runs the loop for one try; 0 if there is a trace and every trace has kernels."""
+    """Run the loop for one way to record it. Returns 0 if there is a trace and every
+    trace has kernels, else 1."""
     program = [sys.executable, "-c", LOOP, device, str(TRY_SECONDS)]
     line = [
         *FUSETUI,
@@ -101,15 +103,16 @@ def _recorded(name: str, folder: Path, device: str) -> int:
     if not traces:
         print(f"{name}: there is no trace in {folder}")
         return 1
-    counts = [kernels_in(trace) for trace in traces]
+    counts = [count_kernels(trace) for trace in traces]
     for trace, count in zip(traces, counts, strict=True):
         print(f"{name}: {trace.name} has {count} kernels")
     return int(code != 0 or min(counts) == 0)
 
 
-def kernels_in(trace: Path) -> int:
-    """How many times a kernel ran on a GPU; 0 for a trace that cannot be read, after
-    saying why: the next way to record has its turn all the same."""
+def count_kernels(trace: Path) -> int:
+    """Return how many times a kernel ran on a GPU in a trace. It is 0 for a trace that
+    cannot be read, and the reason is printed, so that the next way to record has its
+    turn."""
     from fusetui import Error
     from fusetui.analysis.questions.totals import kernel_totals
     from fusetui.trace import open_trace
@@ -126,7 +129,7 @@ PARTS = {"samples": samples, "snapshots": snapshots, "attach": attach}
 
 
 def main() -> None:
-    """Runs one part."""
+    """Run the part that the command line names, and exit with its code."""
     parser = argparse.ArgumentParser(description="Parts of the session on a GPU.")
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("folder", type=Path)

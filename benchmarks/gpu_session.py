@@ -90,8 +90,8 @@ class Piece:
 
 
 def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
-    """The parts to run, most important first; their limits and the packing fit into the
-    budget."""
+    """Return the parts to run, the most important first. Their limits and the packing
+    fit into the budget."""
     runs = str(out / "runs")
 
     def experiments(*names: str) -> list[str]:
@@ -143,7 +143,7 @@ def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
 
 
 def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
-    """Runs a part, whose output goes into a log file. Returns its `name`, `code` (None
+    """Run a part, whose output goes into a log file. Returns its `name`, `code` (None
     if it did not begin) and `seconds`."""
     limit = min(part.limit, seconds_left)
     begin = perf_counter()
@@ -152,16 +152,16 @@ def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
         print("no time left")
         return {"name": part.name, "code": None, "seconds": 0.0}
     with (out / "logs" / f"{part.name}.txt").open("w") as log:
-        code = _exit_code(part.command, limit, log.fileno())
+        code = _run_command(part.command, limit, log.fileno())
     seconds = perf_counter() - begin
     outcome = "done" if code == 0 else f"failed ({code})"
     print(f"{outcome} in {seconds:.0f} s", flush=True)
     return {"name": part.name, "code": code, "seconds": round(seconds, 1)}
 
 
-def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
-    """The exit code of a command, or why there is none. None of its processes is left
-    afterwards."""
+def _run_command(command: Sequence[str], limit: float, log: int) -> int | str:
+    """Run a command for at most `limit` seconds. Returns its exit code, or why there is
+    none. None of its processes is left afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     try:
         process = subprocess.Popen(
@@ -184,8 +184,8 @@ def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process, its group, and the processes that it started."""
-    started = descendants(process.pid)
+    """Kill a process, its process group, and all processes that it started."""
+    started = find_descendants(process.pid)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for pid in started:  # some may have made groups of their own
@@ -194,9 +194,9 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they started; none without
-    /proc."""
+def find_descendants(pid: int) -> list[int]:
+    """Return the processes that a process started, and those that they started. Empty
+    on systems without /proc."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -215,13 +215,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def pack(out: Path, archive: Path) -> None:
-    """Packs as many results as fit, in the order of `_packing_order`.
-    FOLDER/left-out.txt names those that do not fit."""
+    """Pack as many results as fit into the archive, the most important first.
+    FOLDER/left-out.txt names those that do not fit.
+
+    The archive is written beside its place and then moved, so that it is always
+    complete.
+    """
     packed: list[Path] = []
     left_out: list[str] = []
     bytes_left = ARCHIVE_BYTES - 2 * HEADER_BYTES
-    for path in sorted(_results(out), key=lambda path: _packing_order(path, out)):
-        needed = _packed_bytes(path, bytes_left) + HEADER_BYTES
+    for path in sorted(_find_results(out), key=lambda path: _packing_key(path, out)):
+        needed = _bound_packed_bytes(path, bytes_left) + HEADER_BYTES
         if needed <= bytes_left:
             bytes_left -= needed
             packed.append(path)
@@ -235,12 +239,12 @@ def pack(out: Path, archive: Path) -> None:
     part = archive.with_name(f".{archive.name}.part")
     with tarfile.open(part, "w:gz", compresslevel=6) as tar:
         for path in dict.fromkeys([*packed, out / "left-out.txt"]):
-            _add(tar, path, f"session/{path.relative_to(out)}")
+            _add_file(tar, path, f"session/{path.relative_to(out)}")
     part.replace(archive)
 
 
-def _results(out: Path) -> Iterator[Path]:
-    """The files of the session, without links and without runs that were not
+def _find_results(out: Path) -> Iterator[Path]:
+    """Yield the files of the session, without links and without runs that were not
     completed."""
     for folder, names, files in os.walk(out):
         names[:] = [name for name in names if not name.endswith(".part")]
@@ -250,9 +254,9 @@ def _results(out: Path) -> Iterator[Path]:
                 yield path
 
 
-def _packing_order(path: Path, out: Path) -> tuple[int, int, str]:
-    """Sorts the files: those of FIRST_TO_PACK, then logs and figures, then traces; the
-    smallest of each kind first."""
+def _packing_key(path: Path, out: Path) -> tuple[int, int, str]:
+    """Return a key that sorts the files: those of FIRST_TO_PACK, then logs and figures,
+    then traces, with the smallest of each kind first."""
     size = path.stat().st_size
     if path.parent == out and path.name in FIRST_TO_PACK:
         return 0, FIRST_TO_PACK.index(path.name), path.name
@@ -260,9 +264,9 @@ def _packing_order(path: Path, out: Path) -> tuple[int, int, str]:
     return 1 if is_text else 2, size, str(path)
 
 
-def _packed_bytes(path: Path, bytes_left: int) -> int:
-    """An upper bound of the bytes that a file needs in the archive. A file that does not
-    fit is not compressed to the end."""
+def _bound_packed_bytes(path: Path, bytes_left: int) -> int:
+    """Return an upper bound of the bytes that a file needs in the archive. A file that
+    does not fit is not compressed to the end, to save time."""
     size = path.stat().st_size
     # Deflate stores what it cannot compress in blocks, with a few bytes for each.
     uncompressed = size + size // 1000
@@ -278,8 +282,8 @@ def _packed_bytes(path: Path, bytes_left: int) -> int:
     return compressed + len(compressor.flush())
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """Adds a file as it is now, without owner and mode."""
+def _add_file(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a file to the archive as it is now, without owner and mode."""
     content = path.read_bytes()
     member = tarfile.TarInfo(name)
     member.size = len(content)
@@ -289,9 +293,9 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
 def session(
     pieces: Sequence[Piece], out: Path, archive: Path, budget: float, page: Path
 ) -> list[dict[str, object]]:
-    """Runs the parts within the budget in seconds, and packs all results after each.
-    What a part leaves of its time is added to the limit of the next one, so later parts
-    keep theirs."""
+    """Run the parts within the budget in seconds, and pack all results after each. What
+    a part leaves of its time is added to the limit of the next one, so later parts keep
+    theirs."""
     begin = perf_counter()
     results: list[dict[str, object]] = []
     unused = 0.0
@@ -309,8 +313,8 @@ def session(
 
 
 def planted(pieces: Sequence[Piece], plants: Sequence[str]) -> list[Piece]:
-    """The parts, where those that `NAME=hang` or `NAME=fail` names have another
-    command. Raises ValueError for another text."""
+    """Return the parts, in which those that `NAME=hang` or `NAME=fail` names have
+    another command. Raises ValueError for any other text."""
     part_of = {part.name: part for part in pieces}
     for plant in plants:
         name, _, kind = plant.partition("=")
@@ -322,7 +326,9 @@ def planted(pieces: Sequence[Piece], plants: Sequence[str]) -> list[Piece]:
 
 
 def main() -> None:
-    """Runs the parts, and says where the archive is."""
+    """Run all parts within the budget, print where the archive is, and exit with 1 if
+    any part failed. On a CPU it is a rehearsal, in which limits shrink with the budget.
+    """
     parser = argparse.ArgumentParser(description="Everything that only a GPU can show.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--archive", type=Path, help="FOLDER.tar.gz by default")

@@ -45,7 +45,8 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def entries_of(rank: int, count_of_entries: int, missing: int) -> list[dict[str, Any]]:
-    """What a rank issued: its two groups in turn, at the end the group of all."""
+    """Return the entries of the flight recorder of a rank: its two groups in turn, then
+    the group of all ranks. The missing rank lacks the last one."""
     groups = (
         ("1", f"tp{rank // GROUP_RANKS}"),
         ("2", f"dp{rank % GROUP_RANKS}"),
@@ -62,6 +63,8 @@ def entries_of(rank: int, count_of_entries: int, missing: int) -> list[dict[str,
 def _entry(
     number: int, group: tuple[str, str], sequence: int, *, over: bool
 ) -> dict[str, Any]:
+    """Return one entry of the flight recorder, for a collective of a group that is
+    `over` or not."""
     line = number % LINES
     sizes = [[4096, 1024 + 128 * line]]
     return {
@@ -92,7 +95,7 @@ def _entry(
 
 
 def write_job(folder: Path, ranks: int, entries: int, missing: int) -> int:
-    """Writes the dumps; returns their bytes."""
+    """Write the dumps of a job in which one rank is missing, and return their bytes."""
     config = {
         "0": {"name": "0", "desc": WORLD, "ranks": str(list(range(ranks)))},
     }
@@ -113,6 +116,8 @@ def write_job(folder: Path, ranks: int, entries: int, missing: int) -> int:
 
 
 def measured(ranks: int, entries: int) -> Measured:
+    """Return the seconds and the memory that `fusetui hang` takes for a job, and which
+    rank it names."""
     missing = ranks * 2 // 3
     with tempfile.TemporaryDirectory() as folder:
         size = write_job(Path(folder), ranks, entries, missing)
@@ -136,6 +141,8 @@ def measured(ranks: int, entries: int) -> Measured:
 
 
 def main() -> None:
+    """Measure jobs of all sizes, and print the table; with --put it is put into
+    docs/hang.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--entries", type=int, default=100)

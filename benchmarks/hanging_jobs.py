@@ -94,6 +94,9 @@ def step(rank: Rank) -> None:
 
 
 def sleeps(number: int) -> Callable[[Rank], None]:
+    """Return what each rank does in a job in which rank `number` sleeps and the others
+    wait in an all_reduce."""
+
     def act(rank: Rank) -> None:
         if rank.number == number:
             time.sleep(JOB_TIMEOUT_S)
@@ -107,18 +110,22 @@ def ends_well(rank: Rank) -> None:
 
 
 def exits(rank: Rank) -> None:
+    """End the process of rank 2 at once; the other ranks wait in an all_reduce."""
     if rank.number == 2:
         os._exit(0)
     all_reduce()
 
 
 def raises(rank: Rank) -> None:
+    """Raise ValueError on rank 1; the other ranks wait in an all_reduce."""
     if rank.number == 1:
         raise ValueError("the data of this rank are damaged")
     all_reduce()
 
 
 def calls_another_collective(rank: Rank) -> None:
+    """Call barrier on rank 2 where the others call all_reduce, so that the ranks do not
+    match."""
     if rank.number == 2:
         _dist().barrier()
     else:
@@ -127,12 +134,14 @@ def calls_another_collective(rank: Rank) -> None:
 
 
 def broadcasts_more(rank: Rank) -> None:
+    """Broadcast twice as many elements from rank 1 as from the others."""
     import torch
 
     _dist().broadcast(torch.ones(ELEMENTS * (2 if rank.number == 1 else 1)), src=0)
 
 
 def reduces_another_type(rank: Rank) -> None:
+    """Reduce int32 on rank 1, and float32 on the others."""
     import torch
 
     dtype = torch.int32 if rank.number == 1 else torch.float32
@@ -140,11 +149,14 @@ def reduces_another_type(rank: Rank) -> None:
 
 
 def broadcasts_from_another_root(rank: Rank) -> None:
+    """Broadcast from root 1 on rank 2, and from root 0 on the others."""
     _dist().broadcast(_ones(), src=1 if rank.number == 2 else 0)
     all_reduce()
 
 
 def waits_in_another_group(rank: Rank) -> None:
+    """Let rank 3 sleep; rank 2 waits for it in their group, and the others wait for
+    rank 2."""
     if rank.number == 3:
         time.sleep(JOB_TIMEOUT_S)
     if rank.number == 2:
@@ -153,6 +165,8 @@ def waits_in_another_group(rank: Rank) -> None:
 
 
 def enters_two_groups_in_another_order(rank: Rank) -> None:
+    """Enter two groups on rank 0 in the opposite order of the others, which is a
+    deadlock."""
     if rank.number == 0:
         all_reduce(rank.low)
         all_reduce()
@@ -162,12 +176,14 @@ def enters_two_groups_in_another_order(rank: Rank) -> None:
 
 
 def receives_what_nobody_sends(rank: Rank) -> None:
+    """Wait on rank 2 for a message of rank 3 that is never sent."""
     if rank.number == 2:
         _dist().recv(_ones(), src=3)
     all_reduce()
 
 
 def turns_many_times(rank: Rank) -> None:
+    """Run more collectives than the ring buffer holds, then let rank 1 sleep."""
     for _ in range(40):
         all_reduce(rank.half)
     sleeps(1)(rank)
@@ -182,6 +198,7 @@ def with_empty_file(folder: Path) -> None:
 
 
 def with_damaged_file(folder: Path) -> None:
+    """Cut the dump of rank 1 to its first half."""
     whole = (folder / "rank_1").read_bytes()
     (folder / "rank_1").write_bytes(whole[: len(whole) // 2])
 
@@ -265,7 +282,8 @@ CASES = (
 
 
 def play(case: Case, folder: Path) -> HangAnswer:
-    """Runs the job, and asks about its dumps in `folder`."""
+    """Run all ranks of the job until they end, and spoil the dumps in `folder` as the
+    case says. Returns why the job hangs according to them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -293,7 +311,8 @@ def play(case: Case, folder: Path) -> HangAnswer:
 
 
 def named(answer: HangAnswer) -> tuple[int, ...]:
-    """The ranks that the answer names first."""
+    """Return the ranks that the answer names first: of a mismatch the last side, of a
+    deadlock its circle, else the culprits."""
     if answer.verdict == "mismatch":
         return answer.mismatches[0].sides[-1].ranks
     if answer.verdict == "deadlock":
@@ -302,7 +321,8 @@ def named(answer: HangAnswer) -> tuple[int, ...]:
 
 
 def run_rank(case: Case, number: int, folder: Path) -> None:
-    """The life of one rank; it ends this process."""
+    """Run one rank of the job: some steps, then what the case does. It ends this
+    process after the dump was written."""
     dist = _dist()
     dist.init_process_group("gloo", timeout=timedelta(seconds=JOB_TIMEOUT_S))
     half = case.ranks // 2
@@ -319,6 +339,8 @@ def run_rank(case: Case, number: int, folder: Path) -> None:
 
 
 def _dump(path: Path) -> None:
+    """Write the dump of this rank after some seconds and end the process. It waits
+    before that, so that the others dump before their peer is gone."""
     from torch._C._distributed_c10d import _dump_fr_trace  # type: ignore[attr-defined]
 
     time.sleep(DUMP_AFTER_S)
@@ -329,6 +351,7 @@ def _dump(path: Path) -> None:
 
 
 def table(results: Sequence[tuple[Case, HangAnswer]]) -> str:
+    """Return a Markdown table of all cases, and whether each answer is right."""
     rows = []
     for case, answer in results:
         ranks = ", ".join(map(str, named(answer))) or "nobody"
@@ -340,6 +363,8 @@ def table(results: Sequence[tuple[Case, HangAnswer]]) -> str:
 
 
 def main() -> None:
+    """Play the cases and print the table; with --put it is written into the page. With
+    --rank, this process is a rank."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--case", metavar="NAME", help="only this one")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keeps the dumps")

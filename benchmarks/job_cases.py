@@ -16,7 +16,7 @@ from benchmarks.job_maker import (
     Op,
     Played,
     Slice,
-    played,
+    play_job,
 )
 from benchmarks.job_programs import Fault, Shape, programs
 from benchmarks.job_traces import FIRST_STEP, Clock, Recording, write
@@ -84,7 +84,7 @@ class Case(NamedTuple):
     that passes. `names`: the traces have the names of hosts. `given` is the share of
     the ranks whose traces are given. `torn`: the clock of one rank is ahead of its own
     host's by so many us. `lost`: which collective of one rank was not recorded, see
-    `_without_lost`.
+    `_drop_lost`.
     """
 
     family: str
@@ -301,46 +301,52 @@ class Truth(NamedTuple):
 
 
 def make(case: Case, seed: int, folder: Path) -> Truth:
-    """Writes the traces of a case into a folder, and returns what is planted into
-    them."""
+    """Write the traces of a case into a folder, and return what is planted into them.
+    The seed decides which ranks are late, and the noise."""
     shape = case.shape
     generator = random.Random(f"{case.name} {seed}")
     job_seed = generator.randrange(10_000)
-    faults = _faults(case, generator)
+    faults = _choose_faults(case, generator)
     late_us = {
         rank: fault.amount for rank, fault in faults.items() if fault.kind == "begin"
     }
     job = Job(
         programs=programs(shape, job_seed, faults),
-        hosts=_hosts(shape),
+        hosts=_assign_hosts(shape),
         seed=job_seed,
         gloo=shape.gloo,
         late=late_us,
     )
-    whole = played(job)
-    ordinary = played(job._replace(programs=programs(shape, job_seed, {}), late={}))
+    played_with_faults = play_job(job)
+    played_without_faults = play_job(
+        job._replace(programs=programs(shape, job_seed, {}), late={})
+    )
     lossy_rank = generator.randrange(shape.ranks)
-    slices = _without_lost(whole.slices, case.lost, lossy_rank)
-    write(job, slices, _recording(case, generator), folder)
-    given = _given(case, sorted(faults), generator)
+    slices = _drop_lost(played_with_faults.slices, case.lost, lossy_rank)
+    write(job, slices, _make_recording(case, generator), folder)
+    given = _choose_given_ranks(case, sorted(faults), generator)
     for rank in range(shape.ranks):
         if rank not in given:
             (folder / f"rank{rank}.json").unlink()
-    step_ns = _step_ns(shape, whole)
-    ordinary_ns = _step_ns(shape, ordinary)
+    step_ns = _mean_step_ns(shape, played_with_faults)
+    ordinary_ns = _mean_step_ns(shape, played_without_faults)
     if case.is_pause:
         planted_ns = step_ns - ordinary_ns
     else:
-        planted_ns = _planted_ns(shape, job_seed, faults)
+        planted_ns = _compute_planted_ns(shape, job_seed, faults)
     noises_us = [
-        ordinary.waited[rank] for rank in range(shape.ranks) if rank not in faults
+        played_without_faults.waited[rank]
+        for rank in range(shape.ranks)
+        if rank not in faults
     ]
     held_up: Sequence[float] = ()
     if case.fault is not None and case.is_pause and len(faults) == 1:
-        held_up = _held_up_ns(job, shape, min(faults), case.fault, ordinary)
+        held_up = _list_held_up_ns(
+            job, shape, min(faults), case.fault, played_without_faults
+        )
     several: Sequence[Culprit] = ()
     if case.second is not None:
-        several = _several(job, shape, faults, ordinary)
+        several = _make_two_culprits(job, shape, faults, played_without_faults)
     return Truth(
         case=case.name,
         family=case.family,
@@ -348,30 +354,37 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         expect=case.expect,
         culprits=sorted(faults),
         planted=planted_ns,
-        waited=_waited_ns(shape, whole, ordinary, set(faults)),
+        waited=_mean_extra_wait_ns(
+            shape, played_with_faults, played_without_faults, set(faults)
+        ),
         step=step_ns,
         ordinary=ordinary_ns,
         steps=shape.steps,
         given=given,
-        waits=_waits_ns(shape, whole),
-        bubble=1e3 * sum(whole.bubble) / shape.ranks / shape.steps / step_ns,
+        waits=_list_waits_ns(shape, played_with_faults),
+        bubble=1e3
+        * sum(played_with_faults.bubble)
+        / shape.ranks
+        / shape.steps
+        / step_ns,
         cause=case.fault.kind if case.fault else "",
         apart_us=case.apart,
-        late_steps=_numbers(case.fault.steps) if case.fault else [],
-        noise=_mean_ns(noises_us) / shape.steps,
-        longer=_longer_ns(whole, ordinary),
+        late_steps=_number_steps(case.fault.steps) if case.fault else [],
+        noise=_average_ns(noises_us) / shape.steps,
+        longer=_list_step_growth_ns(played_with_faults, played_without_faults),
         held_up=held_up,
         several=several,
     )
 
 
 def case_of(name: str) -> Case:
-    """The case of that name. Raises StopIteration if there is none."""
+    """Return the case of that name. Raises StopIteration if there is none."""
     return next(case for case in CASES if case.name == name)
 
 
-def _faults(case: Case, generator: random.Random) -> dict[int, Fault]:
-    """The fault of each rank that has one."""
+def _choose_faults(case: Case, generator: random.Random) -> dict[int, Fault]:
+    """Return the fault of each rank that has one. Which ranks these are is drawn, and
+    depends on what the case is about."""
     if case.fault is None:
         return {}
     shape = case.shape
@@ -393,18 +406,19 @@ def _faults(case: Case, generator: random.Random) -> dict[int, Fault]:
     return {rank: case.fault}
 
 
-def _hosts(shape: Shape) -> list[int]:
-    """The host of each rank."""
+def _assign_hosts(shape: Shape) -> list[int]:
+    """Return the host of each rank; each host has equally many consecutive ranks."""
     ranks_per_host = -(-shape.ranks // shape.hosts)
     return [rank // ranks_per_host for rank in range(shape.ranks)]
 
 
-def _recording(case: Case, generator: random.Random) -> Recording:
-    """How a case is recorded: the clock of each host, and of the torn rank."""
+def _make_recording(case: Case, generator: random.Random) -> Recording:
+    """Return how a case is recorded: the clock of each host, and that of the one rank
+    whose clock is torn from its host."""
     shape = case.shape
     torn_rank = generator.randrange(shape.ranks)
     clocks = []
-    for rank, host in enumerate(_hosts(shape)):
+    for rank, host in enumerate(_assign_hosts(shape)):
         offset_us = host * case.apart
         if rank == torn_rank:
             offset_us += case.torn
@@ -414,9 +428,11 @@ def _recording(case: Case, generator: random.Random) -> Recording:
     )
 
 
-def _given(case: Case, culprits: Sequence[int], generator: random.Random) -> list[int]:
-    """The ranks whose traces are given: all, or a part by chance, with the culprits
-    unless these are to be missing."""
+def _choose_given_ranks(
+    case: Case, culprits: Sequence[int], generator: random.Random
+) -> list[int]:
+    """Return the ranks whose traces are given: all, or a part by chance. The culprits
+    are among them, unless the case is about a culprit that is not given."""
     ranks = list(range(case.shape.ranks))
     count = round(case.given * len(ranks))
     if count == len(ranks):
@@ -427,27 +443,31 @@ def _given(case: Case, culprits: Sequence[int], generator: random.Random) -> lis
     return sorted(given)
 
 
-def _without_lost(
+def _drop_lost(
     slices: list[list[Slice]], lost: str, lossy_rank: int
 ) -> list[list[Slice]]:
-    """The slices of each rank without the collectives that the profiler did not record:
-    the first one of a rank, or its eighth (`middle`). `shifted`: the recording of that
-    rank begins a collective later than that of the others, and ends one later."""
+    """Return the slices of each rank without the collectives that the profiler did not
+    record.
+
+    For "first" and "middle" one collective of the lossy rank is lost. For "shifted",
+    the recording of that rank begins and ends a collective later than those of the
+    others.
+    """
     kept = list(slices)
     if lost == "first":
-        kept[lossy_rank] = _without_collective(slices[lossy_rank], 0)
+        kept[lossy_rank] = _drop_collective(slices[lossy_rank], 0)
     elif lost == "middle":
-        kept[lossy_rank] = _without_collective(slices[lossy_rank], 7)
+        kept[lossy_rank] = _drop_collective(slices[lossy_rank], 7)
     elif lost == "shifted":
         for rank, slices_of_rank in enumerate(slices):
             position = 0 if rank == lossy_rank else -1
-            kept[rank] = _without_collective(slices_of_rank, position)
+            kept[rank] = _drop_collective(slices_of_rank, position)
     return kept
 
 
-def _without_collective(slices: list[Slice], position: int) -> list[Slice]:
-    """The slices of a rank without those of one collective, by its position among
-    all."""
+def _drop_collective(slices: list[Slice], position: int) -> list[Slice]:
+    """Return the slices of a rank without those of one collective. `position` is its
+    index among all collectives, and may be negative."""
     links = [
         item.link
         for item in slices
@@ -456,52 +476,58 @@ def _without_collective(slices: list[Slice], position: int) -> list[Slice]:
     return [item for item in slices if item.link != links[position]]
 
 
-def _step_ns(shape: Shape, job: Played) -> float:
-    """How long a step takes, on average."""
+def _mean_step_ns(shape: Shape, job: Played) -> float:
+    """Return how long a step of the job takes in ns, on average."""
     begin = min(slices[0].start for slices in job.slices)
     end = max(item.end for slices in job.slices for item in slices)
     return 1e3 * (end - begin) / shape.steps
 
 
-def _planted_ns(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
-    """By how much the faults make a rank later per step, if it meets nobody. Ranks that
-    are late in the same steps count as one, those late in different steps add up."""
+def _compute_planted_ns(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
+    """Return by how many ns per step the faults make a rank later, if it meets nobody.
+    Ranks that are late in the same steps count as one; those late in different steps
+    add up."""
     delays_us = [fault.amount for fault in faults.values() if fault.kind == "begin"]
     if not delays_us:
         for rank in faults:
             with_fault = programs(shape, seed, faults)[rank]
             without = programs(shape, seed, {})[rank]
-            delays_us.append(_alone_us(shape, with_fault) - _alone_us(shape, without))
+            delays_us.append(
+                _play_alone_us(shape, with_fault) - _play_alone_us(shape, without)
+            )
     distinct = len({fault.steps for fault in faults.values()})
-    return _mean_ns(delays_us) * distinct / shape.steps
+    return _average_ns(delays_us) * distinct / shape.steps
 
 
-def _alone_us(shape: Shape, program: Sequence[Op]) -> float:
-    """How long a rank takes if others never let it wait."""
+def _play_alone_us(shape: Shape, program: Sequence[Op]) -> float:
+    """Return how many us the program of a rank takes if others never let it wait.
+    Collectives are replaced by kernels of equal length."""
     alone = [
         Kernel("c10d", "", op.us, ()) if isinstance(op, Collective | Exchange) else op
         for op in program
     ]
     job = Job(programs=[alone], hosts=[0], seed=0, gloo=shape.gloo)
-    (slices,) = played(job).slices
+    (slices,) = play_job(job).slices
     begin = min(item.start for item in slices)
     return max(item.end for item in slices) - begin
 
 
-def _waited_ns(
+def _mean_extra_wait_ns(
     shape: Shape, whole: Played, ordinary: Played, culprits: set[int]
 ) -> float:
-    """How much longer the others wait per step than without the fault, on average."""
+    """Return how much longer the other ranks wait per step than without the fault, in
+    ns, on average."""
     longer_us = [
         whole.waited[rank] - ordinary.waited[rank]
         for rank in range(shape.ranks)
         if rank not in culprits
     ]
-    return _mean_ns(longer_us) / shape.steps
+    return _average_ns(longer_us) / shape.steps
 
 
-def _waits_ns(shape: Shape, whole: Played) -> list[tuple[float, float]]:
-    """How long each rank waits per step: (at least, at most)."""
+def _list_waits_ns(shape: Shape, whole: Played) -> list[tuple[float, float]]:
+    """Return how long each rank waits per step in ns: at least, and at most. They
+    differ where gradients are reduced during the backward pass."""
     ns_per_step = 1e3 / shape.steps
     at_most = whole.stood if shape.overlap else whole.waited
     return [
@@ -510,32 +536,37 @@ def _waits_ns(shape: Shape, whole: Played) -> list[tuple[float, float]]:
     ]
 
 
-def _longer_ns(whole: Played, ordinary: Played) -> list[float]:
-    """By how much each step of the job lasts longer with the fault, until the last rank
-    ends it."""
+def _list_step_growth_ns(whole: Played, ordinary: Played) -> list[float]:
+    """Return by how many ns each step of the job lasts longer with the fault, until its
+    last rank ends it."""
     longer = []
-    later_so_far = 0.0
-    for end, ordinary_end in zip(_step_ends(whole), _step_ends(ordinary), strict=True):
-        later = 1e3 * (end - ordinary_end)
-        longer.append(later - later_so_far)
-        later_so_far = later
+    previous_delay_ns = 0.0
+    for end, ordinary_end in zip(
+        _list_step_ends(whole), _list_step_ends(ordinary), strict=True
+    ):
+        total_delay_ns = 1e3 * (end - ordinary_end)
+        longer.append(total_delay_ns - previous_delay_ns)
+        previous_delay_ns = total_delay_ns
     return longer
 
 
-def _step_ends(job: Played) -> list[float]:
-    """When the last rank ends each step, in us."""
+def _list_step_ends(job: Played) -> list[float]:
+    """Return when the last rank ends each step, in us of the true clock."""
     ends_of_ranks = [
         [item.end for item in slices if item.kind == "step"] for slices in job.slices
     ]
     return [max(ends) for ends in zip(*ends_of_ranks, strict=True)]
 
 
-def _held_up_ns(
+def _list_held_up_ns(
     job: Job, shape: Shape, rank: int, fault: Fault, ordinary: Played
 ) -> list[float]:
-    """How much longer the others wait, on average, for what the fault does in each
-    step, in whichever step they wait: the difference between a job with the fault up to
-    this step, and one with it in the steps before."""
+    """Return how many ns longer the others wait, on average, for what the fault does in
+    each step.
+
+    It does not matter in which step they wait. The job is played with the fault up to
+    each step, and the waits of the step before are subtracted.
+    """
     held_up = []
     waited_so_far = 0.0
     for last_step in range(shape.steps):
@@ -543,18 +574,19 @@ def _held_up_ns(
             step for step in fault.steps or range(shape.steps) if step <= last_step
         )
         faults = {rank: fault._replace(steps=steps)} if steps else {}
-        so_far = played(job._replace(programs=programs(shape, job.seed, faults)))
-        waited = shape.steps * _waited_ns(shape, so_far, ordinary, {rank})
+        so_far = play_job(job._replace(programs=programs(shape, job.seed, faults)))
+        waited = shape.steps * _mean_extra_wait_ns(shape, so_far, ordinary, {rank})
         held_up.append(waited - waited_so_far)
         waited_so_far = waited
     return held_up
 
 
-def _several(
+def _make_two_culprits(
     job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played
 ) -> list[Culprit]:
-    """The two ranks that are late, the one that is less late first."""
-    culprits = [_culprit(job, shape, faults, rank, ordinary) for rank in faults]
+    """Return the two ranks that are late, the one that is less late first. If both are
+    late in the same steps, each is charged with half of the delay that they share."""
+    culprits = [_make_culprit(job, shape, faults, rank, ordinary) for rank in faults]
     first, second = sorted(culprits, key=lambda culprit: culprit.planted)
     if faults[first.rank].steps == faults[second.rank].steps:
         # Both are missing until the first one arrives: each is charged with half of
@@ -565,37 +597,43 @@ def _several(
     return [first, second]
 
 
-def _culprit(
+def _make_culprit(
     job: Job, shape: Shape, faults: dict[int, Fault], rank: int, ordinary: Played
 ) -> Culprit:
-    """What the fault of one rank adds, charged as if no other rank were late."""
+    """Return what the fault of one rank adds, charged as if no other rank were late."""
     fault = faults[rank]
     other_faults = {other: faults[other] for other in faults if other != rank}
-    without = played(job._replace(programs=programs(shape, job.seed, other_faults)))
-    alone = played(job._replace(programs=programs(shape, job.seed, {rank: fault})))
+    played_without_fault = play_job(
+        job._replace(programs=programs(shape, job.seed, other_faults))
+    )
+    played_with_fault_alone = play_job(
+        job._replace(programs=programs(shape, job.seed, {rank: fault}))
+    )
     held_up: Sequence[float] = ()
     if fault.kind == "gc":
-        planted_ns = _step_ns(shape, alone) - _step_ns(shape, ordinary)
-        held_up = _held_up_ns(job, shape, rank, fault, ordinary)
+        planted_ns = _mean_step_ns(shape, played_with_fault_alone) - _mean_step_ns(
+            shape, ordinary
+        )
+        held_up = _list_held_up_ns(job, shape, rank, fault, ordinary)
     else:
-        planted_ns = _planted_ns(shape, job.seed, {rank: fault})
+        planted_ns = _compute_planted_ns(shape, job.seed, {rank: fault})
     return Culprit(
         rank=rank,
         cause=fault.kind,
         planted=planted_ns,
         charged=planted_ns,
-        ordinary=_step_ns(shape, without),
-        late_steps=_numbers(fault.steps),
-        longer=_longer_ns(alone, ordinary),
+        ordinary=_mean_step_ns(shape, played_without_fault),
+        late_steps=_number_steps(fault.steps),
+        longer=_list_step_growth_ns(played_with_fault_alone, ordinary),
         held_up=held_up,
     )
 
 
-def _numbers(steps: Sequence[int]) -> list[int]:
-    """The numbers of steps in the traces, for steps that are counted from 0."""
+def _number_steps(steps: Sequence[int]) -> list[int]:
+    """Return the numbers of steps in the traces, for steps that are counted from 0."""
     return [FIRST_STEP + step for step in steps]
 
 
-def _mean_ns(times_us: Sequence[float]) -> float:
-    """The mean of times in us, in ns; 0 for none."""
+def _average_ns(times_us: Sequence[float]) -> float:
+    """Return the mean of times in us as ns; 0 for no times."""
     return 1e3 * sum(times_us) / max(1, len(times_us))

@@ -188,8 +188,8 @@ class _Rank:
         return self.position == len(self.program)
 
     def join(self, end: float, waits: Sequence[_Wait]) -> None:
-        """Compute stands still until `end`. Of that, it waits for ranks that have not
-        arrived while one of the collectives has begun and its last member has not."""
+        """Let compute stand still until `end`. Time counts as waiting for a rank while
+        one of the collectives has begun and its last member has not arrived."""
         stopped = self.compute
         last_arrival = max((wait.last_arrival for wait in waits), default=stopped)
         self.stood += max(0.0, last_arrival - stopped)
@@ -228,8 +228,13 @@ class Played(NamedTuple):
     bubble: list[float]
 
 
-def played(job: Job) -> Played:
-    """Plays all ranks to their ends. Raises ValueError for a job that hangs."""
+def play_job(job: Job) -> Played:
+    """Play all ranks of a job to their ends and return what they did. Raises ValueError
+    for a job that hangs.
+
+    Ranks are advanced in turn; one that waits for another rank is tried again in the
+    next round.
+    """
     generator = random.Random(f"{job.seed} begin")
     ranks = []
     for number, program in enumerate(job.programs):
@@ -240,7 +245,7 @@ def played(job: Job) -> Played:
     while any_moved:
         any_moved = False
         for number, rank in enumerate(ranks):
-            while not rank.has_ended and _advance(job, number, rank, begins):
+            while not rank.has_ended and _play_next_op(job, number, rank, begins):
                 rank.position += 1
                 any_moved = True
     if not all(rank.has_ended for rank in ranks):
@@ -256,15 +261,15 @@ def played(job: Job) -> Played:
     )
 
 
-def _advance(
+def _play_next_op(
     job: Job, number: int, rank: _Rank, begins: dict[_Meeting, dict[int, float]]
 ) -> bool:
-    """Plays the next op of a rank. Returns False if it must wait for another rank to
-    arrive, to be tried again later."""
+    """Play the next op of a rank and return True. Returns False if it must wait for
+    another rank to arrive, to be tried again later."""
     op = rank.program[rank.position]
     match op:
         case Collective() | Exchange():
-            return _meet(job, number, rank, op, begins)
+            return _play_collective(job, number, rank, op, begins)
         case Kernel():
             _run_kernel(rank, op, on_cpu=job.gloo)
         case Cpu():
@@ -289,8 +294,8 @@ def _advance(
 
 
 def _run_kernel(rank: _Rank, op: Kernel, on_cpu: bool) -> None:
-    """Runs an op on the CPU, or launches its kernel, which runs when it has reached the
-    GPU and the stream is free."""
+    """Run an op on the CPU, or launch its kernel. The kernel begins when it has reached
+    the GPU and the stream is free."""
     if on_cpu:
         rank.record("cpu", op, rank.cpu, rank.cpu + op.us)
         rank.cpu = rank.cpu + op.us + 2
@@ -305,15 +310,15 @@ def _run_kernel(rank: _Rank, op: Kernel, on_cpu: bool) -> None:
     rank.compute = end
 
 
-def _meet(
+def _play_collective(
     job: Job,
     number: int,
     rank: _Rank,
     op: Collective | Exchange,
     begins: dict[_Meeting, dict[int, float]],
 ) -> bool:
-    """Calls a collective, or an exchange of two, and ends it. Returns False until all
-    members have called it. `begins` is when it began on each of them, so far."""
+    """Call a collective, or an exchange of two ranks, and end it. Returns False until
+    all members have called it. `begins` has when it began on each member, so far."""
     members = op.group.ranks if isinstance(op, Collective) else (number, op.peer)
     stream = (op.group.name, *sorted(members))
     if rank.meeting is None:
@@ -322,7 +327,7 @@ def _meet(
     begin_of = begins[rank.meeting]
     if len(begin_of) < len(members):
         return False
-    end = _end(job, op, rank.meeting, number, begin_of)
+    end = _compute_end(job, op, rank.meeting, number, begin_of)
     rank.meeting = None
     rank.streams[stream] = end
     rank.pending = max(rank.pending, end)
@@ -336,35 +341,35 @@ def _meet(
             rank.join(end, rank.waits.pop(stream))
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
-    _record(rank, op, end)
+    _record_collective(rank, op, end)
     return True
 
 
 def _call_collective(job: Job, rank: _Rank, stream: _Meeting) -> _Meeting:
-    """Calls the next collective on a stream; sets when it was called and began on the
-    rank."""
+    """Call the next collective on a stream and return its meeting, which names it on
+    all ranks. Sets when it was called and when it began on this rank."""
     meeting = (*stream, rank.meetings[stream])
     rank.meetings[stream] += 1
     rank.called = rank.cpu
     rank.cpu += COLLECTIVE_US
-    delay = RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US
+    start_delay_us = RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US
     rank.begun = max(
-        rank.called + delay,
+        rank.called + start_delay_us,
         rank.compute + GAP_US,
         rank.streams[stream] + GAP_US,
     )
     return meeting
 
 
-def _end(
+def _compute_end(
     job: Job,
     op: Collective | Exchange,
     meeting: _Meeting,
     rank: int,
     begin_of: Mapping[int, float],
 ) -> float:
-    """When a collective ends on a rank; the jitter follows from the seed, so that it is
-    the same whatever else the job does."""
+    """Return when a collective ends on a rank, in us. The jitter is computed from the
+    seed, so it is the same whatever else the job does."""
     jitter = random.Random(f"{job.seed} {meeting} {rank}").uniform(0, JITTER_US)
     if job.gloo:
         jitter *= GLOO_JITTER_FACTOR
@@ -377,9 +382,9 @@ def _end(
     return max(begin_of.values()) + op.us + jitter + far_jitter
 
 
-def _record(rank: _Rank, op: Collective | Exchange, end: float) -> None:
-    """Records the launch and the kernel of a collective, and for an exchange that is
-    not batched those of the send and of the receive, one after the other."""
+def _record_collective(rank: _Rank, op: Collective | Exchange, end: float) -> None:
+    """Record the launch and the kernel of a collective. An exchange that is not batched
+    has those of the send and of the receive, one after the other."""
     halves = [True]  # whether it sends
     if isinstance(op, Exchange):
         halves = []

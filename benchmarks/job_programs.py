@@ -124,7 +124,8 @@ class Shape(NamedTuple):
         return self.dp * self.tp * self.pp
 
     def groups(self) -> list[Group]:
-        """The process groups, the default one first, numbered as they are listed."""
+        """Return the process groups of the job, the default one first, numbered as they
+        are listed."""
         ranks_of_stage = self.tp * self.dp
         groups: list[tuple[str, Sequence[int]]] = [("default_pg", range(self.ranks))]
         if self.tp > 1:
@@ -178,6 +179,7 @@ class _Writer:
         return self.fault
 
     def program(self) -> Iterator[Op]:
+        """Yield all ops of the program of this rank, step by step."""
         for step in range(self.shape.steps):
             self.step = step
             yield Step()
@@ -196,7 +198,8 @@ class _Writer:
         yield Step()
 
     def passes(self) -> Iterator[Op]:
-        """The forward and the backward pass through all layers."""
+        """Yield the forward and the backward pass through all layers. A pause of the
+        garbage collector is before one of the layers, drawn at random."""
         layers = self.shape.layers
         pause_at = None  # a layer of both passes
         if self.planted.kind == "gc":
@@ -217,7 +220,9 @@ class _Writer:
                 yield self.reduced("allreduce", self.shape.data_us, layer)
 
     def pipelined(self) -> Iterator[Op]:
-        """One forward, one backward, as Megatron's schedule without interleaving."""
+        """Yield the passes of a pipeline stage, which alternate forward and backward,
+        as in Megatron's schedule without interleaving. The first stages do more forward
+        passes at the start."""
         microbatches = self.shape.microbatches
         stages_behind = self.shape.pp - self.stage - 1
         warm_up = min(stages_behind, microbatches)
@@ -254,6 +259,8 @@ class _Writer:
             yield self.exchange(peer, sends, receives)
 
     def exchange(self, peer: int, sends: bool, receives: bool) -> Exchange:
+        """Return an exchange with a neighboring stage of the pipeline. Even stages send
+        first and odd ones receive first, so that no pair waits for itself."""
         is_both = sends and receives
         return Exchange(
             group=self.group_of["PIPELINE"],
@@ -267,8 +274,8 @@ class _Writer:
         )
 
     def layer(self, backward: bool) -> Iterator[Op]:
-        """The ops of a layer; in the backward pass in reverse order, where each takes
-        twice as long, a matrix product as two kernels."""
+        """Yield the ops of a layer. In the backward pass they come in reverse order,
+        and each takes twice as long; a matrix product is two kernels there."""
         for layer_op in FORWARD[::-1] if backward else FORWARD:
             if layer_op == REDUCE:
                 yield from self.reduced_activations(backward)
@@ -283,6 +290,8 @@ class _Writer:
                 yield self.kernel(layer_op.op, layer_op.kernel, us, backward)
 
     def reduced_activations(self, backward: bool) -> Iterator[Op]:
+        """Yield the reduction of activations in the tensor-parallel group, if there is
+        one, and the planted wait for the GPU."""
         tensor = self.group_of.get("TENSOR")
         if tensor is not None and not (backward and self.shape.forward_only):
             yield Collective(
@@ -293,7 +302,8 @@ class _Writer:
             yield Cpu("check_overflow", self.planted.amount, backward)
 
     def kernel(self, op: str, name: str, us: float, backward: bool = False) -> Kernel:
-        """A kernel with noise, and with the fault if that is about kernels."""
+        """Return a kernel with noise, and with the fault if that is about kernels. `us`
+        is its duration without both."""
         kind = self.planted.kind
         amount = self.planted.amount
         factor = self.noise() * self.shape.scale
@@ -309,18 +319,20 @@ class _Writer:
         return Kernel(op, name, us * factor, dims, backward)
 
     def noise(self) -> float:
-        """A factor around 1, of the next duration."""
+        """Return a random factor around 1 for the next duration, at least 0.9."""
         deviation = KERNEL_NOISE * (2 if self.shape.gloo else 1)
         return max(0.9, self.noise_generator.gauss(1, deviation))
 
     def gathered(self) -> Iterator[Op]:
-        """The parameters of a layer, if they are sharded."""
+        """Yield the collective that gathers the parameters of a layer, if they are
+        sharded."""
         if self.shape.sharded:
             elements = GRADIENT_ELEMENTS // len(self.data.ranks)
             yield Collective("_allgather_base", self.data, elements, 150 * self.across)
 
     def reduced(self, name: str, us: float, layer: int) -> Collective:
-        """A reduction of the gradients of a layer."""
+        """Return the collective that reduces the gradients of a layer. Later kernels do
+        not wait for it until the next Join."""
         return Collective(
             name,
             self.data,
@@ -331,7 +343,8 @@ class _Writer:
         )
 
     def gradients(self) -> Iterator[Op]:
-        """What remains of the reduction of gradients after the backward pass."""
+        """Yield what remains of the reduction of gradients after the backward pass.
+        Nothing if there is no data parallelism."""
         if len(self.data.ranks) == 1:
             return
         if not self.shape.overlap and not self.shape.sharded:
@@ -343,8 +356,8 @@ class _Writer:
 def programs(
     shape: Shape, seed: int, faults: dict[int, Fault]
 ) -> Sequence[Sequence[Op]]:
-    """The program of each rank; `faults` are by rank. The noise of a rank is the same
-    with and without its fault."""
+    """Return the program of each rank; `faults` are by rank. The noise of a rank is the
+    same with and without its fault."""
     return [
         tuple(_Writer(shape, rank, seed, faults.get(rank)).program())
         for rank in range(shape.ranks)

@@ -61,7 +61,7 @@ class Clock(NamedTuple):
     drift: float = 0.0
 
     def at(self, true_us: float) -> float:
-        """What it shows at a time of the true clock."""
+        """Return what the clock shows at a time of the true clock, in us."""
         return ORIGIN_US + true_us + self.offset_us + self.drift * true_us
 
 
@@ -78,17 +78,18 @@ class Recording(NamedTuple):
 def write(
     job: Job, slices: Sequence[Sequence[Slice]], how: Recording, folder: Path
 ) -> None:
-    """Writes FOLDER/rankN.json of all ranks; `slices` are those of each rank."""
+    """Write FOLDER/rankN.json of all ranks; `slices` are those of each rank, and `how`
+    says how they were recorded."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, slices_of_rank in enumerate(slices):
-        document = orjson.dumps(_trace(job, rank, slices_of_rank, how))
+        document = orjson.dumps(_make_trace(job, rank, slices_of_rank, how))
         (folder / f"rank{rank}.json").write_bytes(document)
 
 
-def _trace(
+def _make_trace(
     job: Job, rank: int, slices: Sequence[Slice], how: Recording
 ) -> dict[str, Any]:
-    """The document of a rank."""
+    """Return the document of a rank, with the keys that torch.profiler writes."""
     groups = [
         {
             "pg_name": group.name,
@@ -109,7 +110,7 @@ def _trace(
     }
     if not job.gloo:
         distributed["nccl_version"] = "2.21.5"
-    devices = [] if job.gloo else [_device(number) for number in range(DEVICES)]
+    devices = [] if job.gloo else [_make_device(number) for number in range(DEVICES)]
     trace: dict[str, Any] = {
         "schemaVersion": 1,
         "deviceProperties": devices,
@@ -127,7 +128,7 @@ def _trace(
     return trace
 
 
-def _device(number: int) -> dict[str, Any]:
+def _make_device(number: int) -> dict[str, Any]:
     return {
         "id": number,
         "name": DEVICE_NAME,
@@ -139,8 +140,9 @@ def _device(number: int) -> dict[str, Any]:
     }
 
 
-def _listed(ranks: Sequence[int]) -> str:
-    """`[0, 1, 2]`; like torch, not more than 30 of them."""
+def _list_ranks(ranks: Sequence[int]) -> str:
+    """Return ranks as text, such as `[0, 1, 2]`. Like torch, it lists at most 30 of
+    them."""
     listed = ", ".join(str(rank) for rank in ranks[:MAX_LISTED_RANKS])
     return f"[{listed}, ...]" if len(ranks) > MAX_LISTED_RANKS else f"[{listed}]"
 
@@ -175,6 +177,8 @@ class _Writer:
         """By group; for gloo the threads instead."""
 
     def events(self, slices: Sequence[Slice]) -> Iterator[dict[str, Any]]:
+        """Yield all events of the trace of this rank: the names of its processes, then
+        its slices."""
         yield from self.process_names(self.pid, "CPU")
         if not self.job.gloo:
             yield from self.process_names(self.device, f"GPU {self.device}")
@@ -186,6 +190,7 @@ class _Writer:
         yield self.metadata("process_labels", pid, {"labels": label})
 
     def metadata(self, name: str, pid: int, args: dict[str, Any]) -> dict[str, Any]:
+        """Return a metadata event of a process."""
         return {
             "name": name,
             "ph": "M",
@@ -196,6 +201,7 @@ class _Writer:
         }
 
     def events_of(self, item: Slice) -> Iterator[dict[str, Any]]:
+        """Yield the events of a trace that stand for one recorded slice."""
         what = item.what
         if item.kind == "step":
             name = f"ProfilerStep#{self.next_step}"
@@ -220,8 +226,8 @@ class _Writer:
         return round(self.how.clocks[self.rank].at(true_us), 3)
 
     def thread(self, backward: bool) -> int:
-        """The thread that does the work. Without a GPU, autograd works in the thread
-        that calls it."""
+        """Return the thread that does the work. Without a GPU, autograd works in the
+        thread that calls it."""
         if backward and not self.job.gloo:
             return self.pid + BACKWARD_TID_OFFSET
         return self.pid
@@ -236,6 +242,7 @@ class _Writer:
         pid: int,
         tid: int,
     ) -> dict[str, Any]:
+        """Return a complete event, whose `start` and `end` are us of the true clock."""
         ts = self.us(start)
         return {
             "ph": "X",
@@ -251,7 +258,8 @@ class _Writer:
     def cpu(
         self, cat: str, name: str, start: float, end: float, tid: int, **more: Any
     ) -> dict[str, Any]:
-        """An op or an annotation, with the next External id; `more` are other args."""
+        """Return an op or an annotation with the next External id; `more` are other
+        args."""
         self.last_external_id += 1
         args = {
             "External id": self.last_external_id,
@@ -261,7 +269,8 @@ class _Writer:
         return self.slice(cat, name, start, end, args, pid=self.pid, tid=tid)
 
     def sync(self, what: Sync, item: Slice) -> Iterator[dict[str, Any]]:
-        """An op, and with a GPU the call in it that waits."""
+        """Yield an op that waits for the GPU and, if there is a GPU, the call in it
+        that waits."""
         tid = self.thread(what.backward)
         op = self.cpu("cpu_op", what.op, item.start, item.end, tid)
         yield op
@@ -283,7 +292,7 @@ class _Writer:
         )
 
     def kernel(self, what: Kernel, item: Slice) -> Iterator[dict[str, Any]]:
-        """The kernel itself; or its op, with the launch in it."""
+        """Yield the kernel itself, or for its launch the op with the launch call in it."""
         if item.kind == "kernel":
             yield from self.on_gpu(what.name, item, COMPUTE_STREAM, grid=[64, 2, 1])
             return
@@ -308,7 +317,7 @@ class _Writer:
     def launch(
         self, name: str, cbid: int, start: float, end: float, item: Slice, tid: int
     ) -> Iterator[dict[str, Any]]:
-        """The call, and the start of its arrow."""
+        """Yield a launch call, and the start of its arrow to the kernel."""
         args = {
             "External id": self.external_ids[item.link],
             "cbid": cbid,
@@ -328,7 +337,8 @@ class _Writer:
     def on_gpu(
         self, name: str, item: Slice, stream: int, grid: list[int], **more: Any
     ) -> Iterator[dict[str, Any]]:
-        """A kernel, and the end of the arrow from its launch; `more` are other args."""
+        """Yield a kernel, and the end of the arrow from its launch; `more` are other
+        args."""
         args = {
             "External id": self.external_ids[item.link],
             "queued": 0,
@@ -362,7 +372,8 @@ class _Writer:
     def collective(
         self, what: Collective | Exchange, item: Slice
     ) -> Iterator[dict[str, Any]]:
-        """The kernel of a collective; or its op with an annotation and the launch."""
+        """Yield the kernel of a collective, or for its launch the op with an annotation
+        and the launch call."""
         description = self.described(what, item)
         is_batched = isinstance(what, Exchange) and what.batched
         if item.kind == "kernel":
@@ -398,7 +409,8 @@ class _Writer:
         )
 
     def stream_of(self, what: Collective | Exchange) -> int:
-        """That of the group; for an exchange, that of the two neighbors."""
+        """Return the stream of a group. For an exchange it is the stream of the two
+        neighbors. A new one is taken for the first collective."""
         if isinstance(what, Collective):
             key: object = what.group.name
         else:
@@ -407,8 +419,8 @@ class _Writer:
         return self.streams.setdefault(key, next_stream)
 
     def batch(self, what: Exchange, item: Slice) -> Iterator[dict[str, Any]]:
-        """batch_isend_irecv: its ops are described, the kernel of the group call is
-        not."""
+        """Yield the events of batch_isend_irecv: its ops are described, but the kernel
+        of the group call is not."""
         middle = (item.start + item.end) / 2
         halves = []  # whether each sends
         if what.sends:
@@ -431,7 +443,8 @@ class _Writer:
         self.external_ids[item.link] = self.last_external_id
 
     def numbered(self, what: Collective | Exchange) -> dict[str, int]:
-        """The arg with the next number of the group, if the recording has numbers."""
+        """Return the arg with the next number of the group, or nothing if the recording
+        has no numbers. Sends and receives are numbered apart."""
         if not self.how.seq:
             return {}
         key = (what.group, isinstance(what, Exchange))
@@ -439,6 +452,8 @@ class _Writer:
         return {"Seq": self.last_seq[key]}
 
     def described(self, what: Collective | Exchange, item: Slice) -> _Description:
+        """Return how a trace describes a collective: the args of its events, and the
+        names of its kernel, op and annotation."""
         group = what.group
         out_factor = 1
         if isinstance(what, Collective):
@@ -457,7 +472,7 @@ class _Writer:
             "Out split size": "[]",
             "Process Group Name": group.name,
             "Process Group Description": group.about,
-            "Process Group Ranks": _listed(group.ranks),
+            "Process Group Ranks": _list_ranks(group.ranks),
         }
         if isinstance(what, Collective):
             return _Description(
@@ -478,8 +493,8 @@ class _Writer:
         )
 
     def gloo(self, what: Collective, item: Slice) -> Iterator[dict[str, Any]]:
-        """An op where it is issued; an annotation on a thread of gloo while it
-        lasts."""
+        """Yield the op where a collective of gloo is issued, or its annotation on a
+        thread of gloo while it lasts."""
         inputs = {"Input Dims": [[what.elements]], "Input type": ["float"]}
         if item.kind == "launch":
             yield self.cpu(

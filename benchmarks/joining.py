@@ -46,7 +46,7 @@ HEAD = ("| what | opening | added | share |", "| --- | --- | --- | --- |")
 
 
 def cpu_time() -> float:
-    """Seconds of the CPUs, of this process and of those that helped it to read and have
+    """Return the CPU seconds of this process and of its child processes that have
     ended."""
     both = (
         resource.getrusage(who)
@@ -70,7 +70,7 @@ class Measured(NamedTuple):
 
 
 def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str, str]:
-    """A trace of replays, and one of captures."""
+    """Write a trace of graph replays and one of their captures, and return both paths."""
     server = Server(layers=layers)
     replay, capture = folder / "replay.json", folder / "capture.json"
     steps = [
@@ -85,7 +85,8 @@ def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str,
 
 
 def joining(what: str, replay: str, capture: str) -> Measured:
-    """Opening both without the cache, and joining them."""
+    """Return the best times of opening both traces without the cache, and of joining
+    them."""
     opening, added, events = [], [], 0
     for _ in range(ROUNDS):
         begin = cpu_time()
@@ -99,7 +100,8 @@ def joining(what: str, replay: str, capture: str) -> Measured:
 
 
 def from_cache(replay: str, capture: str) -> Measured:
-    """Opening the replay, and all that its capture adds once that is in the cache."""
+    """Return the best times of opening the replay, and of all that its capture adds
+    once the cache has it. The first round, which fills the cache, is left out."""
     opening, added = [], []
     for number in range(ROUNDS + 1):
         begin = cpu_time()
@@ -114,7 +116,8 @@ def from_cache(replay: str, capture: str) -> Measured:
 
 
 def looking(replay: str, folder: Path) -> list[Measured]:
-    """The replay in a folder of other traces."""
+    """Return the best times of opening the replay in a folder of other traces, and of
+    looking for a capture there. Both are for the first time and again."""
     path = folder / Path(replay).name
     shutil.copy(replay, path)
     for number in range(OTHERS):
@@ -131,13 +134,15 @@ def looking(replay: str, folder: Path) -> list[Measured]:
 
 
 def _forget(cache: Path) -> None:
+    """Remove from the cache what is known about graphs of traces."""
     for file in cache.glob("*.graphs"):
         file.unlink()
 
 
 def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
-    """The best times of opening and of looking, without a round that imports and warms
-    up."""
+    """Return the best times of opening a trace and of looking for a capture. `before`
+    is called before each round, and the first round, which warms up, is left out.
+    Raises RuntimeError if a capture is found."""
     opening, added = [], []
     for number in range(ROUNDS + 1):
         before()
@@ -154,6 +159,7 @@ def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
 
 
 def main() -> None:
+    """Measure all four cases, print the table, and put it into docs/serving.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "traces", nargs=2, metavar="TRACE", help="the replay and its capture"

@@ -48,7 +48,8 @@ class Coverage:
     left_out: list[str] = field(default_factory=list)
 
     def add(self, trace: str, results: Results | None) -> None:
-        """`results`: of this trace; None if it was not measured."""
+        """Note that a trace is part of the table or not. `results` are its answers;
+        None if it was not measured."""
         if results is None:
             self.left_out.append(trace)
         elif results:
@@ -57,14 +58,15 @@ class Coverage:
             self.without_answers.append(trace)
 
     def sentences(self) -> str:
-        """A paragraph for below the table."""
-        found = [f"Measured: {_listed(self.measured)}."]
+        """Return a paragraph for below the table: which traces were measured, which had
+        nothing to plant into, and which were left out."""
+        found = [f"Measured: {_list_traces(self.measured)}."]
         if self.without_answers:
             found.append(
-                f"Nothing could be planted into: {_listed(self.without_answers)}."
+                f"Nothing could be planted into: {_list_traces(self.without_answers)}."
             )
         if self.left_out:
-            found.append(f"Not measured: {_listed(self.left_out)}.")
+            found.append(f"Not measured: {_list_traces(self.left_out)}.")
         return textwrap.fill(
             " ".join(found),
             PAGE_COLUMNS,
@@ -82,12 +84,13 @@ class KeptAnswers:
     made_by: str
 
     def read(self, trace: Path) -> Results | None:
-        """None if this trace has not been measured by the same program."""
+        """Return the kept answers of a trace, or None if it has not been measured by
+        the same program."""
         try:
             kept = msgspec.json.decode(self._file(trace).read_bytes(), type=Kept)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        if kept.made_by != self._made_of(trace):
+        if kept.made_by != self._describe_origin(trace):
             return None
         results: Results = defaultdict(list)
         for planted, place, right, said in kept.answers:
@@ -95,6 +98,8 @@ class KeptAnswers:
         return results
 
     def write(self, trace: Path, results: Results) -> None:
+        """Keep the answers of a trace. The file is replaced as a whole, so an
+        interrupted run leaves no half of it."""
         answers = [
             (planted, place, answer.right, answer.said)
             for (planted, place), found in results.items()
@@ -102,32 +107,37 @@ class KeptAnswers:
         ]
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self._file(trace).with_suffix(".unfinished")
-        unfinished.write_bytes(msgspec.json.encode(Kept(self._made_of(trace), answers)))
+        unfinished.write_bytes(
+            msgspec.json.encode(Kept(self._describe_origin(trace), answers))
+        )
         unfinished.replace(self._file(trace))
 
     def _file(self, trace: Path) -> Path:
         return self.folder / f"{trace.name}.answers.json"
 
-    def _made_of(self, trace: Path) -> str:
+    def _describe_origin(self, trace: Path) -> str:
+        """Return what the answers of a trace depend on: the program and the content of
+        the trace."""
         return f"{self.made_by} of {hashlib.sha256(trace.read_bytes()).hexdigest()}"
 
 
-def kept_answers(
+def open_kept_answers(
     folder: str | None, script: str, **settings: int
 ) -> KeptAnswers | None:
-    """None without a folder. `script` is the `__file__` of the benchmark; each
-    benchmark has a folder of its own in it."""
+    """Return the kept answers of a benchmark, or None without a folder. `script` is the
+    `__file__` of the benchmark, and each benchmark has its own folder inside."""
     if folder is None:
         return None
     path = Path(script)
     sources = [one.read_text(encoding="utf-8") for one in (path, LOOP)]
     of_script = digest("".join(sources))
-    made_by = f"{path.name} {of_script} {settings} with {_digest_of_program()}"
+    made_by = f"{path.name} {of_script} {settings} with {_hash_program()}"
     return KeptAnswers(folder=Path(folder, path.stem), made_by=made_by)
 
 
-def _digest_of_program() -> str:
-    """Changes with every source of the program and of what plants; not with tests."""
+def _hash_program() -> str:
+    """Return a digest that changes with every source of the program and of what plants,
+    and not with tests."""
     found = hashlib.sha256()
     for folder in PROGRAM:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -137,18 +147,25 @@ def _digest_of_program() -> str:
     return found.hexdigest()
 
 
-def say_wrong(trace: Path, results: Results) -> None:
+def report_wrong(trace: Path, results: Results) -> None:
+    """Write on stderr what is wrong with the answers about a trace; right ones are not
+    mentioned."""
     for (planted, place), answers in results.items():
         for answer in answers:
             if not answer.right:
                 sys.stderr.write(f"{trace.name}: {planted}, {place}: {answer.said}\n")
 
 
-def add_to(results: Results, more: Mapping[tuple[str, str], Iterable[Answer]]) -> None:
+def add_results(
+    results: Results, more: Mapping[tuple[str, str], Iterable[Answer]]
+) -> None:
+    """Add answers to `results`, under the same keys."""
     for key, answers in more.items():
         results[key] += answers
 
 
-def _listed(traces: list[str]) -> str:
+def _list_traces(traces: list[str]) -> str:
+    """Return the names of traces in a sentence, sorted and without their endings;
+    "none" without any."""
     names = [name.removesuffix(".gz").removesuffix(".json") for name in sorted(traces)]
     return ", ".join(names) or "none"

@@ -47,7 +47,8 @@ OF_MEMORY = {
 
 
 async def walk(path: str) -> list[str]:
-    """A row of the table for each kind of key."""
+    """Return a row of the table for each kind of key, measured in the app with one
+    file."""
     is_trace = not path.endswith(".pickle")
     app = FusetuiApp(
         AppOptions((path,) if is_trace else (), memory=() if is_trace else (path,))
@@ -66,14 +67,15 @@ async def walk(path: str) -> list[str]:
 
 
 def size(app: FusetuiApp) -> int:
-    """The slices of the trace, or the events of the snapshot."""
+    """Return the number of slices of the trace, or of events of the memory snapshot."""
     if memory := app.state.memory:
         return len(memory.moments(0).history.events)
     return len(app.state.side.trace)
 
 
 def press(app: FusetuiApp, name: str) -> float:
-    """Milliseconds from the key to the last line on the screen."""
+    """Return the milliseconds from a key to the last line on the screen, without the
+    terminal."""
     canvas = app.query_one(Canvas)
     start = time.perf_counter()
     app.act(BY_NAME[name])
@@ -82,6 +84,8 @@ def press(app: FusetuiApp, name: str) -> float:
 
 
 def main() -> None:
+    """Measure all kinds of keys in each file, and print the table; with --put it is put
+    into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0] if __doc__ else ""
     )

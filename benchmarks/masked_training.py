@@ -37,8 +37,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
-    """How many off-block weights are not zero after training, and how many there
-    are."""
+    """Return how many off-block weights are not zero after training a form of the
+    layer, and how many there are."""
     torch.manual_seed(0)
     shapes = kernels.outline("partitioned-linear").cpu_shapes
     n, inputs, outputs = shapes["n"], shapes["in_features"], shapes["out_features"]
@@ -55,7 +55,8 @@ def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Prints the table, and writes it into the page if requested."""
+    """Train all forms with all optimizers and print the table; with --write it goes
+    into the page."""
     parser = argparse.ArgumentParser(
         description="Whether the zeros stay zero in training."
     )

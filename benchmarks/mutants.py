@@ -104,7 +104,7 @@ class Package:
     with_subfolders: bool = True
 
     def files(self) -> list[Path]:
-        """Its modules, sorted."""
+        """Return the modules of the package, sorted by path."""
         folder = ROOT / self.folder
         found = folder.rglob("*.py") if self.with_subfolders else folder.glob("*.py")
         return sorted(path for path in found if "__pycache__" not in path.parts)
@@ -208,11 +208,13 @@ LOGGING = ("log", "logger", "logging", "warnings")
 
 
 def faults(tree: ast.Module) -> Iterator[Fault]:
-    """All faults that can be made in a module, in the order of its text."""
+    """Yield all faults that can be made in a module, in the order of its text."""
     yield from _faults_in(tree, returns_none=False)
 
 
 def _faults_in(node: ast.AST, returns_none: bool) -> Iterator[Fault]:
+    """Yield the faults that can be made in a node and all nodes inside it.
+    `returns_none` is whether the function around it may return None."""
     if _is_skipped(node):
         return
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -230,6 +232,7 @@ def _faults_in(node: ast.AST, returns_none: bool) -> Iterator[Fault]:
 
 
 def _faults_of_expression(node: ast.expr) -> Iterator[Fault]:
+    """Yield the faults that an expression itself can have, without those of its parts."""
     match node:
         case ast.Compare():
             yield Fault(COMPARISON, node)
@@ -247,7 +250,8 @@ def _faults_of_expression(node: ast.expr) -> Iterator[Fault]:
 
 
 def replacement(fault: Fault) -> ast.expr | None:
-    """What stands for the node in the mutant; None removes a statement."""
+    """Return the node that stands in the place of a faulty one in the mutant. None
+    removes the statement."""
     if fault.kind == STATEMENT_REMOVED:
         return None
     if fault.kind == RETURN_NONE:
@@ -280,14 +284,14 @@ def _is_none(node: ast.expr | None) -> bool:
 
 
 def _may_be_none(annotation: ast.expr | None) -> bool:
-    """Whether a function that is annotated like this returns a value or None."""
+    """Return whether a function with this annotation returns a value or None."""
     return annotation is not None and "| None" in ast.unparse(annotation)
 
 
 def _is_skipped(node: ast.AST) -> bool:
-    """Whether this is no code of the program: types, logging, `__all__`, `__main__`,
-    declarations, patterns of `match` (which hold no expressions), Triton's kernels,
-    which are read as text."""
+    """Return whether a node is no code that a fault could change. That is so for types,
+    logging, `__all__`, `__main__`, declarations, patterns of `match`, and Triton
+    kernels, which are read as text."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
@@ -307,7 +311,7 @@ def _is_skipped(node: ast.AST) -> bool:
 
 
 def _code_children(node: ast.AST) -> Iterator[ast.AST]:
-    """The children of a node without annotations and decorators."""
+    """Yield the children of a node without annotations and decorators."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
@@ -320,8 +324,9 @@ def _code_children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def allotment(lines: dict[str, int], total: int) -> dict[str, int]:
-    """How many mutants each package gets: the least for all, the others by lines of
-    code."""
+    """Return how many mutants each package gets: the least number for all, and the
+    others in proportion to lines of code. Remainders go to the packages with the
+    largest ones."""
     free = total - LEAST_PER_PACKAGE * len(lines)
     shares = {name: free * count / sum(lines.values()) for name, count in lines.items()}
     found = {name: LEAST_PER_PACKAGE + int(share) for name, share in shares.items()}
@@ -332,7 +337,8 @@ def allotment(lines: dict[str, int], total: int) -> dict[str, int]:
 
 
 def drawn(total: int = MUTANTS) -> list[Mutant]:
-    """The mutants, in the random order in which they are run."""
+    """Return the mutants, in the random order in which they are run. The seed is fixed,
+    so they are always the same."""
     lines = {package.name: _lines_of_code(package) for package in PACKAGES}
     mutants: list[Mutant] = []
     for package in PACKAGES:
@@ -352,6 +358,8 @@ class _Place:
 
 
 def _drawn_in(package: Package, wanted: int, first: int) -> Iterator[Mutant]:
+    """Yield the mutants of one package, numbered from `first`. First the kind of a
+    fault is drawn, and then its place."""
     chance = random.Random(f"{SEED} {package.name}")
     by_kind = _places_by_kind(package)
     for number in range(first, first + wanted):
@@ -373,6 +381,7 @@ def _drawn_in(package: Package, wanted: int, first: int) -> Iterator[Mutant]:
 
 
 def _places_by_kind(package: Package) -> dict[str, list[_Place]]:
+    """Return all places in a package where a fault can be, by the kind of the fault."""
     by_kind: dict[str, list[_Place]] = {}
     for path in package.files():
         counts: Counter[str] = Counter()
@@ -445,6 +454,8 @@ class _Planted(ast.NodeTransformer):
         self.faults = {number: fault for number, fault in chosen}
 
     def visit(self, node: ast.AST) -> ast.AST:
+        """Return a node with the faults inside it, and with its own one if it has any.
+        A fault is active only if its mutant is chosen when the code runs."""
         number = self.numbers.get(id(node))
         new: ast.AST = self.generic_visit(node)
         if number is None:
@@ -461,7 +472,8 @@ class _Planted(ast.NodeTransformer):
 
 
 def planted(source: str, mutants: Iterable[Mutant]) -> str:
-    """The text of a module with these mutants in it."""
+    """Return the text of a module with these mutants in it, each of which is off unless
+    it is chosen."""
     tree = ast.parse(source)
     by_kind: dict[str, list[Fault]] = {}
     for fault in faults(tree):
@@ -475,7 +487,7 @@ def planted(source: str, mutants: Iterable[Mutant]) -> str:
 
 
 def _first_after_head(tree: ast.Module) -> int:
-    """The index of the first statement after the docstring and imports from
+    """Return the index of the first statement after the docstring and the imports from
     `__future__`."""
     at = 0
     for n, statement in enumerate(tree.body):
@@ -490,8 +502,8 @@ def _first_after_head(tree: ast.Module) -> int:
 
 
 def make_copy(work: Path, mutants: Sequence[Mutant]) -> Path:
-    """Copies the files that git knows, and what was compiled, with all mutants in
-    them."""
+    """Copy the files that git knows, and the compiled ones, with all mutants in them,
+    and return the folder. An existing copy is kept."""
     tree = work / "tree"
     if tree.exists():
         return tree
@@ -540,8 +552,9 @@ def run_tests(
     seconds: float,
     *options: str,
 ) -> Ran:
-    """Runs pytest in the copy, in a child of this process: it has all but fusetui
-    imported."""
+    """Run pytest in the copy, in a forked child of this process, which has imported
+    everything but fusetui. It is killed after so many seconds, and its code is None
+    then."""
     preload()
     output = work / "output.txt"
     child = os.fork()
@@ -562,7 +575,8 @@ def run_tests(
 
 
 def preload() -> None:
-    """Imports what tests import, except for the program and its tests."""
+    """Import what tests import, except for the program and its tests, so that each
+    child starts quickly."""
     for name in PRELOADED:
         importlib.import_module(name)
 
@@ -570,7 +584,7 @@ def preload() -> None:
 def _become_pytest(
     work: Path, output: Path, variables: dict[str, str], arguments: Sequence[str]
 ) -> NoReturn:
-    """Runs pytest in this process and ends it with pytest's exit code."""
+    """Run pytest in this process, and end it with pytest's exit code."""
     code = 3  # pytest's internal error
     try:
         os.setsid()
@@ -603,8 +617,9 @@ def _become_pytest(
 
 
 def record(work: Path, package: Package, mutants: Sequence[Mutant]) -> None:
-    """Runs the tests of a package without a mutant; those that are near the mutants
-    come first."""
+    """Run the tests of a package without a mutant, and record which of them execute the
+    places of mutants. Files of tests that are near the mutants come first, as the time
+    is limited."""
     done = work / f"recorded-{_file_name(package.name)}"
     if done.exists():
         return
@@ -628,7 +643,8 @@ def _file_name(name: str) -> str:
 
 
 def _nearest_first(package: Package, mutants: Sequence[Mutant]) -> list[str]:
-    """The files of a package's tests, first those that name modules of the mutants."""
+    """Return the files of a package's tests, with those first that name modules of the
+    mutants."""
     modules = [Path(mutant.file).stem for mutant in mutants]
     folders = [Path(mutant.file).parent.name for mutant in mutants]
     names = re.compile(rf"\b({'|'.join(map(re.escape, modules))})\b")
@@ -651,11 +667,11 @@ class Recorded:
 
 
 def read_recorded(work: Path) -> Recorded:
-    """What all recordings so far have found.
+    """Return what all recordings so far have found: the seconds of each test that
+    passes, and the tests that execute the place of each mutant.
 
-    A place that a fixture of a module executes concerns all its tests, as does one that
-    is executed while modules are imported: then they are the tests of the files whose
-    tests name it.
+    A place that a fixture of a module executes counts for all tests of the file. A
+    place that is executed at import is recorded under the name "".
     """
     seconds: dict[str, float] = {}
     ended: set[str] = set()
@@ -686,8 +702,9 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
-    """The tests to run with a mutant: the package's own first, then the quickest
-    first."""
+    """Return the tests to run with a mutant, the quickest first, at most
+    MOST_TESTS_PER_MUTANT and for a limited time. For a place that is executed at import
+    they are those of files that name the module."""
     package = package_of(mutant)
     hits = recorded.tests.get(mutant.number, set())
     found = hits & recorded.seconds.keys()
@@ -715,7 +732,7 @@ def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
 
 
 def kill(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
-    """Runs the tests of a mutant."""
+    """Run the chosen tests with a mutant and return what became of it."""
     tests = chosen_tests(mutant, recorded)
     if not tests:
         return Result(number=mutant.number, killed_by="", tests=0)
@@ -736,6 +753,9 @@ def _killed_by(
     seconds: float,
     count: int,
 ) -> Result:
+    """Run files of tests with a mutant and return its result. It is killed if a test
+    fails, if they take too long, or if pytest cannot import a module. Raises
+    RuntimeError if pytest ends otherwise."""
     reports = work / "reports-of-mutant.tsv"
     reports.unlink(missing_ok=True)
     all_variables = {
@@ -761,9 +781,9 @@ def _killed_by(
 
 
 def kill_deeper(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
-    """Runs whole files of tests with a mutant that survived: those with most tests that
-    execute its place, then those that import its module. That they take too long tells
-    nothing here."""
+    """Run whole files of tests with a mutant that survived: those with most tests that
+    execute its place, then those that import its module. Taking too long says nothing
+    here."""
     hits = recorded.tests.get(mutant.number, set())
     executing = Counter(name.partition("::")[0] for name in hits if name)
     files = [file for file, _ in executing.most_common(MOST_EXECUTING_FILES)]
@@ -779,8 +799,8 @@ def kill_deeper(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
 
 
 def _importing(mutant: Mutant) -> list[str]:
-    """Files of tests that import something of the module of a mutant, its package's own
-    first."""
+    """Return the files of tests that import something of the module of a mutant, with
+    those of its own package first."""
     module = (
         mutant.file.removesuffix(".py").removeprefix("src/").removeprefix("fusetui/")
     )
@@ -806,7 +826,8 @@ def package_of(mutant: Mutant) -> Package:
 
 
 def read_results(path: Path) -> dict[int, Result]:
-    """The results of an earlier run, by the number of the mutant."""
+    """Return the results of an earlier run, by the number of the mutant; empty if there
+    is no such file."""
     if not path.exists():
         return {}
     found = [
@@ -825,13 +846,14 @@ def add_result(path: Path, result: Result) -> None:
 
 
 def read_equivalent() -> dict[int, str]:
-    """Why mutants behave as the program does, by number."""
+    """Return why mutants behave as the program does, by their numbers, as a person has
+    judged."""
     rows = _rows(EQUIVALENT)[1:]
     return {int(number): reason for number, reason in rows}
 
 
 def fate(mutant: Mutant, results: dict[int, Result], equivalent: dict[int, str]) -> str:
-    """What became of a mutant, in words."""
+    """Return what became of a mutant, in words."""
     result = results[mutant.number]
     if result.killed_by:
         return f"killed by {result.killed_by}"
@@ -845,7 +867,7 @@ def fate(mutant: Mutant, results: dict[int, Result], equivalent: dict[int, str])
 
 
 def write_tsv(mutants: Sequence[Mutant], results: dict[int, Result]) -> None:
-    """Writes docs/mutants.tsv, a line for each mutant that was run."""
+    """Write docs/mutants.tsv, with a line for each mutant that was run."""
     equivalent = read_equivalent()
     lines = ["mutant\tfile\tline\tkind\tbefore\tafter\twhat became of it"]
     for mutant in sorted(mutants, key=lambda mutant: mutant.number):
@@ -861,8 +883,9 @@ def write_tsv(mutants: Sequence[Mutant], results: dict[int, Result]) -> None:
 def table(
     mutants: Sequence[Mutant], first: dict[int, Result], after: dict[int, Result]
 ) -> list[str]:
-    """The Markdown table: of each package the mutants, and those killed by the tests at
-    first and with the tests that were written for survivors."""
+    """Return the lines of a Markdown table with a row for each package. It counts the
+    mutants that were run, those that tests killed at first and with new tests, and
+    those that are left."""
     equivalent = read_equivalent()
     head = ["package", "mutants run", "killed", "with new tests", "equivalent", "left"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
@@ -889,7 +912,8 @@ def table(
 
 
 def main() -> None:
-    """Draws, records, runs, and writes the tables."""
+    """Draw the mutants, make the copy, run what the options ask for, and print the
+    table."""
     parser = argparse.ArgumentParser(
         description="Runs tests with small faults in the program."
     )
@@ -930,7 +954,7 @@ def main() -> None:
 
 
 def run_first(work: Path, mutants: Sequence[Mutant]) -> None:
-    """Runs the mutants that have no result yet."""
+    """Run the mutants that have no result yet, and keep each result at once."""
     path = work / FIRST
     known = read_results(path)
     for mutant in mutants:
@@ -947,7 +971,7 @@ def run_first(work: Path, mutants: Sequence[Mutant]) -> None:
 
 
 def run_deeper(work: Path, mutants: Sequence[Mutant]) -> None:
-    """Runs whole files of tests with each mutant that survived."""
+    """Run whole files of tests with each mutant that survived the first run."""
     path = work / DEEPER
     known = {**read_results(work / FIRST), **read_results(path)}
     done = read_results(path)
@@ -965,8 +989,8 @@ def run_deeper(work: Path, mutants: Sequence[Mutant]) -> None:
 
 
 def run_again(work: Path, mutants: Sequence[Mutant], files: Sequence[str]) -> None:
-    """Runs files of tests, as they are now, with each mutant that survived in what they
-    import."""
+    """Run files of tests, as they are now in the checkout, with each surviving mutant
+    whose module they import. Exits if these tests fail without a mutant."""
     equivalent = read_equivalent()
     results = {
         **read_results(work / FIRST),

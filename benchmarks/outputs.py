@@ -105,9 +105,9 @@ class CommandLines:
     command_lines: list[list[str]]
 
 
-def traces_in(places: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """(name, path) of each file of a trace and of each folder of ranks; the name is fit
-    for that of a file."""
+def find_traces(places: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the path of each trace file and of each folder of ranks. The
+    name can be used in that of a file."""
     for place in places:
         if place.is_file():
             yield place.name, place
@@ -127,24 +127,24 @@ def _is_trace(path: Path) -> bool:
 
 
 def questions(places: Sequence[Path]) -> Iterator[CommandLines]:
-    """All command lines: about each trace, about each folder of ranks, and the diff of
-    each trace with the next one."""
-    traces = list(traces_in(places))
+    """Yield all command lines: about each trace, about each folder of ranks, and the
+    diff of each trace with the next one."""
+    traces = list(find_traces(places))
     for name, path in traces:
         if path.is_dir():
-            yield CommandLines(name, _both_forms(("ranks", str(path))))
+            yield CommandLines(name, _list_forms(("ranks", str(path))))
             continue
         command_lines = []
         for command, *options in COMMANDS:
-            command_lines += _both_forms((command, str(path), *options))
+            command_lines += _list_forms((command, str(path), *options))
         yield CommandLines(name, command_lines)
     files = [(name, path) for name, path in traces if path.is_file()]
     for (a_name, a), (b_name, b) in pairwise(files):
-        yield CommandLines(f"{a_name}--{b_name}", _both_forms(("diff", str(a), str(b))))
+        yield CommandLines(f"{a_name}--{b_name}", _list_forms(("diff", str(a), str(b))))
 
 
-def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
-    """For text, and for JSON if the command has it."""
+def _list_forms(command_line: tuple[str, ...]) -> list[list[str]]:
+    """Return a command line for text, and one for JSON if the command has it."""
     text = list(command_line)
     if command_line[0] in WITHOUT_JSON:
         return [text]
@@ -152,13 +152,13 @@ def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
 
 
 def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
-    """Writes all answers that `out` does not hold yet, with `jobs` processes at a time;
-    returns how many processes failed."""
+    """Write all answers that `out` does not hold yet, with `jobs` processes at a time,
+    and return how many processes failed."""
     out.mkdir(parents=True, exist_ok=True)
     groups = list(questions(places))
     failures = 0
     with ThreadPoolExecutor(jobs) as pool:
-        succeeded = pool.map(lambda group: _answer(out, group, tree), groups)
+        succeeded = pool.map(lambda group: _write_answers(out, group, tree), groups)
         for number, (group, has_answers) in enumerate(
             zip(groups, succeeded, strict=True), start=1
         ):
@@ -168,9 +168,9 @@ def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
     return failures
 
 
-def _answer(out: Path, group: CommandLines, tree: Path) -> bool:
-    """Writes the answers of a group, by a process of its own, unless they are there;
-    returns False if the process failed, after writing why."""
+def _write_answers(out: Path, group: CommandLines, tree: Path) -> bool:
+    """Write the answers of a group by a process of its own, unless they are there
+    already. Returns False if the process failed, after its error was written."""
     done_marker = out / f"{group.name}.done"
     if done_marker.exists():
         return True
@@ -200,20 +200,20 @@ def _answer(out: Path, group: CommandLines, tree: Path) -> bool:
     for command_line, (code, stdout, stderr) in zip(
         group.command_lines, answers, strict=True
     ):
-        answer = out / f"{group.name}--{_question(command_line)}.txt"
+        answer = out / f"{group.name}--{_name_question(command_line)}.txt"
         answer.write_text(f"exit {code}\n{stderr}\n{stdout}")
     done_marker.touch()
     return True
 
 
-def _question(command_line: Sequence[str]) -> str:
-    """The command line as part of a file's name, without the paths of traces."""
+def _name_question(command_line: Sequence[str]) -> str:
+    """Return the command line as part of a file's name, without the paths of traces."""
     words = [word for word in command_line if "/" not in word or ":" in word]
     return "_".join(words).replace("/", ".")
 
 
 def compare(before: Path, after: Path, lines: int) -> int:
-    """Prints the files that differ, with up to `lines` changed lines of each; returns
+    """Print the files that differ, with up to `lines` changed lines of each, and return
     their number."""
     names = sorted(
         {path.name for folder in (before, after) for path in folder.glob("*.txt")}
@@ -239,6 +239,8 @@ def _lines_of(path: Path) -> list[str]:
 
 
 def main() -> int:
+    """Collect answers or compare them, as the command line says. Returns 1 if a process
+    failed, if answers differ, or if there are none."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -18,12 +18,12 @@ END = "<!-- end -->"
 
 
 def put(page: Path, name: str, text: str, script: str) -> None:
-    """Replaces the table of this name in a page; `script` is the `__file__` of what
-    printed it. Raises ValueError if the page has no place for it."""
+    """Replace the table of this name in a page. `script` is the `__file__` of the
+    script that printed it. Raises ValueError if the page has no place for it."""
     path = Path(script).resolve()
     digest_of_script = digest(path.read_text(encoding="utf-8"))
     relative = path.relative_to(ROOT).as_posix()
-    source = f"{relative} {digest_of_script} at {_commit()}"
+    source = f"{relative} {digest_of_script} at {_read_commit()}"
     try:
         changed = insert(page.read_text(encoding="utf-8"), name, text, source)
     except ValueError as error:
@@ -31,16 +31,17 @@ def put(page: Path, name: str, text: str, script: str) -> None:
     page.write_text(changed, encoding="utf-8")
 
 
-def _commit() -> str:
-    """The checked-out commit in eight characters; `unknown` without git."""
+def _read_commit() -> str:
+    """Return the checked-out commit in eight characters, or `unknown` without git."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
     process = subprocess.run(command, capture_output=True, text=True)
     return process.stdout.strip() or "unknown"
 
 
 def insert(page: str, name: str, text: str, source: str) -> str:
-    """The text of a page with the table of this name replaced; `source` is a script,
-    its digest, and a commit. Raises ValueError unless the page has one place for it."""
+    """Return the text of a page with the table of this name replaced. `source` is a
+    script, its digest, and a commit. Raises ValueError unless the page has exactly one
+    place for it."""
     place = re.compile(
         rf"<!-- table: {re.escape(name)}(?:, .*?)? -->\n.*?{END}", re.DOTALL
     )
@@ -52,8 +53,8 @@ def insert(page: str, name: str, text: str, source: str) -> str:
 
 
 def digest(source: str) -> str:
-    """Eight characters that change with what a script does, and not with comments,
-    docstrings, the form of the code, or what its imports are called."""
+    """Return eight characters that change with what a script does. They do not change
+    with comments, docstrings, the form of the code, or the names of its imports."""
     tree = ast.parse(source)
     imported = {
         alias.asname or alias.name
@@ -73,7 +74,8 @@ def digest(source: str) -> str:
 
 
 def _is_ignored(statement: ast.stmt) -> bool:
-    """Whether it is an import, a docstring, or another constant that stands alone."""
+    """Return whether a statement is an import, a docstring, or another constant that
+    stands alone."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return True
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

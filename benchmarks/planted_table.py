@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.kept_answers import Coverage, Results, add_to, kept_answers, say_wrong
+from benchmarks.kept_answers import (
+    Coverage,
+    Results,
+    add_results,
+    open_kept_answers,
+    report_wrong,
+)
 from benchmarks.pages import put
 from tests.analysis.diff.planting import PLACES, Answer, Planted, Subject, judge
 from tests.analysis.diff.plants import Plant
@@ -29,14 +35,16 @@ class Trial:
     results: Results
 
     def subject(self) -> Subject | None:
-        """None when no kernel has a launch in the file, which is said."""
+        """Return the trace that changes are planted into. None if no kernel has a
+        launch in the file, which is reported."""
         found = Subject.read(self.path)
         if found is None:
             self._say("no kernel has a launch in the file")
         return found
 
     def plant(self, subject: Subject, changes: dict[str, Plant]) -> None:
-        """Tries each change at each place."""
+        """Try each change at each place and each target, and add the answers of the
+        diff. A change that cannot be made there is passed over."""
         for name, change in changes.items():
             for place in PLACES:
                 for number in range(self.targets):
@@ -46,8 +54,8 @@ class Trial:
                         self.add(name, place, answer, f"{number}")
 
     def add(self, name: str, place: str, answer: Answer, which: str = "") -> None:
-        """Counts an answer; says what is wrong with it, and at `which` of the kernels
-        or blocks."""
+        """Count an answer. If it is wrong, say what is wrong with it, and at `which` of
+        the kernels or blocks."""
         self.results[name, place].append(answer)
         if not answer.right:
             where = ", ".join(filter(None, (name, place, which)))
@@ -69,21 +77,22 @@ class PlantedTable:
     tries: Callable[[Trial], None]
 
     def main(self, words: Sequence[str] | None = None) -> int:
-        """Measures what is not kept; 1 if any answer is wrong, else 0."""
+        """Measure the traces whose answers are not kept, and print the table. Returns 1
+        if any answer is wrong, else 0."""
         options = self._options(words)
-        kept = kept_answers(options.work, self.script, targets=options.targets)
+        kept = open_kept_answers(options.work, self.script, targets=options.targets)
         results: Results = defaultdict(list)
         coverage = Coverage()
         for path in map(Path, options.traces):
             of_trace = kept.read(path) if kept else None
             if of_trace is not None:
-                say_wrong(path, of_trace)
+                report_wrong(path, of_trace)
             elif not options.kept_only:
-                of_trace = self._answers_of(path, options.targets)
+                of_trace = self._measure_trace(path, options.targets)
                 if kept:
                     kept.write(path, of_trace)
             coverage.add(path.name, of_trace)
-            add_to(results, of_trace or {})
+            add_results(results, of_trace or {})
         text = f"{self.table(results)}\n{coverage.sentences()}\n"
         sys.stdout.write(text)
         if options.into:
@@ -91,14 +100,16 @@ class PlantedTable:
         every = [answer for found in results.values() for answer in found]
         return 0 if all(answer.right for answer in every) else 1
 
-    def _answers_of(self, path: Path, targets: int) -> Results:
+    def _measure_trace(self, path: Path, targets: int) -> Results:
+        """Return the answers for one trace, from changes that are planted into it now."""
         found: Results = defaultdict(list)
         with tempfile.TemporaryDirectory() as folder:
             self.tries(Trial(path, Path(folder, "planted.json"), targets, found))
         return found
 
     def table(self, results: Results) -> str:
-        """In Markdown: a row for each change, a column for each place."""
+        """Return the table in Markdown, with a row for each change and a column for
+        each place."""
         lines = [f"| planted | {' | '.join(PLACES)} |", "|---|" + "---:|" * len(PLACES)]
         for name in self.rows:
             cells = []

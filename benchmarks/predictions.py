@@ -80,7 +80,8 @@ class Work:
 
 
 def work_of(launch: Launch) -> Work:
-    """FLOP and bytes, each tensor once."""
+    """Return the FLOP and the bytes of a launch, in which each tensor moves once, and
+    the number of its blocks."""
     kind = next(kind[1:] for _, kind in launch.signature if kind.startswith("*"))
     item_bytes = ITEM_BYTES[kind]
     programs = prod(launch.grid)
@@ -112,7 +113,8 @@ def work_of(launch: Launch) -> Work:
 
 
 def at_once(code: Code, architecture: str, multiprocessors: int) -> int:
-    """How many blocks run at the same time."""
+    """Return how many blocks of a kernel run at the same time on a GPU. Threads,
+    registers and shared memory limit them."""
     threads = 32 * code.warps
     registers = ceil(code.registers / 8) * 8 * threads
     shared = (SHARED[architecture] + RESERVED) // (code.shared + RESERVED)
@@ -131,8 +133,9 @@ class Seconds:
 
 
 def seconds_of(work: Work, slots: int, peak: Peak) -> Seconds:
-    """Both at the rates of `peak`; blocks that are missing in a wave take as long as if
-    they were there."""
+    """Return the seconds that the arithmetic of a launch takes and those of its memory
+    traffic, at the rates of `peak`. A last wave of blocks that is not full takes as
+    long as a full one."""
     waves = ceil(work.programs / slots)
     busy_share = work.programs / (waves * slots)
     rate, bandwidth = peak.flop_per_s(work.kind), peak.bytes_per_s
@@ -143,14 +146,15 @@ def seconds_of(work: Work, slots: int, peak: Peak) -> Seconds:
 
 
 def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
-    """The longer of both times."""
+    """Return the predicted time of a launch in ns: that of its arithmetic or its memory
+    traffic, whichever is longer."""
     seconds = seconds_of(work, slots, peak)
     return round(1e9 * max(seconds.arithmetic, seconds.traffic))
 
 
 def assumed(work: Work, slots: int, peak: Peak) -> str:
-    """The rate that the best case assumes of what limits the kernel: of its arithmetic,
-    or of its memory traffic."""
+    """Return the rate that the best case assumes of what limits the kernel, its
+    arithmetic or its memory traffic, as text."""
     seconds = seconds_of(work, slots, peak)
     rate, bandwidth = peak.flop_per_s(work.kind), peak.bytes_per_s
     if rate and seconds.arithmetic > seconds.traffic:
@@ -168,7 +172,8 @@ class Shares:
 
 
 def shares_of_source() -> Shares:
-    """Of its GEMM, and of its fused pointwise kernel."""
+    """Return what the kernels of the source reached, as shares of the attainable rates
+    of its device: its GEMM, and its fused pointwise kernel."""
     _, multiprocessors = DEVICES[SOURCE_DEVICE]
     peak = _peak(SOURCE_DEVICE, multiprocessors)
     assert peak is not None, "the device of the source is listed"
@@ -182,19 +187,22 @@ def shares_of_source() -> Shares:
 
 
 def best_case(peak: Peak) -> Peak:
-    """The higher of both rates: what the device attains, and what the source would
-    reach on it."""
+    """Return the higher of two rates each: what the device attains, and what the source
+    would reach on it."""
     shares = shares_of_source()
     return _scaled(peak, max(1.0, shares.arithmetic), max(1.0, shares.bandwidth))
 
 
 def slow_end(peak: Peak) -> Peak:
-    """The lower of both rates."""
+    """Return the lower of two rates each: what the device attains, and what the source
+    would reach on it."""
     shares = shares_of_source()
     return _scaled(peak, min(1.0, shares.arithmetic), min(1.0, shares.bandwidth))
 
 
 def _scaled(peak: Peak, arithmetic: float, bandwidth: float) -> Peak:
+    """Return the rates with the arithmetic and the bandwidth multiplied by these
+    factors."""
     return msgspec.structs.replace(
         peak,
         teraflops={kind: arithmetic * rate for kind, rate in peak.teraflops.items()},
@@ -214,8 +222,8 @@ class Use:
 
 
 def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
-    """The launches of our kernels in an experiment, in the order of a step, and in the
-    dtype in which it runs on a GPU."""
+    """Yield the launches of our kernels in an experiment, in the order of a step. They
+    have the dtype in which the experiment runs on a GPU."""
     workload = kernels.get(experiment.workload)
     dtype = getattr(torch, workload.dtype_on("cuda"))
     for point in _points(experiment):
@@ -237,7 +245,8 @@ def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
 
 
 def _peak(name: str, multiprocessors: int) -> Peak | None:
-    """The rates that a device attains in practice, if its peaks are known."""
+    """Return the rates that a device attains in practice, or None if its peaks are not
+    known."""
     known = peak_of({"name": name, "numSms": multiprocessors})
     return attainable(known) if known else None
 
@@ -249,7 +258,7 @@ def rows(
     multiprocessors: int,
     runs: Path | None,
 ) -> Iterator[Sequence[str]]:
-    """A row for each launch of our kernels in an experiment on one device."""
+    """Yield a row for each launch of our kernels in an experiment on one device."""
     peak = _peak(name, multiprocessors)
     for use in uses(experiment, architecture):
         work, code = work_of(use.launch), compiled(use.launch, architecture)
@@ -273,6 +282,7 @@ def rows(
 
 
 def _points(experiment: Experiment) -> Sequence[Mapping[str, int]]:
+    """Return the points of the sweep of an experiment; one empty point without a sweep."""
     if not experiment.sweep:
         return ({},)
     workload = kernels.get(experiment.workload)
@@ -280,7 +290,8 @@ def _points(experiment: Experiment) -> Sequence[Mapping[str, int]]:
 
 
 def _measured(runs: Path, use: Use) -> str:
-    """The mean time of a kernel in the trace of its run, if it runs once in a step."""
+    """Return the mean time of a kernel in the trace of its run, or "-" unless it runs
+    once in a step."""
     path, (_, function) = runs / use.run, KERNELS[use.launch.kernel]
     if not (use.once and path.is_file()):
         return "-"
@@ -291,7 +302,8 @@ def _measured(runs: Path, use: Use) -> str:
 
 
 def main() -> None:
-    """Prints the table, and writes it into the page if requested."""
+    """Predict the times for all devices and print the tables; with --write they go into
+    the page. Exits if the peak rates of a device are unknown."""
     parser = argparse.ArgumentParser(
         description="Predicts the times of our Triton kernels."
     )

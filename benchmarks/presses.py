@@ -100,7 +100,8 @@ class Program:
         return self._process.pid
 
     def press(self, key: str) -> Press:
-        """Until nothing more is written."""
+        """Press a key, and return the time until nothing more is written, with the
+        number of bytes."""
         start = last = time.perf_counter()
         os.write(self.master, key.encode())
         written = b""
@@ -113,9 +114,9 @@ class Program:
         return Press((last - start) * 1000, len(written), moved)
 
     def move(self, key: str) -> Press:
-        """A key that moves the window of time, until the end of the frame that shows
-        it: other frames may come before and after. Without such a frame nothing was
-        moved."""
+        """Press a key that moves the window of time, and return the time until the end
+        of the frame that shows it. Other frames may come before and after. Without such
+        a frame nothing was moved."""
         start = time.perf_counter()
         os.write(self.master, key.encode())
         written = b""
@@ -131,7 +132,7 @@ class Program:
         return Press(0.0, 0)
 
     def take(self, quiet: float) -> bytes:
-        """What is written until nothing more comes for so many seconds."""
+        """Return what is written until nothing more comes for `quiet` seconds."""
         found = bytearray()
         while more := self._read(quiet):
             found += more
@@ -143,6 +144,8 @@ class Program:
         os.close(self.master)
 
     def _read(self, seconds: float) -> bytes:
+        """Return what the program writes within `seconds`, or b"". Its question whether
+        the terminal shows frames at once is answered."""
         ready, _, _ = select.select([self.master], [], [], seconds)
         if not ready:
             return b""
@@ -153,7 +156,7 @@ class Program:
 
 
 def walk(source: Path, trace: str) -> dict[str, list[Press]]:
-    """All kinds of keys in one run of the program."""
+    """Return the presses of all kinds of keys in one run of the program."""
     program = Program(source, trace)
     program.take(2.0)
     try:
@@ -170,12 +173,14 @@ def walk(source: Path, trace: str) -> dict[str, list[Press]]:
 
 
 def median_ms(presses: Sequence[Press]) -> float:
-    """Of the presses that changed anything."""
+    """Return the median time of the presses that changed anything, or nan if none did."""
     changed = [press.ms for press in presses if press.bytes]
     return statistics.median(changed) if changed else math.nan
 
 
 def row(kind: str, presses: Sequence[Press]) -> str:
+    """Return a line of the table for one kind of key: the median, the 95th percentile,
+    and the bytes of a frame."""
     changed = sorted(press.ms for press in presses if press.bytes)
     if not changed:
         return f"| {kind} | changes nothing | | 0 |"
@@ -185,7 +190,8 @@ def row(kind: str, presses: Sequence[Press]) -> str:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of ratios with its 95 % confidence interval."""
+    """Return the geometric mean of ratios with its 95 % confidence interval, by
+    Student's t of the logarithms."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     half = T95[len(logs)] * statistics.stdev(logs) / math.sqrt(len(logs))
@@ -193,7 +199,8 @@ def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 
 def compare(trace: str, other: Path, pairs: int) -> None:
-    """Both versions in turn."""
+    """Run both versions in turn, and print the ratio of their medians with its interval
+    for each kind of key."""
     ratios: dict[str, list[float]] = {kind: [] for kind in KEYS}
     for number in range(pairs):
         order = (OURS, other) if number % 2 else (other, OURS)
@@ -214,6 +221,8 @@ def compare(trace: str, other: Path, pairs: int) -> None:
 
 
 def main() -> None:
+    """Measure all kinds of keys and print the table, or compare with another version.
+    With --put, the table is put into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace")
     parser.add_argument("--beside", type=Path, help="the src folder of another version")

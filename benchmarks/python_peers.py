@@ -132,7 +132,8 @@ QUESTIONS = (
 def asked(
     python: str, setup: str, calls: Sequence[Call], traces: Sequence[str]
 ) -> list[str]:
-    """What the answers to these calls say, in one process."""
+    """Return what the answers to these calls say, made by one process. Exits with its
+    errors if it fails."""
     lines = [f"answer = {code}\nsaid.append({said})" for code, said in calls]
     program = "\n".join(
         [setup, MS, "said = []", *lines, "import json", "print(json.dumps(said))"]
@@ -146,6 +147,8 @@ def asked(
 
 
 def table(traces: Sequence[str], hta: str) -> str:
+    """Return the Markdown table of all questions, with the calls and answers of each
+    program."""
     ours = asked(sys.executable, FUSETUI, [one.fusetui for one in QUESTIONS], traces)
     theirs = asked(hta, HTA, [one.hta for one in QUESTIONS], traces)
     lines = [
@@ -163,6 +166,8 @@ def table(traces: Sequence[str], hta: str) -> str:
 
 
 def main() -> None:
+    """Ask both programs all questions, and print the table; with --into it is put into
+    a page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("traces", nargs=2)
     parser.add_argument("--hta", required=True, metavar="PYTHON")

@@ -75,7 +75,7 @@ class Judged(NamedTuple):
 
 
 def asked(folder: Path) -> tuple[dict[str, Any], str]:
-    """What `fusetui ranks FOLDER` says: the JSON and the text."""
+    """Return what `fusetui ranks FOLDER` says about a job: its JSON, and its text."""
     files = sorted(
         map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name)
     )
@@ -87,6 +87,8 @@ def asked(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
+    """Return the verdict on an answer about a job, and why it is not right. It is wrong
+    if it contradicts itself, names an innocent rank, or gives false figures."""
     faults = [
         *_contradictions(found, text),
         *_too_long(found),
@@ -115,14 +117,16 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
 
 
 def _verdict(found: dict[str, Any]) -> str:
-    """What is said of who is late, and why nobody is named."""
+    """Return what the answer says of who is late, and why nobody is named."""
     refused = found.get("clocks", {}).get("refused", "")
     told = f"Who waits for whom cannot be told: {refused}" if refused else ""
     return " ".join([*found.get("verdict", ()), told])
 
 
 def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
-    """Nobody is named, as it should be; where much was waited it must be told."""
+    """Return the verdict on an answer that rightly names nobody. If much was waited, it
+    must say how much; if the culprit is not given, it must say that ranks are missing.
+    """
     if truth.expect == "outside" and "ot given" not in text:
         return Judged(WRONG, "does not say that ranks are missing")
     if truth.expect == "flips":
@@ -137,7 +141,8 @@ def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
 
 
 def _flips(text: str) -> float | None:
-    """ns per step that are told where no rank stands out."""
+    """Return the waiting in ns per step that the text gives where no rank stands out;
+    None if it gives none."""
     line = next(
         (line for line in text.splitlines() if "no rank stands out" in line.lower()), ""
     )
@@ -146,7 +151,8 @@ def _flips(text: str) -> float | None:
 
 
 def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
-    """The waiting that is charged to the culprit is what it planted."""
+    """Return the verdict on an answer that names the culprit: the waiting that it
+    charges must be what was planted."""
     if truth.expect == "stage":
         return Judged(RIGHT, "")
     first = found["ranks"][0]
@@ -170,7 +176,9 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
 
 
 def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
-    """Each of two culprits is named, and charged with its part of the waiting."""
+    """Return the verdict on an answer about two culprits: each must be named, and
+    charged with its part of the waiting. A culprit that holds the others up by little
+    need not be named."""
     stragglers = {one["rank"]: one for one in found["stragglers"]}
     rows = {row["rank"]: row for row in found["ranks"]}
     total = sum(one.charged for one in truth.several)
@@ -207,8 +215,8 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
 
 
 def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Another reason, or figures that cannot be: more than was planted, another step
-    without it."""
+    """Yield what is wrong with the reason that the answer gives for a late rank:
+    another cause, or figures larger than what was planted."""
     text = straggler["text"]
     if re.search(r"Meanwhile|It spends", text) and not re.search(
         CAUSES[truth.cause], text
@@ -233,8 +241,8 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Where a fault is planted into some of the steps, or a pause holds up the others
-    in only some, these are named, and no other."""
+    """Yield what is wrong with the late steps that the answer names. They must be the
+    steps with the fault; for a pause they are those in which it holds up the others."""
     if truth.cause == "gc":
         named_places = _steps_named(truth, straggler)
         floor = max(OF_STEP * truth.step, OF_WORST * max(truth.held_up, default=0.0))
@@ -253,7 +261,7 @@ def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
 
 
 def _steps_named(truth: Truth, straggler: dict[str, Any]) -> list[int]:
-    """The places of the late steps that are named, from 0."""
+    """Return the late steps that the answer names, counted from 0."""
     numbers = [
         int(step["name"].partition("#")[2]) for step in straggler.get("late_steps", ())
     ]
@@ -261,19 +269,23 @@ def _steps_named(truth: Truth, straggler: dict[str, Any]) -> list[int]:
 
 
 def _near(told: float, truth: Truth) -> bool:
-    """From what the others waited longer to what was planted, and a bit: NEAR, or what
-    the others wait without the fault, if that is more. Those waits are for whoever is
-    last, and with the fault that is the culprit."""
+    """Return whether a time that the answer gives is near the truth: between what the
+    others waited longer and what was planted.
+
+    The tolerance is NEAR, or what the others wait without the fault, if that is more.
+    Those waits are for whoever is last, which is the culprit with the fault.
+    """
     least, most = sorted((truth.waited, truth.planted))
     return (1 - NEAR) * least <= told <= most + max(NEAR * most, truth.noise)
 
 
 def _ns(time: re.Match[str]) -> float:
+    """Return the time that a pattern has found in a text, in ns."""
     return float(time[1].replace(",", "")) * UNIT_NS[time[2]]
 
 
 def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
-    """Where the text and the JSON do not say the same."""
+    """Yield where the text and the JSON of an answer do not say the same."""
     named = [int(rank) for rank in NAMED.findall(text)]
     stragglers = [one["rank"] for one in found["stragglers"]]
     if named[: len(stragglers)] != stragglers:
@@ -288,7 +300,7 @@ def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
 
 
 def _too_long(found: dict[str, Any]) -> Iterator[str]:
-    """Waits that are longer than the step in which they are."""
+    """Yield the waits of an answer that are longer than the step in which they are."""
     for row in found["ranks"]:
         for key in ("caused_ns", "waited_ns"):
             each = row[key] / max(1, row["steps"])
@@ -297,7 +309,8 @@ def _too_long(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_waits(truth: Truth, found: dict[str, Any]) -> Iterator[str]:
-    """What the ranks are said to wait, and the bubble, beside the true ones."""
+    """Yield the waits of ranks, and the bubble of a pipeline, that differ from the true
+    ones. Waits are not checked if some ranks or collectives are missing."""
     share = found.get("bubble")
     if share is not None and abs(share - truth.bubble) > BUBBLE:
         yield f"a bubble of {share:.0%}, not {truth.bubble:.0%}"
@@ -312,6 +325,8 @@ def _other_waits(truth: Truth, found: dict[str, Any]) -> Iterator[str]:
 
 
 def trial(case: Case, seed: int) -> tuple[Truth, Judged]:
+    """Make a job, ask about it, and return what was planted and the verdict. An
+    exception is a wrong answer."""
     with tempfile.TemporaryDirectory() as name:
         truth = make(case, seed, Path(name))
         try:
@@ -322,7 +337,8 @@ def trial(case: Case, seed: int) -> tuple[Truth, Judged]:
 
 
 def table(results: Sequence[tuple[Truth, Judged]]) -> str:
-    """A row per family."""
+    """Return the Markdown table of how many answers are right, with a row for each
+    family of cases and one for all."""
     families = list(dict.fromkeys(truth.family for truth, _ in results))
     rows = [["job", "jobs", RIGHT, CANNOT, WRONG], ["---", "---", "---", "---", "---"]]
     for family in [*families, ""]:
@@ -335,6 +351,8 @@ def table(results: Sequence[tuple[Truth, Judged]]) -> str:
 
 
 def main() -> None:
+    """Make jobs of all cases, judge the answers, and print the table; with --put it is
+    put into docs/ranks.md. --list prints the cases, and --make writes one job."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=3, help="jobs of each case")
     parser.add_argument("--family", default="", help="only cases with these words")

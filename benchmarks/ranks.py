@@ -95,7 +95,8 @@ class Used(NamedTuple):
 
 
 def write_ranks(source: Path, folder: Path, ranks: int, megabytes: int) -> Planted:
-    """One file per rank; the same seed plants the same."""
+    """Write one trace for each rank, with late ranks, a cut file and clocks of their
+    own. Returns what was planted; the seed is fixed, so it is always the same."""
     chance = random.Random(0)
     made = folder / "made.json"
     script = str(ROOT / "benchmarks" / "generate.py")
@@ -116,7 +117,8 @@ def write_ranks(source: Path, folder: Path, ranks: int, megabytes: int) -> Plant
 
 
 def for_job(text: bytes, ranks: int) -> bytes:
-    """The group has all ranks."""
+    """Return the text of a trace in which the process group has so many ranks instead
+    of 2."""
     listed = json.dumps(list(range(ranks))).encode()
     text = text.replace(b'"Group size": 2', b'"Group size": %d' % ranks)
     text = text.replace(
@@ -137,8 +139,12 @@ def for_rank(
     late: Sequence[int],
     chance: random.Random,
 ) -> bytes:
-    """Its all_reduces start late or a little later than on others, and end as on all of
-    them."""
+    """Return the text of the trace of one rank. Its all_reduces start late, or a little
+    later than on others, and end as on all of them.
+
+    `offset` is by how many ns its clock is ahead, and `drift` by how much more with
+    each ns.
+    """
     text = text.replace(b'"rank": 0', b'"rank": %d' % rank, 1)
     text = BASE.sub(
         lambda found: b'"baseTimeNanoseconds": %d' % (int(found[1]) + offset), text, 1
@@ -163,8 +169,8 @@ def for_rank(
 
 
 def used(command: Sequence[str], cache: Path | None = None) -> Used:
-    """Runs a command; memory is the largest sum over its processes, looked at every 50
-    ms."""
+    """Run a command, and return its time, its CPU time, its memory and its output.
+    Memory is the largest sum over its processes, sampled every 50 ms."""
     surroundings = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     surroundings["FUSETUI_CACHE"] = str(cache) if cache else "off"
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -185,7 +191,7 @@ def used(command: Sequence[str], cache: Path | None = None) -> Used:
 
 
 def memory(pid: int) -> int:
-    """Bytes in memory of a process and all below it (Linux)."""
+    """Return the bytes in memory of a process and all processes below it, on Linux."""
     total = 0
     try:
         total = (
@@ -199,8 +205,8 @@ def memory(pid: int) -> int:
 
 
 def waited_for(found: dict[str, Any], count: int) -> list[int]:
-    """The ranks that the others wait for longest. What is planted is less than the
-    share of a step from which `ranks` calls one a straggler."""
+    """Return the `count` ranks that the others wait for longest, in ascending order.
+    What is planted is less than the share of a step from which `ranks` names a rank."""
     return sorted(row["rank"] for row in sorted(found["ranks"], key=caused)[-count:])
 
 
@@ -209,7 +215,7 @@ def caused(row: dict[str, Any]) -> int:
 
 
 def problems(found: dict[str, Any], planted: Planted) -> list[str]:
-    """What of the planted was not found."""
+    """Return what of the planted was not found, in sentences; empty if all was found."""
     rows = {row["rank"]: row for row in found["ranks"]}
     zero = planted.offsets[found["clocks"]["reference_rank"]]
     told = []
@@ -230,16 +236,16 @@ def problems(found: dict[str, Any], planted: Planted) -> list[str]:
 
 
 def many_summaries(source: Path) -> tuple[float, float]:
-    """Seconds and peak MB of the answer from generated summaries, in a process of its
-    own."""
+    """Return the seconds and the peak MB of an answer from MANY generated summaries, in
+    a process of its own."""
     command = [*PYTHON, __file__, str(source), "--many"]
     found = used(command)
     return float(found.output), found.megabytes
 
 
 def answer_many(source: Path) -> float:
-    """The seconds of the CPU that the answer takes, from the bytes of the summaries
-    on."""
+    """Return the CPU seconds that an answer from MANY summaries takes, from their bytes
+    on. The time to generate the summaries is subtracted."""
     one = summary_of(str(source), cached=False)
     assert isinstance(one, RankSummary)
     making = 0.0
@@ -260,7 +266,8 @@ def answer_many(source: Path) -> float:
 
 
 def summary(one: RankSummary, rank: int) -> RankSummary:
-    """A rank with 200 all_reduces, 2 ms apart, on a clock of its own."""
+    """Return the summary of a rank with EACH all_reduces, 2 ms apart, on a clock of its
+    own."""
     chance = np.random.default_rng(rank)
     offset = int(chance.integers(-OFFSET_NS, OFFSET_NS))
     start = np.arange(EACH) * 2_000_000 + chance.integers(0, 50_000, EACH) + offset
@@ -298,7 +305,7 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
 def beside_hta(
     python: str, folder: Path, planted: Planted
 ) -> list[tuple[str, str, str]]:
-    """What both say of a few ranks."""
+    """Return rows of the table with what fusetui and HTA say about a few ranks."""
     others = (rank for rank in range(len(planted.offsets)) if rank not in planted.late)
     few = [*planted.late, *(rank for rank in others if rank != planted.cut)][:FEW]
     files = [str(folder / f"rank{rank}.json") for rank in sorted(few)]
@@ -327,6 +334,7 @@ def _figures(one: Used, said: str) -> str:
 def report(
     source: Path, folder: Path, ranks: int, megabytes: int, hta: str | None
 ) -> str:
+    """Write the ranks, measure all questions about them, and return the Markdown table."""
     planted = write_ranks(source, folder, ranks, megabytes)
     files = sorted(map(str, folder.glob("rank*.json")))
     total = sum(Path(file).stat().st_size for file in files) / 1e9
@@ -365,6 +373,8 @@ def report(
 
 
 def main() -> None:
+    """Make the ranks, measure all questions about them, and print the table. Unless
+    --print is given, it is put into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "source", type=Path, help="a real trace of rank 0 of 2, with NCCL's args"

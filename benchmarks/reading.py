@@ -60,14 +60,15 @@ Rows = list[list[str]]
 def seconds(
     command: Sequence[str], cores: int, env: Mapping[str, str] | None = None
 ) -> float:
-    """Wall time of a whole process on this many cores."""
+    """Return the wall time in seconds of a whole process that may use so many cores."""
     start = time.perf_counter()
     _start(command, cores, env).wait()
     return time.perf_counter() - start
 
 
 def peak(command: Sequence[str], cores: int) -> int:
-    """Peak bytes of all processes of a command together."""
+    """Return the peak bytes of all processes of a command together, sampled every EVERY
+    seconds."""
     process = _start(command, cores, None)
     most = 0
     while process.poll() is None:
@@ -77,7 +78,7 @@ def peak(command: Sequence[str], cores: int) -> int:
 
 
 def opening(path: Path, env: Mapping[str, str]) -> tuple[float, int]:
-    """Seconds of open_trace alone, and the number of events."""
+    """Return the seconds that open_trace alone takes, and the number of events."""
     command = [*PYTHON, OPEN, str(path)]
     told = subprocess.run(
         command, env={**ENVIRONMENT, **env}, capture_output=True, text=True, check=True
@@ -89,6 +90,8 @@ def opening(path: Path, env: Mapping[str, str]) -> tuple[float, int]:
 def _start(
     command: Sequence[str], cores: int, env: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
+    """Start a command without output, on so many of the cores that this process may
+    use."""
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     return subprocess.Popen(
         command,
@@ -100,8 +103,8 @@ def _start(
 
 
 def _memory(root: int) -> int:
-    """Private bytes of a process and its children, and of the files in memory that they
-    hold."""
+    """Return the private bytes of a process and its children, and of the files in
+    memory that they hold. A file that several of them hold counts once."""
     total = 0
     files: dict[int, int] = {}
     for pid in _family(root):
@@ -117,6 +120,7 @@ def _memory(root: int) -> int:
 
 
 def _family(root: int) -> Iterator[int]:
+    """Yield the PID of a process and of all processes below it."""
     yield root
     with suppress(OSError):
         for child in Path(f"/proc/{root}/task/{root}/children").read_text().split():
@@ -126,7 +130,8 @@ def _family(root: int) -> Iterator[int]:
 def speed_rows(
     files: Iterable[Path], repeat: int, folder: Path, others: Mapping[str, str]
 ) -> tuple[list[str], Rows]:
-    """Every reader in turn, so that changes of the machine affect all of them."""
+    """Return the head and the rows of the table of times. All readers run in turn, so
+    that changes of the machine affect all of them."""
     head = ["file", "events", "orjson.loads", "fusetui, 2 cores", "1 core", ".json.gz"]
     head += ["again", "again, whole command", *others]
     rows: Rows = []
@@ -175,6 +180,8 @@ def speed_rows(
 
 
 def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
+    """Return the head and the rows of the table of memory, with the bound that fusetui
+    keeps."""
     rows: Rows = []
     for file in files:
         size = file.stat().st_size / 1e6
@@ -194,7 +201,8 @@ def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
 def growth_rows(
     source: Path, folder: Path, counts: Sequence[int]
 ) -> tuple[list[str], Rows]:
-    """Time per event of open_trace, for growing numbers of events."""
+    """Return the head and the rows of the table of time per event of open_trace, for
+    growing numbers of events."""
     rows: Rows = []
     probe = _made(source, folder, 50)
     _, events = opening(probe, {"FUSETUI_CACHE": "off"})
@@ -213,7 +221,8 @@ def growth_rows(
 
 
 def _beside(other: str, file: Path, loads: float) -> str:
-    """Another reader, which may fail or run out of memory."""
+    """Return the time of another reader as a cell, or that it failed, as it may run out
+    of memory. "" for a file that is too large for it."""
     if file.stat().st_size > LARGEST_BESIDE:
         return ""
     start = time.perf_counter()
@@ -226,6 +235,7 @@ def _beside(other: str, file: Path, loads: float) -> str:
 
 
 def _made(source: Path, folder: Path, megabytes: int) -> Path:
+    """Make a trace of so many megabytes from a real one, and return its path."""
     target = folder / f"{megabytes}.json"
     script = str(ROOT / "benchmarks" / "generate.py")
     command = [sys.executable, "-P", script, str(source), str(target)]
@@ -236,6 +246,7 @@ def _made(source: Path, folder: Path, megabytes: int) -> Path:
 
 
 def _packed(file: Path) -> Path:
+    """Compress a file with gzip, and return the path of the result beside it."""
     from isal import igzip
 
     target = file.with_suffix(".json.gz")
@@ -250,6 +261,8 @@ def markdown(head: Sequence[str], rows: Rows) -> str:
 
 
 def machine() -> str:
+    """Return the model of the processor, the version of Python, and the load of the
+    machine."""
     model = platform.processor() or platform.machine()
     with suppress(OSError, IndexError):
         model = (
@@ -260,7 +273,7 @@ def machine() -> str:
 
 
 def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
-    """The most important figures of both tables, for the README."""
+    """Return the most important figures of both tables as Markdown, for the README."""
     wanted = [
         "file",
         "orjson.loads",
@@ -278,6 +291,8 @@ def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
 
 
 def main() -> None:
+    """Measure times, memory and growth, print the tables, and put them into
+    docs/benchmarks.md and the README."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

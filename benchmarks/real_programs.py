@@ -223,6 +223,8 @@ KINDS = (
 
 
 def main() -> None:
+    """Record all kinds of programs in all ways, and print the table; with --write it
+    goes into the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[kind.name for kind in KINDS])
     parser.add_argument("--way", nargs="*", choices=WAYS, default=WAYS)
@@ -262,8 +264,8 @@ NAMES = {
 
 
 def _with_rows_of_page(rows: Sequence[str]) -> list[str]:
-    """These rows, and for the other kinds those that the page has, in the order of
-    KINDS."""
+    """Return these rows and, for kinds that were not tried, the rows that the page has
+    already, in the order of KINDS."""
     page = PAGE.read_text(encoding="utf-8").splitlines()
     found = {row.split(" | ")[0]: row for row in (*page, *rows) if row.startswith("| ")}
     return [found[f"| {kind.name}"] for kind in KINDS if f"| {kind.name}" in found]
@@ -280,7 +282,8 @@ class Outcome:
 
 
 def tried(kind: Kind, way: str) -> str:
-    """A cell of the table."""
+    """Record a program in one way, and return the outcome as a cell of the table. What
+    is wrong is printed on stderr."""
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         outcome = {"run": _run, "record": _record, "app": _app}[way](kind, place)
@@ -304,14 +307,14 @@ def tried(kind: Kind, way: str) -> str:
 
 
 def _final(said: str) -> str:
-    """What was said, without what was only said on the way, such as what is waited
-    for."""
+    """Return what was said without lines about what is still being waited for."""
     lines = said.splitlines()
     return "\n".join(line for line in lines if ": waiting for it to ask" not in line)
 
 
 def _command(kind: Kind, place: Path) -> list[str]:
-    """The program as its user starts it; its files are written."""
+    """Write the files of a program, and return the command with which its user starts
+    it."""
     file = place / f"{place.name}.py"  # a name of its own, for --job
     if kind.name.startswith("Jupyter"):
         notebook = place / "notebook.ipynb"
@@ -324,7 +327,8 @@ def _command(kind: Kind, place: Path) -> list[str]:
 
 
 def _run(kind: Kind, place: Path) -> Outcome:
-    """With `fusetui run`, whose program is ended once it has its traces."""
+    """Record a program with `fusetui run`, and end it once all of its processes have an
+    outcome."""
     out = place / "traces"
     line = [
         *FUSETUI,
@@ -355,7 +359,8 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def _running(kind: Kind, place: Path, sock: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, started with on-demand profiling switched on."""
+    """Within the block, run a program with on-demand profiling switched on. It has
+    loaded torch when the block begins, and is killed at the end."""
     environment = _environment() | {OPEN: "1", FOLDER: sock, QUIET: "99"}
     line = _command(kind, place)
     with subprocess.Popen(
@@ -374,8 +379,8 @@ def _running(kind: Kind, place: Path, sock: str) -> Iterator[subprocess.Popen[by
 
 
 def _record(kind: Kind, place: Path) -> Outcome:
-    """With `fusetui record`, by the job's name or, where that is nobody's own, by its
-    PID."""
+    """Record a running program with `fusetui record`, by the name of its job. A program
+    without a name of its own is recorded by its PID."""
     out = place / "traces"
     with sockets() as sock, _running(kind, place, sock) as child:
         if kind.name == "no torch":
@@ -390,8 +395,7 @@ def _record(kind: Kind, place: Path) -> Outcome:
 
 
 def _app(kind: Kind, place: Path) -> Outcome:
-    """With the effect of `:record`: the program is chosen from the list that the app
-    shows."""
+    """Record a running program as `:record` of the app does, without a screen."""
     posted: list[Any] = []
     with sockets() as sock, _running(kind, place, sock) as child:
         listed = [one.pid for one in with_torch(sock)]

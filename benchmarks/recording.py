@@ -40,6 +40,8 @@ OPTIONS: tuple[tuple[str, ...], ...] = (
 
 
 def main() -> None:
+    """Measure all options in turn, ROUNDS times, and write the table into
+    docs/recording.md."""
     torch.set_num_threads(1)
     workload = kernels.get("mlp")
     # so small that only overhead is left
@@ -67,7 +69,8 @@ def main() -> None:
 
 
 def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, int]:
-    """CPU time of a step in ns, and how much JSON it adds to the trace."""
+    """Return the CPU time of a step in ns with these options of the profiler, and how
+    many bytes of JSON it adds to the trace."""
     times, sizes = [], []
     plan = schedule(wait=0, warmup=WARM_UP, active=STEPS, repeat=1)
     with TemporaryDirectory() as folder:
@@ -88,6 +91,7 @@ def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, i
 
 
 def _timed(model: Any, inputs: Any) -> int:
+    """Return the CPU time of one forward pass in this thread, in ns."""
     start = thread_time_ns()
     with torch.no_grad():
         model(*inputs)
@@ -95,6 +99,7 @@ def _timed(model: Any, inputs: Any) -> int:
 
 
 def _median(times: list[int]) -> int:
+    """Return the median of the times after the warm-up."""
     return int(median(times[WARM_UP:]))
 
 

@@ -35,8 +35,8 @@ Column = NDArray[Any]
 
 
 def repeated(graph: Graph, times: int) -> Graph:
-    """The graph so many times, each after the one before. Node 0 is the origin, which
-    all of them share."""
+    """Return the graph repeated so many times, each after the one before. Node 0 is the
+    origin, which all copies share."""
     nodes = len(graph) - 1
     span_ns = int(graph.ended.max()) + 1
     copy = np.repeat(np.arange(times), nodes)  # of each node
@@ -72,6 +72,7 @@ def repeated(graph: Graph, times: int) -> Graph:
 
 
 def main() -> None:
+    """Measure the replay and the answers of each trace, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--items", type=int, default=0, help="GPU events of each")
@@ -89,8 +90,8 @@ def main() -> None:
 
 
 def measure_replay(name: str, trace: Trace, items: int) -> None:
-    """Prints the times of a graph that has about so many GPU events, at least those of
-    the trace."""
+    """Print how long a graph takes to make and to replay, and whether the replay equals
+    the recording. It has about `items` GPU events, at least those of the trace."""
     begin = time.perf_counter()
     graph = graph_of(trace)
     making_seconds = time.perf_counter() - begin
@@ -109,7 +110,8 @@ def measure_replay(name: str, trace: Trace, items: int) -> None:
 
 
 def measure_answers(trace: Trace) -> None:
-    """Prints how long the answers take."""
+    """Print how long the critical path, a change, and the slack of all slices take, and
+    what share of the recording is not explained."""
     graph = graph_of(trace)
     begin = time.perf_counter()
     critical_path(trace)

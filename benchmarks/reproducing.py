@@ -78,7 +78,8 @@ class Row(NamedTuple):
 
 
 def record(name: str, folder: Path) -> Path:
-    """Records some steps of a program; returns the trace."""
+    """Record STEPS steps of a program on the CPU, and return the path of the trace. One
+    step before that warms up."""
     import torch
     from benchmarks.reproducing_programs import PROGRAMS
     from torch.profiler import ProfilerActivity, profile
@@ -95,9 +96,12 @@ def record(name: str, folder: Path) -> Path:
 
 
 def distinct_calls(trace: Trace, level: str) -> Iterator[tuple[Call, int]]:
-    """The distinct calls of aten ops of a trace, each with its time, the longest first:
-    the innermost ones with the time that they took without ops inside, or those that
-    the program itself made, with all that is inside."""
+    """Yield the distinct calls of aten ops in a trace, each with its time in ns, the
+    longest first.
+
+    At the level INNERMOST, the time is that of the op without ops inside. At OUTERMOST,
+    only calls that the program itself made count, with all that is inside.
+    """
     table = call_table(trace)
     ns = own_times(table)
     if level == OUTERMOST:
@@ -113,7 +117,7 @@ def distinct_calls(trace: Trace, level: str) -> Iterator[tuple[Call, int]]:
 
 
 def outermost(trace: Trace, table: CallTable) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which ops are aten ops that no aten op surrounds; shape [ops]."""
+    """Return which ops are aten ops that no other aten op surrounds; shape [ops]."""
     is_aten = trace.named(lambda name: name.startswith(ATEN))
     is_aten_row = np.zeros(len(trace) + 1, dtype=np.bool_)
     is_aten_row[table.rows] = is_aten[trace.name[table.rows]]
@@ -126,7 +130,8 @@ def outermost(trace: Trace, table: CallTable) -> np.ndarray[Any, np.dtype[np.boo
 
 
 def outcomes(trace: Trace, level: str, arguments: Sequence[str]) -> list[Outcome]:
-    """What becomes of the scripts of all distinct calls of a level."""
+    """Return what becomes of the scripts of all distinct calls of a level, when they
+    run with these arguments."""
     answers = []
     with tempfile.TemporaryDirectory() as folder:
         asked = []
@@ -146,7 +151,7 @@ def outcomes(trace: Trace, level: str, arguments: Sequence[str]) -> list[Outcome
 
 
 def problem(result: dict[str, Any], arguments: Sequence[str]) -> str:
-    """Why a script does not count; "" if it does."""
+    """Return why the result of a script does not count, or "" if it does."""
     if "error" in result:
         return str(result["error"])
     if not result["same_op"]:
@@ -157,8 +162,8 @@ def problem(result: dict[str, Any], arguments: Sequence[str]) -> str:
 
 
 def run_all(paths: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """The results of scripts by path. A worker runs them one after the other; one that
-    ends it is an error, and another worker goes on behind it."""
+    """Return the results of scripts by path. A worker runs them one after the other. A
+    script that ends the worker is an error, and another worker continues after it."""
     results: dict[str, Any] = {}
     while len(results) < len(paths):
         rest = [path for path in paths if path not in results]
@@ -178,7 +183,8 @@ def run_all(paths: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def work(arguments: Sequence[str]) -> None:
-    """Runs the scripts that standard input names, and prints a result for each."""
+    """Run the scripts that standard input names, and print a result in JSON for each.
+    Whatever a script prints or raises is part of its result."""
     for line in sys.stdin:
         path = line.strip()
         said, complained = StringIO(), StringIO()
@@ -196,6 +202,7 @@ def work(arguments: Sequence[str]) -> None:
 
 
 def row_of(name: str, level: str, answers: Sequence[Outcome]) -> Row:
+    """Return the row of the table for the outcomes of one level of a trace."""
     counted = [answer for answer in answers if answer.counts]
     return Row(
         trace=name,
@@ -208,6 +215,7 @@ def row_of(name: str, level: str, answers: Sequence[Outcome]) -> Row:
 
 
 def table_of(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of the Markdown table with these rows."""
     texts = [
         (
             row.trace,
@@ -223,7 +231,7 @@ def table_of(rows: Sequence[Row]) -> list[str]:
 
 
 def print_row(row: Row, answers: Sequence[Outcome]) -> None:
-    """A row of the table, and why calls do not count."""
+    """Print a row of the table, and why calls of it do not count."""
     print(table_of([row])[-1], flush=True)
     for answer in answers:
         if not answer.counts:
@@ -232,6 +240,9 @@ def print_row(row: Row, answers: Sequence[Outcome]) -> None:
 
 
 def main() -> None:
+    """Record the programs, or read the traces of --meta, and run the scripts of their
+    calls. Prints the table; with --put it is put into docs/reproduce.md. With --worker,
+    this process runs scripts for another one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--meta", nargs="+", default=[])

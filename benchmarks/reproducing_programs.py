@@ -13,7 +13,7 @@ Step = Callable[[], None]
 
 
 def mlp() -> Step:
-    """Inference of three linear layers with norms."""
+    """Return a step of inference of three linear layers with norms."""
     model = nn.Sequential(
         nn.Linear(512, 2048),
         nn.GELU(),
@@ -32,8 +32,8 @@ def mlp() -> Step:
 
 
 def attention() -> Step:
-    """Causal attention with heads side by side, so that its inputs are not
-    contiguous; and the same by its formula, with a mask."""
+    """Return a step of causal attention with heads side by side, so that its inputs are
+    not contiguous. It is computed once more by its formula, with a mask."""
     projection = nn.Linear(256, 3 * 256)
     x = torch.randn(4, 128, 256)
     mask = torch.ones(128, 128, dtype=torch.bool).tril()
@@ -52,7 +52,7 @@ def attention() -> Step:
 
 
 def convolution() -> Step:
-    """Inference of a small network in channels-last layout."""
+    """Return a step of inference of a small network in channels-last layout."""
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1),
         nn.BatchNorm2d(32),
@@ -76,7 +76,7 @@ def convolution() -> Step:
 
 
 def embeddings() -> Step:
-    """Training of two embeddings, one of them a bag, with Adam."""
+    """Return a training step of two embeddings, one of them a bag, with Adam."""
     words = nn.Embedding(5000, 64)
     bags = nn.EmbeddingBag(2000, 64, mode="sum")
     head = nn.Linear(64, 5000)
@@ -97,7 +97,8 @@ def embeddings() -> Step:
 
 
 def training() -> Step:
-    """Forward, backward and SGD of a convolution network with a residual connection."""
+    """Return a training step with SGD of a convolution network with a residual
+    connection."""
     first = nn.Conv2d(3, 32, 3, padding=1)
     norm = nn.BatchNorm2d(32)
     second = nn.Conv2d(32, 32, 3, padding=1)

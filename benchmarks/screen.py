@@ -78,14 +78,15 @@ class Typed(NamedTuple):
 
 
 def settled(trace: str) -> Program:
-    """The program, once the answer is on the screen."""
+    """Start the program, and return it once the answer is on the screen."""
     program = Program(OURS, trace, SETTLED, ANSWER)
     program.first += program.take(1.0)
     return program
 
 
 def walks(program: Program) -> Iterator[tuple[str, Sequence[Press]]]:
-    """The presses of each kind."""
+    """Yield each kind of keys with its presses. Where the window follows the selection,
+    only presses that moved it count."""
     for kind, (first, keys) in KEYS.items():
         for key in first:
             program.press(key)
@@ -96,7 +97,8 @@ def walks(program: Program) -> Iterator[tuple[str, Sequence[Press]]]:
 
 
 def at_once(trace: str) -> Iterator[Press]:
-    """From the first lanes on, while other things are still worked out."""
+    """Yield the presses of keys from the first lanes on, while the program still works
+    on other things. It is started STARTS times."""
     for _ in range(STARTS):
         program = Program(OURS, trace)
         program.first += program.take(REST)
@@ -107,20 +109,22 @@ def at_once(trace: str) -> Iterator[Press]:
 
 
 def idle(program: Program) -> tuple[float, int]:
-    """CPU time in ms a second, and bytes, while nobody presses a key."""
+    """Return the CPU time in ms per second, and the bytes written, while nobody presses
+    a key."""
     before = cpu_ns(program.pid)
     written = len(program.take(IDLE))
     return (cpu_ns(program.pid) - before) / IDLE / 1e6, written
 
 
 def cpu_ns(pid: int) -> int:
-    """Of all threads that live."""
+    """Return the CPU time in ns of all threads of a process that are alive."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 def typed(trace: str) -> Typed:
-    """A burst of keys, beside the same keys one by one."""
+    """Return how many frames a burst of keys causes, and whether the last one equals
+    that after the same keys one by one."""
     screens = []
     for keys in ([BURST], BURST):
         program = settled(trace)
@@ -141,8 +145,9 @@ def typed(trace: str) -> Typed:
 
 
 def late(trace: str) -> int:
-    """How many frames begin after the last key, other than that of this key, while the
-    terminal takes RATE bytes a second and a key is held."""
+    """Return how many stale frames a slow terminal gets after the last key, while a key
+    is held. The terminal takes RATE bytes a second; the frame of the last key itself
+    does not count."""
     program = settled(trace)
     try:
         for key in "0wwww":
@@ -180,7 +185,8 @@ HEAD = (
 
 
 def row(kind: str, presses: Sequence[Press]) -> list[str]:
-    """The figures of the presses that changed anything."""
+    """Return the cells of a line of the table, with the figures of the presses that
+    changed anything."""
     changed = [press for press in presses if press.bytes]
     if not changed:
         return [kind, "0", *[""] * 6]
@@ -193,7 +199,8 @@ def row(kind: str, presses: Sequence[Press]) -> list[str]:
 
 
 def measured(trace: str) -> str:
-    """The part of the page about one trace."""
+    """Return the part of the page about one trace: a table of all keys, and a
+    paragraph."""
     program = settled(trace)
     try:
         found = dict(walks(program))
@@ -217,8 +224,8 @@ def measured(trace: str) -> str:
 
 
 def ratios(smaller: str, larger: str) -> str:
-    """What the size of a trace costs: both programs get the keys in turn, so that a
-    change of the machine meets both."""
+    """Return a Markdown table of what the size of a trace costs. Both programs get the
+    keys in turn, so that a change of the machine meets both."""
     programs = [settled(trace) for trace in (smaller, larger)]
     rows: list[list[str]] = []
     try:
@@ -238,7 +245,8 @@ def ratios(smaller: str, larger: str) -> str:
 def in_turn(
     programs: Sequence[Program], first: str, keys: str
 ) -> Sequence[Sequence[Press]]:
-    """The presses of each program; those that changed something in all of them."""
+    """Press the keys in all programs in turn, and return the presses of each program.
+    Only keys that changed something in all of them count."""
     for program in programs:
         for key in f"1\x1b{first}":
             program.press(key)
@@ -255,6 +263,8 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
+    """Measure all keys in each trace, compare the first two traces, and print the
+    tables; with --put they are put into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "traces", nargs="+", help="the second: a larger one, with the same steps"

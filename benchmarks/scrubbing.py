@@ -53,6 +53,8 @@ TURNS = 3
 
 
 def main() -> int:
+    """Scrub all traces and compare their figures, or measure the warning about secrets.
+    Returns 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("traces", metavar="TRACE", type=Path, nargs="+")
     parser.add_argument("--megabytes", metavar="MB", type=int)
@@ -67,7 +69,7 @@ def main() -> int:
         traces = list(args.traces)
         if args.megabytes:
             enlarged = Path(folder) / "large.json"
-            enlarge(traces[0], enlarged, args.megabytes)
+            enlarge_trace(traces[0], enlarged, args.megabytes)
             traces.append(enlarged)
         for number, trace in enumerate(traces):
             is_same = measure(trace, Path(folder) / f"{number}.json.gz")
@@ -75,7 +77,8 @@ def main() -> int:
     return 0 if all_same else 1
 
 
-def enlarge(trace: Path, out: Path, megabytes: int) -> None:
+def enlarge_trace(trace: Path, out: Path, megabytes: int) -> None:
+    """Write a trace of so many megabytes that repeats another one."""
     script = str(Path(__file__).with_name("generate.py"))
     arguments = [script, str(trace), str(out), "--megabytes", str(megabytes)]
     subprocess.run(
@@ -84,8 +87,9 @@ def enlarge(trace: Path, out: Path, megabytes: int) -> None:
 
 
 def measure_warnings(traces: Sequence[Path], other_src: Path | None) -> None:
-    """Prints the processor time of the warning in ms for each trace: the first and a
-    later one, by each tree."""
+    """Print the processor time of the warning about secrets in ms for each trace, the
+    first time and again, by each tree. The trees take turns, and the least time counts.
+    """
     own_src = Path(os.environ["PYTHONPATH"]) if "PYTHONPATH" in os.environ else None
     trees = [own_src]
     if other_src is not None:
@@ -104,8 +108,8 @@ def measure_warnings(traces: Sequence[Path], other_src: Path | None) -> None:
 
 
 def warning(trace: Path, src: Path | None) -> list[int]:
-    """The processor time in ns of looking for secrets, by the code in `src`: [the first
-    time, the least of five later times]."""
+    """Return the processor time in ns of looking for secrets, by the code in `src`: the
+    first time, and the least of five later times."""
     environment = dict(os.environ)
     if src is not None:
         environment["PYTHONPATH"] = str(src)
@@ -119,7 +123,7 @@ def warning(trace: Path, src: Path | None) -> list[int]:
 
 
 def measure(trace: Path, out: Path) -> bool:
-    """Scrubs a trace, prints a line about it, and returns whether its figures are
+    """Scrub a trace, print a line about it, and return whether its figures are
     preserved."""
     begin = time.perf_counter()
     process = subprocess.run(
@@ -144,16 +148,17 @@ def measure(trace: Path, out: Path) -> bool:
 
 
 def differences(trace: Path, scrubbed: Path) -> Iterator[str]:
-    """The commands whose figures differ, and `numbers` if those of the events do."""
+    """Yield the commands whose figures differ between both traces, and `numbers` if the
+    numbers of events differ."""
     for command in ("summary", "kernels", "ops"):
         if figures(command, trace) != figures(command, scrubbed):
             yield command
-    if hash_of_numbers(trace) != hash_of_numbers(scrubbed):
+    if hash_numbers(trace) != hash_numbers(scrubbed):
         yield "numbers"
 
 
 def figures(command: str, path: Path) -> dict[str, Any]:
-    """What a command prints as JSON, without what scrubbing changes."""
+    """Return what a command prints as JSON, without the keys that scrubbing changes."""
     process = subprocess.run(
         [*FUSETUI, command, "--no-cache", "--json", str(path)],
         capture_output=True,
@@ -163,8 +168,9 @@ def figures(command: str, path: Path) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in CHANGED_KEYS}
 
 
-def hash_of_numbers(path: Path) -> int:
-    """A hash of all numbers outside of strings, from the events on, digit for digit."""
+def hash_numbers(path: Path) -> int:
+    """Return a hash of all numbers outside of strings, from the events on, digit for
+    digit."""
     document = bytes(open_source(str(path)).document[:])
     begin = max(document.find(b'"traceEvents"'), 0)
     matches = NUMBER.finditer(document, begin)

@@ -54,7 +54,8 @@ MADE = ((4, 40, False), (4, 40, True), (2, 40, False), (4, 0, False))
 
 
 def measured(code: str, path: Path) -> tuple[float, float]:
-    """Seconds, and bytes."""
+    """Return the seconds that reading a snapshot with this code takes, and the bytes by
+    which the process grew."""
     command = [sys.executable, "-P", "-c", code + MEASURED, str(path)]
     wall, peak = subprocess.run(
         command, capture_output=True, text=True, check=True
@@ -63,6 +64,8 @@ def measured(code: str, path: Path) -> tuple[float, float]:
 
 
 def row(name: str, path: Path, runs: int) -> str:
+    """Return a line of the table: fusetui and pickle, each with its median time and
+    memory of several runs."""
     size = path.stat().st_size
     ours, bare = ([measured(code, path) for _ in range(runs)] for code in (OURS, BARE))
     events = sum(map(len, read_snapshot(str(path)).events))
@@ -77,6 +80,8 @@ def row(name: str, path: Path, runs: int) -> str:
 
 
 def main() -> None:
+    """Measure the given snapshots and made ones, and print the table; with --put it is
+    put into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--megabytes", type=int, default=100)

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
 from fusetui.capture.record import SavedRun, SavedVariant, read_run
-from fusetui.report.why_answer import account_parts
+from fusetui.report.why_answer import make_account_parts
 from fusetui.text.figures import duration, percent
 from fusetui.text.tables import Column, table
 from fusetui.trace import Trace, open_trace
@@ -64,14 +64,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts() -> Facts:
-    """Reads docs/sources.toml. Raises msgspec.ValidationError if it is not as
-    described there."""
+    """Return the content of docs/sources.toml. Raises msgspec.ValidationError if it has
+    another form."""
     return msgspec.convert(tomllib.loads(FACTS.read_text(encoding="utf-8")), Facts)
 
 
 def compared(experiment: str, folder: Path) -> str:
-    """A table with a line for each figure about an experiment, and the sources below
-    it; "" without figures. `folder` is that of the run, or of the sweep."""
+    """Return a table with a line for each figure about an experiment, and the sources
+    below it. "" without figures. `folder` is that of the run, or of the sweep."""
     known = facts()
     figures = [figure for figure in known.figure if figure.experiment == experiment]
     if not figures:
@@ -87,24 +87,24 @@ def compared(experiment: str, folder: Path) -> str:
 
 
 def _rows(figure: Figure, folder: Path) -> list[tuple[str, ...]]:
-    """(what, of the source, here, why) for each point that the figure is about; one row
-    for a figure about a trend."""
+    """Return a row for each point that a figure is about: what it is, the source's
+    figure, ours, and why. A figure about a trend has one row."""
     if figure.falls:
-        return [_trend(figure, folder)]
+        return [_make_trend_row(figure, folder)]
     rows: list[tuple[str, ...]] = []
     for point in figure.points:
-        here, reasons = _here(figure, folder / point)
-        rows.append((_what(figure, point), said(figure), here, reasons))
+        here, reasons = _measure_here(figure, folder / point)
+        rows.append((_name_figure(figure, point), said(figure), here, reasons))
     return rows
 
 
-def _trend(figure: Figure, folder: Path) -> tuple[str, ...]:
-    """The row of a claim that the speed-up becomes smaller from each point to the
-    next."""
-    what = f"{_what(figure, figure.points[0])} to {figure.points[-1]}"
+def _make_trend_row(figure: Figure, folder: Path) -> tuple[str, ...]:
+    """Return the row of a claim that the speed-up becomes smaller from each point to
+    the next."""
+    what = f"{_name_figure(figure, figure.points[0])} to {figure.points[-1]}"
     speedups: list[float] = []
     for point in figure.points:
-        speedup = _speedup(figure, folder / point)
+        speedup = _compute_speedup(figure, folder / point)
         if speedup is None:
             return what, said(figure), NOTHING, NOTHING
         speedups.append(speedup)
@@ -118,19 +118,21 @@ def falls(speedups: Sequence[float]) -> bool:
     return all(after < before for before, after in pairwise(speedups))
 
 
-def _speedup(figure: Figure, folder: Path) -> float | None:
-    """How many times as fast the first variant is as the second; None unless both were
-    timed."""
+def _compute_speedup(figure: Figure, folder: Path) -> float | None:
+    """Return how many times as fast the first variant of a figure is as the second;
+    None unless both were timed."""
     if not folder.is_dir():
         return None
     variants = _variants_that_ran(read_run(folder))
     fast, slow = figure.faster
     if fast not in variants or slow not in variants:
         return None
-    return _time_ratio(slow=variants[slow], fast=variants[fast])
+    return _compute_time_ratio(slow=variants[slow], fast=variants[fast])
 
 
-def _time_ratio(slow: SavedVariant, fast: SavedVariant) -> float | None:
+def _compute_time_ratio(slow: SavedVariant, fast: SavedVariant) -> float | None:
+    """Return the time of the slow variant divided by that of the fast one, or None if
+    one was not timed."""
     if slow.step_ns is None or fast.step_ns is None:
         return None
     return slow.step_ns.median / fast.step_ns.median
@@ -140,8 +142,8 @@ def _variants_that_ran(run: SavedRun) -> dict[str, SavedVariant]:
     return {variant.name: variant for variant in run.variants if variant.failed is None}
 
 
-def _what(figure: Figure, point: str) -> str:
-    """What a figure is about: `big (A) against loop (B), batch=2`."""
+def _name_figure(figure: Figure, point: str) -> str:
+    """Return what a figure is about, such as `big (A) against loop (B), batch=2`."""
     names = []
     for name in figure.variants:
         in_source = NAMES_IN_SOURCE.get(name)
@@ -160,8 +162,8 @@ def _what(figure: Figure, point: str) -> str:
 
 
 def said(figure: Figure) -> str:
-    """What the source says, in the form of our own figure: `8.4x`, `at least 1.5x and
-    at most 3x`."""
+    """Return what the source says, in the form of our own figure: `8.4x`, or `at least
+    1.5x and at most 3x`."""
     if figure.said:
         return figure.said
     if figure.seconds:
@@ -177,8 +179,9 @@ def said(figure: Figure) -> str:
     return " and ".join(bounds)
 
 
-def _here(figure: Figure, folder: Path) -> tuple[str, str]:
-    """(our figure, the reason); dashes if the run or one of its variants is missing."""
+def _measure_here(figure: Figure, folder: Path) -> tuple[str, str]:
+    """Return our figure and the reason for it. Both are dashes if the run or one of its
+    variants is missing."""
     if not folder.is_dir():
         return NOTHING, NOTHING
     run = read_run(folder)
@@ -190,36 +193,36 @@ def _here(figure: Figure, folder: Path) -> tuple[str, str]:
     for name in figure.variants:
         traces[name] = open_trace(str(folder / f"{name}.json.gz"), cached=False)
         reasons.append(f"{name}: {reason(why(traces[name]))}")
-    return _measured(figure, run, variants, traces), "; ".join(reasons)
+    return _compute_figure(figure, run, variants, traces), "; ".join(reasons)
 
 
-def _measured(
+def _compute_figure(
     figure: Figure,
     run: SavedRun,
     variants: Mapping[str, SavedVariant],
     traces: Mapping[str, Trace],
 ) -> str:
-    """Our figure, and whether a claim of the source holds here."""
+    """Return our figure as text, and whether a claim of the source holds here."""
     if figure.kernels:
         return f"{variants[figure.kernels].kernels_per_step:g}"
     if figure.weights:
         many, few = (variants[name].weight_bytes for name in figure.weights)
         return f"{many / few:.1f}x" if many and few else NOTHING
     if figure.flop:
-        many_flop, few_flop = (flop_of(run, name) for name in figure.flop)
+        many_flop, few_flop = (count_flop(run, name) for name in figure.flop)
         return f"{many_flop / few_flop:.1f}x"
     if figure.kernel:
         if run.device_kind != "cuda":
             return NOTHING
-        return _kernel_time(traces[figure.of], figure.kernel)
+        return _mean_kernel_time(traces[figure.of], figure.kernel)
     fast, slow = figure.faster
-    times = _time_ratio(slow=variants[slow], fast=variants[fast])
+    times = _compute_time_ratio(slow=variants[slow], fast=variants[fast])
     return NOTHING if times is None else f"{times:.2f}x{answer(figure, times)}"
 
 
-def flop_of(run: SavedRun, name: str) -> int:
-    """The FLOP of a forward pass of a variant at the sizes of a run, as torch counts
-    them; on tensors without data, so nothing is computed."""
+def count_flop(run: SavedRun, name: str) -> int:
+    """Return the FLOP of a forward pass of a variant at the sizes of a run, as torch
+    counts them. Tensors have no data, so nothing is computed."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -233,7 +236,8 @@ def flop_of(run: SavedRun, name: str) -> int:
 
 
 def answer(figure: Figure, times: float) -> str:
-    """`: yes` or `: no`, whether the claim of the source holds; "" without one."""
+    """Return `: yes` or `: no`, whether a claim of the source holds for our figure, or
+    "" without a claim."""
     if figure.least is None and figure.most is None:
         return ""
     least = figure.least or 0
@@ -241,8 +245,9 @@ def answer(figure: Figure, times: float) -> str:
     return ": yes" if least <= times <= most else ": no"
 
 
-def _kernel_time(trace: Trace, pattern: str) -> str:
-    """The mean time of the kernels whose name matches a pattern."""
+def _mean_kernel_time(trace: Trace, pattern: str) -> str:
+    """Return the mean time of the kernels whose names match a pattern, or a dash if
+    there are none."""
     count = 0
     total_ns = 0
     for kernel in kernel_totals(trace):
@@ -253,10 +258,10 @@ def _kernel_time(trace: Trace, pattern: str) -> str:
 
 
 def reason(breakdown: Why) -> str:
-    """The two largest parts of the time: of the GPU, or without one, of the busiest CPU
-    thread."""
+    """Return the two largest parts of the time: of the GPU, or without one of the
+    busiest CPU thread."""
     if breakdown.devices:
-        return ", ".join(account_parts(breakdown)[:2])
+        return ", ".join(make_account_parts(breakdown)[:2])
     if not breakdown.cpu:
         return NOTHING
     thread = max(breakdown.cpu, key=lambda thread: thread.op_ns)

@@ -45,6 +45,7 @@ KEYS = {
 
 
 def after(state: State, *names: str) -> State:
+    """Return the state of the app after these actions, one after the other."""
     for name in names:
         outcome: Outcome = perform(BY_ACTION[name], state)
         state = settle_state(
@@ -54,7 +55,7 @@ def after(state: State, *names: str) -> State:
 
 
 def draw(state: State) -> None:
-    """All lines of the screen."""
+    """Draw all lines of the screen, and drop them."""
     picture = screen_layout.stack(screen_layout.panes(state))
     for y in range(SIZE.height):
         picture.line(y, SIZE.width, SIZE.height)
@@ -67,7 +68,8 @@ def seconds(run: Callable[[], None]) -> float:
 
 
 def opened(path: str) -> State:
-    """The op tree page in front, nothing merged, everything open."""
+    """Return the state of the app with the op tree in front, where nothing is merged
+    and everything is open."""
     sides = make_sides([open_trace(path)], ["trace"])
     for make in MAKERS.values():
         make(sides[0].trace)
@@ -80,7 +82,8 @@ def opened(path: str) -> State:
 
 
 def measured(state: State, keys: Sequence[str]) -> list[float]:
-    """Of the last of the keys, TIMES times."""
+    """Return the seconds of the last of the keys with its new screen, TIMES times. The
+    keys before it are pressed each time, but not measured."""
     *before, last = keys
     found = []
     for _ in range(TIMES):
@@ -96,6 +99,7 @@ def measured(state: State, keys: Sequence[str]) -> list[float]:
 
 
 def table(path: str) -> str:
+    """Return the Markdown table of all keys, with the number of nodes above it."""
     start = opened(path)
     tree = build_op_tree(start.side.trace)
     lines = [f"{count(len(tree))} nodes, all open; {TIMES} times each", ""]
@@ -107,6 +111,8 @@ def table(path: str) -> str:
 
 
 def main() -> None:
+    """Measure all keys in the op tree of a trace, and print the table; with --write it
+    is put into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace")
     parser.add_argument("--write", type=Path, help="the page that has the table")

@@ -66,7 +66,8 @@ BIG = {"batch": 2048, "n": 8, "in_features": 128, "out_features": 128}
 
 @contextmanager
 def multiplied(precision: str) -> Iterator[torch.dtype]:
-    """The dtype of a precision; within the block float32 is multiplied as it says."""
+    """Within the block, give the dtype of a precision, in which torch multiplies
+    float32 as the precision says."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
@@ -78,8 +79,8 @@ def multiplied(precision: str) -> Iterator[torch.dtype]:
 def of_mlp(
     variant: str, sizes: Mapping[str, int], dtype: torch.dtype, arch: str
 ) -> list[Launch]:
-    """The launches of one variant of the MLP, without those of the pointwise gradient
-    twice."""
+    """Return the launches of one variant of the MLP. The pointwise gradient, which
+    variants share, is left out where another variant has it."""
     workload = kernels.get("mlp")
     shapes = {**workload.gpu_shapes, **sizes}
     found = launches(workload, workload.variants[variant], shapes, dtype, arch)
@@ -87,7 +88,7 @@ def of_mlp(
 
 
 def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[Launch]:
-    """The launches of the fused partitioned linear layers."""
+    """Return the launches of the fused partitioned linear layers at these sizes."""
     workload = kernels.get("partitioned-linear")
     shapes = {**workload.gpu_shapes, **sizes}
     return list(launches(workload, workload.variants["fused"], shapes, dtype, arch))
@@ -95,8 +96,8 @@ def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[La
 
 @cache
 def sizes_of(name: str) -> Sequence[Mapping[str, int]]:
-    """The sizes that a workload is compiled at: its own, each point of its sweeps, and
-    odd ones."""
+    """Return the sizes that a workload is compiled at: its own, each point of its
+    sweeps, and odd ones."""
     workload = kernels.get(name)
     axes, sweeps = list(workload.gpu_shapes), workload.sweeps
     points = chain.from_iterable(
@@ -107,7 +108,8 @@ def sizes_of(name: str) -> Sequence[Mapping[str, int]]:
 
 @cache
 def everything(arch: str, precision: str) -> dict[Launch, str]:
-    """Every launch that compiles to code of its own, with the sizes it is for."""
+    """Return every launch that compiles to code of its own for an architecture and a
+    precision, with the sizes that it is for."""
     found: dict[tuple[object, ...], tuple[Launch, str]] = {}
 
     def add(made: Sequence[Launch], sizes: Mapping[str, int]) -> None:
@@ -132,7 +134,8 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
 
 
 def row(arch: str, kernel: str, precisions: Sequence[str]) -> tuple[str, ...] | None:
-    """The worst of all code of a kernel on one architecture."""
+    """Return a row of the table: the worst of all code of a kernel on one architecture.
+    None if nothing was compiled."""
     codes: list[Code] = []
     wrong: dict[str, None] = {}
     for precision in precisions:
@@ -162,6 +165,7 @@ def row(arch: str, kernel: str, precisions: Sequence[str]) -> tuple[str, ...] | 
 
 
 def _briefly(wrong: Mapping[str, None]) -> str:
+    """Return the first violation and how many more there are, or "-" without any."""
     if not wrong:
         return "-"
     first = next(iter(wrong))
@@ -169,7 +173,8 @@ def _briefly(wrong: Mapping[str, None]) -> str:
 
 
 def _figures(codes: Sequence[Code]) -> tuple[str, ...]:
-    """The largest of what should be small, and the smallest of what should be large."""
+    """Return the figures of all code of a kernel: the largest of what should be small,
+    and the smallest of what should be large."""
     matrix = {re.split(r"[.]", op)[0] for code in codes for op in code.matrix}
     return (
         str(max(code.registers for code in codes)),
@@ -189,8 +194,8 @@ COLUMNS = (
 
 
 def search(arch: str, precision: str, kind: str) -> Tile:
-    """The first candidate that is clean at all sizes. Raises RuntimeError if there is
-    none."""
+    """Return the first candidate that compiles clean at all sizes: no spills, and
+    shared memory within the limit. Raises RuntimeError if there is none."""
     tiles = GEGLU if kind == "geglu" else GROUPED
     for _, tile in _candidates(tiles, 1 + (kind == "geglu"), arch, precision):
         with multiplied(precision) as dtype, _using(tile, arch, precision, kind):
@@ -216,8 +221,8 @@ def search(arch: str, precision: str, kind: str) -> Tile:
 def _shared(
     made: Iterable[Launch], arch: str, precision: str
 ) -> tuple[int, Sequence[str]]:
-    """The most shared memory of these launches, up to the first that violates a bound;
-    and which it violates."""
+    """Return the most shared memory of these launches, up to the first that violates a
+    bound, and which bounds that violates."""
     most = 0
     for launch in made:
         try:
@@ -233,6 +238,8 @@ def _shared(
 def _candidates(
     tiles: Sequence[tuple[int, int]], sums: int, arch: str, precision: str
 ) -> Iterator[tuple[tuple[int, int], Tile]]:
+    """Yield tiles that fit the shared memory and the registers, those with the most
+    FLOP per byte first. `sums` is how many tiles of sums a block holds."""
     item = DTYPES.get(precision, torch.float32).itemsize
     amd = arch.startswith("gfx")
     threads = 64 if amd else 32
@@ -248,12 +255,13 @@ def _candidates(
 
 @contextmanager
 def _using(tile: Tile, arch: str, precision: str, kind: str) -> Iterator[None]:
+    """Within the block, let the kernels use this tile."""
     with patch.object(TABLES, kind, {arch: {precision: tile}}):
         yield
 
 
 def write_tiles(architectures: Sequence[str]) -> None:
-    """Searches all tiles and writes the file that has them."""
+    """Search the tiles of all architectures, and write the file that has them."""
     kinds = []
     for kind in ("geglu", "grouped"):
         lines = []
@@ -272,7 +280,8 @@ def write_tiles(architectures: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Prints the table, or writes the tiles."""
+    """Compile all kernels and print the table, or with --tiles search the tiles and
+    write them. With --write, the table is put into docs/experiments.md."""
     parser = argparse.ArgumentParser(
         description="Compiles our Triton kernels and reads the code."
     )

@@ -67,6 +67,8 @@ class Outcome(NamedTuple):
 
 
 def main() -> None:
+    """Record all programs, predict their changes, and print the table; unless --print,
+    it is put into the page."""
     options = _options()
     if options.record:
         record(options.record[0], options.rounds, Path(options.record[1]))
@@ -101,8 +103,9 @@ def names() -> list[tuple[str, str]]:
 
 
 def record(name: str, rounds: int, folder: Path) -> None:
-    """Records one program in this process, as it is and without its slow part, in
-    turns."""
+    """Record one program in this process, as it is and without its slow part, in turns.
+    It stops once `rounds` rounds were quiet, which means that no other program kept the
+    thread from the processor for long."""
     import torch
     from benchmarks.whatif_cpu_programs import CASES
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -137,15 +140,15 @@ def record(name: str, rounds: int, folder: Path) -> None:
 
 
 def _stood() -> int:
-    """Time in ns for which this thread was ready and other programs had the
-    processors."""
+    """Return the time in ns for which this thread was ready to run, but other programs
+    had the processors."""
     return int(
         Path("/proc/thread-self/schedstat").read_text(encoding="utf-8").split()[1]
     )
 
 
 def median_step(path: Path) -> float:
-    """In ns, from the file itself."""
+    """Return the median duration of a step in ns, computed from the file itself."""
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     ends = sorted(
         float(event["ts"]) + float(event["dur"])
@@ -157,7 +160,8 @@ def median_step(path: Path) -> float:
 
 
 def tried(name: str, change: str, rounds: int, into: Path) -> Outcome:
-    """Of all rounds, those that other programs disturbed least."""
+    """Record a program, predict its change from each recording, and return the outcome.
+    Of all rounds, those that other programs disturbed least count."""
     folder = into / name
     folder.mkdir()
     command = [sys.executable, "-P", __file__, "--record", name, str(folder)]
@@ -178,6 +182,7 @@ def _share(value: float) -> str:
 
 
 def row(outcome: Outcome) -> str:
+    """Return a line of the table for one program."""
     told, error = outcome.predicted, outcome.error
     cells = [
         outcome.name.replace("_", " "),
@@ -193,6 +198,7 @@ def row(outcome: Outcome) -> str:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
+    """Return the Markdown table of all programs, with the mean error below it."""
     import torch
 
     head = "| program | change | before | predicted | recorded | error | noise | disturbed |\n"

@@ -29,8 +29,8 @@ def _wait(x: torch.Tensor, ms: float) -> torch.Tensor:
 
 
 def _work(x: torch.Tensor, ms: float) -> torch.Tensor:
-    """Keeps the processor busy, in long calls of built-in functions, so that recorded
-    stacks stay small."""
+    """Keep the processor busy for `ms`, in long calls of built-in functions, so that
+    recorded stacks stay small. Returns a copy of `x`."""
     until = time.perf_counter() + ms / 1000
     while time.perf_counter() < until:
         sum(range(2000))
@@ -85,6 +85,8 @@ class Random(Dataset):  # type: ignore[misc]
 
 
 def _mlp(width: int = 512, *before_last: nn.Module) -> nn.Sequential:
+    """Return a small network of linear layers, with `before_last` in front of the last
+    one."""
     return nn.Sequential(
         nn.Linear(width, width),
         nn.ReLU(),
@@ -96,6 +98,7 @@ def _mlp(width: int = 512, *before_last: nn.Module) -> nn.Sequential:
 
 
 def _conv() -> nn.Sequential:
+    """Return a small network of convolutions for images of three channels."""
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1),
         nn.BatchNorm2d(16),
@@ -124,7 +127,7 @@ def _trained(
     last: Callable[[torch.Tensor], torch.Tensor] | None = None,
     after: Callable[[torch.Tensor], None] | None = None,
 ) -> Step:
-    """A step of training: `before` on the batch, forward, `last` on its result,
+    """Return a step of training: `before` on the batch, forward, `last` on its result,
     backward, the optimizer, `after` on the loss. `batches` returns the next batch."""
     optimizer: torch.optim.Optimizer
     if adam:
@@ -150,13 +153,14 @@ def _trained(
 
 
 def _always(*shape: int) -> Callable[[], torch.Tensor]:
-    """Returns the same random batch each time."""
+    """Return a function that returns the same random batch each time."""
     batch = torch.randn(*shape)
     return lambda: batch
 
 
 def _op(name: str, ms: float, times: int = 1) -> Callable[[torch.Tensor], None]:
-    """Calls one of our ops, of `ms` each, so many times; never if that is 0."""
+    """Return a function that calls one of our ops, of `ms` each, so many times. It
+    calls none if `ms` is 0."""
 
     def call(x: torch.Tensor) -> None:
         small = x.detach().flatten()[:16]
@@ -167,48 +171,53 @@ def _op(name: str, ms: float, times: int = 1) -> Callable[[torch.Tensor], None]:
 
 
 def metrics(slow: bool) -> Step:
-    """Metrics after each step sleep in one op."""
+    """Return a step after which metrics sleep in one op, if `slow`."""
     return _trained(_mlp(), _always(256, 512), after=_op("wait", 20 * slow))
 
 
 def many_calls(slow: bool) -> Step:
-    """Forty short calls of one op before forward."""
+    """Return a step with forty short calls of one op before forward, which take no time
+    unless `slow`."""
     return _trained(_conv(), _always(12, 3, 48, 48), before=_op("work", 0.5 * slow, 40))
 
 
 def half(slow: bool) -> Step:
-    """The op is twice as long as in the second recording."""
+    """Return a step with an op that is twice as long if `slow`."""
     return _trained(
         _encoder(), _always(12, 32, 128), after=_op("wait", 40 if slow else 20)
     )
 
 
 def forward(slow: bool) -> Step:
-    """An autograd function sleeps in forward; without it there is none."""
+    """Return a step in which an autograd function sleeps in forward; without `slow`
+    there is none."""
     last = (lambda x: Sleepy.apply(x, 25.0, 0.0)) if slow else None
     return _trained(_mlp(), _always(256, 512), adam=True, last=last)
 
 
 def backward(slow: bool) -> Step:
-    """An autograd function sleeps in backward; without it there is none."""
+    """Return a step in which an autograd function sleeps in backward; without `slow`
+    there is none."""
     last = (lambda x: Sleepy.apply(x, 0.0, 25.0)) if slow else None
     return _trained(_conv(), _always(12, 3, 48, 48), last=last)
 
 
 def module(slow: bool) -> Step:
-    """A layer works in Python."""
+    """Return a step of a model with a layer that works in Python, if `slow`."""
     layers = [Augment(20.0)] if slow else []
     return _trained(_mlp(512, *layers), _always(256, 512))
 
 
 def modules(slow: bool) -> Step:
-    """Three such layers, with stacks beside a transformer's encoder."""
+    """Return a step of a transformer's encoder with three layers that work in Python,
+    if `slow`."""
     layers = [Augment(8.0) for _ in range(3)] if slow else []
     return _trained(nn.Sequential(*layers, *_encoder()), _always(12, 32, 128))
 
 
 def annotated(slow: bool) -> Step:
-    """Sleep in a range that the program records itself."""
+    """Return a step after which the program sleeps in a range that it records itself,
+    if `slow`."""
 
     def log(x: torch.Tensor) -> None:
         if slow:
@@ -219,7 +228,8 @@ def annotated(slow: bool) -> Step:
 
 
 def loader(slow: bool) -> Step:
-    """Batches are made between the steps; in the second recording by two workers."""
+    """Return a step that makes its batch itself if `slow`; otherwise two workers make
+    the batches."""
     data = Random(2.0, (3, 48, 48))
     batches: Iterator[torch.Tensor] = iter(
         DataLoader(data, 10, num_workers=0 if slow else 2)
@@ -228,8 +238,8 @@ def loader(slow: bool) -> Step:
 
 
 def prefetched(slow: bool) -> Step:
-    """A thread of the program sleeps before each batch; the loop waits for it at a
-    queue."""
+    """Return a step that waits at a queue for a batch of another thread, which sleeps
+    before each batch if `slow`."""
     ready: queue.Queue[torch.Tensor] = queue.Queue(1)
     batch = torch.randn(12, 3, 48, 48)
 

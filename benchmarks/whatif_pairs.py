@@ -31,6 +31,8 @@ the traces of the folder."""
 
 
 def told(found: WhatIf) -> str:
+    """Return the predicted time as text, or as a range if only that is known;
+    "inconclusive" without a prediction."""
     least, most = found.between_ns or (found.after_ns, found.after_ns)
     if least is None or most is None:
         return "inconclusive"
@@ -65,6 +67,8 @@ class Pair(NamedTuple):
 
 
 def pair(folder: Path, name: str, change: str, twin: str | None) -> Pair:
+    """Return the prediction of a change beside the recording with the change. `twin` is
+    the name of that recording; None if there is none."""
     found = whatif(open_trace(str(folder / f"{name}.json.gz")), [change])
     recorded = None
     if twin is not None:
@@ -76,6 +80,7 @@ def pair(folder: Path, name: str, change: str, twin: str | None) -> Pair:
 
 
 def row(one: Pair) -> str:
+    """Return a line of the table for one pair."""
     share, error = one.found.scaled_share, one.error
     cells = [
         one.name,
@@ -93,6 +98,8 @@ HEAD = "| recording | change | scaled | step | predicted | recorded | error |"
 
 
 def main() -> None:
+    """Predict all pairs and print the table; unless --print is given, put it into the
+    page."""
     folder = Path(sys.argv[1])
     pairs = [pair(folder, *one) for one in PAIRS]
     answered = [one for one in pairs if one.error is not None]

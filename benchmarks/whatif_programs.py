@@ -48,6 +48,8 @@ class Result(NamedTuple):
 
 
 def main() -> int:
+    """Predict all changes of all programs, and print the table. Returns 1 if a
+    prediction is not as the documentation promises."""
     options = _options()
     results = []
     with TemporaryDirectory() as folder:
@@ -63,9 +65,9 @@ def main() -> int:
 
 
 def is_as_promised(result: Result) -> bool:
-    """Whether a prediction is exact where the definition settles it; with workers that
-    load batches, whether its median step is right, or not below what is told as the
-    time at best."""
+    """Return whether a prediction is exact where the definition settles it. With
+    workers that load batches, its median step must be right, or not below the time that
+    is given as the best."""
     if result.kind in LOADING:
         return result.quiet.abstained or result.quiet.is_right
     return not (KINDS[result.kind].settled and result.quiet.wrong)
@@ -83,6 +85,8 @@ def _options() -> argparse.Namespace:
 
 
 def tried(kind: str, seed: int, change: str, folder: Path) -> Result:
+    """Predict a change of a program without residuals and with random ones, and return
+    how well each prediction fits the simulation."""
     program, words = invented(kind, seed), CHANGES[change]
     quiet = judged(program, words, by_command, folder)
     chance = Residuals(seed, **SIZES)
@@ -95,7 +99,7 @@ def tried(kind: str, seed: int, change: str, folder: Path) -> Result:
 
 
 def tell(result: Result) -> None:
-    """What is not exact, on stderr."""
+    """Say on stderr what is not exact about a prediction; nothing if it is exact."""
     said = "" if result.quiet.is_bound else "; ".join(result.quiet.wrong[:3])
     if result.quiet.abstained:
         said = f"exit code {result.quiet.prediction.refused}: {result.quiet.prediction.said[:300]}"
@@ -108,7 +112,8 @@ def _share(value: float) -> str:
 
 
 def _errors(values: Iterable[float]) -> list[str]:
-    """The mean, the 90th percentile and the largest of absolute errors."""
+    """Return the mean, the 90th percentile and the largest of absolute errors as texts;
+    empty ones without errors."""
     found = sorted(map(abs, values))
     if not found:
         return ["", "", ""]
@@ -119,6 +124,7 @@ def _errors(values: Iterable[float]) -> list[str]:
 
 
 def _figures_of(results: Sequence[Result]) -> list[str]:
+    """Return the cells of a row of the table that sums up these results."""
     told = [one for one in results if not one.quiet.abstained]
     numbers = [one.quiet for one in told if not one.quiet.is_bound]
     exact = sum(not one.wrong for one in numbers)
@@ -152,6 +158,8 @@ HEADS = (
 def _table(
     name: str, results: Sequence[Result], key: Callable[[Result], str]
 ) -> Iterator[str]:
+    """Yield the lines of a Markdown table with a row for each group of results, which
+    `key` names."""
     groups: defaultdict[str, list[Result]] = defaultdict(list)
     for one in results:
         groups[key(one)].append(one)
@@ -162,6 +170,7 @@ def _table(
 
 
 def table(results: Sequence[Result]) -> str:
+    """Return the tables of all results, by kind of program and by change."""
     settled = [one for one in results if KINDS[one.kind].settled]
     lines = [
         *_table("kind of program", results, lambda one: one.kind),

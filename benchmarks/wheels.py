@@ -30,7 +30,8 @@ suits it."""
 
 
 def requirements() -> list[str]:
-    """What pyproject.toml says that fusetui needs; its bounds for the others too."""
+    """Return what fusetui needs and what its GPU tests run with, with the bounds that
+    pyproject.toml gives."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
         "project"
     ]
@@ -39,14 +40,15 @@ def requirements() -> list[str]:
     return [*project["dependencies"], *of_tests]
 
 
-def platforms(arch: str) -> list[str]:
-    """The platforms of wheels for Linux, as pip names them."""
+def list_platforms(arch: str) -> list[str]:
+    """Return the platforms of wheels for Linux, as pip names them, the newest first."""
     newest_first = [f"manylinux_2_{minor}_{arch}" for minor in reversed(GLIBC_MINORS)]
     return [*newest_first, f"manylinux2014_{arch}"]
 
 
 def command(python: str, arch: str, out: Path) -> list[str]:
-    """pip's command line."""
+    """Return the command line with which pip downloads the wheels into `out`, for this
+    version of Python and this architecture."""
     line = [
         sys.executable,
         "-m",
@@ -57,13 +59,14 @@ def command(python: str, arch: str, out: Path) -> list[str]:
         str(out),
     ]
     line += ["--implementation", "cp", "--python-version", python]
-    for platform in platforms(arch):
+    for platform in list_platforms(arch):
         line += ["--platform", platform]
     return [*line, *requirements()]
 
 
 def main() -> None:
-    """Downloads them into the folder, and says how large they are."""
+    """Download the wheels into the folder, in place of older ones, and print how large
+    they are. Exits with an error if they are more than 50 MiB."""
     parser = argparse.ArgumentParser(
         description="Downloads what a machine without network needs."
     )

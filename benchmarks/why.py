@@ -64,6 +64,8 @@ class Seconds(NamedTuple):
 def seconds(
     name: str, file: Path, cache: Path | None, checkout: Path = ROOT
 ) -> Seconds:
+    """Return the time of a whole command about a file. `cache` is the folder of the
+    cache; None reads the file anew."""
     command = [*FUSETUI, name, "--json", *([] if cache else ["--no-cache"]), str(file)]
     surroundings = os.environ | ({"FUSETUI_CACHE": str(cache)} if cache else {})
     surroundings["PYTHONPATH"] = str(checkout / "src")
@@ -75,7 +77,8 @@ def seconds(
 
 
 def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]]:
-    """The lines of one trace: read anew, and from the cache."""
+    """Return the lines of the table about one trace: read anew, from the cache, and
+    from the cache without what `why` keeps."""
     file = made(source, folder, events)
     count, length = events_of(file), file.stat().st_size
     cache = folder / "cache"
@@ -101,7 +104,8 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
 
 
 def forget(cache: Path) -> None:
-    """Removes what is kept beside the entries."""
+    """Remove from the cache what is kept beside the columns of traces, such as what
+    `why` reads."""
     for kept in cache.glob("*.v*.*"):
         kept.unlink()
 
@@ -109,7 +113,8 @@ def forget(cache: Path) -> None:
 def both(
     source: Path, other: Path, folder: Path, events: int, repeat: int
 ) -> list[str]:
-    """How long `summary` takes in this checkout and in another one."""
+    """Return how long `summary` takes in this checkout and in another one, as a
+    sentence for each way to read."""
     file, checkouts = made(source, folder, events), (ROOT, other)
     found = []
     for title in ("read", "from the cache"):
@@ -133,14 +138,15 @@ def both(
 
 
 def events_of(file: Path) -> int:
+    """Return the number of events in a trace, as `fusetui summary` counts them."""
     command = [*FUSETUI, "summary", "--json", "--no-cache", str(file)]
     told = subprocess.run(command, capture_output=True, check=True).stdout
     return int(json.loads(told)["events"])
 
 
 def made(source: Path, folder: Path, events: int) -> Path:
-    """A file of about so many events, by the bytes that an event of a small file
-    takes."""
+    """Make a file of about so many events and return its path. Its size follows from
+    the bytes that an event of a small file takes."""
     small = generated(source, folder, 1)
     per_event = small.stat().st_size / events_of(small)
     small.unlink()
@@ -148,6 +154,7 @@ def made(source: Path, folder: Path, events: int) -> Path:
 
 
 def generated(source: Path, folder: Path, megabytes: int) -> Path:
+    """Make a file of so many megabytes by repeating a trace, and return its path."""
     target = folder / f"{megabytes}.json"
     script = str(ROOT / "benchmarks" / "generate.py")
     command = [*PYTHON, script, str(source), str(target), "--megabytes", str(megabytes)]
@@ -161,6 +168,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
+    """Measure the commands on files of all traces, print the table, and put it into
+    docs/benchmarks.md. With --beside, `summary` of two checkouts is compared, and only
+    printed."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0] if __doc__ else None
     )

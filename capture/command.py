@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from fusetui import kernels
-from fusetui.report.output import emit, speaks_unicode
+from fusetui.report.output import emit, supports_unicode
 from fusetui.text.printable import printable
 from fusetui.trace.new_file import replaced_file
 
-from .errors import CaptureError, Progress, failure_reason, print_message
+from .errors import CaptureError, Progress, describe_failure, print_message
 from .folder import (
     FolderClaim,
-    as_json,
     claim_free,
     default_folder,
-    folder_name,
+    encode_json,
     folder_to_fill,
+    make_folder_name,
     numbered_paths,
     write_file,
 )
@@ -39,22 +39,22 @@ from .guard import keep_working_directory
 from .options import (
     Options,
     Point,
+    axis_option,
+    check_options,
     choose_variants,
     declared_options,
     describe_point,
     describe_shapes,
-    option_of,
     parse_shapes,
     parse_sweep,
-    validate,
 )
 from .provenance import (
     CaptureDevice,
     find_device,
-    gpu_selected,
     load_torch,
-    new_scrubber,
-    quiet_torch,
+    make_scrubber,
+    select_gpu,
+    silence_known_warnings,
 )
 from .record import (
     RECORD_NAME,
@@ -63,18 +63,18 @@ from .record import (
     RunRecord,
     SavedRun,
     SavedVariant,
-    guess_lines,
+    format_guesses,
     guesses_by_variant,
     parse_guess,
     read_json,
     read_run,
 )
 from .table import (
-    closing_table,
-    guess_report,
-    sweep_chart,
-    sweep_csv,
-    sweep_table,
+    draw_sweep_chart,
+    format_guess_report,
+    format_run,
+    format_sweep_csv,
+    format_sweep_table,
     title,
 )
 
@@ -95,12 +95,12 @@ class SweptRun(NamedTuple):
 def capture(
     workload: str, options: Options, out: Path | None = None, prints_json: bool = False
 ) -> RunOutcome:
-    """Runs the variants of a workload, at every point if there is a sweep.
+    """Run the variants of a workload, at every point if there is a sweep. `workload` is
+    a name, or the user's own `file.py:build` or `module:build`.
 
-    `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress
-    goes to stderr, tables and the command that opens the result to stdout; with
-    `prints_json` the content of run.json, or sweep.json, instead. Raises CaptureError,
-    leaving nothing behind, if an option is wrong or no variant could be measured.
+    Progress goes to stderr, and tables go to stdout; with `prints_json`, stdout gets
+    the content of run.json or sweep.json instead. Raises CaptureError, leaving nothing
+    behind, if an option is wrong or no variant could be measured.
     """
     if options.sweep:
         return run_sweep(workload, options, out, prints_json)
@@ -113,12 +113,12 @@ def capture(
         failed=tuple(variant.name for variant in record.failed),
     )
     if prints_json:
-        emit(as_json(record).decode().rstrip("\n"))
+        emit(encode_json(record).decode().rstrip("\n"))
         return outcome
     shown_folder = printable(shlex.quote(str(folder)))
     lines = [
-        closing_table(record),
-        *guess_report(record),
+        format_run(record),
+        *format_guess_report(record),
         f"\nOpen it with: fusetui open {shown_folder}",
     ]
     if any(folder.glob("*.pickle")):
@@ -132,37 +132,39 @@ def capture(
 def measure(
     workload: str, options: Options, out: Path | None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """Runs a workload once, without printing the table; returns the record and the run
-    folder. That is `out`, or a free name. It is reserved before anything is measured.
-    Raises CaptureError."""
+    """Run a workload once, without printing the table, and return its record and its
+    folder. The folder is `out`, or a free name, and is reserved before anything is
+    measured. Raises CaptureError."""
     check_request(workload, options)
-    with quiet_torch(), keep_working_directory():
+    with silence_known_warnings(), keep_working_directory():
         device = find_device(options.device)
 
         def claim_folder() -> FolderClaim:
             if out is not None:
                 return FolderClaim(out)
-            name = folder_name(workload)
+            name = make_folder_name(workload)
             return claim_free(default_folder(name, device.kind, datetime.now()))
 
-        with gpu_selected(device), folder_to_fill(claim_folder) as claim:
-            record = _run(workload, options, device, claim.part, progress)
+        with select_gpu(device), folder_to_fill(claim_folder) as claim:
+            record = _run_workload(workload, options, device, claim.part, progress)
     return record, claim.out
 
 
 def check_request(workload: str, options: Options) -> None:
-    """Raises CaptureError for whatever is wrong with a request and can be seen without
-    torch, whose import takes seconds. For the user's own code, only its options are
-    checked: its shapes and variants are not known yet."""
-    validate(options)
+    """Raise CaptureError for whatever is wrong with a request and can be seen without
+    torch, whose import takes seconds. Of the user's own code only the options are
+    checked, as its shapes and variants are not known yet."""
+    check_options(options)
     for guess in options.expect:
         before, colon, after = guess.partition(":")
         parse_guess(after if colon else before)
     if ":" in workload:  # the user's own code
         return
     if workload not in kernels.names():
-        known = ", ".join(kernels.names())
-        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
+        workload_names = ", ".join(kernels.names())
+        raise CaptureError(
+            f"Unknown workload '{workload}': use one of {workload_names}."
+        )
     outline = kernels.outline(workload)
     variants = choose_variants(
         workload, outline.available, options.variants, outline.missing
@@ -176,24 +178,24 @@ def check_request(workload: str, options: Options) -> None:
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
-    """The variants to run, with weights and inputs. Raises CaptureError if an option
-    does not apply, if the user's code fails, or if weights and inputs do not fit into
-    memory."""
+    """Return the variants to run, with weights and inputs. Raises CaptureError if an
+    option does not apply, if the user's code fails, or if weights and inputs do not fit
+    into memory."""
     load_torch()
     from . import job
 
     if job.is_target(workload):
-        return job.user_job(workload, options, device)
+        return job.make_user_job(workload, options, device)
     definition = kernels.get(workload)
     try:
-        return job.workload_job(definition, options, device)
+        return job.make_workload_job(definition, options, device)
     except (RuntimeError, MemoryError) as error:
         raise CaptureError(
-            f"{workload} cannot be set up: {failure_reason(error)}"
+            f"{workload} cannot be set up: {describe_failure(error)}"
         ) from error
 
 
-def _run(
+def _run_workload(
     workload: str,
     options: Options,
     device: CaptureDevice,
@@ -203,10 +205,10 @@ def _run(
     """Runs a workload, writes traces and run.json into the folder, and returns the
     record. Raises CaptureError if no variant was measured."""
     load_torch()
-    from .job import code_folder_of
+    from .job import find_code_folder
     from .run import Runner
 
-    code_folder = code_folder_of(workload)
+    code_folder = find_code_folder(workload)
     with progress.phase(f"preparing {workload} on {device.kind}"):
         job = make_job(workload, options, device)
     if job.shapes_shrunk:
@@ -220,31 +222,34 @@ def _run(
             if isinstance(variant, Failed)
         ]
         raise CaptureError(f"Nothing was captured: {' '.join(reasons)}")
-    write_file(folder / RECORD_NAME, as_json(record))
+    write_file(folder / RECORD_NAME, encode_json(record))
     return record
 
 
 def run_sweep(
     workload: str, options: Options, out: Path | None, prints_json: bool = False
 ) -> RunOutcome:
-    """Runs the points of a sweep that are missing and prints the result, with
-    `prints_json` the content of sweep.json.
+    """Run the points of a sweep that are missing and print the result, or with
+    `prints_json` the content of sweep.json. Returns the folder of the sweep, and what
+    failed at any of its points.
 
-    The outcome has the folder of the sweep, and is about all its points. A point at
-    which no variant could be measured is reported and left out. Raises CaptureError for
-    a wrong option, if the folder holds another sweep or a point that cannot be read,
-    and, leaving nothing behind, if nothing could be measured at any point.
+    A point at which no variant could be measured is reported and left out. Raises
+    CaptureError for a wrong option, and if the folder holds another sweep or a point
+    that cannot be read. If nothing could be measured at any point, it raises
+    CaptureError too, and leaves nothing behind.
     """
     check_request(workload, options)
     with keep_working_directory():
-        points = _points(workload, options.sweep)
+        points = _parse_points(workload, options.sweep)
     point_options = dataclasses.replace(
         options, sweep=(), seconds=options.timing_seconds
     )
     device_kind = find_device(options.device).kind
-    identity = _identity(workload, point_options, points)
-    folder = _sweep_folder(workload, device_kind, out, identity)
-    _saved_runs(folder, points)  # reports an unreadable point before others are run
+    identity = _make_identity(workload, point_options, points)
+    folder = _find_sweep_folder(workload, device_kind, out, identity)
+    _read_saved_runs(
+        folder, points
+    )  # reports an unreadable point before others are run
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
@@ -254,14 +259,14 @@ def run_sweep(
         print_message(f"Stopped. To continue, run the same command with --out {folder}")
         raise
     finally:
-        runs = _saved_runs(folder, points)
-        rows = list(_rows(runs))
-        _replace(folder / SWEEP_NAME, as_json({"asked": identity, "rows": rows}))
-        _replace(folder / CSV_NAME, sweep_csv(rows).encode())
+        runs = _read_saved_runs(folder, points)
+        rows = list(_make_rows(runs))
+        _replace(folder / SWEEP_NAME, encode_json({"asked": identity, "rows": rows}))
+        _replace(folder / CSV_NAME, format_sweep_csv(rows).encode())
     if not runs:
         _remove_empty_sweep(folder)
         raise CaptureError("No point of the sweep was captured.")
-    wrong_guesses = _wrong_guesses(runs)
+    wrong_guesses = _find_wrong_guesses(runs)
     if prints_json:
         emit((folder / SWEEP_NAME).read_text(encoding="utf-8").rstrip("\n"))
     else:
@@ -271,30 +276,30 @@ def run_sweep(
     return RunOutcome(
         folder=folder,
         right=not wrong_guesses,
-        failed=tuple(_failed(runs, points)),
+        failed=tuple(_find_failures(runs, points)),
     )
 
 
-def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
-    """The points of a sweep. Raises CaptureError as `parse_sweep`, and if the user's
-    code cannot be imported."""
+def _parse_points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
+    """Return the points of a sweep, each a dict of sizes. Raises CaptureError for a
+    wrong sweep, or if the user's code cannot be imported."""
     if workload in kernels.names():
         outline = kernels.outline(workload)
         return parse_sweep(sweep, list(outline.gpu_shapes), outline.sweeps)
     load_torch()
     from . import job
 
-    build = job.load_build(workload)
-    return parse_sweep(sweep, list(job.default_shapes(build)), presets={})
+    build = job.load_build_function(workload)
+    return parse_sweep(sweep, list(job.find_default_shapes(build)), presets={})
 
 
-def _identity(
+def _make_identity(
     workload: str, options: Options, points: Sequence[Point]
 ) -> dict[str, Any]:
-    """What identifies a sweep, as sweep.json has it: a sweep continues one that agrees
-    in all of it."""
+    """Return what identifies a sweep, as sweep.json stores it. A later command
+    continues the sweep only if it agrees in all of that."""
     identity = {
-        "workload": new_scrubber().scrub(workload) if options.scrub else workload,
+        "workload": make_scrubber().scrub(workload) if options.scrub else workload,
         "device": options.device,  # in sweep.json it comes before the other options
         **dataclasses.asdict(options),
         "points": list(points),
@@ -303,18 +308,20 @@ def _identity(
     return as_saved
 
 
-def _sweep_folder(
+def _find_sweep_folder(
     workload: str, device_kind: str, out: Path | None, identity: Mapping[str, Any]
 ) -> Path:
-    """The folder of the sweep: a new one, or `out` if it holds a part of this very
+    """Return the folder of a sweep: a new one, or `out` if it holds a part of this very
     sweep. Raises CaptureError if `out` holds anything else."""
     if out is None:
-        name = f"{folder_name(workload)}-sweep"
-        first = default_folder(name, device_kind, datetime.now())
+        name = f"{make_folder_name(workload)}-sweep"
+        first_folder = default_folder(name, device_kind, datetime.now())
         return next(
-            folder for folder in numbered_paths(first) if _make_folder(folder, identity)
+            folder
+            for folder in numbered_paths(first_folder)
+            if _make_sweep_folder(folder, identity)
         )
-    if _make_folder(out, identity):
+    if _make_sweep_folder(out, identity):
         return out
     try:
         saved_identity = read_json(out / SWEEP_NAME)["asked"]
@@ -323,35 +330,35 @@ def _sweep_folder(
             f"{out} exists and is not a sweep: choose another --out."
         ) from error
     if saved_identity != identity:
-        difference = _difference(saved_identity, identity)
+        difference = _describe_difference(saved_identity, identity)
         raise CaptureError(
             f"{out} contains another sweep, with {difference}: choose another --out."
         )
     return out
 
 
-def _difference(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """The first difference between two identities: `--dtype float32 instead of
-    float16`."""
+def _describe_difference(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return the first difference between the identities of two sweeps, such as
+    `--dtype float32 instead of float16`. They must differ."""
     names = {**wanted, **saved}
     name = next(name for name in names if saved.get(name) != wanted.get(name))
     if name == "points":
         return "other sizes"
     option = declared_options().get(name)
     flag = (option.flag if option else "") or name
-    saved_text = _option_text(saved.get(name))
-    wanted_text = _option_text(wanted.get(name))
+    saved_text = _format_option(saved.get(name))
+    wanted_text = _format_option(wanted.get(name))
     return printable(f"{flag} {saved_text} instead of {wanted_text}")
 
 
-def _option_text(value: object) -> str:
+def _format_option(value: object) -> str:
     """The value of an option as JSON, a text without its quotes."""
     return orjson.dumps(value).decode().strip('"')
 
 
-def _make_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
-    """Makes the folder of a sweep, with a sweep.json without rows. Returns False if the
-    folder exists. Raises CaptureError if it cannot be written."""
+def _make_sweep_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
+    """Make the folder of a sweep, with a sweep.json without rows, and return True.
+    Returns False if the folder exists. Raises CaptureError if it cannot be written."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -359,7 +366,7 @@ def _make_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
     except OSError as error:
         raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
     try:
-        _replace(folder / SWEEP_NAME, as_json({"asked": identity, "rows": []}))
+        _replace(folder / SWEEP_NAME, encode_json({"asked": identity, "rows": []}))
     except CaptureError:
         folder.rmdir()
         raise
@@ -368,6 +375,7 @@ def _make_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
 
 def _remove_empty_sweep(folder: Path) -> None:
     """Removes the files that belong to no point, and the folder if it is empty then."""
+    # rmdir fails where the folder holds points, which must stay
     with suppress(OSError):
         (folder / CSV_NAME).unlink()
         (folder / SWEEP_NAME).unlink()
@@ -382,15 +390,16 @@ def _run_point(
     progress: Progress,
     position: str,
 ) -> None:
-    """Runs a point unless its folder exists; `position` is `2 of 5`. An error is
-    reported, and the sweep goes on."""
+    """Run one point of a sweep, unless its folder exists already. `position` says which
+    of how many it is, such as `2 of 5`. An error is reported, and the sweep continues.
+    """
     name = describe_point(point)
     point_folder = folder / name
     if os.path.lexists(point_folder):
         progress.say(f"{name} ({position}): already captured")
         return
     progress.say(f"{name} ({position})")
-    sizes = [f"{option_of(axis)}={size}" for axis, size in point.items()]
+    sizes = [f"{axis_option(axis)}={size}" for axis, size in point.items()]
     point_options = dataclasses.replace(options, shapes=[*options.shapes, *sizes])
     try:
         measure(workload, point_options, out=point_folder, progress=progress)
@@ -398,9 +407,9 @@ def _run_point(
         progress.say(f"{name}: {error}")
 
 
-def _saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
-    """The runs that there are in the folder of a sweep, in the order of the points.
-    Raises CaptureError if one cannot be read."""
+def _read_saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
+    """Return the runs that the folder of a sweep holds, in the order of the points.
+    Raises CaptureError if one of them cannot be read."""
     runs = []
     for point in points:
         point_folder = folder / describe_point(point)
@@ -419,10 +428,10 @@ ROW_FIELDS = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "fa
 """The fields of a variant that a row of a sweep has under the same names."""
 
 
-def _rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
-    """A row for every point and variant: sizes, times in ns, and what ROW_FIELDS names.
-    What was not measured is None."""
-    for point, variant in _variants(runs):
+def _make_rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
+    """Yield a row for every point and variant of a sweep: sizes, times in ns, and the
+    fields of ROW_FIELDS. What was not measured is None."""
+    for point, variant in _iterate_variants(runs):
         step_ns = variant.step_ns
         row: dict[str, Any] = {
             **point,
@@ -437,29 +446,30 @@ def _rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _variants(runs: Sequence[SweptRun]) -> Iterator[tuple[Point, SavedVariant]]:
+def _iterate_variants(runs: Sequence[SweptRun]) -> Iterator[tuple[Point, SavedVariant]]:
     """Each variant of each run, with the point of the run."""
     for swept in runs:
         for variant in swept.run.variants:
             yield swept.point, variant
 
 
-def _failed(runs: Sequence[SweptRun], points: Sequence[Point]) -> Iterator[str]:
-    """The points at which nothing was measured, `batch=64`, then the variants that
-    failed elsewhere, `batch=128 eager`."""
+def _find_failures(runs: Sequence[SweptRun], points: Sequence[Point]) -> Iterator[str]:
+    """Yield the points at which nothing was measured (`batch=64`), then the variants
+    that failed at other points (`batch=128 eager`)."""
     measured_points = [swept.point for swept in runs]
     for point in points:
         if point not in measured_points:
             yield describe_point(point)
-    for point, variant in _variants(runs):
+    for point, variant in _iterate_variants(runs):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
 
 
 def _print_sweep(folder: Path, runs: Sequence[SweptRun]) -> None:
-    """Prints the title, the table and the chart of a sweep, and where its files are."""
+    """Print the title, the table and the chart of a sweep, and where its files are.
+    There must be at least one run."""
     first = runs[0]
-    rows = list(_rows(runs))
+    rows = list(_make_rows(runs))
     axes = list(first.point)
     constant_sizes = {
         axis: size for axis, size in first.run.shapes.items() if axis not in axes
@@ -468,26 +478,28 @@ def _print_sweep(folder: Path, runs: Sequence[SweptRun]) -> None:
     example = printable(shlex.quote(str(folder / describe_point(first.point))))
     sections = (
         title(first.run, constant_sizes),
-        sweep_table(rows, axes),
-        sweep_chart(rows, axes, ascii_only=not speaks_unicode()),
+        format_sweep_table(rows, axes),
+        draw_sweep_chart(rows, axes, ascii_only=not supports_unicode()),
         f"The figures are in {csv_path} and {SWEEP_NAME}.\n"
         f"Each point is a run: fusetui open {example}",
     )
     emit("\n\n".join(sections))
 
 
-def _wrong_guesses(runs: Sequence[SweptRun]) -> list[str]:
-    """`batch=64: ! eager gemm: guess 3, found 2` for each wrong guess."""
+def _find_wrong_guesses(runs: Sequence[SweptRun]) -> list[str]:
+    """Return a line for each wrong guess of a sweep, such as `batch=64: ! eager gemm:
+    guess 3, found 2`."""
     lines = []
-    for point, variant in _variants(runs):
-        for line in guess_lines(variant.name, variant.guesses):
+    for point, variant in _iterate_variants(runs):
+        for line in format_guesses(variant.name, variant.guesses):
             if line.startswith("!"):
                 lines.append(f"{describe_point(point)}: {line}")
     return lines
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes a file completely or not at all. Raises CaptureError."""
+    """Write a file completely or not at all, in place of an older one. Raises
+    CaptureError if it cannot be written."""
     try:
         with replaced_file(path) as file:
             file.write(content)

@@ -20,15 +20,17 @@ FOLDER_ENDING = ".compile_log"
 
 
 def folder_beside(trace: Path, name: str) -> Path:
-    """The folder for the log of a trace, by its folder and its name without endings."""
+    """Return the folder for the compile log of a trace. `trace` is the folder of the
+    trace, and `name` its file name without endings."""
     return trace / f"{name}{FOLDER_ENDING}"
 
 
 @contextmanager
 def logged(folder: Path | None) -> Iterator[None]:
-    """What is compiled in the block is logged into `folder`, which appears with the
-    first record; None: nothing is. A torch that has no such handler writes no log."""
-    handler = None if folder is None else _new_handler(folder)
+    """Log what torch.compile compiles within the block into `folder`, which is made
+    with the first record. With None, or a torch that has no such handler, nothing is
+    logged."""
+    handler = None if folder is None else _make_handler(folder)
     if handler is None:
         yield
         return
@@ -49,8 +51,8 @@ def logged(folder: Path | None) -> Iterator[None]:
             trace_config.provenance_tracking_level = level_before
 
 
-def _new_handler(folder: Path) -> Any:
-    """A handler that writes into a folder; None if this torch has none."""
+def _make_handler(folder: Path) -> Any:
+    """Return a log handler that writes into a folder, or None if this torch has none."""
     from torch._logging import _internal
 
     try:

@@ -1,6 +1,6 @@
 """The messages that a capture prints on stderr, and the texts of its errors.
 
-`CaptureError` is an error of the user's request, and `failure_reason` describes any
+`CaptureError` is an error of the user's request, and `describe_failure` describes any
 other error in one line. `print_message` prints a message, and `Progress` the phases of
 a capture. Whatever is printed is escaped, so that no text controls the terminal.
 """
@@ -30,8 +30,8 @@ class CaptureError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-def failure_reason(error: BaseException) -> str:
-    """One line that says why a variant failed.
+def describe_failure(error: BaseException) -> str:
+    """Return one line that says why a variant failed.
 
     Missing memory, a missing C++ compiler and a `CaptureError` anywhere in the chain of
     causes have sentences of their own. Otherwise it is the innermost cause, with the
@@ -40,7 +40,7 @@ def failure_reason(error: BaseException) -> str:
     """
     import torch
 
-    causes = list(_causes(error))
+    causes = list(_iterate_causes(error))
     if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in causes):
         return "it ran out of GPU memory: use smaller shapes."
     if any(_is_out_of_cpu_memory(cause) for cause in causes):
@@ -51,22 +51,23 @@ def failure_reason(error: BaseException) -> str:
         if isinstance(cause, CaptureError):
             return str(cause)
     innermost = causes[-1]
-    text = _one_line(innermost)
+    text = _format_error(innermost)
     if any(type(cause).__module__.startswith(_COMPILER_PACKAGES) for cause in causes):
         text = f"it could not be compiled: {text}"
     else:
-        text += _user_line(innermost)
+        text += _find_user_line(innermost)
     return clip(text, _MAX_SENTENCE_CHARS, "...")
 
 
 def _is_out_of_cpu_memory(error: BaseException) -> bool:
-    """Python raises MemoryError, torch a plain RuntimeError."""
+    """Return whether an error means that the memory of the CPU ran out. Python raises
+    MemoryError then, and torch a plain RuntimeError."""
     return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, its cause, the cause of that, and so on. torch.compile keeps the cause
-    in `inner_exception`."""
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on. torch.compile keeps the
+    cause in `inner_exception`. A cause that comes again ends the chain."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -75,16 +76,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = getattr(cause, "inner_exception", None) or cause.__cause__
 
 
-def _one_line(error: BaseException) -> str:
-    """`ValueError: dim must be even`: the type and the first line of the message."""
+def _format_error(error: BaseException) -> str:
+    """Return the type of an error and the first line of its message, such as
+    `ValueError: dim must be even`."""
     name = type(error).__name__
     lines = str(error).strip().splitlines()
     return f"{name}: {lines[0]}" if lines else name
 
 
-def _user_line(error: BaseException) -> str:
-    """` (train.py, line 12)`: the innermost line of the traceback that is neither
-    torch's nor ours; "" if there is none."""
+def _find_user_line(error: BaseException) -> str:
+    """Return the innermost line of the traceback that is neither in torch nor in
+    fusetui, such as ` (train.py, line 12)`. "" if there is none."""
     import torch
 
     torch_folder = Path(torch.__file__).resolve().parent
@@ -120,8 +122,8 @@ class Progress:
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
-        """Prints `title ... ` when the block begins, and `1.3 s` behind it when it
-        ends, or `stopped` if it raises. On a terminal, a thread updates the seconds
+        """Print `title ... ` when the block begins, and the seconds that it took when
+        it ends, or `stopped` if it raises. On a terminal, a thread updates the seconds
         twice a second."""
         begin = perf_counter()
         title = printable(title)

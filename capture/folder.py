@@ -23,7 +23,7 @@ from pathlib import Path
 import orjson
 
 from .errors import CaptureError
-from .guard import cleaned_up_on_signal
+from .guard import clean_up_on_signal
 
 try:
     import fcntl
@@ -87,46 +87,53 @@ class FolderClaim:
             raise
 
     def keep(self) -> None:
-        """Renames the folder to `out`. Raises CaptureError if that is not possible, and
-        also if another program has made `out` meanwhile, after renaming the folder to
-        `out-2`, `out-3` ..."""
+        """Rename the folder to `out`. Raises CaptureError if that is not possible. If
+        another program has made `out` meanwhile, the folder becomes `out-2`, `out-3`
+        and so on, and CaptureError is raised too."""
         if os.getpid() != self._owner:
             return
-        final = next(
+        final_folder = next(
             path
             for path in numbered_paths(self._absolute_out)
             if not os.path.lexists(path)
         )
         try:
-            self.part.rename(final)
-            (final / MARKER).unlink()
+            self.part.rename(final_folder)
+            (final_folder / MARKER).unlink()
         except OSError as error:
-            raise CaptureError(f"Cannot write to {final}: {error.strerror}.") from error
-        self._unlock()
-        if final != self._absolute_out:
             raise CaptureError(
-                f"Another program created {self.out}: the run is in {final}."
+                f"Cannot write to {final_folder}: {error.strerror}."
+            ) from error
+        self._unlock()
+        if final_folder != self._absolute_out:
+            raise CaptureError(
+                f"Another program created {self.out}: the run is in {final_folder}."
             )
 
     def release(self) -> None:
-        """Removes the folder, and those of its parents that were made for it, unless
-        they hold something else."""
+        """Remove the folder, and those of its parents that were made for it, unless
+        they hold something else. Nothing happens in a forked child, or if it was kept
+        or released already."""
         if os.getpid() != self._owner or self not in _open_claims:
             return
         shutil.rmtree(self.part, ignore_errors=True)
+        # a parent that holds something else stays, and so do those above it
         with suppress(OSError):
             for parent in self._new_parents:
                 parent.rmdir()
         self._unlock()
 
     def _raise_if_taken(self) -> None:
+        """Raise TakenError if the final folder exists already."""
         if os.path.lexists(self._absolute_out):
             raise TakenError(
                 f"{self.out} already exists: choose another --out, or move it."
             )
 
     def _make_part(self) -> int:
-        """Makes the folder and its marker, whose descriptor it returns."""
+        """Make the folder to fill and its marker file, and return the descriptor of the
+        marker. Raises TakenError if another capture is writing it, and CaptureError if
+        it cannot be made."""
         try:
             self.part.mkdir(parents=True)
         except FileExistsError:
@@ -152,9 +159,10 @@ class FolderClaim:
 
 
 def claim_free(first: Path) -> FolderClaim:
-    """Claims `first`, or if it is taken the first free one of `first-2`, `first-3` ...
-    Raises CaptureError if a folder cannot be made."""
+    """Claim `first`, or if it is taken the first free one of `first-2`, `first-3` and
+    so on. Raises CaptureError if a folder cannot be made."""
     for path in numbered_paths(first):
+        # another capture may have taken the name since
         with suppress(TakenError):
             return FolderClaim(path)
     raise AssertionError("numbered_paths() never ends")
@@ -174,9 +182,10 @@ def release_all() -> None:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes from `parent` the folders of this user's captures that were killed. Those
-    that are being written stay, and all that may be something else: see
-    `_is_abandoned`. Errors are ignored."""
+    """Remove from `parent` the folders that killed captures of this user left behind.
+    Folders that are being written stay, and so does all that may be something else.
+    Errors are ignored."""
+    # cleaning up is a courtesy: a capture must not fail because of it
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if not _PART_NAME.fullmatch(entry.name):
@@ -187,11 +196,12 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def _remove_if_abandoned(part: Path) -> None:
-    """Raises OSError if the folder cannot be opened or removed."""
+    """Remove a folder and its files if a killed capture left it behind. Raises OSError
+    if it cannot be opened or removed."""
     folder_flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
     with (
-        _opened(part, folder_flags) as folder,
-        _opened(MARKER, os.O_RDWR, folder) as marker,
+        _open_descriptor(part, folder_flags) as folder,
+        _open_descriptor(MARKER, os.O_RDWR, folder) as marker,
     ):
         if not _is_abandoned(part, folder, marker):
             return
@@ -204,14 +214,17 @@ def _remove_if_abandoned(part: Path) -> None:
 
 
 def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
-    """Whether a folder was left behind by a capture of this user on this machine, and
-    holds nothing but files. `folder` and `marker` are descriptors; on success the
-    marker stays locked until its descriptor is closed. Raises OSError."""
+    """Return whether a capture of this user on this machine left a folder behind, and
+    it holds nothing but files. `folder` and `marker` are descriptors.
+
+    If so, the marker stays locked until its descriptor is closed, so that no other
+    process removes it too. Raises OSError.
+    """
     if not _belongs_to_user(folder) or not _belongs_to_user(marker):
         return False
     if not _lock(marker):  # its capture is alive
         return False
-    text = _marker_text()
+    text = _make_marker_text()
     if os.pread(marker, len(text) + 1, 0) != text:
         return False
     # A capture that finished before we had the lock has renamed the folder.
@@ -225,8 +238,11 @@ def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
 
 
 @contextmanager
-def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
-    """The descriptor of a file, relative to that of a folder. Raises OSError."""
+def _open_descriptor(
+    path: Path | str, flags: int, folder: int | None = None
+) -> Iterator[int]:
+    """Within the block, give the descriptor of a file. `folder` is the descriptor of
+    the folder that `path` is relative to. Raises OSError."""
     descriptor = os.open(path, flags | _SAFE_OPEN_FLAGS, dir_fd=folder)
     try:
         yield descriptor
@@ -235,29 +251,32 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
 
 
 def _make_marker(part: Path) -> int:
-    """Makes the marker of a new folder and locks it; returns its descriptor, which
-    holds the lock until it is closed. The text is written once the file is locked; if
-    files cannot be locked here, the marker stays empty, which `_is_abandoned` does not
-    accept. Raises OSError."""
+    """Make the marker file of a new folder, lock it, and return its descriptor, which
+    holds the lock until it is closed.
+
+    The text is written once the file is locked. Where files cannot be locked the marker
+    stays empty, so the folder is never taken for an abandoned one. Raises OSError.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE_OPEN_FLAGS
     marker = os.open(part / MARKER, flags, 0o600)
     try:
         if _lock(marker):
-            os.write(marker, _marker_text())
+            os.write(marker, _make_marker_text())
     except BaseException:
         os.close(marker)
         raise
     return marker
 
 
-def _marker_text() -> bytes:
-    """It names this machine, because locks that another one holds may be invisible
-    here: folders of other machines are never removed."""
+def _make_marker_text() -> bytes:
+    """Return the text of a marker file, which names this machine. Locks of another
+    machine may be invisible here, so folders of other machines are never removed."""
     return f"fusetui capture on {platform.node()}\n".encode(errors="replace")
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks a file without waiting; returns whether it could be locked."""
+    """Lock a file without waiting, and return whether it could be locked. Always False
+    on Windows, which has no such locks."""
     if fcntl is None:
         return False
     try:
@@ -268,7 +287,8 @@ def _lock(descriptor: int) -> bool:
 
 
 def _belongs_to_user(descriptor: int) -> bool:
-    """Whether it is a regular file or a folder of this user; on Windows, of any."""
+    """Return whether a descriptor is a regular file or a folder of this user. Windows
+    has no owners, so there it may be of any user."""
     state = os.fstat(descriptor)
     if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
         return False
@@ -276,13 +296,14 @@ def _belongs_to_user(descriptor: int) -> bool:
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
-    """`runs/mlp-cpu-20260131-174500`, which may exist."""
+    """Return the default path of a run folder, such as `runs/mlp-cpu-20260131-174500`.
+    It may exist already."""
     return Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
 
 
-def folder_name(workload: str) -> str:
-    """The workload as part of a folder's name: `mlp` as it is, and
-    `src/my_file.py:build` as `my_file-build`. Other characters than letters, digits,
+def make_folder_name(workload: str) -> str:
+    """Return a workload as part of the name of a folder: `mlp` as it is, and
+    `src/my_file.py:build` as `my_file-build`. Characters other than letters, digits,
     `_`, `.` and `-` become `-`."""
     source, _, function = workload.rpartition(":")
     name = f"{Path(source).stem}-{function}" if source else workload
@@ -291,19 +312,22 @@ def folder_name(workload: str) -> str:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill. It becomes `out` if the block succeeds; it is removed if the
-    block raises, or if a signal ends the process. If the process is killed, the next
-    capture removes it. Raises TakenError if `out` exists, and CaptureError if it cannot
-    be made."""
+    """Within the block, give a folder to fill. It becomes `out` if the block succeeds,
+    and is removed if the block raises or a signal ends the process.
+
+    If the process is killed, the next capture removes it. Raises TakenError if `out`
+    exists, and CaptureError if it cannot be made.
+    """
     with folder_to_fill(lambda: FolderClaim(out)) as claim:
         yield claim.part
 
 
 @contextmanager
 def folder_to_fill(make_claim: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
-    """The same for a folder that `make_claim` reserves: the block fills `part`, and
-    `out` is its final name."""
-    with cleaned_up_on_signal(release_all):
+    """Within the block, give the claim on a folder that `make_claim` reserves. The
+    block fills its `part`, which becomes `out` if the block succeeds, and is removed
+    otherwise."""
+    with clean_up_on_signal(release_all):
         claim = make_claim()
         try:
             yield claim
@@ -313,13 +337,13 @@ def folder_to_fill(make_claim: Callable[[], FolderClaim]) -> Iterator[FolderClai
             raise
 
 
-def as_json(content: object) -> bytes:
+def encode_json(content: object) -> bytes:
     """The JSON of run.json and sweep.json: indented, with a newline at the end."""
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file. Raises CaptureError if that fails."""
+    """Write a file. Raises CaptureError if that fails."""
     try:
         path.write_bytes(content)
     except OSError as error:

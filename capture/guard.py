@@ -3,7 +3,7 @@ ends it.
 
 The user's code may change the working directory (`keep_working_directory`) or fork
 (`end_forked_children`). Signals that end the process end it still, after a clean-up
-(`cleaned_up_on_signal`)."""
+(`clean_up_on_signal`)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from fusetui.signals import ENDED, ENDING, numbers_of
 
 @contextmanager
 def keep_working_directory() -> Iterator[None]:
-    """Restores the working directory after the block, unless it was removed before or
-    is removed in the block."""
+    """Restore the working directory after the block. Nothing is restored if that folder
+    was removed before or within the block."""
     try:
         folder: str | None = os.getcwd()
     except OSError:  # it was removed
@@ -34,15 +34,15 @@ def keep_working_directory() -> Iterator[None]:
         yield
     finally:
         if folder is not None:
+            # the folder may have been removed in the block
             with suppress(OSError):
                 os.chdir(folder)
 
 
 @contextmanager
 def end_forked_children() -> Iterator[None]:
-    """A child process that the block forks ends at the end of the block, or where the
-    block raises in it, with the exit code of a program that ends there. Only the parent
-    goes on after the block."""
+    """End every child process that the block forks at the end of the block, or where
+    the block raises in it. Only the parent continues after the block."""
     parent = os.getpid()
     try:
         yield
@@ -60,28 +60,30 @@ def exit_if_forked(parent: int) -> None:
 
 
 def _exit_child(error: BaseException | None) -> NoReturn:
-    """Ends this process as Python would for `error`: with the same exit code, and after
-    printing its traceback, or what was given to `sys.exit` in place of a code. But
-    without the clean-up: what would be cleaned up is the parent's."""
+    """End this process as Python would for `error`: with the same exit code, after
+    printing its traceback or the text given to `sys.exit`. Nothing is cleaned up,
+    because that is the parent's."""
     code = 0
     if isinstance(error, SystemExit):
-        code = _code_and_text(error.code)
+        code = _print_exit_text(error.code)
     elif error is not None:
         traceback.print_exception(error)
         code = 1
     for stream in (sys.stdout, sys.stderr):
+        # a stream may be closed, or replaced by the user's code
         with suppress(Exception):
             stream.flush()
     os._exit(code)
 
 
-def _code_and_text(given: object) -> int:
-    """The exit code for what was given to `sys.exit`; anything but None and a number is
-    printed, and means 1."""
+def _print_exit_text(given: object) -> int:
+    """Return the exit code for what was given to `sys.exit`. None means 0, and a number
+    means itself. Anything else is printed and means 1."""
     if given is None:
         return 0
     if isinstance(given, int):
         return given
+    # the text of an object of the user may raise anything
     with suppress(Exception):
         print_message(str(given))
     return 1
@@ -94,12 +96,12 @@ process."""
 
 
 @contextmanager
-def cleaned_up_on_signal(tidy: Callable[[], None]) -> Iterator[None]:
-    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process in the block.
+def clean_up_on_signal(tidy: Callable[[], None]) -> Iterator[None]:
+    """Call `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process in the block.
 
     A handler that is already installed is called instead; if it raises, the block can
-    clean up. Ignored signals stay ignored. Does nothing outside the main thread, where
-    Python cannot handle signals.
+    clean up. Ignored signals stay ignored. Nothing is done outside the main thread,
+    where Python cannot handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -130,16 +132,16 @@ class _EndingHandlers:
         _register_fork_hooks()
         _active.add(self)
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on
-            self._be_woken()
+            self._set_wakeup_pipe()
         for number in _ENDING_SIGNALS:
             handler = signal.getsignal(number)
             if handler is signal.SIG_DFL or callable(handler):
                 self._previous_handlers[number] = handler
-                signal.signal(number, self._handle)
+                signal.signal(number, self._handle_signal)
         self._thread.start()
 
-    def _be_woken(self) -> None:
-        """Lets signals write to the pipe, unless an event loop already has them write
+    def _set_wakeup_pipe(self) -> None:
+        """Let signals write to the pipe, unless an event loop already lets them write
         to its own."""
         os.set_blocking(self._pipe_input, False)
         previous = signal.set_wakeup_fd(self._pipe_input, warn_on_full_buffer=False)
@@ -147,14 +149,14 @@ class _EndingHandlers:
             signal.set_wakeup_fd(previous)
 
     def stop(self) -> None:
-        """Restores the handlers and ends the thread."""
+        """Restore the handlers, and end the thread by closing its pipe."""
         self.restore()
         os.close(self._pipe_input)
         self._thread.join()
         os.close(self._pipe_output)
 
     def restore(self) -> None:
-        """Restores the handlers and the wakeup descriptor, except those that other code
+        """Restore the handlers and the wakeup descriptor, except those that other code
         has replaced since."""
         _active.discard(self)
         for number, handler in self._previous_handlers.items():
@@ -165,11 +167,11 @@ class _EndingHandlers:
             signal.set_wakeup_fd(current)
 
     def _is_installed(self, number: int) -> bool:
-        return signal.getsignal(number) == self._handle
+        return signal.getsignal(number) == self._handle_signal
 
-    def _handle(self, number: int, frame: Any) -> None:
-        """Tidies up and lets the signal end the process, unless the program has a
-        handler of its own for it."""
+    def _handle_signal(self, number: int, frame: Any) -> None:
+        """Clean up and let the signal end the process. If the program has a handler of
+        its own for this signal, that is called instead."""
         self._handled_signals.add(number)
         previous = self._previous_handlers[number]
         if previous is not signal.SIG_DFL:
@@ -180,11 +182,14 @@ class _EndingHandlers:
         os.kill(os.getpid(), number)
 
     def _watch_pipe(self) -> None:
-        """Runs in the thread until `stop` closes the pipe."""
+        """Read the numbers of signals from the pipe until `stop` closes it; runs in the
+        thread. A signal that no handler has handled after GRACE_SECONDS ends the
+        process here."""
         while data := os.read(self._pipe_output, 1):
             number = data[0]
             if not self._is_installed(number):
                 continue
+            # the main thread may still call the handler itself
             time.sleep(GRACE_SECONDS)
             if number not in self._handled_signals:
                 self._tidy()
@@ -198,8 +203,9 @@ _thread_state = threading.local()
 
 @cache
 def _register_fork_hooks() -> None:
-    """A signal to a forked child must not run the parent's clean-up, not even right
-    after the fork: signals are blocked until the child has removed our handlers."""
+    """Register hooks that keep a forked child from running the parent's clean-up on a
+    signal. Signals are blocked from before the fork until the child has removed our
+    handlers."""
     os.register_at_fork(
         before=_block_signals,
         after_in_parent=_unblock_signals,

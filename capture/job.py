@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from fusetui.kernels import Shapes, Variant, Workload
 from fusetui.kernels.model import prepare
 
-from .errors import CaptureError, failure_reason
+from .errors import CaptureError, describe_failure
 from .guard import end_forked_children
-from .options import Options, choose_variants, dtype_name, parse_shapes
+from .options import Options, choose_variants, expand_dtype_name, parse_shapes
 from .provenance import CaptureDevice
 from .step import (
     TOLERANCE,
@@ -86,17 +86,19 @@ class Job:
     gradient: Any = None
 
 
-def workload_job(workload: Workload, options: Options, device: CaptureDevice) -> Job:
-    """The job of a workload: random weights and inputs from a fixed seed, and a float32
-    reference computed from them.
+def make_workload_job(
+    workload: Workload, options: Options, device: CaptureDevice
+) -> Job:
+    """Return the job of a workload: random weights and inputs from a fixed seed, and a
+    float32 reference computed from them.
 
-    The reference uses the weights as rounded to the dtype of the run, so that only the
-    error of the variant itself is measured. Raises CaptureError for an option that does
-    not apply to the workload.
+    The reference uses the weights as rounded to the dtype of the run, so only the error
+    of the variant itself is measured. Raises CaptureError for an option that does not
+    apply to the workload.
     """
     names = choose_variants(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
-    dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
+    dtype = expand_dtype_name(options.dtype or workload.dtype_on(device.kind))
     torch_dtype = getattr(torch, dtype)
     torch.manual_seed(SEED)
     model = workload.model(shapes).eval().to(device=device.kind, dtype=torch_dtype)
@@ -104,7 +106,7 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
         tensor.to(device=device.kind, dtype=torch_dtype)
         for tensor in workload.inputs(shapes)
     ]
-    gradient, reference = _reference(model, inputs, options.backward)
+    gradient, reference = _compute_reference(model, inputs, options.backward)
     copies = input_copies(inputs, device.cache_bytes, options.backward)
     trials = []
     for name in names:
@@ -133,29 +135,30 @@ def workload_job(workload: Workload, options: Options, device: CaptureDevice) ->
 
 
 def why_unable(variant: Variant, device: CaptureDevice) -> str | None:
-    """Why a variant cannot run on a device, in one sentence; None if it can."""
+    """Return why a variant cannot run on a device, in one sentence; None if it can."""
     if device.kind == "cpu":
         return NEEDS_GPU if variant.needs_gpu else None
     if device.capability is None or device.capability >= variant.capability:
         return None
-    needed = _capability_text(variant.capability)
-    available = _capability_text(device.capability)
+    needed = _format_capability(variant.capability)
+    available = _format_capability(device.capability)
     return (
         f"it needs compute capability {needed}, but this GPU has {available}, whose "
         "tensor cores Triton does not use."
     )
 
 
-def _capability_text(capability: tuple[int, int]) -> str:
-    """`8.0`."""
+def _format_capability(capability: tuple[int, int]) -> str:
+    """Return a compute capability as text, such as `8.0`."""
     major, minor = capability
     return f"{major}.{minor}"
 
 
-def _reference(
+def _compute_reference(
     model: nn.Module, inputs: list[Tensor], backward: bool
 ) -> tuple[Tensor, Answer]:
-    """(a random gradient for the result, the answer of the model), both in float32."""
+    """Return a random gradient for the result of the model and the answer of the model,
+    both in float32. With `backward`, the answer includes gradients."""
     exact = copy.deepcopy(model).float()
     exact_inputs = [tensor.float() for tensor in inputs]
     copies = input_copies(exact_inputs, cache_bytes=0, backward=backward)
@@ -173,7 +176,8 @@ def _reference(
 
 
 def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
-    """Whether any axis has the default size for a CPU, and that for a GPU differs."""
+    """Return whether any axis has the default size for a CPU, where that for a GPU is
+    larger or otherwise different."""
     for axis, size in shapes.items():
         cpu_size = workload.cpu_shapes[axis]
         if size == cpu_size and cpu_size != workload.gpu_shapes[axis]:
@@ -182,10 +186,10 @@ def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
-    """A random gradient of a result, in float32 but with values that the dtype can
+    """Return a random gradient of a result, in float32 with values that the dtype can
     represent.
 
-    It is 0 where the result may be 0 within the precision of the dtype: there the slope
+    It is 0 where the result may be 0 within the precision of the dtype. There the slope
     of a relu is undetermined, and so would be the right gradient.
     """
     tolerance = TOLERANCE[str(dtype).removeprefix("torch.")]
@@ -210,9 +214,9 @@ def is_target(name: str) -> bool:
     return ":" in name
 
 
-def code_folder_of(target: str) -> Path:
-    """The folder of the user's code: that of the file, or for anything else the working
-    directory. Raises CaptureError if it cannot be determined."""
+def find_code_folder(target: str) -> Path:
+    """Return the folder of the user's code: that of the file, or the working directory
+    for a module. Raises CaptureError if it cannot be determined."""
     source = target.rpartition(":")[0]
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
@@ -220,23 +224,23 @@ def code_folder_of(target: str) -> Path:
         raise CaptureError(f"{target} cannot contain code: {error}.") from None
 
 
-def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
-    """Builds the user's functions. Raises CaptureError with one sentence if that
-    fails, or if an option does not apply."""
+def make_user_job(target: str, options: Options, device: CaptureDevice) -> Job:
+    """Return the job of the user's own functions, which this builds. Raises
+    CaptureError with one sentence if that fails, or if an option does not apply."""
     if options.mode is not None:
         raise CaptureError(
             "--mode applies only to built-in workloads: pass the mode to torch.compile."
         )
-    build = load_build(target)
-    shapes = parse_shapes(options.shapes, default_shapes(build))
-    dtype = dtype_name(options.dtype or "float32")
-    context = _context(build, device, dtype, options)
+    build = load_build_function(target)
+    shapes = parse_shapes(options.shapes, find_default_shapes(build))
+    dtype = expand_dtype_name(options.dtype or "float32")
+    context = _make_context(build, device, dtype, options)
     torch.manual_seed(SEED)
     try:
         with end_forked_children():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{target} failed: {failure_reason(error)}") from error
+        raise CaptureError(f"{target} failed: {describe_failure(error)}") from error
     functions = functions_of(built, target)
     names = choose_variants(target, functions, options.variants)
     return Job(
@@ -246,14 +250,15 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         shapes_shrunk=False,
         dtype=dtype if "dtype" in context else "",
         label=build.__name__,
-        trials=[_user_trial(name, functions[name]) for name in names],
+        trials=[_make_user_trial(name, functions[name]) for name in names],
         backward=options.backward,
         keeps_gradients=True,
     )
 
 
-def _user_trial(name: str, bound: BoundFunction) -> Trial:
-    """The trial of a function of the user, with its arguments."""
+def _make_user_trial(name: str, bound: BoundFunction) -> Trial:
+    """Return the trial of a function of the user, with its arguments. It counts as
+    compiled if torch.compile made it."""
     function, arguments = bound
     # torch.compile sets these attributes, the first on functions, the other on modules.
     compiles = hasattr(function, "_torchdynamo_orig_callable")
@@ -266,14 +271,14 @@ def _user_trial(name: str, bound: BoundFunction) -> Trial:
     )
 
 
-def load_build(target: str) -> Build:
+def load_build_function(target: str) -> Build:
     """The build function that `file.py:name` or `module:name` names. Raises
     CaptureError if it cannot be imported or there is no such function."""
     source, _, name = target.rpartition(":")
     try:
         with end_forked_children():
             if source.endswith(".py"):
-                module = _module_of_file(Path(source))
+                module = _import_file(Path(source))
             else:
                 _add_to_import_path(Path.cwd())
                 module = importlib.import_module(source)
@@ -281,7 +286,7 @@ def load_build(target: str) -> Build:
         raise
     except (Exception, SystemExit) as error:
         raise CaptureError(
-            f"{source} cannot be imported: {failure_reason(error)}"
+            f"{source} cannot be imported: {describe_failure(error)}"
         ) from error
     build: Build | None = getattr(module, name, None)
     if build is None or not callable(build):
@@ -289,9 +294,9 @@ def load_build(target: str) -> Build:
     return build
 
 
-def default_shapes(build: Build) -> dict[str, int]:
-    """The shapes of a build function with their default sizes: its parameters whose
-    default is an integer."""
+def find_default_shapes(build: Build) -> dict[str, int]:
+    """Return the shapes of a build function with their default sizes. They are its
+    parameters whose default is an integer."""
     parameters = inspect.signature(build).parameters.values()
     return {
         parameter.name: parameter.default
@@ -301,28 +306,31 @@ def default_shapes(build: Build) -> dict[str, int]:
 
 
 def functions_of(built: object, target: str) -> dict[str, BoundFunction]:
-    """The functions to run by the name of their variant, from what `build` returned. A
-    single function has its own name. Raises CaptureError for an empty dict, for what is
-    not a function, and for a name that cannot be one of a file."""
+    """Return the functions to run by the names of their variants, from what `build`
+    returned. A single function has its own name.
+
+    Raises CaptureError for an empty dict, for what is not a function, and for a name
+    that cannot be that of a file.
+    """
     if isinstance(built, Mapping):
-        named = built
-        if not named:
+        built_by_name = built
+        if not built_by_name:
             raise CaptureError(
                 f"{target} returned an empty dict: there is nothing to capture."
             )
     else:
         function = built[0] if isinstance(built, tuple) and built else built
         name = getattr(function, "__name__", type(function).__name__)
-        named = {str(name).strip("<>"): built}  # `lambda` for `<lambda>`
+        built_by_name = {str(name).strip("<>"): built}  # `lambda` for `<lambda>`
     return {
-        _checked_name(str(name), target): _bound(item, target)
-        for name, item in named.items()
+        _check_name(str(name), target): _bind_arguments(item, target)
+        for name, item in built_by_name.items()
     }
 
 
-def _bound(item: object, target: str) -> BoundFunction:
-    """A function without arguments, or a pair of a function and its arguments. Raises
-    CaptureError for anything else."""
+def _bind_arguments(item: object, target: str) -> BoundFunction:
+    """Return a function with its arguments, from a function without arguments or a pair
+    of both. Raises CaptureError for anything else."""
     function: object = item
     arguments: object = ()
     if isinstance(item, tuple) and len(item) == 2:
@@ -335,11 +343,11 @@ def _bound(item: object, target: str) -> BoundFunction:
     return BoundFunction(function=function, arguments=tuple(arguments))
 
 
-def _context(
+def _make_context(
     build: Build, device: CaptureDevice, dtype: str, options: Options
 ) -> dict[str, Any]:
-    """`device` and `dtype` for a build function that has parameters of these names.
-    Raises CaptureError if a dtype was asked for and it has none."""
+    """Return `device` and `dtype` for a build function, as far as it has parameters of
+    these names. Raises CaptureError if a dtype was asked for and it has none."""
     parameters = inspect.signature(build).parameters
     if options.dtype and "dtype" not in parameters:
         raise CaptureError(
@@ -353,8 +361,9 @@ def _context(
     return context
 
 
-def _module_of_file(path: Path) -> ModuleType:
-    """Runs a file as a module, which can import the modules beside it."""
+def _import_file(path: Path) -> ModuleType:
+    """Run a file as a module and return it; it can import the modules beside it. Raises
+    CaptureError if it is not a Python file, and what the file raises."""
     if not path.is_file():
         raise CaptureError(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -373,9 +382,9 @@ def _add_to_import_path(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _checked_name(name: str, target: str) -> str:
-    """The name of a variant, which is also that of its files. Raises CaptureError if it
-    is not fit for that."""
+def _check_name(name: str, target: str) -> str:
+    """Return the name of a variant, which is also that of its files. Raises
+    CaptureError if it has characters that are not safe in file names."""
     has_only_safe_chars = all(char.isalnum() or char in "-_.+" for char in name)
     if not name or name.startswith(".") or not has_only_safe_chars:
         raise CaptureError(

@@ -24,8 +24,9 @@ them."""
 
 
 def takes_snapshots(options: Options, device_kind: str) -> bool:
-    """Whether the run writes memory snapshots: they were asked for, the device is a GPU
-    and nothing has to be scrubbed. Prints why not if they were asked for."""
+    """Return whether the run writes memory snapshots: they were asked for, the device
+    is a GPU, and nothing has to be scrubbed. If they were asked for in vain, the reason
+    is printed."""
     if not options.memory:
         return False
     if device_kind != "cuda":
@@ -38,16 +39,16 @@ def takes_snapshots(options: Options, device_kind: str) -> bool:
 
 
 @contextmanager
-def memory_history(
+def record_memory(
     is_wanted: bool, at_end: Path, at_failure: Path | None = None
 ) -> Iterator[None]:
-    """Records the GPU allocations of the block and writes snapshots of them.
+    """Record the GPU allocations of the block and write snapshots of them, unless
+    `is_wanted` is False.
 
-    `at_end` is written when the block ends without an exception. `at_failure.pickle`
-    (with a number in its name if that exists) is written the first time that memory
-    runs out, whether or not the program handles the error. Neither is written by a
-    process that was forked in the block. Does nothing unless `is_wanted`. Raises what
-    torch raises if `at_end` cannot be written.
+    `at_end` is written when the block ends without an exception. `at_failure.pickle` is
+    written the first time that memory runs out, even if the program handles the error;
+    a number avoids an existing file. A forked process writes neither. Raises what torch
+    raises if `at_end` cannot be written.
     """
     if not is_wanted:
         yield
@@ -65,7 +66,7 @@ def memory_history(
             return
         awaits_failure = False
         with suppress(Exception):  # torch raises the error itself
-            path = _free_path(at_failure)
+            path = _find_free_path(at_failure)
             with new_file(str(path)) as file:
                 pickle.dump(memory._snapshot(), file)
             print_message(f"GPU memory ran out: fusetui memory {path} explains why.")
@@ -81,9 +82,9 @@ def memory_history(
         memory._record_memory_history(enabled=None)
 
 
-def _free_path(stem: Path) -> Path:
-    """`NAME.pickle`, or the first of `NAME-2.pickle`, `NAME-3.pickle` ... that does not
-    exist."""
+def _find_free_path(stem: Path) -> Path:
+    """Return the first path that does not exist of `NAME.pickle`, `NAME-2.pickle`,
+    `NAME-3.pickle` and so on."""
     for path in numbered_paths(stem):
         snapshot = Path(f"{path}.pickle")
         if not os.path.lexists(snapshot):

@@ -1,6 +1,6 @@
 """The options of a capture, and the sizes of its shapes and sweeps. Does not need torch.
 
-Each option is declared once, as a field of `Options` made by `option_field`. The parser
+Each option is declared once, as a field of `Options` made by `declare_option`. The parser
 of the command line, its help, the table in the documentation and the checks follow from
 these declarations. run.json records the options as they were given.
 """
@@ -76,9 +76,9 @@ class DeclaredOption(NamedTuple):
     help: str
 
 
-def option_field(usage: str, text: str, default: Any = None) -> Any:
-    """Declares a field of `Options`; `usage` is `--flag METAVAR`, or "" for a field
-    without a flag, and `text` its help."""
+def declare_option(usage: str, text: str, default: Any = None) -> Any:
+    """Return a field of `Options` with what the command line needs of it. `usage` is
+    `--flag METAVAR`, or "" for a field without a flag, and `text` is its help."""
     flag, _, metavar = usage.partition(" ")
     metadata = {"flag": flag, "metavar": metavar, "help": text}
     return field(default=default, metadata=metadata)
@@ -88,66 +88,66 @@ def option_field(usage: str, text: str, default: Any = None) -> Any:
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Sequence[str] = option_field(
+    variants: Sequence[str] = declare_option(
         "--variant V", "Profile only this variant; may be repeated.", ()
     )
-    device: str = option_field(
+    device: str = declare_option(
         "--device WHERE",
         "The device: cuda, cuda:1 or cpu. The default, auto, uses a GPU if there is one.",
         "auto",
     )
-    dtype: str | None = option_field(
+    dtype: str | None = declare_option(
         "--dtype D", f"The data type: {', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
     )
-    shapes: Sequence[str] = option_field("", "Sizes by name, such as --batch 32.", ())
-    backward: bool = option_field(
+    shapes: Sequence[str] = declare_option("", "Sizes by name, such as --batch 32.", ())
+    backward: bool = declare_option(
         "--backward",
         "Measure the forward and backward pass, without an optimizer.",
         False,
     )
-    mode: str | None = option_field(
+    mode: str | None = declare_option(
         "--mode M", "The mode of torch.compile, such as reduce-overhead."
     )
-    steps: int | None = option_field(
+    steps: int | None = declare_option(
         "--steps N",
         f"Profile this many steps: {DEFAULT_STEPS} by default, {ROUNDS} with --compare. A verdict of "
         "diff needs five, or six with --compare.",
     )
-    compare: bool = option_field(
+    compare: bool = declare_option(
         "--compare",
         "Alternate between the variants, one step at a time, so that a diff is reliable.",
         False,
     )
-    stack: bool = option_field("--stack", "Record Python frames.", False)
-    record_shapes: bool = option_field(
+    stack: bool = declare_option("--stack", "Record Python frames.", False)
+    record_shapes: bool = declare_option(
         "--shapes", "Record the shapes of inputs; on by default.", True
     )
-    memory: bool = option_field(
+    memory: bool = declare_option(
         "--memory",
         "Record allocations and, on a GPU, also a memory snapshot for fusetui memory.",
         False,
     )
-    compile_log: bool = option_field(
+    compile_log: bool = declare_option(
         "--compile-log",
         "Write the torch.compile log next to the trace of each compiled variant, for fusetui "
         "compile. On by default, except with --scrub.",
         True,
     )
-    seconds: float | None = option_field(
+    seconds: float | None = declare_option(
         "--seconds S",
         f"Time each variant for this long: {TIMING_SECONDS:g} by default, {SWEEP_TIMING_SECONDS:g} in a "
         "sweep.",
     )
-    expect: Sequence[str] = option_field(
+    expect: Sequence[str] = declare_option(
         "--expect GUESS",
         'The expected numbers of kernels, such as "kernels=5 gemm=3". If they differ, the '
         "command exits with 1.",
         (),
     )
-    sweep: Sequence[str] = option_field(
+    sweep: Sequence[str] = declare_option(
         "--sweep SIZES", "Profile each of these sizes, as in batch=1,2,4.", ()
     )
-    scrub: bool = option_field(
+    scrub: bool = declare_option(
         "--scrub",
         "Remove private data from the traces and run.json, as fusetui scrub does.",
         False,
@@ -170,12 +170,13 @@ class Options:
 
 @cache
 def declared_options() -> Mapping[str, DeclaredOption]:
-    """The options by name, in the order of declaration."""
+    """Return all options by name, in the order of declaration."""
     hints = get_type_hints(Options)
     options = {}
     for option in fields(Options):
         hint = hints[option.name]
         # `str | None` and `Sequence[str]` have the type of a value as an argument
+        # a plain type such as bool has no arguments
         types = get_args(hint) or (hint,)
         options[option.name] = DeclaredOption(
             name=option.name,
@@ -189,8 +190,8 @@ def declared_options() -> Mapping[str, DeclaredOption]:
     return options
 
 
-def validate(options: Options) -> None:
-    """Raises CaptureError if any option has a value that is not allowed."""
+def check_options(options: Options) -> None:
+    """Raise CaptureError if any option has a value that is not allowed."""
     check_device(options.device)
     for name in ALLOWED_VALUES:
         value = getattr(options, name)
@@ -204,8 +205,8 @@ def validate(options: Options) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raises CaptureError unless it is `auto`, `cpu`, `cuda`, or a GPU by its number,
-    such as `cuda:1`."""
+    """Raise CaptureError unless a device is `auto`, `cpu`, `cuda`, or a GPU by its
+    number, such as `cuda:1`."""
     if device in DEVICES:
         return
     kind, _, number = device.partition(":")
@@ -217,8 +218,8 @@ def check_device(device: str) -> None:
 
 
 def check_value(name: str, value: str) -> None:
-    """Raises CaptureError if the value is not allowed for the option of this name, a
-    key of ALLOWED_VALUES."""
+    """Raise CaptureError if a value is not allowed for the option `name`, a key of
+    ALLOWED_VALUES. Short names of dtypes, such as `bf16`, are allowed."""
     allowed = ALLOWED_VALUES[name]
     if SHORT_NAMES.get(value, value) not in allowed:
         raise CaptureError(
@@ -226,16 +227,16 @@ def check_value(name: str, value: str) -> None:
         )
 
 
-def dtype_name(dtype: str) -> str:
-    """torch's name of a dtype: `bfloat16` for `bf16` and for `bfloat16`. Raises
+def expand_dtype_name(dtype: str) -> str:
+    """Return torch's name of a dtype: `bfloat16` for both `bf16` and `bfloat16`. Raises
     CaptureError for a dtype that captures do not use."""
     check_value("dtype", dtype)
     return SHORT_NAMES.get(dtype, dtype)
 
 
-def scrubbed_options(options: Options, scrub: Callable[[str], str]) -> Options:
-    """The options with `scrub` applied to those that hold free text, which are the ones
-    that may be repeated."""
+def scrub_options(options: Options, scrub: Callable[[str], str]) -> Options:
+    """Return the options with `scrub` applied to those that hold free text. These are
+    the options that may be repeated."""
     scrubbed: dict[str, Any] = {}
     for name, option in declared_options().items():
         if option.many:
@@ -249,10 +250,13 @@ def choose_variants(
     wanted: Sequence[str],
     missing: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """The variants to run: the wanted ones without duplicates, or all that are known if
-    none is wanted. `owner` is the workload. `missing` are variants that need another
-    package: its name by that of the variant. Raises CaptureError for the first variant
-    that is unknown or missing."""
+    """Return the variants to run: the wanted ones without duplicates, or all known ones
+    if none is wanted.
+
+    `owner` is the workload. `missing` has the package that a variant would need, by the
+    name of the variant. Raises CaptureError for the first variant that is unknown or
+    missing.
+    """
     for name in wanted:
         if name in known:
             continue
@@ -267,16 +271,18 @@ def choose_variants(
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The size of each axis: `defaults` with those replaced that `args` give, as
+    """Return the size of each axis: `defaults`, with those replaced that `args` give as
     `--batch 32` or `--batch=32`. Raises CaptureError for an unknown axis, and for a
     size that is not a positive whole number."""
     shapes = dict(defaults)
-    for typed, size in _axis_and_size(args):
-        axis = axis_named(typed, defaults)
+    for typed, size in _split_axis_arguments(args):
+        axis = resolve_axis(typed, defaults)
         if axis not in defaults:
-            known = ", ".join(option_of(axis) for axis in defaults)
-            raise CaptureError(f"Unknown option --{typed}: this workload has {known}.")
-        if not _is_size(size):
+            option_names = ", ".join(axis_option(axis) for axis in defaults)
+            raise CaptureError(
+                f"Unknown option --{typed}: this workload has {option_names}."
+            )
+        if not _is_positive_number(size):
             raise CaptureError(
                 f"--{typed} needs a positive whole number, not '{size}'."
             )
@@ -284,10 +290,10 @@ def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, 
     return shapes
 
 
-def axis_named(typed: str, axes: Collection[str]) -> str:
-    """The axis that a user means: `in_features` for `in-features`, as options are
-    spelled, and for `in`, its former name. What means none of the axes is returned as
-    it is."""
+def resolve_axis(typed: str, axes: Collection[str]) -> str:
+    """Return the axis that a user means: `in_features` for `in-features`, as options
+    are spelled, and for its former name `in`. A word that means none of the axes is
+    returned as it is."""
     spellings = (typed, typed.replace("-", "_"), RENAMED_AXES.get(typed, typed))
     for axis in spellings:
         if axis in axes:
@@ -295,20 +301,21 @@ def axis_named(typed: str, axes: Collection[str]) -> str:
     return typed
 
 
-def option_of(axis: str) -> str:
-    """`--in-features` for the axis `in_features`."""
+def axis_option(axis: str) -> str:
+    """Return an axis as an option of the command line: `--in-features` for
+    `in_features`."""
     return f"--{axis.replace('_', '-')}"
 
 
 def describe_shapes(shapes: Mapping[str, int]) -> str:
-    """`batch=4 seq=128`."""
+    """Return shapes as text, such as `batch=4 seq=128`."""
     return " ".join(f"{axis}={size}" for axis, size in shapes.items())
 
 
-def _axis_and_size(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(axis, size) of each `--axis SIZE` or `--axis=SIZE`, as they are written; the
-    size is "" where it is missing at the end. Raises CaptureError for other
-    arguments."""
+def _split_axis_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the axis and the size of each `--axis SIZE` or `--axis=SIZE`, as they are
+    written. A size that is missing at the end is "". Raises CaptureError for any other
+    argument."""
     remaining = iter(args)
     for arg in remaining:
         if not arg.startswith("--"):
@@ -321,7 +328,7 @@ def _axis_and_size(args: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield axis, size
 
 
-def _is_size(text: str) -> bool:
+def _is_positive_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) > 0
 
 
@@ -340,8 +347,8 @@ class _Share(NamedTuple):
 def parse_sweep(
     texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
 ) -> tuple[Point, ...]:
-    """The points of a sweep: every combination of the sizes of all named axes, the last
-    one changing fastest.
+    """Return the points of a sweep: every combination of the sizes of all named axes,
+    the last one changing fastest.
 
     A text is `batch=64,128 n=2,4`, or the name of a preset; `in=1024/n` gives each n a
     size of its own. Raises CaptureError for an unknown axis or preset, an axis that is
@@ -349,21 +356,21 @@ def parse_sweep(
     """
     ranges: dict[str, tuple[int, ...]] = {}
     shares: dict[str, _Share] = {}
-    for axis, sizes in _sweep_terms(texts, axes, presets):
+    for axis, sizes in _split_sweep_terms(texts, axes, presets):
         if axis in ranges or axis in shares:
             raise CaptureError(f"--sweep names {axis} twice.")
         total, slash, divided_by = sizes.partition("/")
         if slash:
             shares[axis] = _Share(
-                total=_swept_size(axis, total),
-                divided_by=axis_named(divided_by, axes),
+                total=_parse_swept_size(axis, total),
+                divided_by=resolve_axis(divided_by, axes),
             )
         else:
             ranges[axis] = parse_sizes(axis, sizes)
     points = []
     for combination in itertools.product(*ranges.values()):
         point = dict(zip(ranges, combination, strict=True))
-        points.append(_with_shares(point, shares))
+        points.append(_add_shares(point, shares))
     if not ranges or len(points) > MAX_SWEEP_POINTS:
         raise CaptureError(
             f"--sweep needs between 1 and {MAX_SWEEP_POINTS} points, not {len(points)}."
@@ -371,22 +378,23 @@ def parse_sweep(
     return tuple(points)
 
 
-def _sweep_terms(
+def _split_sweep_terms(
     texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """(axis, sizes) of each `axis=sizes`, those of presets included. Raises
-    CaptureError for what is neither a preset nor such a term with a known axis."""
+    """Yield the axis and the sizes of each `axis=sizes`, also of those in presets.
+    Raises CaptureError for what is neither a preset nor such a term with a known axis.
+    """
     for word in " ".join(texts).split():
         for term in presets.get(word, word).split():
             typed, equals, sizes = term.partition("=")
             if not equals:
-                known = "it has no presets"
+                preset_names = "it has no presets"
                 if presets:
-                    known = f"its presets are {', '.join(presets)}"
+                    preset_names = f"its presets are {', '.join(presets)}"
                 raise CaptureError(
-                    f"--sweep '{term}' is neither axis=sizes nor a preset: {known}."
+                    f"--sweep '{term}' is neither axis=sizes nor a preset: {preset_names}."
                 )
-            axis = axis_named(typed, axes)
+            axis = resolve_axis(typed, axes)
             if axis not in axes:
                 raise CaptureError(
                     f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}."
@@ -395,46 +403,49 @@ def _sweep_terms(
 
 
 def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
-    """The sizes of `64,128,192`, or of `64,128,...,2048`, where `...` continues the
-    progression of the two sizes before it.
+    """Return the sizes of `64,128,192`, or of `64,128,...,2048`, where `...` continues
+    the progression of the two sizes before it.
 
     The progression is geometric if that reaches the last size exactly, otherwise
-    arithmetic: 64, 128, 256, ... here, and `32,64,...,96` is 32, 64, 96. Raises
-    CaptureError for what is no size, and if neither reaches the last one.
+    arithmetic. So `32,64,...,96` is 32, 64, 96. Raises CaptureError for what is no
+    size, and if neither reaches the last one.
     """
     words = text.split(",")
     sizes: list[int] = []
     for index, word in enumerate(words):
         if word != "...":
-            sizes.append(_swept_size(axis, word))
+            sizes.append(_parse_swept_size(axis, word))
             continue
         is_second_to_last = index == len(words) - 2
         if len(sizes) < 2 or not is_second_to_last:
             raise CaptureError(
                 f"--sweep {axis}: write two sizes before ... and one after it."
             )
-        last = _swept_size(axis, words[-1])
-        sizes += _sizes_between(axis, sizes[-2], sizes[-1], last)
+        last = _parse_swept_size(axis, words[-1])
+        sizes += _continue_progression(axis, sizes[-2], sizes[-1], last)
     return tuple(dict.fromkeys(sizes))
 
 
 def describe_point(point: Point) -> str:
-    """`batch=64,n=4`: also the name of the point's folder."""
+    """Return a point of a sweep as text, such as `batch=64,n=4`. It is also the name of
+    the folder of the point."""
     return ",".join(f"{axis}={size}" for axis, size in point.items())
 
 
-def _swept_size(axis: str, text: str) -> int:
-    """The size that a text of --sweep names. Raises CaptureError."""
-    if not _is_size(text):
+def _parse_swept_size(axis: str, text: str) -> int:
+    """Return the size that a text of --sweep names. Raises CaptureError unless it is a
+    positive whole number."""
+    if not _is_positive_number(text):
         raise CaptureError(
             f"--sweep {axis} needs positive whole numbers, not '{text}'."
         )
     return int(text)
 
 
-def _with_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
-    """The point with the sizes that are a share of a total. Raises CaptureError if the
-    axis to divide by is not in the point, or its size does not divide the total."""
+def _add_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
+    """Return the point with the sizes that are a share of a total, such as 1024 divided
+    by n. Raises CaptureError if the axis to divide by is not in the point, or its size
+    does not divide the total."""
     sizes = dict(point)
     for axis, share in shares.items():
         total, divided_by = share
@@ -451,9 +462,10 @@ def _with_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
     return sizes
 
 
-def _sizes_between(axis: str, first: int, second: int, last: int) -> list[int]:
-    """The sizes after `second` and before `last` of the progression that begins with
-    `first` and `second`: see `parse_sizes`."""
+def _continue_progression(axis: str, first: int, second: int, last: int) -> list[int]:
+    """Return the sizes after `second` and before `last` of the progression that begins
+    with `first` and `second`. Raises CaptureError if neither a geometric nor an
+    arithmetic one reaches `last`."""
     factor, remainder = divmod(second, first)
     if remainder == 0 and factor > 1:
         sizes = []

@@ -29,7 +29,7 @@ from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .errors import CaptureError
-from .options import Options, check_device, scrubbed_options
+from .options import Options, check_device, scrub_options
 from .record import FORMAT, RunRecord
 
 _IRRELEVANT_WARNINGS = (
@@ -62,8 +62,8 @@ class CaptureDevice:
 
 
 def load_torch() -> Any:
-    """The module torch. Its log and that of the profiler are off unless the user has
-    set their levels. Raises CaptureError if torch cannot be imported."""
+    """Import torch and return it. Its log and that of the profiler are off unless the
+    user has set their levels. Raises CaptureError if torch cannot be imported."""
     # Both levels are read once, when torch is loaded. The log lines would end up among
     # ours.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -79,8 +79,9 @@ def load_torch() -> Any:
 
 
 @contextmanager
-def quiet_torch() -> Iterator[None]:
-    """Suppresses known irrelevant warnings in the block; all others are shown."""
+def silence_known_warnings() -> Iterator[None]:
+    """Suppress known irrelevant warnings of torch within the block; all others are
+    shown."""
     with catch_warnings():
         for message in _IRRELEVANT_WARNINGS:
             filterwarnings("ignore", message=message)
@@ -88,22 +89,23 @@ def quiet_torch() -> Iterator[None]:
 
 
 def find_device(wanted: str) -> CaptureDevice:
-    """The device for `auto`, `cuda`, `cuda:1` or `cpu`; `auto` prefers a GPU. Raises
-    CaptureError for another word, or for a GPU that torch does not see."""
+    """Return the device for `auto`, `cuda`, `cuda:1` or `cpu`; `auto` prefers a GPU.
+    Raises CaptureError for another word, or for a GPU that torch does not see."""
     check_device(wanted)
     torch = load_torch()
     if wanted == "cpu":
-        return _cpu(torch)
+        return _describe_cpu(torch)
     if torch.cuda.is_available():
         _, _, number = wanted.partition(":")
-        return _gpu(torch, int(number) if number else None)
+        return _describe_gpu(torch, int(number) if number else None)
     if wanted == "auto":
-        return _cpu(torch)
+        return _describe_cpu(torch)
     raise CaptureError("torch finds no GPU: use --device cpu, or install a CUDA build.")
 
 
-def _cpu(torch: Any) -> CaptureDevice:
-    """Named after its model and torch's threads: `AMD EPYC 7763, 4 threads`."""
+def _describe_cpu(torch: Any) -> CaptureDevice:
+    """Return the CPU as a device, named after its model and the threads of torch: `AMD
+    EPYC 7763, 4 threads`."""
     model = platform.processor() or platform.machine()
     if sys.platform == "linux":  # Python does not know the model there
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
@@ -115,9 +117,9 @@ def _cpu(torch: Any) -> CaptureDevice:
     return CaptureDevice(kind="cpu", name=f"{model}, {threads} thread{plural_s}")
 
 
-def _gpu(torch: Any, index: int | None) -> CaptureDevice:
-    """The GPU of that number, or torch's current one. Raises CaptureError if there is
-    no such GPU."""
+def _describe_gpu(torch: Any, index: int | None) -> CaptureDevice:
+    """Return the GPU of that number as a device, or torch's current one for None.
+    Raises CaptureError if there is no such GPU."""
     count = torch.cuda.device_count()
     if index is not None and index >= count:
         names = ", ".join(f"cuda:{number}" for number in range(count))
@@ -137,9 +139,9 @@ def _gpu(torch: Any, index: int | None) -> CaptureDevice:
 
 
 @contextmanager
-def gpu_selected(device: CaptureDevice) -> Iterator[None]:
-    """In the block, a GPU that the user gave by its number is torch's current one, so
-    that `cuda` means it."""
+def select_gpu(device: CaptureDevice) -> Iterator[None]:
+    """Within the block, make a GPU that the user gave by its number torch's current
+    one, so that `cuda` means it."""
     if device.index is None:
         yield
         return
@@ -148,10 +150,11 @@ def gpu_selected(device: CaptureDevice) -> Iterator[None]:
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of the software that a measurement depends on; None for what is not
-    installed or not used by this torch."""
+    """Return the versions of the software that a measurement depends on. None stands
+    for what is not installed or not used by this torch."""
     torch = load_torch()
     triton = None
+    # torch builds for CPUs come without triton
     with suppress(metadata.PackageNotFoundError):
         triton = metadata.version("triton")
     return {
@@ -176,17 +179,17 @@ _PROGRAM_SECONDS = 5
 """How long git or nvidia-smi may take."""
 
 
-def new_record(
+def make_record(
     device: CaptureDevice,
     options: Options,
     where: Path,
     public_text: Callable[[str], str],
     **measured: Any,
 ) -> RunRecord:
-    """The record of a run that has just ended.
+    """Return the record of a run that has just ended.
 
-    `where` is the folder of the user's code; `public_text` is applied to the free text
-    among the options; `measured` are the remaining fields of RunRecord.
+    `where` is the folder of the user's code, and `public_text` is applied to the free
+    text among the options. `measured` are the remaining fields of RunRecord.
     """
     return RunRecord(
         format=FORMAT,
@@ -194,36 +197,40 @@ def new_record(
         device=device.name,
         device_kind=device.kind,
         versions=versions(),
-        options=scrubbed_options(options, public_text),
+        options=scrub_options(options, public_text),
         provenance=provenance(device.kind, where, options.scrub),
         **measured,
     )
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """The provenance of run.json: the command, the commit of the folder `where`, and the
-    state of the GPU; None for what cannot be read. With `scrubbed` the command has
-    nothing private; that of the user's own program is None."""
+    """Return the provenance of a run: the command, the commit of the folder `where`,
+    and the state of the GPU. None stands for what cannot be read.
+
+    With `scrubbed`, the command has nothing private, and the command of the user's own
+    program is None.
+    """
     return {
-        "command": scrubbed_command(sys.argv) if scrubbed else command_line(sys.argv),
-        "git": git_state(where),
-        "gpu": gpu_state() if device_kind == "cuda" else None,
+        "command": scrub_command(sys.argv) if scrubbed else command_line(sys.argv),
+        "git": read_git_state(where),
+        "gpu": read_gpu_state() if device_kind == "cuda" else None,
     }
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """A command as it can be typed again, with the program's name without its
-    folder."""
+    """Return a command as it can be typed again, with the name of the program without
+    its folder."""
     return shlex.join([Path(argv[0]).name, *argv[1:]])
 
 
-def scrubbed_command(argv: Sequence[str]) -> str | None:
-    """The fusetui command without folders and names; None for any other program."""
+def scrub_command(argv: Sequence[str]) -> str | None:
+    """Return the fusetui command without private folders and names. None for any other
+    program, whose arguments may mean anything."""
     program = Path(argv[0])
     is_module = program.parts[-2:] == ("fusetui", "__main__.py")  # python -m fusetui
     if program.stem != "fusetui" and not is_module:
         return None
-    scrubber = new_scrubber()
+    scrubber = make_scrubber()
     words = ["fusetui"]
     for previous, word in pairwise(argv):
         option, equals, value = word.partition("=")
@@ -235,21 +242,21 @@ def scrubbed_command(argv: Sequence[str]) -> str | None:
     return shlex.join(words)
 
 
-def git_state(folder: Path) -> dict[str, Any] | None:
-    """`commit`, that of the repository around a folder, and `changed`, whether files
-    differ from it; None without a repository or without git."""
-    commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
+def read_git_state(folder: Path) -> dict[str, Any] | None:
+    """Return the commit of the repository around a folder, and whether files differ
+    from it. None without a repository or without git."""
+    commit = _run_program(["git", "-C", str(folder), "rev-parse", "HEAD"])
     if commit is None:
         return None
-    changed = _output(
+    changed = _run_program(
         ["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]
     )
     return {"commit": commit, "changed": bool(changed)}
 
 
-def gpu_state() -> dict[str, Any]:
-    """Properties of the current GPU, and its driver, clocks and power limit from
-    nvidia-smi; None for what is not known."""
+def read_gpu_state() -> dict[str, Any]:
+    """Return properties of the current GPU, and its driver, clocks and power limit from
+    nvidia-smi. None stands for what is not known."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -264,13 +271,14 @@ def gpu_state() -> dict[str, Any]:
     uuid = getattr(properties, "uuid", None)
     if uuid:  # the numbers of nvidia-smi ignore CUDA_VISIBLE_DEVICES
         command.append(f"--id=GPU-{uuid}")
-    lines = _output(command)
+    lines = _run_program(command)
     return state | parse_smi(lines.splitlines()[0] if lines else "")
 
 
 def parse_smi(line: str) -> dict[str, str | None]:
-    """The fields of a line of nvidia-smi's CSV by name; None for those that the GPU does
-    not report, `[N/A]`, and for all if the line has another number of fields."""
+    """Return the fields of a line of nvidia-smi's CSV by name. A field that the GPU
+    does not report, `[N/A]`, is None. All are None if the line has another number of
+    fields."""
     values = [value.strip() for value in line.split(",")]
     if len(values) != len(_SMI_FIELDS):
         return dict.fromkeys(_SMI_FIELDS)
@@ -280,11 +288,11 @@ def parse_smi(line: str) -> dict[str, str | None]:
     return state
 
 
-def _output(command: Sequence[str]) -> str | None:
-    """What a program prints on stdout, without white space around it; None if it is
-    missing, fails or takes too long."""
+def _run_program(command: Sequence[str]) -> str | None:
+    """Return what a program prints on stdout, without white space around it. None if it
+    is missing, fails or takes too long."""
     try:
-        finished = subprocess.run(
+        process = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -294,17 +302,19 @@ def _output(command: Sequence[str]) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return finished.stdout.strip()
+    return process.stdout.strip()
 
 
 _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
 def scrubbed_trace(trace: Path, trace_name: str) -> str:
-    """The JSON text of a trace without private data; `trace_name` replaces the path that
-    the trace has of itself. Raises CaptureError if part of the trace could not be read,
-    and TraceError if it is none."""
+    """Return the JSON text of a trace without private data; `trace_name` replaces the
+    path that the trace has of itself. Raises CaptureError if part of the trace could
+    not be read, and TraceError if the file is no trace."""
     document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
+    # first find the private words, as they may also occur before their first labeled
+    # use
     document.learn()
     text = b"".join(document.text()).decode()
     if document.lost or document.keys_lost or document.ends_early:
@@ -315,14 +325,14 @@ def scrubbed_trace(trace: Path, trace_name: str) -> str:
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
-    """The JSON text of a trace with another `traceName`: there the profiler writes the
-    path of the trace."""
+    """Return the JSON text of a trace with another `traceName`, where the profiler
+    writes the path of the trace."""
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
-def new_scrubber() -> Texts:
-    """A scrubber for the texts of one record. It also removes the names of this machine
-    and its user, and the secrets of its environment."""
+def make_scrubber() -> Texts:
+    """Return a scrubber for the texts of one record. It removes the names of this
+    machine and its user, and the secrets of its environment."""
     scrubber = Texts()
     scrubber.expect(this_machine())
     return scrubber

@@ -54,16 +54,19 @@ class Guess:
 
 
 def parse_guess(guess: str) -> dict[str, int]:
-    """The expected count of each kind: `kernels=5 gemm=3`, also with commas, gives
-    `{"kernels": 5, "gemm": 3}`. Raises CaptureError for an unknown kind, for what is
-    not a whole number, and for an empty guess."""
+    """Return the expected count of each kind in a guess, in which commas are allowed
+    too. Raises CaptureError for an unknown kind, for what is not a whole number, and
+    for an empty guess.
+
+        "kernels=5 gemm=3" -> {"kernels": 5, "gemm": 3}
+    """
     expected: dict[str, int] = {}
     for term in guess.replace(",", " ").split():
         kind = term.partition("=")[0]
         if kind not in KINDS:
-            known = ", ".join(sorted(KINDS))
+            kind_names = ", ".join(sorted(KINDS))
             raise CaptureError(
-                f"'{term}' is not an expectation such as gemm=3: use one of {known}."
+                f"'{term}' is not an expectation such as gemm=3: use one of {kind_names}."
             )
         match = _GUESS_TERM.match(term)
         if not match:
@@ -81,9 +84,12 @@ def parse_guess(guess: str) -> dict[str, int]:
 def guesses_by_variant(
     guesses: Iterable[str], variants: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """The expected counts of each variant: `gemm=3` applies to all of them, `eager:
-    gemm=3` to one; a later guess replaces an earlier one about the same kind. Raises
-    CaptureError for a variant that is not run or an invalid guess."""
+    """Return the expected counts of each variant: `gemm=3` applies to all of them,
+    `eager: gemm=3` to one.
+
+    A later guess replaces an earlier one about the same kind. Raises CaptureError for a
+    variant that is not run, or an invalid guess.
+    """
     expected: dict[str, dict[str, int]] = {variant: {} for variant in variants}
     for guess in guesses:
         prefix = _VARIANT_PREFIX.match(guess)
@@ -102,16 +108,16 @@ def guesses_by_variant(
 
 
 def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
-    """Every term of a guess, with what was counted."""
+    """Return every term of a guess, with what was counted in the trace."""
     return tuple(
         Guess(kind=kind, expected=count, found=counted.found(kind))
         for kind, count in expected.items()
     )
 
 
-def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
-    """`= eager kernels: expected 5, found 5` for each guess, with `!` instead of `=` in
-    front of a wrong one."""
+def format_guesses(variant: str, guesses: Sequence[Guess]) -> list[str]:
+    """Return a line for each guess, such as `= eager kernels: expected 5, found 5`. A
+    wrong guess begins with `!` instead of `=`."""
     lines = []
     for guess in guesses:
         mark = "=" if guess.right else "!"
@@ -291,19 +297,19 @@ class _ListedRun(msgspec.Struct, frozen=True):
 
 
 def read_run(folder: Path) -> SavedRun:
-    """The run of a folder. Raises CaptureError if run.json is missing or does not have
-    our form."""
+    """Return the run in a folder, as its run.json has it. Raises CaptureError if
+    run.json is missing or has another form."""
     return _read_record(folder, SavedRun)
 
 
-def trace_files(folder: Path) -> Traces:
-    """The traces that run.json lists, in its order, without those that must not be
-    opened. Raises CaptureError if the folder has no run.json that lists variants."""
+def list_traces(folder: Path) -> Traces:
+    """Return the traces that run.json lists, in its order, without those that must not
+    be opened. Raises CaptureError if the folder has no run.json that lists variants."""
     traces = []
     ignored: dict[str, str] = {}  # a sentence by the name of the file
     for variant in _read_record(folder, _ListedRun).variants:
         for name in variant.files or ():
-            reason = why_not_opened(folder, name)
+            reason = explain_not_opened(folder, name)
             if reason is None:
                 traces.append((variant.name, folder / name))
             else:
@@ -314,13 +320,14 @@ def trace_files(folder: Path) -> Traces:
     return Traces(found=tuple(traces), ignored=tuple(ignored.values()))
 
 
-def why_not_opened(folder: Path, name: str) -> str | None:
-    """Why a file of a run must not be opened, such as `leads out of the folder`; None
-    if it may be: it is a regular file inside the folder, also behind a link."""
+def explain_not_opened(folder: Path, name: str) -> str | None:
+    """Return why a file of a run must not be opened, such as `leads out of the folder`.
+    None if it may be, because it is a regular file inside the folder, also behind a
+    link."""
     path = folder / name
     try:
-        target = Path(os.path.realpath(path))
-        if not target.is_relative_to(os.path.realpath(folder)):
+        resolved_path = Path(os.path.realpath(path))
+        if not resolved_path.is_relative_to(os.path.realpath(folder)):
             return "leads out of the folder"
         is_regular = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
@@ -331,8 +338,8 @@ def why_not_opened(folder: Path, name: str) -> str | None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CaptureError if it cannot be read, is no
-    regular file, is larger than 16 MiB or is not JSON."""
+    """Return the content of a JSON file. Raises CaptureError if it cannot be read, is
+    no regular file, is larger than 16 MiB or is not JSON."""
     try:
         # Not even opened, because that could wait for a pipe; and if it becomes one
         # after this check, `_open_without_waiting` does not wait.
@@ -351,11 +358,13 @@ def read_json(path: Path) -> Any:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file for `open`, without waiting for a writer if it is a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read_record(folder: Path, kind: type[T]) -> T:
-    """The record in a run folder. Raises CaptureError if it is none."""
+    """Return the record in a run folder, as the type `kind`. Raises CaptureError if it
+    is none."""
     path = folder / RECORD_NAME
     try:
         return msgspec.convert(read_json(path), kind)

@@ -22,7 +22,7 @@ from .folder import write_file
 from .guard import exit_if_forked
 from .options import Options
 from .provenance import scrubbed_trace, set_trace_name
-from .step import Step, synchronizer
+from .step import Step, make_synchronizer
 
 END_BYTES = 64
 """The last bracket of a whole trace is among its last bytes, before white space."""
@@ -66,31 +66,32 @@ class _TraceEvent(msgspec.Struct):
 
 
 def record_one(step: Step, options: Options, device_kind: str, path: Path) -> None:
-    """Profiles `options.profiled_steps` steps of a variant into `path` (.json.gz)."""
-    plain = path.with_suffix("")
+    """Profile `options.profiled_steps` steps of one variant, and write the trace to
+    `path` (.json.gz). Raises CaptureError if the trace is incomplete."""
+    uncompressed_path = path.with_suffix("")
     steps = [step] * options.profiled_steps
-    _profile(
+    _profile_steps(
         unrecorded=[step],
         recorded=steps,
         options=options,
         device_kind=device_kind,
-        plain=plain,
+        plain=uncompressed_path,
     )
-    compress_trace(plain, path, options.scrub)
+    compress_trace(uncompressed_path, path, options.scrub)
 
 
 def record(
     steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path
 ) -> None:
-    """Profiles variants in turns and writes a trace `NAME.json.gz` for each.
+    """Profile variants in turns and write a trace `NAME.json.gz` for each.
 
-    In each of `options.profiled_steps` rounds every variant runs one step, so that
-    whatever the machine does meanwhile affects all of them. The profiler writes one
-    trace, which is then divided. The steps of a variant are numbered by rounds.
+    In each of `options.profiled_steps` rounds every variant runs one step, so whatever
+    the machine does meanwhile affects all of them. The profiler writes one trace, which
+    is then divided. The steps of a variant are numbered by rounds.
     """
     rounds = turn_order(list(steps), options.profiled_steps)
     all_turns = folder / "turns.json"
-    _profile(
+    _profile_steps(
         unrecorded=list(steps.values()),
         recorded=[steps[name] for names in rounds for name in names],
         options=options,
@@ -105,22 +106,21 @@ def record(
     all_turns.unlink()
 
 
-def _profile(
+def _profile_steps(
     unrecorded: Sequence[Step],
     recorded: Sequence[Step],
     options: Options,
     device_kind: str,
     plain: Path,
 ) -> None:
-    """Profiles steps into `plain`.
+    """Profile steps and write the trace to `plain`.
 
     Each step of the profiler before the recorded ones runs all of `unrecorded`, so that
-    every variant is warm; each recorded one runs one of `recorded`. A step of the
-    profiler is a `ProfilerStep#N` around the labels of its pieces. It waits for the
-    device at its end, so that its kernels run within it.
+    every variant is warm. Each recorded one runs one of `recorded`. Every step waits
+    for the device at its end, so that its kernels run within it.
     """
     parent = os.getpid()
-    synchronize = synchronizer(device_kind)
+    synchronize = make_synchronizer(device_kind)
     profiler_steps: list[Sequence[Step]] = [unrecorded] * (WAIT_STEPS + WARM_UP_STEPS)
     profiler_steps += [[step] for step in recorded]
     with profiler(
@@ -128,13 +128,13 @@ def _profile(
     ) as recording:
         for steps in profiler_steps:
             for step in steps:
-                _run_labeled(step)
+                _run_annotated(step)
             synchronize()
             recording.step()
     exit_if_forked(parent)
 
 
-def _run_labeled(step: Step) -> None:
+def _run_annotated(step: Step) -> None:
     """Runs the pieces of a step, each in an annotation with its label."""
     value = None
     for piece in step:
@@ -145,9 +145,9 @@ def _run_labeled(step: Step) -> None:
 def profiler(
     options: Options, device_kind: str, plain: Path, wait: int, active: int
 ) -> profile:
-    """A profiler that leaves out `wait` steps, discards one, and writes the next
-    `active` ones to `plain`. A child process that was forked meanwhile writes
-    nothing."""
+    """Return a profiler that leaves out `wait` steps, discards one, and writes the next
+    `active` ones to `plain`. A child process that was forked meanwhile writes nothing.
+    """
     parent = os.getpid()
 
     def export(finished: profile) -> None:
@@ -168,11 +168,11 @@ def profiler(
 
 
 def compress_trace(plain: Path, path: Path, scrub: bool) -> None:
-    """Writes the trace `plain` to `path` (.json.gz) and removes it.
+    """Write the trace `plain` to `path` (.json.gz) and remove `plain`.
 
-    The trace names the path that it was written to; the file's name replaces that. With
-    `scrub`, all other private data is removed too. Raises CaptureError if the profiler
-    did not write all of the trace, or if it cannot be written here.
+    The trace names the path that it was written to, which the name of the file
+    replaces. With `scrub`, all other private data is removed too. Raises CaptureError
+    if the profiler did not write all of the trace, or if `path` cannot be written.
     """
     check_complete(plain)
     if scrub:
@@ -186,7 +186,8 @@ def compress_trace(plain: Path, path: Path, scrub: bool) -> None:
 
 
 def check_complete(plain: Path) -> None:
-    """Raises CaptureError unless the profiler wrote a trace up to its end."""
+    """Raise CaptureError unless the profiler wrote a trace up to its end, which is a
+    closing brace."""
     if not plain.exists():
         raise CaptureError("The profiler could not write its trace: is the disk full?")
     with plain.open("rb") as file:
@@ -199,8 +200,8 @@ def check_complete(plain: Path) -> None:
 
 
 def count_work(path: Path) -> Tallies:
-    """How often each kind of work ran in the steps of a trace that was just written.
-    Raises CaptureError if only part of the trace was written."""
+    """Return how often each kind of work ran in the steps of a trace that was just
+    written. Raises CaptureError if only part of the trace was written."""
     trace = open_trace(str(path), cached=False)
     if missing := trace.report.missing:
         raise CaptureError(f"The profiler did not write the whole trace ({missing}).")
@@ -208,7 +209,7 @@ def count_work(path: Path) -> Tallies:
 
 
 def turn_order(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """The names in the order in which they run, for each round.
+    """Return the names in the order in which they run, for each round.
 
     Rounds come in pairs: one in random order, the next in the reverse order, so that no
     name comes first more often than another. The order is the same every time.
@@ -232,20 +233,18 @@ class _Turn(NamedTuple):
 def divide_by_variant(
     document: bytes, rounds: Sequence[Sequence[str]]
 ) -> dict[str, bytes]:
-    """Divides the trace of steps that took turns: the trace of each variant, by its
-    name.
+    """Divide the trace of steps that took turns, and return the trace of each variant
+    by its name. `rounds` are those of `turn_order`.
 
-    `rounds` are those of `turn_order`. A trace has the events of its variant's steps as
-    they were, except that the name of a step has the number of its round, and all
-    metadata.
     An event belongs to the step in which it begins, GPU work to the step that launched
-    it; other events outside of steps are left out. Raises ValueError if the document
-    does not have as many steps as the rounds.
+    it; other events outside of steps are left out. Steps get the number of their round,
+    and all metadata is in each trace. Raises ValueError if the document does not have
+    as many steps as the rounds.
     """
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
     events = [msgspec.json.decode(text, type=_TraceEvent) for text in texts]
-    turn_of_step = _turns(rounds)
+    turn_of_step = _list_turns(rounds)
     steps = _Steps(events, len(turn_of_step))
     variants = rounds[0] if rounds else ()
     texts_of: dict[str, list[bytes]] = {name: [] for name in variants}
@@ -257,7 +256,7 @@ def divide_by_variant(
         step = steps.of(event)
         if step is not None:
             turn = turn_of_step[step]
-            renumbered = _renumbered(bytes(text), event, turn.round_number)
+            renumbered = _renumber_step(bytes(text), event, turn.round_number)
             texts_of[turn.variant].append(renumbered)
     documents = {}
     for name, variant_texts in texts_of.items():
@@ -266,8 +265,8 @@ def divide_by_variant(
     return documents
 
 
-def _turns(rounds: Sequence[Sequence[str]]) -> list[_Turn]:
-    """The turn that each step is, in the order of the steps."""
+def _list_turns(rounds: Sequence[Sequence[str]]) -> list[_Turn]:
+    """Return the variant and the round of each step, in the order of the steps."""
     turns = []
     for round_number, names in enumerate(rounds):
         for name in names:
@@ -275,8 +274,9 @@ def _turns(rounds: Sequence[Sequence[str]]) -> list[_Turn]:
     return turns
 
 
-def _renumbered(text: bytes, event: _TraceEvent, round_number: int) -> bytes:
-    """The JSON text of an event; if it is a step, with the number of its round."""
+def _renumber_step(text: bytes, event: _TraceEvent, round_number: int) -> bytes:
+    """Return the JSON text of an event. If the event is a step, its name has the number
+    of its round."""
     if not event.name.startswith(STEP_PREFIX):
         return text
     old_name = f'"{event.name}"'.encode()
@@ -304,7 +304,8 @@ class _Steps:
                 self._by_correlation[event.correlation] = self._at(event.ts)
 
     def of(self, event: _TraceEvent) -> int | None:
-        """The number of the step that an event belongs to; None outside of steps."""
+        """Return the number of the step that an event belongs to; None outside of
+        steps. GPU work belongs to the step that launched it."""
         if event.is_gpu_work and event.correlation in self._by_correlation:
             return self._by_correlation[event.correlation]
         if event.name in self._by_name:  # the step itself, on the CPU or on a GPU
@@ -312,7 +313,8 @@ class _Steps:
         return self._at(event.ts)
 
     def _at(self, ts: float) -> int | None:
-        """The number of the step that contains a time."""
+        """Return the number of the step that contains a time in us; None outside of
+        steps."""
         step = bisect_right(self._begins, ts) - 1
         if step < 0 or ts >= self._ends[step]:
             return None

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from . import compile_log, recorder, step
-from .errors import CaptureError, Progress, failure_reason
+from .errors import CaptureError, Progress, describe_failure
 from .guard import end_forked_children
 from .job import SEED, Job, Trial
-from .memory import memory_history, takes_snapshots
+from .memory import record_memory, takes_snapshots
 from .options import Options
-from .provenance import CaptureDevice, new_record, new_scrubber
+from .provenance import CaptureDevice, make_record, make_scrubber
 from .record import Failed, Measured, RunRecord, compare_guess, guesses_by_variant
 from .step import Answer, Errors, Step
 
@@ -67,26 +67,26 @@ class Runner:
         self._device = device
         self._progress = progress
         self._first_answer: Answer | None = None
-        self._public = new_scrubber().scrub if options.scrub else str
+        self._public = make_scrubber().scrub if options.scrub else str
         self._guesses = guesses_by_variant(
             options.expect, [trial.name for trial in job.trials]
         )
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the record. If a trial fails,
-        the others still run. `where` is the folder of the user's code."""
+        """Run all trials, write their traces into `folder`, and return the record. If a
+        trial fails, the others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
         torch._inductor.config.cpp.enable_kernel_profile = True
-        with self._autograd():
+        with self._set_autograd():
             if self._options.compare:
-                variants = self._in_turns(folder)
+                variants = self._run_in_turns(folder)
             else:
                 variants = self._one_by_one(folder)
         job = self._job
-        return new_record(
+        return make_record(
             self._device,
             self._options,
             where,
@@ -103,9 +103,10 @@ class Runner:
             mode=self._options.mode,
         )
 
-    def _autograd(self) -> AbstractContextManager[None]:
-        """Autograd is on for steps with a backward pass, otherwise off, unless the
-        user's functions decide about it."""
+    def _set_autograd(self) -> AbstractContextManager[None]:
+        """Return a context in which autograd is on for steps with a backward pass,
+        otherwise off. It changes nothing if the user's functions decide about autograd.
+        """
         if self._job.keeps_gradients:
             return nullcontext()
         switch: AbstractContextManager[None] = torch.set_grad_enabled(
@@ -114,7 +115,8 @@ class Runner:
         return switch
 
     def _one_by_one(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """Each trial is compiled, timed and profiled before the next one."""
+        """Compile, time and profile each trial before the next one, and return what was
+        measured or why it failed."""
 
         def measure(trial: Trial) -> Measured:
             forget_compiled()
@@ -124,9 +126,9 @@ class Runner:
             self._attempt(trial, folder, measure) for trial in self._job.trials
         )
 
-    def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All trials are made ready first, and keep what they compiled; then their
-        steps are profiled in turns. Raises CaptureError unless two trials run."""
+    def _run_in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
+        """Make all trials ready, then profile their steps in turns; return what was
+        measured or why it failed. Raises CaptureError unless two trials run."""
         forget_compiled()
         attempts = [
             self._attempt(trial, folder, partial(self._ready, folder=folder))
@@ -148,7 +150,7 @@ class Runner:
             end_forked_children(),
         ):
             forget_counts()
-            with memory_history(self._snapshots, folder / "turns.pickle"):
+            with record_memory(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
         variants: list[Measured | Failed] = []
         for attempt in attempts:
@@ -161,8 +163,8 @@ class Runner:
     def _attempt(
         self, trial: Trial, folder: Path, act: Callable[[Trial], Outcome]
     ) -> Outcome | Failed:
-        """What `act` returns, or if it raises why, after removing the trial's
-        traces."""
+        """Return what `act` returns for a trial, or why it failed, after its traces are
+        removed. A trial that cannot run here is not tried."""
         if trial.unable:
             was_selected = trial.name in self._options.variants
             return Failed(trial.name, trial.unable, skipped=not was_selected)
@@ -174,20 +176,20 @@ class Runner:
             shutil.rmtree(
                 compile_log.folder_beside(folder, trial.name), ignore_errors=True
             )
-            return Failed(trial.name, self._public(failure_reason(error)))
+            return Failed(trial.name, self._public(describe_failure(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
 
     def _log_folder(self, trial_name: str, folder: Path, compiles: bool) -> Path | None:
-        """Where what torch.compile logs of a trial goes; None: nowhere. A log has
-        paths and lines of the user's code, so that a scrubbed run has none."""
+        """Return the folder for the compile log of a trial, or None for no log. A log
+        has paths and lines of the user's code, so a scrubbed run has none."""
         if not (compiles and self._options.compile_log) or self._options.scrub:
             return None
         return compile_log.folder_beside(folder, trial_name)
 
     def _ready(self, trial: Trial, folder: Path) -> ReadyTrial:
-        """Builds a trial, checks the result of its first step, and times it. What it
+        """Build a trial, check the result of its first step, and time it. What it
         compiles is logged in the folder. Raises whatever the user's code raises, and
         WrongResultError."""
         log_folder = self._log_folder(trial.name, folder, trial.compiles)
@@ -221,13 +223,13 @@ class Runner:
         return ReadyTrial(step=first.step, measured=measured)
 
     def _first_step(self, trial: Trial) -> _FirstStep:
-        """Builds a trial, takes its first step and checks the result, of which nothing
-        is kept: it would count as memory of the timed steps."""
+        """Build a trial, take its first step and check the result. Nothing of the
+        result is kept, because it would count as memory of the timed steps."""
         call = trial.build()
         labeled_step = self._step(trial, call)
         begin = perf_counter_ns()
         result = step.run_step(labeled_step)
-        step.synchronizer(self._device.kind)()
+        step.make_synchronizer(self._device.kind)()
         duration_ns = perf_counter_ns() - begin
         errors = self._check(step.copy_answer(result, trial.copies[0], call))
         return _FirstStep(
@@ -239,14 +241,15 @@ class Runner:
         )
 
     def _step(self, trial: Trial, call: Callable[..., Any]) -> Step:
-        """The step that is timed and recorded, with the label of the job."""
+        """Return the step that is timed and recorded, with the label of the job."""
         job = self._job
         if job.backward:
             return step.training_step(call, job.label, trial.copies, job.gradient)
         return step.forward_step(call, job.label, trial.copies)
 
     def _profiled(self, ready: ReadyTrial, folder: Path) -> Measured:
-        """Records the trace of a trial and returns its measurements."""
+        """Record the trace of a trial and return its measurements. Raises
+        EmptyTraceError for a trace without kernels."""
         measured = ready.measured
         trace_path = folder / f"{measured.name}.json.gz"
         snapshot_path = folder / f"{measured.name}.pickle"
@@ -256,7 +259,7 @@ class Runner:
                 measured.name, folder, measured.compile_ns is not None
             )
             with (
-                memory_history(self._snapshots, snapshot_path),
+                record_memory(self._snapshots, snapshot_path),
                 compile_log.logged(log_folder),
             ):
                 recorder.record_one(
@@ -265,8 +268,8 @@ class Runner:
             return self._with_trace(measured, folder)
 
     def _with_trace(self, measured: Measured, folder: Path) -> Measured:
-        """The measurements with what the trace shows, and with the graphs that were
-        compiled while it was recorded. Raises EmptyTraceError for a trace without
+        """Return the measurements with what the trace shows, and with the graphs that
+        were compiled while it was recorded. Raises EmptyTraceError for a trace without
         kernels of the device."""
         counted = recorder.count_work(folder / f"{measured.name}.json.gz")
         is_of_device = counted.on_gpu == (self._device.kind == "cuda")
@@ -283,9 +286,11 @@ class Runner:
         )
 
     def _check(self, answer: Answer) -> Errors:
-        """The errors against the reference of the job. Without one, that of the result
-        against the first trial's, which has none itself. Raises WrongResultError if the
-        answer differs too much from the reference."""
+        """Return the errors of an answer against the reference of the job. Without one,
+        the result is compared with that of the first trial, for information only.
+
+        Raises WrongResultError if the answer differs too much from the reference.
+        """
         if self._job.reference is not None:
             return step.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
@@ -295,8 +300,8 @@ class Runner:
         return Errors(result=error, gradient=None)
 
     def _timed(self, labeled_step: Step) -> tuple[step.Timing, int | None]:
-        """(the time per step, on a GPU the most memory that was allocated meanwhile, in
-        bytes)."""
+        """Return the time per step and, on a GPU, the most memory in bytes that was
+        allocated meanwhile; None on a CPU."""
         device_kind = self._device.kind
         if device_kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -311,14 +316,14 @@ class Runner:
 
 
 def forget_compiled() -> None:
-    """What was compiled before in this process is compiled again; the counters begin at
-    0."""
+    """Forget what was compiled in this process, so that it is compiled again. The
+    counters of graphs begin at 0."""
     torch._dynamo.reset()
     forget_counts()
 
 
 def forget_counts() -> None:
-    """The counters of compiled graphs begin at 0; what was compiled stays."""
+    """Set the counters of compiled graphs to 0. What was compiled stays."""
     torch._dynamo.utils.counters.clear()
 
 
@@ -328,8 +333,8 @@ def graph_count() -> int:
 
 
 def was_cached() -> bool | None:
-    """Whether Inductor took its kernels from the cache on disk; None if it compiled no
-    graph."""
+    """Return whether Inductor took all its kernels from the cache on disk; None if it
+    compiled no graph."""
     if not graph_count():
         return None
     counters = torch._dynamo.utils.counters["inductor"]

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from . import compile_log
 from .errors import CaptureError, print_message
-from .folder import as_json, new_folder, write_file
-from .memory import memory_history, takes_snapshots
-from .options import LOOP_OPTIONS, Options, validate
-from .provenance import find_device, gpu_selected, new_record, new_scrubber, quiet_torch
+from .folder import encode_json, new_folder, write_file
+from .memory import record_memory, takes_snapshots
+from .options import LOOP_OPTIONS, Options, check_options
+from .provenance import (
+    find_device,
+    make_record,
+    make_scrubber,
+    select_gpu,
+    silence_known_warnings,
+)
 from .record import RECORD_NAME, Measured, RunRecord, compare_guess, guesses_by_variant
-from .table import guess_report
+from .table import format_guess_report
 
 if TYPE_CHECKING:
     from .provenance import CaptureDevice
@@ -47,13 +53,13 @@ class Session:
         """Of the steps with the profiler off, without the first one."""
 
     def step(self) -> None:
-        """Ends a step. Up to the last recorded one, the profiler goes on to the next;
-        after it, the step is timed."""
+        """End a step. Up to the last recorded step, the profiler continues with the
+        next one; after it, steps are timed."""
         self.steps += 1
         if self.steps <= self._last_recorded:
             # Otherwise the trace would show kernels that run later in the next step.
             self._synchronize()
-            with quiet_torch():
+            with silence_known_warnings():
                 self._profiler.step()
             return
         now = perf_counter_ns()
@@ -72,7 +78,7 @@ class Session:
 def profile(
     out: str | Path, *, skip: int = 1, name: str = "train", **options: Any
 ) -> Iterator[Session]:
-    """Records steps of a loop into the run folder `out`, which must not exist.
+    """Record steps of a loop into the run folder `out`, which must not exist.
 
     The loop's first `skip` steps are left out, and one more warms up the profiler.
     Steps after the recorded ones run with the profiler off and are timed. `name` is
@@ -80,8 +86,9 @@ def profile(
     to a loop.
 
     The folder appears when the block ends. If it ends with an exception, or before a
-    step was recorded, nothing is left behind, with one exception: if a GPU runs out of
-    memory with `memory=True`, a snapshot is written beside the folder, OUT-oom.pickle.
+    step was recorded, nothing is left behind. There is one exception: if a GPU runs out
+    of memory with `memory=True`, a snapshot is written beside the folder,
+    OUT-oom.pickle.
 
     Raises CaptureError for a wrong value and if no step was recorded, and TypeError for
     an option that does not apply.
@@ -92,57 +99,58 @@ def profile(
                 f"there is no option {option!r}, only {', '.join(LOOP_OPTIONS)}"
             )
     loop_options = Options(**{"compile_log": False, **options})
-    validate(loop_options)
+    check_options(loop_options)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")
-    with quiet_torch():
+    with silence_known_warnings():
         device = find_device(loop_options.device)
     parent = os.getpid()
     code_folder = Path.cwd()
     out = Path(out)
-    with gpu_selected(device), new_folder(out) as folder:
+    with select_gpu(device), new_folder(out) as folder:
         plain = folder / f"{name}.json"
         with (
-            memory_history(
+            record_memory(
                 takes_snapshots(loop_options, device.kind),
                 at_end=folder / f"{name}.pickle",
                 at_failure=out.absolute().with_name(f"{out.name}-oom"),
             ),
-            _started_profiler(loop_options, device.kind, skip, plain) as profiler,
-            compile_log.logged(_log_folder(loop_options, folder, name)),
+            _run_profiler(loop_options, device.kind, skip, plain) as profiler,
+            compile_log.logged(_compile_log_folder(loop_options, folder, name)),
         ):
             first_recorded = skip + 2  # after one that warms up the profiler
             session = Session(
                 profiler,
-                _synchronizer(device.kind),
+                _make_synchronizer(device.kind),
                 first=first_recorded,
                 last=first_recorded + loop_options.profiled_steps - 1,
             )
             yield session
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
-        record = _record(session, loop_options, device, plain, name, code_folder)
-        write_file(folder / RECORD_NAME, as_json(record))
+        record = _finish_record(session, loop_options, device, plain, name, code_folder)
+        write_file(folder / RECORD_NAME, encode_json(record))
     _print_result(session, record, out, loop_options.profiled_steps)
 
 
-def _log_folder(options: Options, folder: Path, name: str) -> Path | None:
-    """Where what torch.compile logs goes; None: nowhere, as by default."""
+def _compile_log_folder(options: Options, folder: Path, name: str) -> Path | None:
+    """Return the folder for the log of torch.compile, or None for no log, which is the
+    default. A scrubbed run has none, as a log contains paths."""
     if not options.compile_log or options.scrub:
         return None
     return compile_log.folder_beside(folder, name)
 
 
 @contextmanager
-def _started_profiler(
+def _run_profiler(
     options: Options, device_kind: str, skip: int, plain: Path
 ) -> Iterator[Any]:
-    """A running profiler, which writes its trace to `plain` and is stopped after the
-    block."""
+    """Within the block, give a running profiler, which writes its trace to `plain` and
+    is stopped after the block. A forked child does not stop it."""
     from . import recorder
 
     parent = os.getpid()
-    with quiet_torch():
+    with silence_known_warnings():
         profiler = recorder.profiler(
             options, device_kind, plain, wait=skip, active=options.profiled_steps
         )
@@ -151,17 +159,17 @@ def _started_profiler(
         yield profiler
     finally:
         if os.getpid() == parent:
-            with quiet_torch():
+            with silence_known_warnings():
                 profiler.stop()
 
 
-def _synchronizer(device_kind: str) -> Callable[[], None]:
+def _make_synchronizer(device_kind: str) -> Callable[[], None]:
     from . import step
 
-    return step.synchronizer(device_kind)
+    return step.make_synchronizer(device_kind)
 
 
-def _record(
+def _finish_record(
     session: Session,
     options: Options,
     device: CaptureDevice,
@@ -169,8 +177,8 @@ def _record(
     name: str,
     code_folder: Path,
 ) -> RunRecord:
-    """Compresses the trace `plain` and returns the record of the run. Raises
-    CaptureError if no step was recorded, or only part of the trace was written."""
+    """Compress the trace `plain` and return the record of the run. Raises CaptureError
+    if no step was recorded, or only part of the trace was written."""
     from . import recorder, step
 
     if not session.recorded_steps:
@@ -190,11 +198,11 @@ def _record(
         files=(path.name,),
         guesses=compare_guess(expected, counted),
     )
-    return new_record(
+    return make_record(
         device,
         options,
         code_folder,
-        new_scrubber().scrub if options.scrub else str,
+        make_scrubber().scrub if options.scrub else str,
         workload=name,
         summary="a loop of the user's own",
         shapes={},
@@ -206,13 +214,14 @@ def _record(
 def _print_result(
     session: Session, record: RunRecord, out: Path, wanted_steps: int
 ) -> None:
-    """Prints messages on stderr: stdout belongs to the user's program."""
+    """Print how many steps were recorded, the guesses and how to open the run. All goes
+    to stderr, because stdout belongs to the user's program."""
     if record.profiled_steps < wanted_steps:
         print_message(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of "
             f"{wanted_steps} were recorded."
         )
-    for line in guess_report(record):
+    for line in format_guess_report(record):
         if line:
             print_message(line)
     print_message(f"Open it with: fusetui open {out}")

@@ -42,7 +42,8 @@ Step = Sequence[Piece]
 
 
 def run_step(step: Step) -> Any:
-    """Runs a step and returns the result of its last piece."""
+    """Run the pieces of a step one after the other, each with the result of the one
+    before. Returns the result of the last piece; None for no pieces."""
     value = None
     for piece in step:
         value = piece.run(value)
@@ -52,9 +53,9 @@ def run_step(step: Step) -> Any:
 def forward_step(
     call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]
 ) -> Step:
-    """A step of one piece, `LABEL_fwd`, which returns `call(*inputs)`. `copies` are
-    equal inputs; each time the step runs, it takes the next copy, from the first one
-    on after the last."""
+    """Return a step of one piece, `LABEL_fwd`, which returns `call(*inputs)`. `copies`
+    are equal inputs; each run of the step takes the next copy, and after the last one
+    the first again."""
     next_inputs = cycle(copies)
     return (Piece(f"{label}_fwd", lambda _: call(*next(next_inputs))),)
 
@@ -65,12 +66,12 @@ def training_step(
     copies: Sequence[Sequence[Any]],
     gradient: Tensor | None,
 ) -> Step:
-    """A step of two pieces, `LABEL_fwd` and `LABEL_bwd`, which returns the result of
-    the forward pass and leaves the gradients in the leaf tensors.
+    """Return a step of two pieces, `LABEL_fwd` and `LABEL_bwd`. It returns the result
+    of the forward pass and leaves the gradients in the leaf tensors.
 
     All gradients are removed before, and no optimizer runs. `gradient` is that of the
     result; None means ones. The leaf tensors are those of the inputs and the parameters
-    of a module. A plain function may hide others, in a closure for instance: they are
+    of a module. A plain function may hide others, for instance in a closure, which are
     found behind the first result.
     """
     next_inputs = cycle(copies)
@@ -78,7 +79,11 @@ def training_step(
 
     def forward(_: object) -> Any:
         inputs = next(next_inputs)
-        for tensor in (*_tensors(inputs), *_parameters(call).values(), *(hidden or ())):
+        for tensor in (
+            *_differentiable_inputs(inputs),
+            *_named_parameters(call).values(),
+            *(hidden or ()),
+        ):
             tensor.grad = None
         return call(*inputs)
 
@@ -86,7 +91,7 @@ def training_step(
         """Runs the backward pass; the first time, it finds the hidden leaf tensors."""
         nonlocal hidden
         if hidden is None:
-            hidden = leaves_of(result)
+            hidden = find_leaves(result)
             for tensor in hidden:
                 tensor.grad = None
         result.backward(torch.ones_like(result) if gradient is None else gradient)
@@ -95,9 +100,9 @@ def training_step(
     return (Piece(f"{label}_fwd", forward), Piece(f"{label}_bwd", backward))
 
 
-def leaves_of(result: object) -> list[Tensor]:
-    """The leaf tensors that a backward pass from this result gives a gradient; []
-    without autograd."""
+def find_leaves(result: object) -> list[Tensor]:
+    """Return the leaf tensors to which a backward pass from this result gives a
+    gradient. Empty without autograd."""
     leaves: list[Tensor] = []
     nodes: list[Any] = [getattr(result, "grad_fn", None)]
     visited: set[Any] = {None}
@@ -116,21 +121,25 @@ def leaves_of(result: object) -> list[Tensor]:
 def copy_answer(
     result: object, inputs: Sequence[Any], call: Callable[..., Any]
 ) -> Answer:
-    """Copies of what a step computed.
+    """Return copies of what a step computed, by name.
 
     A result of one tensor is `result`; the tensors of nested lists, tuples and dicts
-    are `result 0`, `result 1` ... The gradients of inputs are `input 0` ..., those of a
-    module's parameters have the parameter's name; what has no gradient is left out.
+    are `result 0`, `result 1` and so on. The gradients of inputs are `input 0` and so
+    on, and those of parameters have the parameter's name. What has no gradient is left
+    out.
     """
-    results = list(_nested_tensors(result))
+    results = list(_flatten_tensors(result))
     tensors: dict[str, Tensor] = {}
     if len(results) == 1:
         tensors["result"] = results[0]
     else:
         for number, tensor in enumerate(results):
             tensors[f"result {number}"] = tensor
-    leaves = {f"input {number}": leaf for number, leaf in enumerate(_tensors(inputs))}
-    leaves |= _parameters(call)
+    leaves = {
+        f"input {number}": leaf
+        for number, leaf in enumerate(_differentiable_inputs(inputs))
+    }
+    leaves |= _named_parameters(call)
     for name, leaf in leaves.items():
         if leaf.grad is not None:
             tensors[name] = leaf.grad
@@ -140,9 +149,12 @@ def copy_answer(
 def input_copies(
     inputs: Sequence[Tensor], cache_bytes: int, backward: bool
 ) -> list[list[Tensor]]:
-    """So many copies of the inputs that they exceed a cache together: a step that takes
-    the next copy never finds its inputs there. At most 1024; one if `cache_bytes` is 0.
-    `backward`: the copies get gradients."""
+    """Return so many copies of the inputs that together they exceed a cache. A step
+    that takes the next copy never finds its inputs in the cache.
+
+    There are at most 1024 copies, and one if `cache_bytes` is 0. With `backward`, the
+    copies get gradients.
+    """
     bytes_per_copy = sum(tensor.nbytes for tensor in inputs)
     count = min(cache_bytes // max(bytes_per_copy, 1) + 1, MAX_INPUT_COPIES)
     copies = []
@@ -158,9 +170,9 @@ def weight_bytes(call: Callable[..., Any]) -> int | None:
     return sum(int(tensor.nbytes) for tensor in (*call.parameters(), *call.buffers()))
 
 
-def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
-    """The parameters of a module by name, without the prefix that torch.compile adds;
-    none for a plain function."""
+def _named_parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
+    """Return the parameters of a module by name, without the prefix that torch.compile
+    adds. Empty for a plain function."""
     if not isinstance(call, torch.nn.Module):
         return {}
     return {
@@ -169,8 +181,8 @@ def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
     }
 
 
-def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
-    """The inputs that have gradients."""
+def _differentiable_inputs(inputs: Sequence[Any]) -> list[Tensor]:
+    """Return the inputs that get gradients: leaf tensors that require them."""
     return [
         value
         for value in inputs
@@ -178,16 +190,16 @@ def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
     ]
 
 
-def _nested_tensors(value: object) -> Iterator[Tensor]:
-    """The tensors of nested lists, tuples and dicts, in order."""
+def _flatten_tensors(value: object) -> Iterator[Tensor]:
+    """Yield the tensors of nested lists, tuples and dicts, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _nested_tensors(item)
+            yield from _flatten_tensors(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _nested_tensors(item)
+            yield from _flatten_tensors(item)
 
 
 class WrongResultError(Exception):
@@ -206,7 +218,7 @@ class Errors(NamedTuple):
 
 
 def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
-    """Checks an answer against the right one.
+    """Return the errors of an answer against the right one.
 
     A gradient is compared if both answers have one of that name and shape, and it is
     not 0 everywhere. Raises WrongResultError if the result has another shape, or if an
@@ -228,10 +240,10 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
 
 
 def compare_answer(found: Answer, reference: Answer) -> float | None:
-    """The largest error of the result without judging it, for functions that need not
-    compute the same; None if the results differ in number or shape."""
-    results = _results(found)
-    expected = _results(reference)
+    """Return the largest error of the result without judging it, for functions that
+    need not compute the same. None if the results differ in number or shape."""
+    results = _select_results(found)
+    expected = _select_results(reference)
     shapes = [(name, tensor.shape) for name, tensor in results.items()]
     if shapes != [(name, tensor.shape) for name, tensor in expected.items()]:
         return None
@@ -239,7 +251,7 @@ def compare_answer(found: Answer, reference: Answer) -> float | None:
     return max(errors, default=None)
 
 
-def _results(answer: Answer) -> Answer:
+def _select_results(answer: Answer) -> Answer:
     """An answer without its gradients."""
     return {
         name: tensor for name, tensor in answer.items() if name.startswith("result")
@@ -249,9 +261,9 @@ def _results(answer: Answer) -> Answer:
 def check_tensor(
     result: Tensor, reference: Tensor, dtype: str, what: str = "its result"
 ) -> float:
-    """The largest absolute error of a tensor, which `what` names in errors. Raises
-    WrongResultError if the shapes differ, if the error is NaN, or if it exceeds the
-    tolerance of the dtype."""
+    """Return the largest absolute error of a tensor, which `what` names in error
+    messages. Raises WrongResultError if the shapes differ, or if the error is NaN or
+    exceeds the tolerance of the dtype."""
     if result.shape != reference.shape:
         shapes = f"{tuple(result.shape)} instead of {tuple(reference.shape)}"
         raise WrongResultError(f"{what} has the shape {shapes}.")
@@ -266,8 +278,8 @@ def check_tensor(
 
 
 def largest_error(result: Tensor, reference: Tensor) -> float:
-    """The largest absolute difference, computed in float32; nan if any element is
-    nan."""
+    """Return the largest absolute difference of two tensors, computed in float32. It is
+    nan if any element is nan."""
     return largest(result.float() - reference.float())
 
 
@@ -302,9 +314,9 @@ class Timing:
 
 
 def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
-    """Warms up until step times are stable, then times single steps for about
-    `seconds`."""
-    warm_up_ns = _warm_up(call, synchronizer(device_kind))
+    """Warm up until step times are stable, then time single steps for about `seconds`.
+    Returns the time per step in ns, and whether step times became stable."""
+    warm_up_ns = _warm_up(call, make_synchronizer(device_kind))
     count = sample_count(step_ns=warm_up_ns[-1], budget_ns=round(seconds * 1e9))
     if device_kind == "cuda":
         samples_ns = _time_on_gpu(call, count)
@@ -317,20 +329,21 @@ def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
     )
 
 
-def synchronizer(device_kind: str) -> Callable[[], None]:
-    """A function that waits until the device has done all its work; on a CPU it does
-    nothing."""
+def make_synchronizer(device_kind: str) -> Callable[[], None]:
+    """Return a function that waits until the device has done all its work. On a CPU it
+    does nothing."""
     return torch.cuda.synchronize if device_kind == "cuda" else lambda: None
 
 
 def sample_count(step_ns: int, budget_ns: int) -> int:
-    """How many steps of that duration to time: as many as fit the budget, but from 10
-    to 500."""
+    """Return how many steps of that duration to time: as many as fit the budget, but
+    from 10 to 500."""
     return min(max(budget_ns // max(step_ns, 1), MIN_SAMPLES), MAX_SAMPLES)
 
 
 def summarize(samples_ns: Sequence[int]) -> StepTime:
-    """Median and 10th and 90th percentile; each is one of the samples."""
+    """Return the median and the 10th and 90th percentile of durations in ns. Each of
+    them is one of the samples."""
     return StepTime(
         median=lower_median(samples_ns),
         p10=nearest_rank(samples_ns, 10),
@@ -340,8 +353,8 @@ def summarize(samples_ns: Sequence[int]) -> StepTime:
 
 
 def is_settled(durations_ns: Sequence[int]) -> bool:
-    """Whether step times are stable: the medians of the last 10 steps and the 10 before
-    them differ by at most 5 %. False for fewer than 20 steps."""
+    """Return whether step times are stable: the medians of the last 10 steps and the 10
+    before them differ by at most 5 %. False for fewer than 20 steps."""
     if len(durations_ns) < 2 * WINDOW_STEPS:
         return False
     last = durations_ns[-WINDOW_STEPS:]
@@ -352,7 +365,8 @@ def is_settled(durations_ns: Sequence[int]) -> bool:
 
 
 def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
-    """Runs steps until their times are stable; returns the duration of each in ns."""
+    """Run steps until their times are stable, or for 2 s at most, and return the
+    duration of each in ns."""
     warm_up_begin = perf_counter_ns()
     durations_ns: list[int] = []
     while True:
@@ -369,7 +383,7 @@ def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
 
 
 def _time_on_cpu(call: Call, count: int) -> list[int]:
-    """The duration of each of `count` steps in ns."""
+    """Return the duration of each of `count` steps in ns, measured with a clock."""
     samples_ns = []
     for _ in range(count):
         begin = perf_counter_ns()
@@ -379,8 +393,8 @@ def _time_on_cpu(call: Call, count: int) -> list[int]:
 
 
 def _time_on_gpu(call: Call, count: int) -> list[int]:
-    """The duration of each of `count` steps in ns. Events are read after all steps, so
-    that no step waits for a reading."""
+    """Return the duration of each of `count` steps in ns, measured with CUDA events.
+    Events are read after all steps, so that no step waits for a reading."""
     begins = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
     ends = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
     for begin, end in zip(begins, ends, strict=True):

@@ -13,7 +13,7 @@ from fuzz.checks import check, check_json
 from tests.hostile import obeyed
 
 from fusetui.cli import run
-from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, guarded
+from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, run_guarded
 
 CODES = (DONE, NO, UNUSABLE, CANNOT_TELL)
 
@@ -29,7 +29,7 @@ def answer(words: Sequence[str]) -> Answer:
     guide says."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = guarded(partial(run, list(words)))
+        code = run_guarded(partial(run, list(words)))
     found = Answer(code, out.getvalue(), err.getvalue())
     judge(found, is_json="--json" in words)
     return found

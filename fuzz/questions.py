@@ -40,8 +40,12 @@ from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.report import output
-from fusetui.report.diff import document, to_markdown, to_text
-from fusetui.report.summary import kernels_text, ops_text, summary_text
+from fusetui.report.diff import document, format_diff, format_markdown
+from fusetui.report.summary import (
+    format_kernel_totals,
+    format_op_totals,
+    format_summary,
+)
 from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.timeline.cells import DepthRows, cells, edges
@@ -87,7 +91,7 @@ def questions(
 def ask_summary(trace: Trace) -> None:
     found = summary(trace)
     _encoded(msgspec.to_builtins(found))
-    _shown(summary_text(found, kernel_totals(trace), op_totals(trace), WIDTH))
+    _shown(format_summary(found, kernel_totals(trace), op_totals(trace), WIDTH))
     _shown("\n".join(notices(trace.report)))
     check(
         found.slices == sum(track.slices for track in found.tracks), "slices of tracks"
@@ -98,7 +102,7 @@ def ask_summary(trace: Trace) -> None:
 
 def ask_kernels(trace: Trace) -> None:
     totals = kernel_totals(trace)
-    _shown(kernels_text(totals, 10, WIDTH, TOP_ALL))
+    _shown(format_kernel_totals(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.KERNEL)
     check(sum(total.count for total in totals) == len(rows), "kernels by name")
     check(
@@ -115,7 +119,7 @@ def ask_kernels(trace: Trace) -> None:
 
 def ask_ops(trace: Trace) -> None:
     totals = op_totals(trace)
-    _shown(ops_text(totals, 10, WIDTH, TOP_ALL))
+    _shown(format_op_totals(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.OP)
     check(sum(total.count for total in totals) == len(rows), "ops by name")
     for total in totals:
@@ -236,8 +240,8 @@ def ask_diff(a: Trace, b: Trace) -> Diff:
         sums,
     )
     _encoded(msgspec.to_builtins(document(found)))
-    _shown(to_text(found, width=WIDTH))
-    _shown(to_markdown(found))
+    _shown(format_diff(found, width=WIDTH))
+    _shown(format_markdown(found))
     for one, rows in ((a, "a_rows"), (b, "b_rows")):
         check(
             all(r < len(one) for row in found.rows for r in getattr(row, rows)),

@@ -29,7 +29,7 @@ from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import decode_list
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.gather import ChunkColumns
-from fusetui.trace.read.scanned import scanned_args
+from fusetui.trace.read.scanned import scan_args
 
 SCANNER = "FUSETUI_SCANNER"
 MAX_CHANGES = 4
@@ -125,9 +125,7 @@ def _args(data: bytes, count: int) -> list[Any] | None:
         )
     else:
         text = HeldText(data)
-        found = scanned_args(
-            text, Stretch(0, len(data), count), places, ASKED, True, ()
-        )
+        found = scan_args(text, Stretch(0, len(data), count), places, ASKED, True, ())
     if found is None:
         return None
     (numbers, texts), sequences, _ = found

@@ -19,7 +19,7 @@ from fuzz.oracle_of_secrets import detected
 from fuzz.words import KERNELS, NAMES
 
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.detect import secrets_in
+from fusetui.trace.scrub.detect import find_secret_names
 from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.secrets import FORM
 
@@ -45,7 +45,7 @@ def attempt(seed: int, number: int) -> str:
 
 def _check_warned(hidden: Secret, text: str, what: str) -> None:
     with limited("warning"):
-        warned = secrets_in({"note": text}, ())
+        warned = find_secret_names({"note": text}, ())
     known = [kind for kind, _ in detected(text)]
     check(warned or not known, "detect-secrets warns", (known, what))
     check(warned, "no warning", what)
@@ -98,9 +98,9 @@ def _check_scrubbed(hidden: Secret, document: dict[str, Any], what: str) -> None
                 (kind, value, what),
             )
     check(
-        secrets_in(once, left) == (),
+        find_secret_names(once, left) == (),
         "a warning afterwards",
-        (secrets_in(once, left), what),
+        (find_secret_names(once, left), what),
     )
     check(_scrubbed(once) == once, "scrubbed twice", what)
     kept = [event["name"] for event in document["traceEvents"][-3:]]
@@ -130,7 +130,9 @@ def _scrubbed(document: dict[str, Any]) -> dict[str, Any]:
 def warned_and_left(keys: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     """What is warned of in these keys, and which of their values stay."""
     once = _scrubbed({**keys, "traceEvents": []})
-    return secrets_in(keys, ()), "".join(v for k, v in once.items() if keys.get(k) == v)
+    return find_secret_names(keys, ()), "".join(
+        v for k, v in once.items() if keys.get(k) == v
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

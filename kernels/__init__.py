@@ -27,8 +27,8 @@ def outline(name: str) -> Outline:
 
 
 def get(name: str) -> Workload:
-    """The workload of that name. Raises KeyError for an unknown name, ImportError
-    without torch."""
+    """Return the workload of that name, and import its module. Raises KeyError for an
+    unknown name, and ImportError without torch."""
     if name not in OUTLINES:
         raise KeyError(name)
     module = import_module(f".{name.replace('-', '_')}", __name__)

@@ -28,17 +28,17 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .inputs import cast_for_product, check_inputs, promoted
+from .inputs import cast_for_product, check_inputs, promote_dtypes
 from .tiles import (
     TABLES,
     Tile,
     architecture,
     choose,
-    for_rows,
     padded,
     precision,
     precision_name,
     run_of_store,
+    shrink_to_rows,
     whole,
 )
 from .tuning import tuned
@@ -129,36 +129,36 @@ def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense.
-    Raises ValueError unless both are alike: see `check_inputs`."""
-    check_inputs("multiply", _same_shape(gate, "gate", "up"), gate=gate, up=up)
+    """Return gelu(gate) * up without autograd, in the layout of `gate` if that is
+    dense. Raises ValueError unless both tensors have equal shape, dtype and device."""
+    check_inputs("multiply", _require_same_shape(gate, "gate", "up"), gate=gate, up=up)
     out = torch.empty_like(gate)
-    gate = _in_layout_of(out, gate)
-    up = _in_layout_of(out, up)
-    _launch(geglu_forward_kernel_triton, gate, up, out)
+    gate = _match_layout(out, gate)
+    up = _match_layout(out, up)
+    _launch_elementwise(geglu_forward_kernel_triton, gate, up, out)
     return out
 
 
 def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """(the gradient of `gate`, that of `up`), from `grad`, that of the product. Raises
-    ValueError unless all are alike: see `check_inputs`."""
-    shapes = _same_shape(gate, "gate", "up", "grad")
+    """Return the gradient of `gate` and that of `up`, from `grad`, the gradient of the
+    product. Raises ValueError unless all tensors have equal shape, dtype and device."""
+    shapes = _require_same_shape(gate, "gate", "up", "grad")
     check_inputs("gradients", shapes, gate=gate, up=up, grad=grad)
     grad_gate = torch.empty_like(gate)
     grad_up = torch.empty_like(gate)
-    _launch(
+    _launch_elementwise(
         geglu_backward_kernel_triton,
-        _in_layout_of(grad_gate, grad),
-        _in_layout_of(grad_gate, gate),
-        _in_layout_of(grad_gate, up),
+        _match_layout(grad_gate, grad),
+        _match_layout(grad_gate, gate),
+        _match_layout(grad_gate, up),
         grad_gate,
         grad_up,
     )
     return grad_gate, grad_up
 
 
-def _same_shape(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
-    """For `check_inputs`: all these names have the shape of a tensor."""
+def _require_same_shape(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
+    """Return for `check_inputs` that all these names have the shape of a tensor."""
     return dict.fromkeys(names, tensor.shape)
 
 
@@ -181,30 +181,32 @@ class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
 
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up for two tensors of equal shape, dtype and device; supports
+    """Return gelu(gate) * up for two tensors of equal shape, dtype and device; supports
     autograd.
 
-    Any dense layout is processed in memory order; a non-dense tensor is copied first.
-    Triton compiles each kernel once per dtype, and once more for a view whose offset is
-    not a multiple of 16 bytes. Under autocast two dtypes become the wider one. Raises
-    ValueError if the tensors differ, are empty, or have a dtype that the kernels do not
-    know.
+    Any dense layout is processed in memory order, and a tensor that is not dense is
+    copied first. Triton compiles each kernel once per dtype, and once more for a view
+    whose offset is not a multiple of 16 bytes. Under autocast two dtypes become the
+    wider one. Raises ValueError if the tensors differ, are empty, or have a dtype that
+    the kernels do not know.
     """
-    gate, up = promoted(gate, up)
-    check_inputs("gelu_mul", _same_shape(gate, "gate", "up"), gate=gate, up=up)
+    gate, up = promote_dtypes(gate, up)
+    check_inputs("gelu_mul", _require_same_shape(gate, "gate", "up"), gate=gate, up=up)
     product: Tensor = _GeluMul.apply(gate, up)
     return product
 
 
-def _in_layout_of(dense: Tensor, tensor: Tensor) -> Tensor:
-    """The tensor with the strides of `dense`; copied only if it has others."""
+def _match_layout(dense: Tensor, tensor: Tensor) -> Tensor:
+    """Return the tensor with the strides of `dense`; it is copied only if it has
+    others."""
     if tensor.stride() == dense.stride():
         return tensor
     return torch.empty_like(dense, dtype=tensor.dtype).copy_(tensor)
 
 
-def _launch(kernel: Any, *tensors: Tensor) -> None:
-    """Runs an elementwise kernel over tensors of equal layout, on their GPU."""
+def _launch_elementwise(kernel: Any, *tensors: Tensor) -> None:
+    """Run an elementwise kernel over tensors of equal layout, on their GPU. All tensors
+    have as many elements as the first one."""
     count = tensors[0].numel()
     is_amd = architecture(tensors[0]).startswith("gfx")
     block = BLOCK_AMD if is_amd else BLOCK_NVIDIA
@@ -331,8 +333,8 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T), [rows, hidden], for x [rows, dim] and weights
-    [hidden, dim]; without autograd.
+    """Return gelu(x @ gate.T) * (x @ up.T) without autograd, of shape [rows, hidden]. x
+    is [rows, dim], and both weights are [hidden, dim].
 
     If the tile does not divide `dim`, the inputs are padded with zeros first. The
     result is a view: its rows in memory are padded to a multiple of 16 elements. Raises
@@ -341,7 +343,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     _check_projections("project", x, gate_weight, up_weight)
     rows, dim = x.shape
     hidden = len(gate_weight)
-    default_tile = for_rows(choose(TABLES.geglu, x), rows, x)
+    default_tile = shrink_to_rows(choose(TABLES.geglu, x), rows, x)
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
     whole_x = whole(x, default_tile.k)
     whole_gate = whole(gate_weight, default_tile.k)
@@ -379,8 +381,8 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
 def _check_projections(
     op: str, x: Tensor, gate_weight: Tensor, up_weight: Tensor
 ) -> None:
-    """Raises ValueError unless x is [..., dim] and both weights are [hidden, dim], all
-    alike."""
+    """Raise ValueError unless x is [..., dim] and both weights are [hidden, dim], all
+    of one dtype and on one device."""
     shapes = {
         "x": ("...", "dim"),
         "gate_weight": ("hidden", "dim"),
@@ -405,7 +407,8 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        """The gradients of x, where it is wanted, and of both weights."""
+        """Return the gradients of x, None if it is not wanted, and of both weights. The
+        projections are computed again, as they were not kept."""
         x, gate_weight, up_weight = context.saved_tensors
         gate = x @ gate_weight.t()
         up = x @ up_weight.t()
@@ -417,9 +420,9 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T), [..., hidden], for x [..., dim] and weights
-    [hidden, dim]; supports autograd. Under autocast all are cast to its dtype. Raises
-    ValueError for tensors that do not fit."""
+    """Return gelu(x @ gate.T) * (x @ up.T), of shape [..., hidden]; supports autograd.
+    x is [..., dim], and both weights are [hidden, dim]. Under autocast all are cast to
+    its dtype. Raises ValueError for tensors that do not fit."""
     x, gate_weight, up_weight = cast_for_product(x, gate_weight, up_weight)
     _check_projections("geglu_projections", x, gate_weight, up_weight)
     rows = x.reshape(-1, x.shape[-1])

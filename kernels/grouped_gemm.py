@@ -25,15 +25,15 @@ from .tiles import (
     TABLES,
     Tile,
     architecture,
-    block_size,
     choose,
+    choose_block_size,
+    limit_warps,
     padded,
     precision,
     precision_name,
     reads_only_depth,
     register_limit,
     run_of_store,
-    warps_at_most,
     whole,
 )
 from .tuning import tuned
@@ -125,7 +125,7 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 def grouped_gemm(
     a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Computes out[g] = a[g] @ b[g] + bias[g] into `out`, which it returns; without
+    """Compute out[g] = a[g] @ b[g] + bias[g] into `out`, and return `out`; without
     autograd.
 
     `a` is [n, rows, depth], `b` [n, depth, columns] and `out` [n, rows, columns] with
@@ -140,7 +140,7 @@ def grouped_gemm(
         b = whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
     groups, rows, depth = a.shape
     columns = b.shape[2]
-    default_tile = _tile_for(rows, columns, depth, a)
+    default_tile = _choose_tile(rows, columns, depth, a)
 
     def launch(tile: Tile) -> None:
         """Runs the kernel with this tile."""
@@ -178,28 +178,29 @@ def grouped_gemm(
     return out
 
 
-def _tile_for(rows: int, columns: int, depth: int, tensor: Tensor) -> Tile:
-    """The tile for products of this size: that of the GPU and the dtype of `tensor`,
-    with no side larger than the product needs."""
+def _choose_tile(rows: int, columns: int, depth: int, tensor: Tensor) -> Tile:
+    """Return the tile for products of this size: that of the GPU and the dtype of
+    `tensor`, with no side larger than the product needs."""
     largest = choose(TABLES.grouped, tensor)
-    block_m = block_size(rows, largest.m)
-    block_n = block_size(columns, largest.n)
+    block_m = choose_block_size(rows, largest.m)
+    block_n = choose_block_size(columns, largest.n)
     # The largest power of two that divides the depth, so that the loop needs no masks;
     # if that is too small, one that covers the depth.
     block_k = min(depth & -depth, largest.k)
     if block_k < QUANTUM:
-        block_k = block_size(depth, largest.k)
+        block_k = choose_block_size(depth, largest.k)
     is_largest = (block_m, block_n) == (largest.m, largest.n)
     warps = min(
         largest.warps if is_largest else FEWER_WARPS,
-        warps_at_most(block_m, block_n, block_k, tensor),
+        limit_warps(block_m, block_n, block_k, tensor),
     )
     return largest._replace(m=block_m, n=block_n, k=block_k, warps=warps)
 
 
 def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> None:
-    """Raises ValueError unless the tensors are those of n products, as `grouped_gemm`
-    describes them."""
+    """Raise ValueError unless the tensors are those of n products. `a` is [n, rows,
+    depth], `b` is [n, depth, columns], and `out` has at least as many columns as `b`.
+    """
     shapes: dict[str, tuple[int | str, ...]] = {
         "a": ("n", "rows", "depth"),
         "b": ("n", "depth", "columns"),
@@ -227,7 +228,8 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """The product of each group, [rows, n, outs]."""
+        """Return the product of each group, of shape [rows, n, outs]. The input is kept
+        padded, for the backward pass."""
         x = whole(x, QUANTUM)
         context.save_for_backward(x, weight)
         batch, n, _ = x.shape
@@ -245,7 +247,8 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
     @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        """The gradients of x, where it is wanted, of the weight and of the bias."""
+        """Return the gradients of x, None if it is not wanted, of the weight and of the
+        bias."""
         x, weight = context.saved_tensors
         n, outs, ins = weight.shape
         whole_grad = whole(grad, QUANTUM)
@@ -269,7 +272,8 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """n linear layers: out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd.
+    """Return n linear layers, out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports
+    autograd.
 
     x is [batch, n, in], weight [n, out, in] and bias [n, out]; the result is [batch, n,
     out]. Under autocast all are cast to its dtype. Raises ValueError for tensors that

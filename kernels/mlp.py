@@ -88,8 +88,9 @@ class Liger(_Rewritten):
         self.gelu_mul = geglu.LigerGELUMulFunction.apply
 
 
-def _variants() -> dict[str, Variant]:
-    """All variants; `liger` only if its package is installed."""
+def _make_variants() -> dict[str, Variant]:
+    """Return all variants of the MLP by name; `liger` is there only if its package is
+    installed."""
     variants = {
         "eager": EAGER,
         "compiled": COMPILED,
@@ -110,5 +111,5 @@ WORKLOAD = Workload(
     cpu_dtype="float32",
     model=lambda shapes: GegluMlp(shapes["dim"], shapes["hidden"]),
     inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["seq"], shapes["dim"]),),
-    variants=_variants(),
+    variants=_make_variants(),
 )

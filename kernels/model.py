@@ -42,8 +42,8 @@ COMPILED = Variant(EAGER.build, compiled=True)
 def prepare(
     variant: Variant, model: nn.Module, mode: str | None = None
 ) -> Callable[..., Tensor]:
-    """The callable to measure. `mode` is that of torch.compile, and has no effect on a
-    variant that is not compiled."""
+    """Return the callable of a variant that is measured. `mode` is that of
+    torch.compile, and has no effect on a variant that is not compiled."""
     module: Callable[..., Tensor] = variant.build(model)
     if not variant.compiled:
         return module
@@ -76,8 +76,8 @@ class Workload:
     cpu_dtype: str | None = None
 
     def shapes(self, device_kind: str) -> Shapes:
-        """The default shapes; on a CPU they are small, so that a capture takes
-        seconds."""
+        """Return the default sizes of all axes. On a CPU they are small, so that a
+        capture takes only seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes
 
     def dtype_on(self, device_kind: str) -> str:

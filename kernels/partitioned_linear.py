@@ -130,21 +130,22 @@ AForm = TypeVar("AForm", bound=Form)
 
 
 def convert(form: Form, to: type[AForm]) -> AForm:
-    """The same layers in another form, with a copy of the weights."""
+    """Return the same layers in another form, with a copy of the weights."""
     weight, bias = form.layers()
     return to(weight.detach().clone(), bias.detach().clone())
 
 
 def random_loop(n: int, in_features: int, out_features: int) -> Loop:
-    """A list of layers with nn.Linear's own random weights."""
+    """Return a list of layers with nn.Linear's own random weights."""
     linears = [nn.Linear(in_features, out_features) for _ in range(n)]
     weights = torch.stack([linear.weight for linear in linears])
     biases = torch.stack([linear.bias for linear in linears])
     return Loop(weights, biases)
 
 
-def _form(form: type[Form], *, compiled: bool = False) -> Variant:
-    """The variant that converts the layers to a form."""
+def _make_form_variant(form: type[Form], *, compiled: bool = False) -> Variant:
+    """Return the variant that converts the layers to a form, compiled if that is asked
+    for."""
     return Variant(partial(convert, to=form), compiled=compiled)
 
 
@@ -162,15 +163,15 @@ WORKLOAD = Workload(
     ),
     variants={
         "loop": EAGER,
-        "big": _form(Big),
-        "masked": _form(Masked),
-        "bmm": _form(Bmm),
+        "big": _make_form_variant(Big),
+        "masked": _make_form_variant(Masked),
+        "bmm": _make_form_variant(Bmm),
         "fused": Variant(
             partial(convert, to=Grouped), needs_gpu=True, capability=TENSOR_CORES
         ),
         "loop-compiled": COMPILED,
-        "masked-compiled": _form(Masked, compiled=True),
-        "bmm-compiled": _form(Bmm, compiled=True),
+        "masked-compiled": _make_form_variant(Masked, compiled=True),
+        "bmm-compiled": _make_form_variant(Bmm, compiled=True),
     },
     sweeps=OUTLINE.sweeps,
 )

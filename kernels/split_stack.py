@@ -28,7 +28,7 @@ class Split(nn.Module):  # type: ignore[misc]
 
     def forward(self, flat: Tensor) -> Tensor:
         flat_features = torch.split(flat, flat.numel() // self.features)
-        results = [normalized(feature.view(-1, self.dim)) for feature in flat_features]
+        results = [normalize(feature.view(-1, self.dim)) for feature in flat_features]
         return torch.relu(self.head(torch.stack(results)))
 
 
@@ -43,11 +43,12 @@ class Combined(nn.Module):  # type: ignore[misc]
 
     def forward(self, flat: Tensor) -> Tensor:
         features = flat.view(self.features, -1, self.dim)
-        return torch.relu(self.head(normalized(features)))
+        return torch.relu(self.head(normalize(features)))
 
 
-def normalized(features: Tensor) -> Tensor:
-    """Layer norm without weights and with an eps of 0, as in the source, and tanh."""
+def normalize(features: Tensor) -> Tensor:
+    """Return layer norm of the features and then tanh. The norm has no weights and an
+    eps of 0, as in the source."""
     return torch.tanh(functional.layer_norm(features, features.shape[-1:], eps=0.0))
 
 

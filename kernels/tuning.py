@@ -33,11 +33,12 @@ _choices_of_file: dict[Path, dict[str, Tile]] = {}
 
 
 def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> Tile:
-    """The fastest tile among those like `tile`; `tile` itself unless autotuning is on.
+    """Return the fastest tile among those like `tile`, or `tile` itself unless
+    autotuning is on.
 
     `key` names the kernel, the GPU, the precision and the sizes. `launch` runs the
     kernel with a tile; one with which it does not compile or run is passed over. A
-    choice from the file counts only if it is a candidate: the inputs are laid out for
+    choice from the file counts only if it is a candidate. The inputs are laid out for
     the depth of `tile`, and a kernel with another depth would read beyond them.
     """
     file_name = os.environ.get(VARIABLE)
@@ -47,16 +48,16 @@ def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> T
     if path not in _choices_of_file:
         _choices_of_file[path] = read(path)
     choices = _choices_of_file[path]
-    allowed = candidates(tile)
+    allowed = list_candidates(tile)
     if choices.get(key) not in allowed:
         choices[key] = fastest(allowed, launch, timer or bench)
         write(path, choices)
     return choices[key]
 
 
-def candidates(tile: Tile) -> list[Tile]:
-    """The tile itself, and those that differ from it in one thing: half the rows, half
-    the columns, half the warps, or one stage less."""
+def list_candidates(tile: Tile) -> list[Tile]:
+    """Return the tile itself, and those that differ from it in one thing: half the
+    rows, half the columns, half the warps, or one stage less."""
     tiles = [tile]
     if tile.m // 2 >= MIN_SIDE:
         tiles.append(tile._replace(m=tile.m // 2))
@@ -70,7 +71,8 @@ def candidates(tile: Tile) -> list[Tile]:
 
 
 def fastest(tiles: Sequence[Tile], launch: Launch, timer: Timer) -> Tile:
-    """The tile with the shortest time; the first one if the kernel runs with none."""
+    """Return the tile with the shortest time, or the first one if the kernel runs with
+    none."""
     times: dict[Tile, float] = {}
     for tile in tiles:
         with suppress(Exception):  # any error of the compiler or the device
@@ -86,8 +88,8 @@ def bench(call: Callable[[], None]) -> float:
 
 
 def read(path: Path) -> dict[str, Tile]:
-    """The choices of a file; {} if it is missing or its content is not as it should
-    be."""
+    """Return the tile by key that a file has. Empty if the file is missing or its
+    content is not as it should be."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Tile])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -95,11 +97,13 @@ def read(path: Path) -> dict[str, Tile]:
 
 
 def write(path: Path, choices: dict[str, Tile]) -> None:
-    """Adds the choices to those of the file, which another process may have changed
-    meanwhile. If the file cannot be written, nothing happens."""
+    """Add the choices to those of the file, which another process may have changed
+    meanwhile. The file is replaced as a whole; if it cannot be written, nothing
+    happens."""
     merged = {**read(path), **choices}
     content = msgspec.json.format(msgspec.json.encode(merged), indent=1) + b"\n"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # a choice that cannot be kept is measured again next time
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content)

@@ -218,13 +218,13 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
 
 
 def test_a_debug_option_of_a_captured_script_is_not_taken() -> None:
-    from fusetui.command_line.parser import without_debug
+    from fusetui.command_line.parser import remove_debug
 
     given = ["capture", "train.py", "--debug"]
-    assert without_debug(given) == (given, False)
-    assert without_debug(["--debug", *given]) == (given, True)
+    assert remove_debug(given) == (given, False)
+    assert remove_debug(["--debug", *given]) == (given, True)
     behind = ["open", "--", "--debug"]
-    assert without_debug(behind) == (behind, False)
+    assert remove_debug(behind) == (behind, False)
 
 
 LEFT = """

@@ -87,10 +87,10 @@ def _replay_memory(trace: Trace) -> object:
     trace. Where there are none, or the file cannot be read, return a sentence that says
     so."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
-    from fusetui.report.memory_words import no_events
+    from fusetui.report.memory_words import explain_no_events
 
     moments = moments_of_trace(trace)
-    return trace.elements.text.problem() or moments or no_events(trace)
+    return trace.elements.text.problem() or moments or explain_no_events(trace)
 
 
 def _replay_trace(trace: Trace, asked: str) -> object:

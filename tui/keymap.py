@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fusetui.text.printable import printable
-from fusetui.text.toml import WrongFileError, table_in, text_of
+from fusetui.text.toml import WrongFileError, read_text, table_in
 from fusetui.tui.state.action import EVERYWHERE, Action, key_text, parse_key_name
 
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
@@ -54,7 +54,7 @@ def read_user_keymap(actions: Sequence[Action]) -> Keymap:
 
     path = Path(named_place) if named_place else user_config_path("fusetui") / FILE
     try:
-        return parse_keymap(text_of(path), str(path), actions)
+        return parse_keymap(read_text(path), str(path), actions)
     except FileNotFoundError:
         if named_place:
             raise WrongFileError(f"{path} does not exist: {PLACE} names it.") from None

@@ -545,7 +545,7 @@ def replay(
     changed, a sentence says so. A predicted trace is made into a second side, to be
     drawn beside the recorded one.
     """
-    from fusetui.report.whatif import replayed_sentence  # rarely needed
+    from fusetui.report.whatif import describe_replay  # rarely needed
 
     state = asked.state
     trace = state.side.trace
@@ -559,7 +559,7 @@ def replay(
     with beside(start, trace) as helper:
         for answer in helper.answers((path, trace), cancelled, replayed=change):
             if isinstance(answer, tuple):  # a predicted trace
-                answer = make_second_timeline(trace, answer, replayed_sentence(worth))
+                answer = make_second_timeline(trace, answer, describe_replay(worth))
             if not cancelled():
                 post(partial(arrived, found=answer))
 

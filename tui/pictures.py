@@ -17,7 +17,7 @@ from rich.segment import Segment
 from fusetui import Error
 from fusetui.analysis.diff.compare import diff
 from fusetui.report.html_document import document
-from fusetui.tables.files import needed
+from fusetui.tables.files import import_optional
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import never
@@ -143,7 +143,7 @@ def _find_rasterizer() -> Callable[[str], bytes]:
     Raise MissingPackageError if the package for it is missing, and CannotWriteError if
     no font is installed.
     """
-    svg_to_bytes = needed("resvg_py", "A PNG", "picture").svg_to_bytes
+    svg_to_bytes = import_optional("resvg_py", "A PNG", "picture").svg_to_bytes
 
     def png(svg: str) -> bytes:
         return bytes(svg_to_bytes(svg_string=svg))

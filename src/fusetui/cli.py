@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from fusetui import Error, __version__
-from fusetui.commands.errors import DONE, exit_codes_text, guarded, say
+from fusetui.commands.errors import DONE, exit_codes_text, run_guarded, say
 from fusetui.report.streams import write
 
 UNITS_OF_VARIABLES = {
@@ -23,9 +23,9 @@ def run(arguments: list[str]) -> int:
         write(f"fusetui {__version__}\n")  # without parsers
         return DONE
     if sorted(arguments) == ["--verbose", "--version"]:
-        from fusetui.commands.version import version_text  # rarely needed
+        from fusetui.commands.version import format_version  # rarely needed
 
-        write(version_text())
+        write(format_version())
         return DONE
     from fusetui.command_line.parser import parse
     from fusetui.command_line.registry import command
@@ -77,7 +77,7 @@ def ignored(environment: Mapping[str, str]) -> Iterator[str]:
 
 def main() -> int:
     """Carries out the command line of this process and returns its exit code."""
-    return guarded(lambda: run(sys.argv[1:]))
+    return run_guarded(lambda: run(sys.argv[1:]))
 
 
 def script() -> None:

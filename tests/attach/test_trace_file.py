@@ -12,34 +12,34 @@ from tests.attach.fake_job import TAIL
 from fusetui.attach import trace_file
 from fusetui.attach.trace_file import (
     FileState,
-    contents_of,
-    held_by,
-    inspected,
-    removed_if_own,
+    describe_file,
+    inspect_contents,
+    inspect_trace,
+    remove_if_own,
 )
 
 
 def test_trace_file_is_absent_partial_or_whole(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     partial = tmp_path / "a.json.tmp"
-    assert inspected(file).state is FileState.ABSENT
+    assert inspect_trace(file).state is FileState.ABSENT
     partial.write_text(TAIL)
-    assert inspected(file).state is FileState.PARTIAL  # it has not its name yet
+    assert inspect_trace(file).state is FileState.PARTIAL  # it has not its name yet
     file.touch()
-    assert contents_of(inspected(file)) == "a.json is empty"
+    assert describe_file(inspect_trace(file)) == "a.json is empty"
     file.write_text(TAIL)
-    assert inspected(file).state is FileState.WHOLE
+    assert inspect_trace(file).state is FileState.WHOLE
     file.unlink()
     file.symlink_to(partial)
-    assert inspected(file).state is FileState.STRANGE
-    assert not held_by(file).has_operations
-    removed_if_own(file)
+    assert inspect_trace(file).state is FileState.STRANGE
+    assert not inspect_contents(file).has_operations
+    remove_if_own(file)
     assert file.is_symlink()
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")
-    assert inspected(tmp_path / "a.json").state is FileState.STRANGE
+    assert inspect_trace(tmp_path / "a.json").state is FileState.STRANGE
 
 
 def test_a_mark_across_two_chunks_is_found(
@@ -49,10 +49,10 @@ def test_a_mark_across_two_chunks_is_found(
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 64)
     for before in range(50, 66):
         file.write_text("{" + " " * before + '"cpu_op" "Input Dims"')
-        assert held_by(file).has_operations
-        assert held_by(file).extras == frozenset({"shapes"})
+        assert inspect_contents(file).has_operations
+        assert inspect_contents(file).extras == frozenset({"shapes"})
     file.write_text("{" + " " * 500)
-    assert not held_by(file).has_operations
+    assert not inspect_contents(file).has_operations
 
 
 LOOP = ["aten::addmm", "aten::relu", "aten::mm", "aten::add_"]
@@ -93,10 +93,10 @@ def test_compilation_is_told_from_the_loop_after_it(
 ) -> None:
     file = tmp_path / "a.json"
     file.write_text(trace_of(names))
-    assert held_by(file).has_operations
-    assert held_by(file).is_compiling is is_compiling
-    assert held_by(file).is_loop is is_loop
+    assert inspect_contents(file).has_operations
+    assert inspect_contents(file).is_compiling is is_compiling
+    assert inspect_contents(file).is_loop is is_loop
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 100)
-    assert held_by(file).is_compiling is is_compiling
+    assert inspect_contents(file).is_compiling is is_compiling
     # none twice, in spite of the overlap
-    assert len(trace_file._names(file)) == len(names)
+    assert len(trace_file._operation_names(file)) == len(names)

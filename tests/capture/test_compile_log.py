@@ -9,10 +9,10 @@ import pytest
 from fusetui.analysis.compiled.finding import FOLDER_ENDING
 from fusetui.capture import compile_log
 from fusetui.capture.options import LOOP_OPTIONS, Options
-from fusetui.capture.session import _log_folder
+from fusetui.capture.session import _compile_log_folder
 from fusetui.command_line.parser import parse
-from fusetui.commands.run import log_folder
-from fusetui.trace.compile_log.files import files_of
+from fusetui.commands.run import compile_log_folder
+from fusetui.trace.compile_log.files import find_log_files
 from fusetui.trace.compile_log.records import read_records
 
 torch = pytest.importorskip("torch")
@@ -39,7 +39,7 @@ def test_what_is_compiled_in_the_block_is_logged(tmp_path: Path) -> None:
         log_something()
     log_something()
     assert torch._inductor.config.trace.provenance_tracking_level == level
-    (path,) = files_of(str(folder)).logs
+    (path,) = find_log_files(str(folder)).logs
     records = read_records(path)
     assert [records.kinds[kind] for kind in records.kind].count("something") == 1
     place = records.kinds.index("something")
@@ -67,14 +67,17 @@ def test_a_torch_without_such_logs_is_no_error(
 
 def test_a_loop_logs_on_request_and_never_when_scrubbed(tmp_path: Path) -> None:
     assert "compile_log" in LOOP_OPTIONS
-    wanted = _log_folder(Options(compile_log=True), tmp_path, "train")
+    wanted = _compile_log_folder(Options(compile_log=True), tmp_path, "train")
     assert wanted == tmp_path / f"train{FOLDER_ENDING}"
-    assert _log_folder(Options(compile_log=False), tmp_path, "train") is None
-    assert _log_folder(Options(compile_log=True, scrub=True), tmp_path, "train") is None
+    assert _compile_log_folder(Options(compile_log=False), tmp_path, "train") is None
+    assert (
+        _compile_log_folder(Options(compile_log=True, scrub=True), tmp_path, "train")
+        is None
+    )
 
 
 def test_the_folder_of_run_is_one_that_compile_finds(tmp_path: Path) -> None:
-    assert log_folder(tmp_path).name == "compile_log"
+    assert compile_log_folder(tmp_path).name == "compile_log"
 
 
 def test_the_option_of_run() -> None:

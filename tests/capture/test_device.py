@@ -9,7 +9,7 @@ import pytest
 
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, check_device
-from fusetui.capture.provenance import find_device, gpu_selected, load_torch
+from fusetui.capture.provenance import find_device, load_torch, select_gpu
 from fusetui.kernels.outlines import OUTLINES
 
 
@@ -83,9 +83,9 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
         monkeypatch.setattr(torch.cuda, name, answer)
     second = find_device("cuda:1")
     assert (second.kind, second.name, second.cache_bytes) == ("cuda", "GPU 1", 101)
-    with gpu_selected(second):
+    with select_gpu(second):
         pass
-    with gpu_selected(find_device("cuda")):
+    with select_gpu(find_device("cuda")):
         pass
     assert entered == [1]
     with pytest.raises(CaptureError, match="does not find cuda:2, only cuda:0, cuda:1"):

@@ -9,7 +9,7 @@ from fusetui.capture.errors import CaptureError
 from fusetui.capture.record import (
     Guess,
     compare_guess,
-    guess_lines,
+    format_guesses,
     guesses_by_variant,
     parse_guess,
 )
@@ -80,7 +80,7 @@ def test_the_mean_of_unequal_steps_is_no_right_guess() -> None:
 
 
 def test_guesses_are_marked_right_or_wrong() -> None:
-    lines = guess_lines(
+    lines = format_guesses(
         "eager", [Guess("gemm", 3, (3, 3)), Guess("kernels", 5, (5, 6))]
     )
     assert lines == [

@@ -9,10 +9,10 @@ from tests.places import ROOT
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import (
     Options,
+    check_options,
     declared_options,
-    dtype_name,
-    scrubbed_options,
-    validate,
+    expand_dtype_name,
+    scrub_options,
 )
 from fusetui.command_line.parser import command_parsers
 
@@ -60,14 +60,14 @@ def test_impossible_combinations_of_options_are_refused(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(CaptureError) as error:
-        validate(Options(**options))
+        check_options(Options(**options))
     assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", ["bf16", "bfloat16"])
 def test_a_dtype_has_short_names(name: str) -> None:
-    validate(Options(dtype=name))
-    assert dtype_name(name) == "bfloat16"
+    check_options(Options(dtype=name))
+    assert expand_dtype_name(name) == "bfloat16"
 
 
 def test_a_sweep_takes_less_time_for_each_variant() -> None:
@@ -76,5 +76,5 @@ def test_a_sweep_takes_less_time_for_each_variant() -> None:
 
 
 def test_expectations_are_scrubbed_from_options_and_numbers_stay() -> None:
-    found = scrubbed_options(Options(expect=("mine: gemm=1",), steps=2), str.upper)
+    found = scrub_options(Options(expect=("mine: gemm=1",), steps=2), str.upper)
     assert (found.expect, found.steps) == (("MINE: GEMM=1",), 2)

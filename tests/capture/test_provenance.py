@@ -21,7 +21,7 @@ def test_the_command_can_be_typed_again() -> None:
 
 
 def test_a_folder_outside_any_repository_has_no_commit(tmp_path: Path) -> None:
-    assert provenance.git_state(tmp_path) is None
+    assert provenance.read_git_state(tmp_path) is None
 
 
 def test_the_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
@@ -29,11 +29,11 @@ def test_the_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     git(tmp_path, "add", "a")
     git(tmp_path, "commit", "-m", "a")
-    state = provenance.git_state(tmp_path)
+    state = provenance.read_git_state(tmp_path)
     assert state is not None
     assert (len(state["commit"]), state["changed"]) == (40, False)
     (tmp_path / "a").write_text("2")
-    assert provenance.git_state(tmp_path) == {**state, "changed": True}
+    assert provenance.read_git_state(tmp_path) == {**state, "changed": True}
 
 
 def test_unknown_properties_of_a_gpu_are_null() -> None:

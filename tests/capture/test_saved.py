@@ -20,11 +20,11 @@ from fusetui.capture.record import (
     SavedRun,
     SavedVariant,
     Traces,
+    list_traces,
     read_json,
     read_run,
-    trace_files,
 )
-from fusetui.capture.table import sweep_csv
+from fusetui.capture.table import format_sweep_csv
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -60,7 +60,7 @@ def lists(folder: Path, *files: object) -> Path:
 
 def test_failed_variants_have_no_trace_file(tmp_path: Path) -> None:
     (tmp_path / "eager.json.gz").touch()
-    found = trace_files(saved(tmp_path, RUN))
+    found = list_traces(saved(tmp_path, RUN))
     assert found.found == (("eager", tmp_path / "eager.json.gz"),)
     assert found.ignored == ()
 
@@ -68,7 +68,7 @@ def test_failed_variants_have_no_trace_file(tmp_path: Path) -> None:
 def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a.json").touch()
     (tmp_path / "b.json").symlink_to("a.json")
-    assert trace_files(lists(tmp_path, "b.json")).found == (
+    assert list_traces(lists(tmp_path, "b.json")).found == (
         ("eager", tmp_path / "b.json"),
     )
 
@@ -84,7 +84,7 @@ def test_traces_listed_outside_the_folder_of_a_run_are_ignored(
     (tmp_path / "a.json").touch()
     (run / "link.json").symlink_to(tmp_path / "a.json")
     (run / "folder").symlink_to(tmp_path)
-    found = trace_files(lists(run, name.replace("OUTSIDE", str(tmp_path))))
+    found = list_traces(lists(run, name.replace("OUTSIDE", str(tmp_path))))
     assert found.found == ()
     assert "leads out of the folder: it is ignored." in found.ignored[0]
 
@@ -106,7 +106,7 @@ def test_listed_names_of_no_regular_file_are_ignored_with_a_reason(
 ) -> None:
     (tmp_path / "loop.json").symlink_to("loop.json")
     os.mkfifo(tmp_path / "pipe.json")
-    found = trace_files(lists(tmp_path, name))
+    found = list_traces(lists(tmp_path, name))
     assert found.found == ()
     assert why in found.ignored[0]
     assert len(found.ignored[0]) < 250
@@ -117,7 +117,7 @@ def test_files_that_are_no_names_are_told(tmp_path: Path, files: object) -> None
     with pytest.raises(
         CaptureError, match=r"not the record of a fusetui run: .*\.files"
     ):
-        trace_files(saved(tmp_path, {"variants": [{"files": files}]}))
+        list_traces(saved(tmp_path, {"variants": [{"files": files}]}))
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_a_folder_without_a_record_is_told(
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(CaptureError, match=message):
-        trace_files(tmp_path)
+        list_traces(tmp_path)
 
 
 def test_a_record_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
     with pytest.raises(CaptureError, match="not a regular file"):
-        trace_files(tmp_path)
+        list_traces(tmp_path)
 
 
 def test_a_record_without_an_end_is_not_read(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> Non
     finally:
         place[key] = before
     assert isinstance(outcome(read_run, anywhere), SavedRun | CaptureError)
-    assert isinstance(outcome(trace_files, anywhere), Traces | CaptureError)
+    assert isinstance(outcome(list_traces, anywhere), Traces | CaptureError)
 
 
 def outcome(read: Callable[[Path], object], folder: Path) -> object:
@@ -211,8 +211,8 @@ def test_any_run_that_is_read_can_be_shown_again(
         place[key] = before
     runs = [command.SweptRun({"n": 1}, run)]
     command._print_sweep(anywhere, runs)
-    command._wrong_guesses(runs)
-    assert sweep_csv(list(command._rows(runs)))
+    command._find_wrong_guesses(runs)
+    assert format_sweep_csv(list(command._make_rows(runs)))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.capture import provenance as scrub
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.provenance import scrubbed_command
+from fusetui.capture.provenance import scrub_command
 
 TRACE = """{"host_name": "box-17.lab", "username": "adal",
  "traceEvents": [{"ph": "X", "name": "own/nn.py(3): f", "ts": 4365912618404.960, "dur": 7.50,
@@ -74,7 +74,7 @@ def test_a_trace_name_is_replaced_alone() -> None:
     ],
 )
 def test_scrubbed_texts_of_a_record_have_no_folders(text: str, public: str) -> None:
-    assert scrub.new_scrubber().scrub(text) == public
+    assert scrub.make_scrubber().scrub(text) == public
 
 
 def test_the_command_of_fusetui_stays_without_folders() -> None:
@@ -88,13 +88,12 @@ def test_the_command_of_fusetui_stays_without_folders() -> None:
         "3",
     ]
     assert (
-        scrubbed_command(words)
-        == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
+        scrub_command(words) == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
     )
-    assert scrubbed_command([*words[:3], "--out=own"]) == (
+    assert scrub_command([*words[:3], "--out=own"]) == (
         "fusetui capture dir1/x.py:build --out=dir2"
     )
 
 
 def test_the_command_of_another_program_goes() -> None:
-    assert scrubbed_command(["train.py", "--password", "hunter2"]) is None
+    assert scrub_command(["train.py", "--password", "hunter2"]) is None

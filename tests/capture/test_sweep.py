@@ -14,7 +14,7 @@ from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
 from fusetui.capture.record import SavedRun, SavedVariant
-from fusetui.capture.table import sweep_chart, sweep_table
+from fusetui.capture.table import draw_sweep_chart, format_sweep_table
 
 pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
@@ -75,9 +75,9 @@ def test_the_points_at_which_something_else_was_running_are_named() -> None:
         *(row(n, "bmm", p90_ns=2000) for n in (1, 2, 3, 4)),
         *(row(n, "fused", p90_ns=None) for n in (1, 2, 3, 4)),
     ]
-    _, *_, last = sweep_table(rows, ["n"]).splitlines()
+    _, *_, last = format_sweep_table(rows, ["n"]).splitlines()
     assert last == "loop: at n = 3, 4: something else was running."
-    assert "running" not in sweep_table(rows[4:], ["n"])
+    assert "running" not in format_sweep_table(rows[4:], ["n"])
 
 
 def test_a_sweep_that_was_stopped_goes_on(
@@ -142,7 +142,7 @@ def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
             run(tmp_path / "a", f"batch={2**50}")
 
     fail()
-    asked = command._identity("partitioned-linear", OPTIONS, [{"batch": 2**50}])
+    asked = command._make_identity("partitioned-linear", OPTIONS, [{"batch": 2**50}])
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({"asked": asked}))
     (tmp_path / "a" / "notes.txt").touch()
@@ -166,7 +166,7 @@ def test_a_variant_that_was_skipped_did_not_fail() -> None:
     )
     done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
     assert list(
-        command._failed([command.SweptRun({"n": 1}, done)], [{"n": 1}, {"n": 2}])
+        command._find_failures([command.SweptRun({"n": 1}, done)], [{"n": 1}, {"n": 2}])
     ) == [
         "n=2",
         "n=1 b",
@@ -228,7 +228,7 @@ def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:
         {"n": 1, "variant": "a", "median_ns": 100, "failed": None},
         {"n": 1, "variant": "bc", "median_ns": 50, "failed": None},
     ]
-    bars = sweep_chart(rows, ["n"], ascii_only=True).splitlines()[3:]
+    bars = draw_sweep_chart(rows, ["n"], ascii_only=True).splitlines()[3:]
     assert bars == [
         f"  a  {'#' * 40} 100 ns  1.00x",
         f"  bc {'#' * 20}{' ' * 20} 50 ns  2.00x",

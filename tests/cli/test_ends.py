@@ -164,7 +164,7 @@ def test_a_second_signal_does_not_interrupt_tidying_up() -> None:
     with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
         command()
     assert ends == ["tidy"]
-    assert errors.exit_code_of(raised.value) == 128 + signal.SIGTERM
+    assert errors.find_exit_code(raised.value) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -181,7 +181,7 @@ def test_a_signal_during_an_import_waits_for_its_end(
     monkeypatch.delitem(sys.modules, "module_that_is_interrupted", raising=False)
     with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
         import_module("module_that_is_interrupted")
-    assert errors.exit_code_of(raised.value) == 128 + number
+    assert errors.find_exit_code(raised.value) == 128 + number
     assert vars(sys)["ends"] == ["whole"]
 
 
@@ -300,12 +300,12 @@ def test_the_reference_and_the_manual_page_have_every_exit_code() -> None:
 def test_class_of_an_error_decides_the_exit_code(
     error: BaseException, code: int
 ) -> None:
-    assert errors.exit_code_of(error) == code
+    assert errors.find_exit_code(error) == code
 
     def command() -> int:
         raise error
 
-    assert errors.guarded(command) == code
+    assert errors.run_guarded(command) == code
 
 
 @contextmanager

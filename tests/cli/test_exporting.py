@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.commands.errors import CommandError
-from fusetui.commands.open import exported
+from fusetui.commands.open import find_export
 
 NSYS = """#!/bin/sh
 while [ "$1" != --output ]; do shift; done
@@ -47,11 +47,11 @@ def test_a_report_is_exported_once(
 ) -> None:
     installed(tmp_path)
     answered(monkeypatch, "y\n")
-    place = exported(report)
+    place = find_export(report)
     assert Path(place).read_bytes() == b"a report"
     assert Path(place).is_relative_to(tmp_path / "cache")
     answered(monkeypatch, "")
-    assert exported(report) == place
+    assert find_export(report) == place
 
 
 def test_a_link_of_another_user_in_the_cache_is_not_opened(
@@ -59,12 +59,12 @@ def test_a_link_of_another_user_in_the_cache_is_not_opened(
 ) -> None:
     installed(tmp_path)
     answered(monkeypatch, "y\n")
-    place = Path(exported(report))
+    place = Path(find_export(report))
     place.unlink()
     (tmp_path / "foreign.sqlite").write_bytes(b"foreign")
     place.symlink_to(tmp_path / "foreign.sqlite")
     answered(monkeypatch, "y\n")
-    assert Path(exported(report)).read_bytes() == b"a report"
+    assert Path(find_export(report)).read_bytes() == b"a report"
     assert (tmp_path / "foreign.sqlite").read_bytes() == b"foreign"
 
 
@@ -73,10 +73,10 @@ def test_an_export_of_another_user_is_not_opened(
 ) -> None:
     installed(tmp_path)
     answered(monkeypatch, "y\n")
-    exported(report)
+    find_export(report)
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     answered(monkeypatch, "\n")
-    assert exported(report) == report
+    assert find_export(report) == report
 
 
 def test_nsys_report_is_not_exported_without_a_yes(
@@ -84,7 +84,7 @@ def test_nsys_report_is_not_exported_without_a_yes(
 ) -> None:
     installed(tmp_path)
     answered(monkeypatch, "\n")
-    assert exported(report) == report
+    assert find_export(report) == report
 
 
 def test_nsys_report_is_not_exported_without_a_terminal(
@@ -92,7 +92,7 @@ def test_nsys_report_is_not_exported_without_a_terminal(
 ) -> None:
     installed(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    assert exported(report) == report
+    assert find_export(report) == report
 
 
 def test_nsys_report_is_not_exported_without_nsys(
@@ -100,7 +100,7 @@ def test_nsys_report_is_not_exported_without_nsys(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     answered(monkeypatch, "y\n")
-    assert exported(report) == report
+    assert find_export(report) == report
 
 
 def test_nsys_report_is_not_exported_without_a_cache(
@@ -109,7 +109,7 @@ def test_nsys_report_is_not_exported_without_a_cache(
     installed(tmp_path)
     monkeypatch.setenv("FUSETUI_CACHE", "off")
     answered(monkeypatch, "y\n")
-    assert exported(report) == report
+    assert find_export(report) == report
 
 
 def test_a_failure_is_told_and_leaves_nothing(
@@ -118,9 +118,9 @@ def test_a_failure_is_told_and_leaves_nothing(
     installed(tmp_path, "#!/bin/sh\nexit 3\n")
     answered(monkeypatch, "y\n")
     with pytest.raises(CommandError, match="exited with code 3"):
-        exported(report)
+        find_export(report)
     assert not list((tmp_path / "cache" / "nsys").iterdir())
 
 
 def test_a_json_trace_is_not_exported(tmp_path: Path) -> None:
-    assert exported(str(tmp_path / "a.json")) == str(tmp_path / "a.json")
+    assert find_export(str(tmp_path / "a.json")) == str(tmp_path / "a.json")

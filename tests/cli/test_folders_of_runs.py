@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands.open import found_in
-from fusetui.commands.sources import folders_below
+from fusetui.commands.open import find_offers
+from fusetui.commands.sources import find_folders_below
 from fusetui.sample_traces import lessons
 
 Run = Callable[..., Any]
@@ -134,15 +134,15 @@ def test_hidden_and_deeper_folders_are_no_runs(tmp_path: Path) -> None:
     """A capture that is not complete has a hidden folder."""
     for inner in (".hidden", "a/b/deeper"):
         run_at(tmp_path / inner)
-    assert folders_below(str(tmp_path)) == []
+    assert find_folders_below(str(tmp_path)) == []
     run_at(tmp_path / "a" / "run")
-    assert folders_below(str(tmp_path)) == [f"{tmp_path}/a/run"]
+    assert find_folders_below(str(tmp_path)) == [f"{tmp_path}/a/run"]
 
 
 def test_a_run_without_a_trace_is_not_listed(tmp_path: Path) -> None:
     """As after a capture of which every variant failed."""
     run_at(tmp_path / "failed", variants=())
     run_at(tmp_path / "mine")
-    labels = [offer.label for offer in found_in(tmp_path)]
+    labels = [offer.label for offer in find_offers(tmp_path)]
     assert f"{tmp_path}/mine/" in labels
     assert f"{tmp_path}/failed/" not in labels

@@ -20,7 +20,7 @@ from tests.cli.conftest import Result
 import fusetui as ft
 from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
-from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
+from fusetui.commands.agents.answers import CHARACTERS, Answerer, encode_json
 from fusetui.commands.agents.opened import MAX_TRACES, NOT_JOINED, Folders, Opener
 from fusetui.commands.agents.questions import WITH_TRACES, Answer, PagedItems
 from fusetui.commands.agents.tools import DATA, LEAST
@@ -150,9 +150,9 @@ def client(folder: Path) -> Any:
     """Of a server in this process."""
     from mcp import Client
 
-    from fusetui.commands.agents.server import server_of
+    from fusetui.commands.agents.server import make_server
 
-    return Client(server_of([str(folder)]))
+    return Client(make_server([str(folder)]))
 
 
 async def told(client: Any, name: str, **arguments: Any) -> str:
@@ -770,7 +770,9 @@ def test_mcp_descriptions_of_all_tools_stay_short() -> None:
     tools = [
         one.model_dump(by_alias=True, exclude_none=True) for one in tool_definitions()
     ]
-    tokens = len(text_of(tools)) / CHARACTERS  # a client sends them with every request
+    tokens = (
+        len(encode_json(tools)) / CHARACTERS
+    )  # a client sends them with every request
     assert tokens <= 6000
     assert all(one["description"] for one in tools)
 

@@ -21,8 +21,8 @@ from fusetui.attach import recording
 from fusetui.attach.processes import FOLDER, OPEN, process
 from fusetui.commands import open as opening
 from fusetui.commands import run as running
-from fusetui.commands.errors import CommandError, guarded
-from fusetui.commands.record import forks_left_out, trace_folder
+from fusetui.commands.errors import CommandError, run_guarded
+from fusetui.commands.record import describe_left_out_forks, trace_folder
 from fusetui.signals import ENDED, SignalInterrupt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
@@ -61,7 +61,7 @@ def test_wrong_recording_arguments_are_refused_and_write_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = line.replace("OWN", str(os.getpid())).split()
-    assert guarded(lambda: cli.run(words)) == 2
+    assert run_guarded(lambda: cli.run(words)) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -205,7 +205,7 @@ def test_forks_are_named_with_what_helps(
     assert "7 forks of train.py cannot be recorded (101, 102, 103, 104, 105" in said
     assert 'multiprocessing.set_start_method("spawn")' in said
     assert len(list((tmp_path / "out").iterdir())) == 1
-    assert forks_left_out([]) == []
+    assert describe_left_out_forks([]) == []
 
 
 @pytest.mark.parametrize(

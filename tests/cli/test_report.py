@@ -22,7 +22,7 @@ from tests.corpus.files import corpus_path
 from tests.hostile import PAYLOADS, obeyed, write_trace
 
 from fusetui.commands.sources import one_trace
-from fusetui.commands.web.html import asset
+from fusetui.commands.web.html import read_asset
 
 Run = Callable[..., Any]
 EAGER, COMPILED = "lesson:mlp-eager", "lesson:mlp-compiled"
@@ -224,7 +224,7 @@ def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     assert not page.open
     assert {tag for tag, _ in page.elements} <= {*ELEMENTS}
     assert sum(tag == "script" for tag, _ in page.elements) == 1
-    script = asset("page.js")
+    script = read_asset("page.js")
     assert f"<script>{script}</script>" in text
     names = {name for _, attributes in page.elements for name in attributes}
     assert not names & {"src", "style", "srcset", "action", "xlink:href"}

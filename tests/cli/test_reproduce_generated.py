@@ -328,11 +328,11 @@ async def test_the_mcp_server_gives_the_same_scripts(
     fusetui: Run, tmp_path: Path
 ) -> None:
     mcp = pytest.importorskip("mcp")
-    from fusetui.commands.agents.server import server_of
+    from fusetui.commands.agents.server import make_server
 
     written(fusetui, tmp_path)
     (tmp_path / "log").rename(tmp_path / "trace.compile_log")
-    async with mcp.Client(server_of([str(tmp_path)])) as client:
+    async with mcp.Client(make_server([str(tmp_path)])) as client:
         asked = {"trace": "trace.json", "op": OP}
         text, page = await lines_of(client, **asked)
         check_plain(text)
@@ -361,10 +361,10 @@ async def test_the_mcp_server_gives_the_same_scripts(
 
 async def test_without_a_log_the_server_says_what_to_record(tmp_path: Path) -> None:
     mcp = pytest.importorskip("mcp")
-    from fusetui.commands.agents.server import server_of
+    from fusetui.commands.agents.server import make_server
 
     trace_in(tmp_path)
-    async with mcp.Client(server_of([str(tmp_path)])) as client:
+    async with mcp.Client(make_server([str(tmp_path)])) as client:
         asked = {"trace": "trace.json", "op": OP}
         text, page = await lines_of(client, **asked)
         check_plain(text)

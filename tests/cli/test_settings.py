@@ -11,7 +11,11 @@ import pytest
 from fusetui import Error
 from fusetui.cli import UNITS_OF_VARIABLES
 from fusetui.commands.open import show
-from fusetui.commands.terminal import Settings, ignored_colors, user_settings
+from fusetui.commands.terminal import (
+    Settings,
+    read_user_settings,
+    report_ignored_colors,
+)
 from fusetui.trace.cache.folder import MAX_MEGABYTES_VARIABLE
 from fusetui.trace.read.unpack import LIMIT
 from fusetui.tui import app
@@ -24,13 +28,13 @@ def file(tmp_path: Path) -> Path:
 
 def read(file: Path, text: str, **others: str) -> Settings:
     file.write_text(text)
-    return user_settings({"FUSETUI_CONFIG": str(file), **others})
+    return read_user_settings({"FUSETUI_CONFIG": str(file), **others})
 
 
 def test_each_setting_is_read_and_has_a_default(file: Path) -> None:
     found = read(file, 'theme = "light"\nascii = true\nmouse = false\n')
     assert found == Settings(theme="light", ascii=True, mouse=False)
-    assert read(file, "") == user_settings({"FUSETUI_CONFIG": "off"}) == Settings()
+    assert read(file, "") == read_user_settings({"FUSETUI_CONFIG": "off"}) == Settings()
 
 
 def test_the_variable_comes_first(file: Path) -> None:
@@ -58,18 +62,18 @@ def test_wrong_settings_are_one_sentence(file: Path, text: str, sentence: str) -
 
 def test_a_theme_that_there_is_not() -> None:
     with pytest.raises(Error, match="FUSETUI_THEME is 'purple'; it can be auto, dark"):
-        user_settings({"FUSETUI_CONFIG": "off", "FUSETUI_THEME": "purple"})
+        read_user_settings({"FUSETUI_CONFIG": "off", "FUSETUI_THEME": "purple"})
 
 
 def test_a_file_that_is_named_must_exist(file: Path) -> None:
     with pytest.raises(Error, match="named by FUSETUI_CONFIG, does not exist"):
-        user_settings({"FUSETUI_CONFIG": str(file)})
+        read_user_settings({"FUSETUI_CONFIG": str(file)})
 
 
 def test_a_device_is_not_read(file: Path) -> None:
     """It might never end."""
     with pytest.raises(Error, match=r"/dev/zero is not a file\."):
-        user_settings({"FUSETUI_CONFIG": "/dev/zero"})
+        read_user_settings({"FUSETUI_CONFIG": "/dev/zero"})
 
 
 def test_options_come_before_the_file(
@@ -110,10 +114,10 @@ def test_the_variables_that_are_amounts() -> None:
 
 
 def test_colorfgbg_without_a_color_is_ignored_with_a_sentence() -> None:
-    (sentence,) = ignored_colors({"COLORFGBG": "nonsense"})
+    (sentence,) = report_ignored_colors({"COLORFGBG": "nonsense"})
     assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: it should name")
     for fine in ("15;0", "15;default;0", "default;default", ""):
-        assert not list(ignored_colors({"COLORFGBG": fine}))
+        assert not list(report_ignored_colors({"COLORFGBG": fine}))
 
 
 def test_colors_are_told_of_only_where_they_would_decide(

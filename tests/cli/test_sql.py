@@ -17,7 +17,7 @@ from tests.hostile import WORST, obeyed
 from tests.terminal import Terminal
 
 from fusetui.command_line.arguments import FORMATS
-from fusetui.commands.tables import completions, names_and_query
+from fusetui.commands.tables import completions, split_arguments
 
 Run = Callable[..., Any]
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
@@ -40,13 +40,13 @@ COLUMNS = {"steps": ["number", "dur_ns"], "gaps": ["device", "dur_ns"]}
 def test_text_with_a_space_that_names_no_file_is_a_query(
     given: list[str], query: str
 ) -> None:
-    assert names_and_query(given) == (given[: -1 if query else None], query)
+    assert split_arguments(given) == (given[: -1 if query else None], query)
 
 
 def test_a_file_with_a_space_is_no_query(tmp_path: Path) -> None:
     (tmp_path / "my trace.json").touch()
     given = ["a.json", str(tmp_path / "my trace.json")]
-    assert names_and_query(given) == (given, "")
+    assert split_arguments(given) == (given, "")
 
 
 def test_sql_prints_a_table(fusetui: Run) -> None:

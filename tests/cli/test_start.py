@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands.open import MAX_NEWEST, found_in, start_offers
+from fusetui.commands.open import MAX_NEWEST, collect_offers, find_offers
 from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
@@ -49,7 +49,7 @@ def test_the_newest_traces_come_first(tmp_path: Path) -> None:
     for age in range(MAX_NEWEST + 2):
         trace_at(tmp_path / f"{age}.json.gz", age)
     (tmp_path / "package.json").write_text('{"name": "no trace"}')
-    found = [Path(offer.label).name for offer in start_offers(tmp_path)]
+    found = [Path(offer.label).name for offer in collect_offers(tmp_path)]
     assert found[:MAX_NEWEST] == [f"{age}.json.gz" for age in range(MAX_NEWEST)]
     assert found[MAX_NEWEST] == "tutor"
 
@@ -58,7 +58,7 @@ def test_runs_of_the_folder_and_of_make_demo(tmp_path: Path) -> None:
     for name in ("mine", "runs/demo-1"):
         trace_at(tmp_path / name / "eager.json.gz")
         (tmp_path / name / "run.json").write_text("{}")
-    found = [offer for offer in found_in(tmp_path) if "run: " in offer.about]
+    found = [offer for offer in find_offers(tmp_path) if "run: " in offer.about]
     assert {Path(offer.label).name for offer in found} == {"mine", "demo-1"}
     assert all("run: eager" in offer.about for offer in found)
 
@@ -92,7 +92,7 @@ def test_what_was_recorded_elsewhere_comes_before_what_was_opened(
     trace = trace_at(tmp_path / "job" / "train_12.json.gz")
     remember_written([str(trace)], "run", str(trace.parent))
     remember_opened([str(opened)])
-    written, recent, tour, *_ = start_offers(Path())
+    written, recent, tour, *_ = collect_offers(Path())
     assert written.label == str(tmp_path / "job")
     assert written.about.endswith(f"1 trace of run   fusetui {tmp_path}/job")
     assert recent.paths == (str(opened),)
@@ -100,7 +100,7 @@ def test_what_was_recorded_elsewhere_comes_before_what_was_opened(
 
 
 def test_start_list_offers_tutor_lessons_and_samples(tmp_path: Path) -> None:
-    found = {offer.label: offer for offer in start_offers(tmp_path)}
+    found = {offer.label: offer for offer in collect_offers(tmp_path)}
     assert found["tutor"].is_tour
     assert found["lesson:mlp-liger"].paths == (one_trace("lesson:mlp-liger"),)
     assert "sample:mlp-eager" in found

@@ -15,10 +15,10 @@ from fusetui.commands import terminal
 from fusetui.commands.terminal import (
     QUESTION,
     background,
-    color_system,
+    detect_color_system,
     is_light_color,
-    light_by_variable,
     needs_ascii,
+    parse_colorfgbg,
     prepare,
 )
 
@@ -48,7 +48,7 @@ ON_WHITE, ON_BLACK = b"48;2;255;255;255", b"48;2;18;18;18"
     ],
 )
 def test_term_variable_decides_the_number_of_colors(term: str, colors: str) -> None:
-    assert color_system({"TERM": term}) == colors
+    assert detect_color_system({"TERM": term}) == colors
 
 
 def test_the_terminal_alone_knows_its_size() -> None:
@@ -63,7 +63,7 @@ def test_a_color_system_set_by_the_user_holds() -> None:
     said = {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "standard"}
     prepare(said)
     assert said["TEXTUAL_COLOR_SYSTEM"] == "standard"
-    assert color_system({"TERM": "tmux", "COLORTERM": "truecolor"}) == ""
+    assert detect_color_system({"TERM": "tmux", "COLORTERM": "truecolor"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_ascii_where_the_stream_has_nothing_else() -> None:
     ],
 )
 def test_colorfgbg_decides_light_or_dark(value: str, light: bool | None) -> None:
-    assert light_by_variable(value) is light
+    assert parse_colorfgbg(value) is light
 
 
 def test_an_option_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,12 @@ from fusetui.analysis.replay.path import PathRow
 from fusetui.analysis.replay.whatif import StepEffect, Sweep, SweepPoint, WhatIf
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.cli import run as run_command
-from fusetui.report.whatif import limit_sentence, rows_text, sweep_text, whatif_text
+from fusetui.report.whatif import (
+    describe_bottleneck,
+    format_path_rows,
+    format_sweep,
+    format_whatif,
+)
 
 Run = Callable[..., Any]
 KEYS = {
@@ -47,7 +52,7 @@ def answer(**other: Any) -> WhatIf:
 
 
 def said(found: WhatIf) -> str:
-    return " ".join(whatif_text(found, 100).split())
+    return " ".join(format_whatif(found, 100).split())
 
 
 def test_a_loader_with_workers_gives_a_bound() -> None:
@@ -144,7 +149,7 @@ def test_whatif_range_is_printed_with_both_ends() -> None:
 
 def test_names_of_a_trace_are_printable() -> None:
     row = PathRow("host", "\x1b[31mred", 1, 1, 1.0)
-    assert "\x1b" not in limit_sentence([row], "") + rows_text([row], 80)
+    assert "\x1b" not in describe_bottleneck([row], "") + format_path_rows([row], 80)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ def test_whatif_sweep_says_from_where_on_it_no_longer_helps(
 ) -> None:
     points = tuple(SweepPoint(n / 2, ns) for n, ns in enumerate(times))
     found = Sweep("python", "step", (), 200, 0.0, points, knee)
-    assert sentence in " ".join(sweep_text(found, 80).split())
+    assert sentence in " ".join(format_sweep(found, 80).split())
 
 
 def test_the_share_not_understood_after_a_change_is_told() -> None:

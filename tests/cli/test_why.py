@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Ceiling, Finding
-from fusetui.report.why import why_text
+from fusetui.report.why import format_why
 from fusetui.report.why_answer import answer
 
 Run = Callable[..., Any]
@@ -143,7 +143,7 @@ def test_a_gap_of_1_ns_is_not_listed(
     ]
     found = why(trace_of(kernels))
     assert len(found.gaps) == 2
-    lines = why_text(found, 96).split("\n")
+    lines = format_why(found, 96).split("\n")
     assert [line.split()[-1] for line in lines if "before" in line] == ["three"]
 
 
@@ -162,7 +162,7 @@ def test_the_first_finding_is_always_told(
         ceiling=Ceiling(9, 9, 9, 9),
         cannot_tell=(),
     )
-    shown = [why_text(found, 96, below) for below in (6, 9, 12)]
+    shown = [format_why(found, 96, below) for below in (6, 9, 12)]
     assert all("\n1. long" in text for text in shown)
     assert ["Try:" in text for text in shown] == [True, False, False]
     assert ["Better kernels" in text for text in shown] == [True, True, False]
@@ -425,9 +425,9 @@ def test_all_findings_are_printed_with_what_to_try(
         rule="rule", text=text, certainty="certain", at_stake_ns=1, try_="This."
     )
     found = replace(why(trace_of(BUSY)), findings=(one,) * 30)
-    assert why_text(found, 80).count("Try: This.") == 1
-    assert "more findings (--all prints all)" in why_text(found, 80)
-    assert why_text(found, 80, everything=True).count("Try: This.") == 30
+    assert format_why(found, 80).count("Try: This.") == 1
+    assert "more findings (--all prints all)" in format_why(found, 80)
+    assert format_why(found, 80, everything=True).count("Try: This.") == 30
 
 
 def test_why_lists_estimated_gains(fusetui: Run) -> None:

@@ -172,7 +172,7 @@ def _pack(text: bytes, path: Path) -> None:
 def _job_files(folder: Path) -> Iterator[Path]:
     """The ranks of a job, of which one loads its data late."""
     # stand at the root, which is not on the path when names are imported from here
-    from benchmarks.job_maker import Job, played
+    from benchmarks.job_maker import Job, play_job
     from benchmarks.job_programs import Fault, Shape, programs
     from benchmarks.job_traces import Clock, Recording, write
 
@@ -185,5 +185,5 @@ def _job_files(folder: Path) -> Iterator[Path]:
     )
     clocks = [Clock()] * shape.ranks
     how = Recording(groups=shape.groups(), clocks=clocks, names=True)
-    write(job, played(job).slices, how, folder)
+    write(job, play_job(job).slices, how, folder)
     yield from sorted(folder.glob("*.json"))

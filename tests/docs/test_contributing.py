@@ -114,7 +114,7 @@ def test_example_of_a_column_has_the_values_that_its_test_says(
 ) -> None:
     (line,) = re.findall(r"```text\n(busy_share .*)\n```", PAGE)
     columns = dict(sources._sections())
-    columns["steps"] = (*columns["steps"], sources._spec(line))
+    columns["steps"] = (*columns["steps"], sources._parse_spec(line))
     monkeypatch.setattr(sources, "_sections", lambda: columns)
     names = dict(vars(sources))
     exec(CODE_OF_FILE["src/fusetui/tables/sources.py"], names)

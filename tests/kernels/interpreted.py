@@ -288,7 +288,7 @@ def few_rows() -> None:
             for rows in (1, 16, 17, 40, 5000):
                 x = torch.empty(rows, 64, dtype=dtype)
                 largest = tiles.choose(tiles.TABLES.geglu, x)
-                tile = tiles.for_rows(largest, rows, x)
+                tile = tiles.shrink_to_rows(largest, rows, x)
                 assert tile.m == min(largest.m, max(16, 1 << (rows - 1).bit_length()))
                 assert 1 <= tile.warps <= largest.warps
             torch.manual_seed(rows)

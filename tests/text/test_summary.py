@@ -9,7 +9,7 @@ import pytest
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals
-from fusetui.report.summary import summary_text
+from fusetui.report.summary import format_summary
 from fusetui.trace import Trace
 
 WIDTH = 100
@@ -39,7 +39,7 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
         for n in range(3)
     ]
     no_kernels = kernel_totals(trace_of([]))
-    text = summary_text(summary(trace_of([*work, *notes])), no_kernels, [], WIDTH)
+    text = format_summary(summary(trace_of([*work, *notes])), no_kernels, [], WIDTH)
     said = (
         "Steps are not annotated: each lasts up to the end of Optimizer.step#SGD.step."
     )

@@ -16,7 +16,7 @@ from tests.corpus.fixtures import any_of
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.analysis.why.selection import Selection, accounted
-from fusetui.commands.cut import _about
+from fusetui.commands.cut import _describe_whole
 from fusetui.trace import CannotReadError, Trace, open_trace
 from fusetui.trace.cut import farthest, part_of, texts_of
 
@@ -187,7 +187,7 @@ def test_a_file_that_changes_meanwhile_gives_no_part(write: Make) -> None:
 def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> None:
     trace = trace_of(slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5)))
     part = part_of(trace, 10_000, 15_000)
-    about = {"cut_from": msgspec.to_builtins(_about(trace, part, "run.json"))}
+    about = {"cut_from": msgspec.to_builtins(_describe_whole(trace, part, "run.json"))}
     path = write(b"".join(texts_of(trace, part, about)))
     assert note_of(open_trace(str(path))) == (
         "This trace is the part 0 ns to 5.00 us of run.json, which lasts 15 us."
@@ -218,7 +218,7 @@ def test_the_figures_of_the_part_are_those_of_the_whole(
     first, last = int(whole.start[gpu].min()), int(whole.end[gpu].max())
     begin, end = (first + (last - first) * fifth // 5 for fifth in (2, 3))
     cut_out = part_of(whole, begin, end)
-    about = {"cut_from": msgspec.to_builtins(_about(whole, cut_out, ""))}
+    about = {"cut_from": msgspec.to_builtins(_describe_whole(whole, cut_out, ""))}
     part = open_trace(
         str(write(b"".join(texts_of(whole, cut_out, about)))), cached=False
     )

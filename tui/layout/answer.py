@@ -14,7 +14,7 @@ from fusetui.analysis.questions.groups import KernelWork, Keys
 from fusetui.analysis.questions.totals import kernel_totals, op_totals, outermost
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
-from fusetui.report.why_answer import covered_by
+from fusetui.report.why_answer import describe_cover
 from fusetui.text.figures import Unit, percent, unit_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -282,7 +282,7 @@ def inside(gap: Gap) -> str:
         short_names["op"] = label_of(int(Role.OP), gap.op)
     if gap.annotation:
         short_names["annotation"] = label_of(int(Role.ANNOTATION), gap.annotation)
-    return covered_by(replace(gap, **short_names))
+    return describe_cover(replace(gap, **short_names))
 
 
 def _list_times_by_name(trace: Trace, role: Role, title: str) -> AnswerList:

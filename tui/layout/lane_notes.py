@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusetui.analysis.compiled.model import CompiledOnce, PassedBreak
 from fusetui.analysis.compiled.places import placed_events
-from fusetui.report.compiled import break_sentence, place_text, why_compiled
+from fusetui.report.compiled import describe_break, explain_compilation, format_place
 from fusetui.text.figures import duration
 from fusetui.text.printable import printable
 from fusetui.trace.compile_log.log import CompileLog
@@ -28,7 +28,7 @@ def keep_compile_notes(trace: Trace, log: CompileLog) -> None:
 def _describe_compilation(one: CompiledOnce) -> SliceNote:
     """Return the note on a compilation: its id, and why it was needed, such as the
     guard that failed. The text also has the function and the duration."""
-    why = printable(why_compiled(one))
+    why = printable(explain_compilation(one))
     function = printable(one.function or "a function")
     return SliceNote(
         label=f"compiles {one.compile_id}, {why}",
@@ -39,8 +39,8 @@ def _describe_compilation(one: CompiledOnce) -> SliceNote:
 def _describe_graph_break(one: PassedBreak, region: str) -> SliceNote:
     """Return the note on a graph break: its place in the program and its reason.
     `region` is the name of the compiled region that follows it."""
-    place = place_text(one.file, one.line)
+    place = format_place(one.file, one.line)
     return SliceNote(
         label=printable(f"graph break {place}, {one.reason}, then {region}"),
-        text=printable(break_sentence(one)),
+        text=printable(describe_break(one)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusetui.analysis.compiled.source import SliceSource
-from fusetui.report.compiled import place_text
+from fusetui.report.compiled import format_place
 from fusetui.tui.layout.text_layout import Language, ShownLine, SourceShown
 
 LANGUAGES: dict[str, Language] = {"triton": "python", "cpp_pybinding": "cpp"}
@@ -75,7 +75,7 @@ def _list_python_lines(source: SliceSource) -> Iterator[ShownLine]:
         yield ShownLine("Lines of Python", "heading")
     for line in source.lines:
         yield ShownLine(
-            f"{place_text(line.file, line.line)} in {line.function}", "faint"
+            f"{format_place(line.file, line.line)} in {line.function}", "faint"
         )
         if line.code:
             yield ShownLine(line.code, "code", "python", number=line.line)
@@ -89,7 +89,7 @@ def _list_graph_kernels(source: SliceSource) -> Iterator[ShownLine]:
     for kernel in source.kernels:
         yield ShownLine(kernel.name)
         for line in kernel.lines:
-            place = place_text(line.file, line.line)
+            place = format_place(line.file, line.line)
             yield ShownLine(f"  {place} in {line.function}", "faint")
             if line.code:
                 yield ShownLine(line.code, "code", "python", number=line.line)

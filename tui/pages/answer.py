@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.why.model import IDLE, Why
-from fusetui.report.why_answer import account_line, answer, brief_answer
+from fusetui.report.why_answer import answer, format_account_line, format_brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
@@ -143,7 +143,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines_above = self._verdict_lines(width)
         has_room = is_roomy or len(lines_above) == 1 or width >= MIN_CELLS_WITH_REASONS
         reasons = self._idle_reasons() if has_room else []
-        account = account_line(self.found.why, width - 2) if is_roomy else ""
+        account = format_account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             lines_above.append((f" {account}", "plain"))
         other_lines = 2 + len(lines_above) + (1 if reasons else 0)
@@ -308,10 +308,10 @@ def _wrap_verdict(why: Why, width: int) -> list[str]:
     """Return the verdict on at most two lines of `width` cells. Where a shorter wording
     saves lines, that is used; the rest is cut."""
     full = wrap_sentence(printable(answer(why)), width)
-    brief = wrap_sentence(printable(brief_answer(why)), width)
+    brief = wrap_sentence(printable(format_brief_answer(why)), width)
     lines = brief if len(brief) < len(full) else full
     if len(lines) > 2:
-        without_reason = brief_answer(why, with_reason=False)
+        without_reason = format_brief_answer(why, with_reason=False)
         lines = wrap_sentence(printable(without_reason), width)
     first, *further_lines = lines
     return [first, clip(" ".join(further_lines), width)] if further_lines else [first]

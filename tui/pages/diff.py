@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Answer, Diff, RowKind
-from fusetui.report.diff import judgment, side_lines
+from fusetui.report.diff import format_sides, judgment
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow_texts
@@ -440,7 +440,7 @@ def _draw_answer(diff: Diff, width: int) -> list[Said]:
 
 def _draw_sides_and_notes(diff: Diff, width: int) -> list[Said]:
     """Return a line about each side of the diff, then the notes."""
-    sides = [Said(narrow(line)) for line in side_lines(diff)]
+    sides = [Said(narrow(line)) for line in format_sides(diff)]
     notes = folded(map(narrow, flow_texts(diff.notes, width)), width)
     return [*sides, *notes]
 

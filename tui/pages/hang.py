@@ -168,7 +168,7 @@ class HangPage(ListPage):
         """Return the ranks of the group as a table to save: the newest collective of
         each, and what it issued last. `rows` selects rows of the grid; None takes all.
         """
-        from fusetui.report.hang import group_name, place_text  # rarely needed
+        from fusetui.report.hang import format_frame, name_group  # rarely needed
 
         shown = shown_hang(state)
         members = shown_members(state)
@@ -177,12 +177,12 @@ class HangPage(ListPage):
         return make_page_table(
             HANG,
             {
-                "group": [group_name(shown.progress.group)] * len(row_indices),
+                "group": [name_group(shown.progress.group)] * len(row_indices),
                 "last_operation": [
                     call.operation if call else "" for call in last_calls
                 ],
                 "last_place": [
-                    place_text(call.place) if call else "" for call in last_calls
+                    format_frame(call.place) if call else "" for call in last_calls
                 ],
             },
             rank=[members[index] for index in row_indices],
@@ -257,11 +257,11 @@ def _answer_sentences(grid: CollectiveGrid) -> tuple[str, ...]:
 def _describe_group(shown: HangShown) -> str:
     """Return the line about the shown group: its name, its members, and the collectives
     that the dumps still hold. It is "" where the dumps name no group."""
-    from fusetui.report.hang import group_name
+    from fusetui.report.hang import name_group
 
     if not shown.grid.groups:
         return ""
-    name = printable(group_name(shown.progress.group))
+    name = printable(name_group(shown.progress.group))
     place_of_group = f"{shown.group + 1} of {len(shown.grid.groups)}"
     members = plural(len(shown.progress.members), "member")
     number_range = shown.grid.numbers(shown.group)
@@ -297,10 +297,10 @@ def _describe_call(shown: HangShown, rank: int) -> list[str]:
     They give the operation, tensors and place. If the rank did not come, they say who
     waits and what the rank issued last.
     """
-    from fusetui.report.hang import call_lines
+    from fusetui.report.hang import describe_call
 
     grid = shown.grid
-    lines = call_lines(
+    lines = describe_call(
         issued=grid.issued(shown.group, rank, shown.number),
         wait=grid.wait(shown.group, shown.number),
         rank=rank,
@@ -313,10 +313,10 @@ def _describe_call(shown: HangShown, rank: int) -> list[str]:
 def _list_stack_frames(shown: HangShown, rank: int) -> list[str]:
     """Return the call stack of the selected collective, one line for each frame, the
     innermost first."""
-    from fusetui.report.hang import place_text
+    from fusetui.report.hang import format_frame
 
     frames = shown.grid.stack(shown.group, rank, shown.number)
-    return [f"  {printable(place_text(frame))}" for frame in frames]
+    return [f"  {printable(format_frame(frame))}" for frame in frames]
 
 
 _action = partial(action, section="In the hang page", where=on(HANG), needs=nothing)

@@ -784,17 +784,17 @@ def format_replay_answer(
     the format of the trace.
     """
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.report.program import functions_text
-    from fusetui.report.whatif import path_text, whatif_text
+    from fusetui.report.program import format_functions
+    from fusetui.report.whatif import format_path, format_whatif
     from fusetui.trace.program.functions import Functions
 
     if isinstance(answer, WhatIf):
-        return ReplayedText("what if", whatif_text(answer, width))
+        return ReplayedText("what if", format_whatif(answer, width))
     if isinstance(answer, Functions):
         every_function = 0
-        text = functions_text(answer, every_function, width, form)
+        text = format_functions(answer, every_function, width, form)
         return ReplayedText("my functions", text)
-    return ReplayedText("critical path", path_text(answer, width))
+    return ReplayedText("critical path", format_path(answer, width))
 
 
 def _make_help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:

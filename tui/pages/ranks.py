@@ -469,9 +469,9 @@ def _draw_answer(answer: JobAnswer, width: int, height: int) -> list[Said]:
     from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
     answer_sentences = [
-        *say.headline(answer),
-        say.clocks_text(answer),
-        *say.verdict_lines(answer),
+        *say.describe_given(answer),
+        say.describe_clocks(answer),
+        *say.describe_verdict(answer),
     ]
     return _wrap_sentences(answer_sentences, width, height)
 
@@ -486,8 +486,8 @@ def _describe_rank(
     sentences = []
     for straggler in answer.stragglers:
         if straggler.rank == row.rank:
-            sentences.append(say.straggler_text(answer, straggler))
-    sentences += say.wait_text(row)
+            sentences.append(say.describe_straggler(answer, straggler))
+    sentences += say.describe_longest_wait(row)
     sentences += row.damage
     return _wrap_sentences(sentences, width, height)
 

@@ -364,9 +364,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
         trace = state.side.trace
         if self.tree(state) is None:
             return explain_missing_result(trace, "the modules")
-        from fusetui.report.program import no_modules  # rarely needed
+        from fusetui.report.program import explain_no_modules  # rarely needed
 
-        nothing, how_to_record = no_modules(trace.report.format)
+        nothing, how_to_record = explain_no_modules(trace.report.format)
         reason = "none was recorded"
         if len(trace.rows_of(Role.ANNOTATION)):
             reason = "those on the timeline are of steps and collectives"

@@ -265,7 +265,7 @@ def _shortest_answer_height(why: Why, width: int) -> int:
     if not why.devices:
         titles_and_a_thread_and_last_line = 3
         return len(heading) + titles_and_a_thread_and_last_line
-    return len(heading) + len(flow_texts(say.account_parts(why), width - 2))
+    return len(heading) + len(flow_texts(say.make_account_parts(why), width - 2))
 
 
 def _longest_finding_height(why: Why, width: int) -> int:
@@ -371,7 +371,7 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
         return [*verdict[:height], *doubt]
     account = _draw_account(why, width - 2, free_lines)
     account_lines = [Said(f" {line}", "plain") for line in account]
-    for sentence in (say.breakdown_text(why), say.ceiling_text(why)):
+    for sentence in (say.breakdown_text(why), say.describe_ceiling(why)):
         sentence_lines = _wrap_sentence(sentence, width, before=" ")
         if len(account_lines) + len(sentence_lines) <= free_lines or not account_lines:
             account_lines += (
@@ -383,10 +383,10 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
 def _draw_verdict(why: Why, width: int) -> list[Said]:
     """Return the lines of the verdict, and below it the doubt about the estimated gains
     of findings if there is one."""
-    from fusetui.report.worth import doubt_text
+    from fusetui.report.worth import describe_all_doubts
 
     verdict = _wrap_sentence(say.answer(why), width, "title", " ")
-    doubt = doubt_text(why)
+    doubt = describe_all_doubts(why)
     return [*verdict, *(_wrap_sentence(doubt, width, "plain", " ") if doubt else [])]
 
 
@@ -406,10 +406,10 @@ def _draw_account(why: Why, width: int, height: int) -> list[str]:
         table = say.account_lines(why, width, reason_count)
     if len(table) <= height:
         return table
-    lines = flow_texts(say.account_parts(why), width)
+    lines = flow_texts(say.make_account_parts(why), width)
     if len(lines) <= height:
         return lines
-    return [say.account_line(why, width)]
+    return [say.format_account_line(why, width)]
 
 
 def _draw_threads(why: Why, width: int, height: int) -> list[str]:
@@ -417,7 +417,7 @@ def _draw_threads(why: Why, width: int, height: int) -> list[str]:
     them. They are empty where `height` leaves room for none."""
     titles_and_last_line = 2
     thread_limit = min(MAX_THREADS, height - titles_and_last_line)
-    return say.thread_lines(why, width, thread_limit) if thread_limit > 0 else []
+    return say.format_threads(why, width, thread_limit) if thread_limit > 0 else []
 
 
 def _wrap_sentence(
@@ -474,11 +474,11 @@ class _Paragraphs(NamedTuple):
 def _write_paragraphs(why: Why, finding: Finding) -> _Paragraphs:
     """Return all that is said about a finding, each part as one line of text; "" for a
     part that it lacks."""
-    from fusetui.report.worth import worth_text
+    from fusetui.report.worth import describe_worth
 
     return _Paragraphs(
         text=finding.text,
-        worth=worth_text(why, finding),
+        worth=describe_worth(why, finding),
         doubt=f"Likely, not certain: {finding.why_likely}"
         if finding.why_likely
         else "",
@@ -527,11 +527,11 @@ def _make_cells(why: Why, entry: Entry, unit: Unit) -> _Cells:
 def _format_cells(why: Why, entry: Entry, cells: _Cells, glyphs: Glyphs) -> list[str]:
     """Return the texts of a row, one for each column. The estimated gain is among them
     once it is known."""
-    from fusetui.report.worth import worth_figure
+    from fusetui.report.worth import format_worth
 
     texts = [cells.at_stake, cells.share]
     if why.worth_of:
-        texts.append(worth_figure(entry) if isinstance(entry, Finding) else "")
+        texts.append(format_worth(entry) if isinstance(entry, Finding) else "")
     texts.append(draw_share_bar(cells.part, cells.whole, BAR_CELLS, glyphs))
     texts.append(narrow(cells.text))
     return texts
@@ -559,7 +559,7 @@ def _make_gap_cells(why: Why, gap: Gap, unit: Unit) -> _Cells:
     for device in why.devices:
         if device.device == gap.device:
             device_ns = device.span_ns
-    reason = IDLE[say.main_reason(gap)].short
+    reason = IDLE[say.find_main_reason(gap)].short
     return _Cells(
         at_stake=unit.text(gap.dur_ns),
         share=percent(gap.dur_ns, device_ns),
@@ -604,7 +604,7 @@ def _make_record(entry: Finding | Gap | Unknown) -> _Record:
     if isinstance(entry, Gap):
         return _Record(
             what="gap",
-            name=say.main_reason(entry),
+            name=say.find_main_reason(entry),
             text=inside(entry),
             bound_ns=entry.dur_ns,
             start_ns=entry.start_ns,

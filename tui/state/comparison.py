@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.why.idle_time import IdleTime
-from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regions
+from fusetui.report.diff_lines import PINNED, DiffLine, closing, regions, sort_by_effect
 from fusetui.text.figures import duration, microseconds
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
@@ -56,10 +56,12 @@ def make_diff_lines(diff: Diff) -> DiffLines:
     """
     compiled, other_lines = regions(diff)
     region_lines = [region.line for region in compiled]
-    listed = tuple(by_effect([*other_lines, *region_lines]))
+    listed = tuple(sort_by_effect([*other_lines, *region_lines]))
     inner_lines = {}
     for region in compiled:
-        inner_lines[listed.index(region.line)] = _indent_lines(by_effect(region.inner))
+        inner_lines[listed.index(region.line)] = _indent_lines(
+            sort_by_effect(region.inner)
+        )
     closing_lines = closing(diff)
     return DiffLines(
         diff=diff,

@@ -156,8 +156,8 @@ def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> s
 
 
 def written(file: Path, pid: int) -> Path:
-    """Return the file that a process writes if it was told `file`: for /tmp/a.json and
-    the PID 7 it is /tmp/a_7.json. The PID is that which the process sees itself."""
+    """The file that a process writes if it is told `file`: /tmp/a_7.json for
+    /tmp/a.json and the PID 7. The PID is the one that the process sees itself."""
     return file.with_name(f"{file.stem}_{pid}{file.suffix}")
 
 
@@ -190,8 +190,9 @@ class DaemonSocket:
     CannotListenError."""
 
     def __init__(self, folder: str) -> None:
-        """Binds the socket in a folder, or, if that is "", at its abstract address.
-        Raises CannotListenError."""
+        """Bind the socket in a folder, or at its abstract address if `folder` is "".
+        Raises CannotListenError if the folder is not private or another daemon listens
+        there."""
         self.folder = folder
         self.ignored = 0
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
@@ -215,7 +216,8 @@ class DaemonSocket:
             ) from None
 
     def _bind(self) -> None:
-        """Binds the socket to its address. Raises CannotListenError or OSError."""
+        """Bind the socket to its address, and let the system name the sender of each
+        message. Raises CannotListenError or OSError."""
         if self.folder:
             self._remove_stale()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -223,7 +225,7 @@ class DaemonSocket:
         self._own = os.stat(self._address) if self.folder else None
 
     def fileno(self) -> int:
-        """For select."""
+        """The number of the socket, which `select` needs."""
         return self._socket.fileno()
 
     def messages(self) -> Iterator[ClientMessage]:
@@ -270,9 +272,11 @@ class DaemonSocket:
             return False
 
     def close(self) -> None:
-        """Removes the socket."""
+        """Close the socket and remove its file, unless another socket has taken its
+        place."""
         if self._own is not None:
             with suppress(OSError):
+                # another daemon may have bound its own socket there meanwhile
                 if os.path.samestat(os.lstat(self._address), self._own):
                     os.unlink(self._address)
         self._socket.close()
@@ -298,7 +302,8 @@ class DaemonSocket:
 
 
 def _is_client(sender: str | bytes | None) -> bool:
-    """Whether the address of a socket is named as those of libkineto are."""
+    """Whether the address of a socket is named like those of libkineto, which sends
+    requests."""
     address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
     return Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
 
@@ -347,7 +352,8 @@ def check_folder(folder: str) -> None:
 
 
 def taken(folder: str) -> str:
-    """That another daemon listens, and how to ask dynolog itself."""
+    """Two sentences that say that another daemon listens, and how to ask dynolog
+    itself. `folder` is "" for the abstract address."""
     where = f"in {folder}" if folder else "at the abstract address"
     return (
         f"Another daemon listens {where}: dynolog, or another fusetui. With dynolog, "

@@ -23,9 +23,11 @@ FILE_PREFIX = "rank_"
 def recorder_environment(
     folder: Path, pipes: str, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that switch the recorder on, let NCCL write a dump for each rank
-    into `folder` when a collective times out, and let it listen to a pipe for each rank
-    in `pipes`. Those that `given` has already are left out."""
+    """The environment variables that switch on the flight recorder of NCCL.
+
+    Each rank then writes a dump into `folder` when a collective times out, and listens
+    to a pipe in `pipes`. Variables that `given` has already are left out.
+    """
     files = str(folder.absolute() / FILE_PREFIX)
     wanted = {
         "TORCH_FR_BUFFER_SIZE": str(ENTRIES_OF_A_RANK),
@@ -40,8 +42,8 @@ def recorder_environment(
 
 
 def ask_pipes(folder: str) -> int:
-    """Asks every rank that listens to a pipe in `folder` for a dump, which it writes by
-    itself a little later; returns how many were asked."""
+    """Ask every rank that listens to a pipe in `folder` for a dump; return how many
+    were asked. The rank writes the dump by itself a little later."""
     asked = 0
     for name in sorted(os.listdir(folder)):
         if name.endswith(PIPE_ENDING) and _ask_pipe(os.path.join(folder, name)):
@@ -50,7 +52,8 @@ def ask_pipes(folder: str) -> int:
 
 
 def _ask_pipe(path: str) -> bool:
-    """Whether somebody listens to the pipe at `path`, who is asked."""
+    """Ask the rank that listens to the pipe at `path`. False if nobody listens, or
+    there is no pipe."""
     with suppress(OSError):  # nobody listens, or it is gone
         if not stat.S_ISFIFO(os.lstat(path).st_mode):
             return False

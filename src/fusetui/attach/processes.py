@@ -55,8 +55,8 @@ class Process(Struct, frozen=True):
 
     @property
     def only_helps(self) -> bool:
-        """Whether it starts those that compute, or compiles for them, and runs no
-        operations."""
+        """Whether the process only starts others that compute, or compiles for them. It
+        runs no operations itself."""
         is_compiling = any(COMPILE_WORKER in word for word in self.command)
         return self.program in LAUNCHERS or is_compiling
 
@@ -70,14 +70,14 @@ def process(pid: int) -> Process | None:
     place = Path(f"/proc/{pid}")
     try:
         status = _stat(place)
-        command = _words(place / "cmdline")
-        entries = _words(place / "environ")
+        command = _read_words(place / "cmdline")
+        entries = _read_words(place / "environ")
         if status.has_ended or place.stat().st_uid != os.geteuid() or not command[0]:
             return None
     except (OSError, ValueError, IndexError):
         return None
     variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    program = _program(command)
+    program = _find_program(command)
     return Process(
         pid=pid,
         parent=status.parent,
@@ -99,7 +99,7 @@ def _job_names(variables: Mapping[str, str]) -> list[str]:
     return [name for name in names if name not in ("", "none")]
 
 
-def _words(file: Path) -> tuple[str, ...]:
+def _read_words(file: Path) -> tuple[str, ...]:
     r"""Return the texts of a file of /proc: b"python\0train.py\0" has two. Raises
     OSError."""
     return tuple(os.fsdecode(file.read_bytes()).rstrip("\0").split("\0"))
@@ -154,33 +154,33 @@ def with_torch(folder: str | None = None) -> list[Process]:
         folder: If given, only processes whose sockets are in this folder; "" is the
             abstract address.
     """
-    chosen = []
-    for one in _every_with_torch():
-        has_folder = folder is None or one.folder == folder
-        if has_folder and not one.only_helps and not is_fork(one):
-            chosen.append(one)
-    return chosen
+    matching_processes = []
+    for candidate in _all_with_torch():
+        has_folder = folder is None or candidate.folder == folder
+        if has_folder and not candidate.only_helps and not is_fork(candidate):
+            matching_processes.append(candidate)
+    return matching_processes
 
 
 def forks_of(pids: Collection[int]) -> list[Process]:
-    """The forks, direct or not, of the processes with these PIDs: they have torch from
-    them."""
+    """The processes that were forked, directly or not, from the processes with these
+    PIDs. They have torch from those."""
     forks = []
-    for one in _every_with_torch():
-        if is_fork(one) and not set(_ancestors(one.pid)).isdisjoint(pids):
-            forks.append(one)
+    for candidate in _all_with_torch():
+        if is_fork(candidate) and not set(_ancestors(candidate.pid)).isdisjoint(pids):
+            forks.append(candidate)
     return forks
 
 
-def _every_with_torch() -> list[Process]:
-    """All processes of this user that have loaded torch."""
+def _all_with_torch() -> list[Process]:
+    """All processes of this user that have loaded torch, forks and launchers included."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    with_torch = []
+    torch_processes = []
     for pid in pids:
-        one = process(pid)
-        if one is not None and has_torch(pid):
-            with_torch.append(one)
-    return with_torch
+        candidate = process(pid)
+        if candidate is not None and has_torch(pid):
+            torch_processes.append(candidate)
+    return torch_processes
 
 
 def is_fork(one: Process) -> bool:
@@ -198,7 +198,7 @@ def is_fork(one: Process) -> bool:
 
 
 def is_ancestor(one: Process, other: Process) -> bool:
-    """Whether `one` started `other`, or one that did."""
+    """Whether `one` started the process `other`, directly or through others."""
     return one.pid in _ancestors(other.pid)
 
 
@@ -216,14 +216,15 @@ def _ancestors(pid: int) -> list[int]:
 
 
 def has_torch(pid: int) -> bool:
-    """Whether a process has loaded the libraries of torch."""
+    """Whether a process has loaded the libraries of torch. False if it cannot be looked
+    at."""
     with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
         return any(b"/libtorch" in line for line in maps)
     return False
 
 
 def age_s(one: Process) -> float:
-    """Seconds since it was started."""
+    """How many seconds ago a process was started."""
     machine_s = float(Path("/proc/uptime").read_text().split()[0])
     started_s = one.started / os.sysconf("SC_CLK_TCK")
     return machine_s - started_s
@@ -239,7 +240,8 @@ class _Stat(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it only waits for its parent to collect what it left."""
+        """Whether the process has ended and only waits for its parent to collect its
+        exit code."""
         return self.state in "ZX"
 
 
@@ -261,7 +263,7 @@ def _stat(place: Path) -> _Stat:
     )
 
 
-def _program(command: tuple[str, ...]) -> str:
+def _find_program(command: tuple[str, ...]) -> str:
     """Return the name of the script or module that a command line runs.
 
     ("python3", "-u", "src/train.py", "--lr", "1") gives "train.py", ("python", "-m",

@@ -38,11 +38,11 @@ from fusetui.attach.processes import (
 )
 from fusetui.attach.trace_file import (
     FileState,
-    contents_of,
-    held_by,
-    inspected,
+    describe_file,
+    inspect_contents,
+    inspect_trace,
     partial_file,
-    removed_if_own,
+    remove_if_own,
 )
 from fusetui.text.figures import plural
 
@@ -135,12 +135,12 @@ class AttachedProcess(Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether nothing more happens to this process."""
         return self.phase in FINAL
 
     @property
     def is_settled(self) -> bool:
-        """Whether this attempt is over."""
+        """Whether the present attempt is over for this process."""
         return self.is_done or self.phase in RETRIED
 
 
@@ -184,7 +184,7 @@ class Recording:
         self._attempts = attempts
         self._own_profiler_s = own_profiler_s
         check_name(folder)
-        self._place = _identity(self._folder)
+        self._place = _folder_identity(self._folder)
         self.attempt = 1
         self._empty_attempts = 0
         self._cancelled_attempts = 0
@@ -202,6 +202,7 @@ class Recording:
 
     @property
     def is_done(self) -> bool:
+        """Whether nothing more happens to any of the processes."""
         return all(job.is_done for job in self.jobs.values())
 
     def turn(self, seconds: float) -> None:
@@ -230,19 +231,19 @@ class Recording:
         if job is None:
             return
         job = replace(job, has_asked=True, heard_at=time.monotonic())
-        text = ""
+        answer_text = ""
         if isinstance(message.content, ConfigRequest):
             is_free = message.content.is_free
             job = replace(job, is_free=is_free)
             if job.phase is not RecordingPhase.WAITED_FOR:
-                job = self._asks_again(job) if is_free else job
+                job = self._judge_recording(job) if is_free else job
             elif is_free:
                 order = self._order(job, own_pid=message.content.pids[0])
                 job = order.job
-                text = order.configuration
+                answer_text = order.configuration
             else:
                 job = replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER)
-        if socket.answer(message, text) or not text:
+        if socket.answer(message, answer_text) or not answer_text:
             self.jobs[message.pid] = job
 
     def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
@@ -270,9 +271,9 @@ class Recording:
             if now > self._start - 1:
                 missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
                 return _Order(missed)
-        if self._place != _identity(self._folder):
+        if self._place != _folder_identity(self._folder):
             why = f"{self._folder} was removed or replaced during the recording"
-            return _Order(_failed(job, why))
+            return _Order(_mark_failed(job, why))
         return self._order_to_record(job, own_pid, now)
 
     def _order_to_record(
@@ -290,7 +291,7 @@ class Recording:
         waits_s = max(self._start - now, POLL_S)
         records_s = request.milliseconds / 1000
         file = self._new_file(job.process, own_pid)
-        told = replace(
+        told_job = replace(
             job,
             phase=RecordingPhase.TOLD,
             file=written(file, own_pid),
@@ -300,7 +301,7 @@ class Recording:
             due=told_at + waits_s + records_s + POLL_S,
         )
         start_ms = round(self._start * 1000)
-        return _Order(told, configuration(request, file, start_ms))
+        return _Order(told_job, configuration(request, file, start_ms))
 
     def _request_now(self) -> RecordingRequest:
         """Return what this attempt records.
@@ -315,8 +316,8 @@ class Recording:
         return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
-        """Whether all that still run have said in this attempt that they would record
-        now; after some time the others are not waited for."""
+        """Whether all processes that still run have said in this attempt that they
+        would record now. After some time the others are no longer waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
@@ -343,7 +344,7 @@ class Recording:
             f"{self._folder} contains too many traces of {stem}: choose another --out."
         )
 
-    def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
+    def _judge_recording(self, job: AttachedProcess) -> AttachedProcess:
         """Decide what became of a recording whose process is free again.
 
         A process writes its trace before it is free. So the trace is whole by now, or
@@ -358,28 +359,30 @@ class Recording:
         looked = self._looked(job)
         if looked.is_settled:
             return looked
-        trace = inspected(job.file)
+        trace = inspect_trace(job.file)
         disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
-            return _failed(job, f"{NO_TRACE}: the disk is full")
+            return _mark_failed(job, f"{NO_TRACE}: the disk is full")
         if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
-            return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
+            return _mark_failed(
+                job, f"it made no optimizer step within {STEPS_S:.0f} s"
+            )
         if trace.state is FileState.EMPTY:
-            removed_if_own(trace.path)
+            remove_if_own(trace.path)
             why = CANCELLED if job.profiles_itself else LEFT_EMPTY
             return replace(job, phase=RecordingPhase.CANCELLED, why=why)
         if trace.state is FileState.ABSENT:
             if self._is_seen_by(job.process):
                 return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
-            return _failed(
+            return _mark_failed(
                 job, (f"{NO_TRACE}: it may be unable to see or write {self._folder}")
             )
-        return _failed(job, f"{NO_TRACE}: {contents_of(trace)}")
+        return _mark_failed(job, f"{NO_TRACE}: {describe_file(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
-        """Whether the process has the same folder at this path: a container may have
-        another."""
-        return self._place == _identity(
+        """Whether the process sees the same folder at the path of the traces. In a
+        container there may be another one."""
+        return self._place == _folder_identity(
             Path(f"/proc/{recorded.pid}/root{self._folder}")
         )
 
@@ -391,38 +394,42 @@ class Recording:
         """
         alive = is_alive(job.process)
         if job.phase is RecordingPhase.WAITED_FOR:
-            return self._looked_at_waiting(job, alive)
-        trace = inspected(job.file)
+            return self._update_waiting_job(job, alive)
+        trace = inspect_trace(job.file)
         now = time.monotonic()
         if trace.state is FileState.STRANGE:
-            return _failed(job, f"{job.file.name} belongs to another user")
+            return _mark_failed(job, f"{job.file.name} belongs to another user")
         if trace.size and trace.size != job.size:
             job = replace(
                 job, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
             )
         if trace.state is FileState.WHOLE:
-            return self._with_whole_trace(job)
+            return self._judge_whole_trace(job)
         if not alive:
             left = f", {job.size:,} bytes of it" if job.size else ""
             ended = f"it ended before its trace was written{left}"
-            return _failed(job, f"{ended}{_because_of_profiler(job)}")
+            return _mark_failed(job, f"{ended}{_because_of_profiler(job)}")
         silent_s = now - max(job.heard_at, job.grown_at, job.due)
         if silent_s > SILENCE_S:
-            return _failed(job, f"{_stopped_asking()}, and {contents_of(trace)}")
+            return _mark_failed(
+                job, f"{_describe_silence()}, and {describe_file(trace)}"
+            )
         stalled_s = now - max(job.grown_at, job.due)
         if stalled_s > STALLED_S and not self._request.steps:
-            return _failed(job, f"its recording does not end, and {contents_of(trace)}")
+            return _mark_failed(
+                job, f"its recording does not end, and {describe_file(trace)}"
+            )
         return job
 
-    def _with_whole_trace(self, job: AttachedProcess) -> AttachedProcess:
+    def _judge_whole_trace(self, job: AttachedProcess) -> AttachedProcess:
         """Return a process whose file is whole: recorded, or without operations.
 
         A trace without operations is removed. What a trace lacks, or that it shows
         torch.compile at work or no loop, is said in `why`.
         """
-        contents = held_by(job.file)
+        contents = inspect_contents(job.file)
         if not contents.has_operations:
-            removed_if_own(job.file)
+            remove_if_own(job.file)
             return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
         remarks = []
         if contents.is_compiling:
@@ -443,7 +450,7 @@ class Recording:
             why=" ".join(remarks),
         )
 
-    def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
+    def _update_waiting_job(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
         """Return a process that was not told to record yet as it is now.
 
         It has failed if it has ended, never asked within PATIENCE_S, profiles itself
@@ -453,33 +460,38 @@ class Recording:
             job: The process.
             alive: Whether it still runs.
         """
-        now = time.monotonic()
+        now_s = time.monotonic()
         if not alive and job.before:
-            ended = f"it ended before it could be recorded again: {job.before}"
-            return _failed(job, f"{ended}{_because_of_profiler(job)}")
+            end_clause = f"it ended before it could be recorded again: {job.before}"
+            return _mark_failed(job, f"{end_clause}{_because_of_profiler(job)}")
         if not alive:
-            return _failed(job, f"it ended before it polled{_because_of_profiler(job)}")
+            return _mark_failed(
+                job, f"it ended before it polled{_because_of_profiler(job)}"
+            )
         if not job.has_asked:
             is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
-            if now - self._begun > PATIENCE_S and is_old:
-                return _failed(job, FORKED if is_fork(job.process) else NEVER_ASKED)
+            if now_s - self._begun > PATIENCE_S and is_old:
+                return _mark_failed(
+                    job, FORKED if is_fork(job.process) else NEVER_ASKED
+                )
         elif job.profiles_itself and not job.is_free:
-            if now - self._first_begun > self._own_profiler_s:
-                return _failed(job, PROFILES_ITSELF)
+            if now_s - self._first_begun > self._own_profiler_s:
+                return _mark_failed(job, PROFILES_ITSELF)
             if self._start and time.time() > self._start:
                 return replace(job, phase=RecordingPhase.MISSED, why=PROFILES_ITSELF)
-        if job.heard_at and now - job.heard_at > SILENCE_S:
-            return _failed(job, _stopped_asking())
+        if job.heard_at and now_s - job.heard_at > SILENCE_S:
+            return _mark_failed(job, _describe_silence())
         return job
 
     def _end_attempt(self) -> None:
-        """All are settled: begins the next attempt, or ends the recording."""
+        """Begin the next attempt or end the recording, once all processes are settled.
+        It ends if the traces are good, or all attempts were made."""
         jobs = list(self.jobs.values())
         for fork in forks_of(self.jobs):
             self.forks[fork.pid] = fork
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
         is_wanted = (
-            self._is_one_needed(jobs, whole)
+            self._is_trace_missing(jobs, whole)
             or self._is_beginning(whole)
             or self._is_without_loop(whole)
         )
@@ -489,7 +501,7 @@ class Recording:
             return
         for job in jobs:
             if job.phase in RETRIED:
-                self.jobs[job.process.pid] = self._given_up(job, whole)
+                self.jobs[job.process.pid] = self._give_up(job, whole)
         self._restore_better()
 
     def _has_attempts_left(self, jobs: Sequence[AttachedProcess]) -> bool:
@@ -507,25 +519,34 @@ class Recording:
         max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
         return self.attempt < attempts and self._cancelled_attempts < max_cancelled
 
-    def _is_one_needed(
+    def _is_trace_missing(
         self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
     ) -> bool:
-        """Whether a process that runs is without a trace: any if there is no trace at
-        all, otherwise a rank."""
-        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
+        """Whether a process that still runs lacks a trace. If there is any trace, only
+        ranks of a job need one."""
+        retried_jobs = [
+            job for job in jobs if job.phase in RETRIED and is_alive(job.process)
+        ]
         if whole:
-            again = [job for job in again if job.process.rank]
-        return bool(again)
+            retried_jobs = [job for job in retried_jobs if job.process.rank]
+        return bool(retried_jobs)
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether the traces are the first with operations after some without: they
-        show how the program begins to compute, and another one shows it at work."""
+        """Whether these traces are the first with operations, after attempts without
+        any.
+
+        They show how the program begins to compute; another attempt shows it at work.
+        `whole` has the processes with a whole trace.
+        """
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace may show how the program starts or compiles: another one
-        shows its loop. A program that compiles all the time, or whose steps are longer
-        than the recording, is not recorded for ever."""
+        """Whether a trace may show how the program starts or compiles, so that another
+        attempt is worthwhile.
+
+        Only some attempts are made for that: a program may compile all the time, or
+        have steps longer than the recording.
+        """
         running = [job for job in whole if is_alive(job.process)]
         if any(job.is_compiling for job in running):
             return self._compiling_attempts + 1 < MAX_COMPILING
@@ -534,8 +555,8 @@ class Recording:
         return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
-        """Counts what became of the attempt before, and waits for all that still
-        run."""
+        """Count how the last attempt ended, and prepare the next one for all processes
+        that still run."""
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
@@ -554,7 +575,7 @@ class Recording:
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
-            because = _reason_for_another(job, phases)
+            because = _explain_next_attempt(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,
                 has_asked=True,
@@ -564,23 +585,25 @@ class Recording:
                 before=job.why if job.phase in RETRIED else "",
             )
 
-    def _given_up(
+    def _give_up(
         self, job: AttachedProcess, whole: Sequence[AttachedProcess]
     ) -> AttachedProcess:
-        """The last word on a process without a trace."""
+        """The final state of a process without a trace, with the reason. A process that
+        only starts others with traces is left out, not failed."""
         if job.phase is RecordingPhase.EMPTY:
             starts_others = any(
                 is_ancestor(job.process, other.process) for other in whole
             )
             if starts_others and not job.process.rank:
                 return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
-            return _failed(
-                job, f"{job.why}{self._attempts_made()}{_because_of_profiler(job)}"
+            return _mark_failed(
+                job, f"{job.why}{self._describe_attempts()}{_because_of_profiler(job)}"
             )
-        return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
+        return _mark_failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
 
-    def _attempts_made(self) -> str:
-        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`."""
+    def _describe_attempts(self) -> str:
+        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`. ""
+        if there was only one."""
         if self.attempt == 1:
             return ""
         cancelled = self._cancelled_attempts
@@ -598,7 +621,7 @@ class Recording:
         Args:
             whole: The processes that were recorded in this attempt.
         """
-        if _worth(whole) < _worth(self._previous):
+        if _rate_attempt(whole) < _rate_attempt(self._previous):
             better = self._previous
             worse = whole
         else:
@@ -607,24 +630,26 @@ class Recording:
         kept = {job.file for job in better}
         for job in worse:
             if job.file not in kept:
-                removed_if_own(job.file)
+                remove_if_own(job.file)
         self._previous = better
 
     def _restore_better(self) -> None:
-        """Ends with the jobs of the attempt that recorded more. A trace of how a
-        program starts is none of a program whose own profiler kept its loop from being
-        recorded."""
+        """End with the processes of the attempt that recorded more.
+
+        A trace of how a program starts is removed if its own profiler kept its loop
+        from being recorded.
+        """
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
         recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
-            self.jobs[job.process.pid] = _failed(job, NOT_TOGETHER)
+            self.jobs[job.process.pid] = _mark_failed(job, NOT_TOGETHER)
         for job in self._previous:
             pid = job.process.pid
             is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
             if is_kept_out and not job.is_loop:
-                removed_if_own(job.file)
-                self.jobs[pid] = _failed(self.jobs[pid], PROFILES_ITSELF)
+                remove_if_own(job.file)
+                self.jobs[pid] = _mark_failed(self.jobs[pid], PROFILES_ITSELF)
             else:
                 self.jobs[pid] = job
 
@@ -658,7 +683,8 @@ ONLY_STARTS = "it runs no operations, unlike the processes that it started"
 
 
 def check_name(folder: Path) -> None:
-    """Raises CannotRecordError if libkineto cannot be told the name of this folder."""
+    """Raise CannotRecordError if libkineto cannot be told the name of this folder. It
+    accepts only some characters."""
     if not SAFE.fullmatch(str(folder.absolute())):
         raise CannotRecordError(
             f"Traces cannot be written to {folder}: libkineto accepts only paths of "
@@ -666,47 +692,52 @@ def check_name(folder: Path) -> None:
         )
 
 
-def _reason_for_another(
+def _explain_next_attempt(
     job: AttachedProcess, phases: Collection[RecordingPhase]
 ) -> str:
-    """A sentence with a space behind it about what the attempt before came to;
-    `phases`: those of all processes in it."""
+    """A sentence, with a space behind it, about why a process is recorded again.
+    `phases` has how the attempt ended for all processes."""
     if job.is_compiling:
         return "torch.compile is compiling: recording again. "
     if not job.is_loop:
         return "The operations did not repeat: recording again. "
     if job.phase in RETRIED:
-        return f"{_capital(job.why)}. "
+        return f"{_capitalize(job.why)}. "
     if any(phase in RETRIED for phase in phases):
         return "Another process was not recorded: recording all again. "
     return "The program has started to compute: recording again. "
 
 
-def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
+def _mark_failed(job: AttachedProcess, why: str) -> AttachedProcess:
+    """The process with its recording marked as failed, for the reason `why`."""
     return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
-def _worth(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
-    """How many processes an attempt recorded, and how many of them at their loop."""
+def _rate_attempt(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
+    """How many processes an attempt recorded, and how many of their traces show a loop.
+    A larger pair is better."""
     return len(whole), sum(job.is_loop for job in whole)
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:
-    """A clause behind a reason, if the process profiled itself: that explains the
-    rest."""
+    """A clause to put behind a reason, if the process used torch.profiler itself, which
+    explains the rest; otherwise ""."""
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
-def _stopped_asking() -> str:
+def _describe_silence() -> str:
+    """A clause that says how long ago a process stopped polling."""
     return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
-def _capital(sentence: str) -> str:
+def _capitalize(sentence: str) -> str:
+    """A sentence with a capital letter at its begin; the rest is kept."""
     return sentence[:1].upper() + sentence[1:]
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    """Device and inode of a folder; (0, 0) if there is none."""
+def _folder_identity(folder: Path) -> tuple[int, int]:
+    """The device and the inode of a folder, which tell it from any other; (0, 0) if
+    there is none."""
     with suppress(OSError):
         status = os.stat(folder)
         return status.st_dev, status.st_ino

@@ -72,52 +72,55 @@ class TraceFile(Struct, frozen=True):
 
 
 def partial_file(file: Path) -> Path:
-    """What libkineto writes and then renames to `file`."""
+    """The file that libkineto writes first, and renames to `file` once it is complete."""
     return file.with_name(f"{file.name}.tmp")
 
 
-def inspected(file: Path) -> TraceFile:
-    """What there is of this trace. It reads its two ends. What libkineto has not
-    renamed yet is partial."""
-    renamed = _inspected(file)
+def inspect_trace(file: Path) -> TraceFile:
+    """The state of a trace, found by reading its two ends. A file that libkineto has
+    not renamed yet is partial even if its ends are complete."""
+    renamed = _inspect_file(file)
     if renamed.state is not FileState.ABSENT:
         return renamed
-    partial = _inspected(partial_file(file))
+    partial = _inspect_file(partial_file(file))
     if partial.state is FileState.WHOLE:
         return replace(partial, state=FileState.PARTIAL)
     return partial
 
 
-def _inspected(path: Path) -> TraceFile:
-    """What there is at this path alone."""
+def _inspect_file(path: Path) -> TraceFile:
+    """The state of the file at this path alone. Only a regular file of this user is
+    opened."""
     try:
         entry = path.lstat()
         if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
             return TraceFile(path, FileState.STRANGE)
-        number = _opened(path)
+        number = _open_file(path)
     except FileNotFoundError:
         return TraceFile(path, FileState.ABSENT)
     except OSError:
         return TraceFile(path, FileState.UNREADABLE)
     try:
         opened = os.fstat(number)
+        # the path got another file between the two calls
         if not os.path.samestat(entry, opened):
             return TraceFile(path, FileState.PARTIAL, opened.st_size)
-        return TraceFile(path, _state(number, opened.st_size), opened.st_size)
+        return TraceFile(path, _check_ends(number, opened.st_size), opened.st_size)
     except OSError:
         return TraceFile(path, FileState.UNREADABLE, entry.st_size)
     finally:
         os.close(number)
 
 
-def _opened(path: Path) -> int:
-    """Opens a file for reading; no link is followed, and what became a pipe is not
-    waited for. Raises OSError."""
+def _open_file(path: Path) -> int:
+    """Open a file for reading, and return its number. Links are not followed, and a
+    pipe at its place is not waited for. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _state(number: int, byte_count: int) -> FileState:
-    """The state of an open file of this size, by its two ends. Raises OSError."""
+def _check_ends(number: int, byte_count: int) -> FileState:
+    """The state of an open file with `byte_count` bytes, judged by its two ends. Raises
+    OSError."""
     if not byte_count:
         return FileState.EMPTY
     if _has_hole(number, byte_count):
@@ -130,7 +133,8 @@ def _state(number: int, byte_count: int) -> FileState:
 
 
 def _has_hole(number: int, byte_count: int) -> bool:
-    """Whether the system knows of a part that was never written; text has none."""
+    """Whether a part of an open file was never written, as far as the system knows. The
+    text of a trace has no such parts."""
     if not hasattr(os, "SEEK_HOLE"):
         return False
     with suppress(OSError):  # the file system does not tell
@@ -138,8 +142,8 @@ def _has_hole(number: int, byte_count: int) -> bool:
     return False
 
 
-def contents_of(trace: TraceFile) -> str:
-    """A clause about what is there: `train_7.json (12 kB) does not end as a trace
+def describe_file(trace: TraceFile) -> str:
+    """A clause about the file of a trace: `train_7.json (12 kB) does not end as a trace
     does`."""
     if trace.state is FileState.ABSENT:
         return str(trace.state.value)
@@ -159,16 +163,17 @@ class TraceContents(Struct, frozen=True):
     is_loop: bool
 
 
-def held_by(file: Path) -> TraceContents:
-    """What a trace holds; nothing if it cannot be read."""
+def inspect_contents(file: Path) -> TraceContents:
+    """What a trace contains: operations, optional records, torch.compile at work, a
+    loop. Nothing of that if it cannot be read."""
     extras: set[str] = set()
     has_operations = False
-    for chunk, _ in _chunks(file):
+    for chunk, _ in _read_chunks(file):
         has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
         for extra, mark in MARKS.items():
             if mark in chunk:
                 extras.add(extra)
-    names = _names(file)
+    names = _operation_names(file)
     names_after = _names_after_compilation(names)
     is_compiled = len(names_after) < len(names)
     is_most_after = len(names_after) >= len(names) / 2
@@ -182,7 +187,8 @@ def held_by(file: Path) -> TraceContents:
 
 
 def _is_repeated(names: Sequence[bytes]) -> bool:
-    """Whether both halves of these, which are in their order, have the same names."""
+    """Whether both halves of a sequence of names, in the order of time, have nearly the
+    same names. Then the trace shows a loop."""
     middle = len(names) // 2
     in_both = set(names[:middle]) & set(names[middle:])
     repeated = sum(name in in_both for name in names)
@@ -190,23 +196,24 @@ def _is_repeated(names: Sequence[bytes]) -> bool:
 
 
 def _is_of_compilation(name: bytes) -> bool:
-    """Whether an operation is one of COMPILING."""
+    """Whether the name of an operation shows torch.compile at work."""
     return any(mark.strip(b'"') in name for mark in COMPILING)
 
 
 def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
-    """The names after the last one of COMPILING; all if there is none."""
+    """The names that come after the last operation of torch.compile; all if there is
+    none."""
     for number in range(len(names) - 1, -1, -1):
         if _is_of_compilation(names[number]):
             return names[number + 1 :]
     return names
 
 
-def _names(file: Path) -> list[bytes]:
-    """The names of the operations of a trace by their begin, as far as MAX_NAMED
-    reaches."""
+def _operation_names(file: Path) -> list[bytes]:
+    """The names of the operations of a trace, sorted by their begin. Reading stops once
+    there are more than MAX_NAMED."""
     operations: list[tuple[float, bytes]] = []  # begin in us, name
-    for chunk, known_bytes in _chunks(file):
+    for chunk, known_bytes in _read_chunks(file):
         for match in OPERATION.finditer(chunk):
             if match.end() > known_bytes:  # the chunk before did not hold all of it
                 operations.append((float(match[2]), match[1]))
@@ -215,11 +222,14 @@ def _names(file: Path) -> list[bytes]:
     return [name for _, name in sorted(operations)]
 
 
-def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
-    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a
-    link. With each, how many of its bytes the chunk before had too."""
+def _read_chunks(file: Path) -> Iterator[tuple[bytes, int]]:
+    """Yield the bytes of a file in chunks that overlap, each with the number of bytes
+    that it shares with the chunk before.
+
+    Bytes that are written meanwhile are left out. Yields nothing for a link.
+    """
     try:
-        number = _opened(file)
+        number = _open_file(file)
     except OSError:
         return
     with open(number, "rb") as opened:
@@ -235,9 +245,9 @@ def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
             bytes_left -= len(read)
 
 
-def removed_if_own(file: Path) -> None:
-    """Removes a trace that was asked for and is not wanted; nothing else at its
-    place."""
+def remove_if_own(file: Path) -> None:
+    """Remove a trace that was asked for and is not wanted. Anything but a regular file
+    of this user is kept."""
     with suppress(OSError):
         entry = file.lstat()
         if stat.S_ISREG(entry.st_mode) and entry.st_uid == os.geteuid():

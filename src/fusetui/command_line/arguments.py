@@ -37,12 +37,14 @@ before it."""
 
 
 def argument(usage: str, text: str, **settings: Any) -> Argument:
-    """`argument("--top N", "How many rows.", type=amount)`: an option with what stands
-    for its value, or a positional argument, and what `add_argument` takes beside them.
+    """Return an option or a positional argument of the command line. `settings` are
+    passed to `add_argument`, and the usage says how many values it takes.
 
     `A?` may be left out, of `A+` there are several, of `A*` any number; `--a A+` takes
-    several at once, `--a A*` may be repeated. A positional argument is named as its
+    several at once, and `--a A*` may be repeated. A positional argument is named as its
     usage in lower case, unless the usage has both: `traces TRACE*`.
+
+        argument("--top N", "How many rows.", type=amount)
     """
     name, _, metavar = usage.rstrip("?*+").partition(" ")
     is_option = name.startswith("-")
@@ -50,27 +52,31 @@ def argument(usage: str, text: str, **settings: Any) -> Argument:
         metavar = metavar or name
         name = name.lower()
     sign = f"-{usage[-1]}" if is_option else usage[-1]
-    given: dict[str, Any] = {"help": text}
+    known_settings: dict[str, Any] = {"help": text}
     if metavar:
-        given["metavar"] = metavar
-    return Argument(name, {**given, **VALUE_COUNTS.get(sign, {}), **settings})
+        known_settings["metavar"] = metavar
+    return Argument(name, {**known_settings, **VALUE_COUNTS.get(sign, {}), **settings})
 
 
 def flag(name: str, text: str) -> Argument:
-    """An option without a value."""
+    """Return an option without a value, which is True where it is given."""
     return argument(name, text, action="store_true")
 
 
 def by(*groupings: str) -> Argument:
-    """`--by`: what the rows of a table are grouped by; the first grouping is the
-    default. Old words are accepted, but not listed in the help."""
-    listed = [grouping for grouping in groupings if grouping not in OLD_GROUPINGS]
-    text = f"Group by {', '.join(listed[:-1])} or {listed[-1]}."
+    """Return the option `--by`, which says what the rows of a table are grouped by. The
+    first grouping is the default. Old words are accepted, but not listed in the help.
+    """
+    listed_groupings = [
+        grouping for grouping in groupings if grouping not in OLD_GROUPINGS
+    ]
+    text = f"Group by {', '.join(listed_groupings[:-1])} or {listed_groupings[-1]}."
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
 def amount(text: str) -> int:
-    """The type of an argument: a whole number of at least 0."""
+    """Return the whole number, at least 0, that a value of the command line means.
+    Raises ArgumentTypeError or ValueError for anything else."""
     number = int(text)
     if number < 0:
         raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
@@ -78,7 +84,8 @@ def amount(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """The type of an argument: percent, at least 0."""
+    """Return the percentage, at least 0, that a value of the command line means. Raises
+    ArgumentTypeError for anything else."""
     from fusetui.text.figures import amount as number_of  # only where one is given
 
     number = number_of(text)
@@ -310,25 +317,28 @@ class Command(NamedTuple):
         return self.arguments() if callable(self.arguments) else self.arguments
 
     def run(self, args: Namespace) -> int:
-        """Carries out the command with these parsed arguments; returns its exit
-        code."""
+        """Carry out the command with these parsed arguments and return its exit code.
+        If an argument asks for a table, the answer is printed as one."""
         has_other_forms = self.name != "sql"  # whose answer is always a table
         if has_other_forms and self._asks_for_table(args):
             module = self.name if self.name in WITH_TABLES_OF_THEIR_OWN else "tables"
-            return _called(module, "show", args)
+            return _call_command(module, "show", args)
         if has_other_forms and vars(args).get("top", ROWS) is None:
             args.top = ROWS
-        return _called(MODULES.get(self.name, self.name), f"run_{self.name}", args)
+        return _call_command(
+            MODULES.get(self.name, self.name), f"run_{self.name}", args
+        )
 
     def _asks_for_table(self, args: Namespace) -> bool:
-        """Whether an argument asks for the answer as a table, as --top does for
-        `launches`."""
-        given = vars(args)
+        """Return whether an argument asks for the answer as a table. For `launches`,
+        --top does too, because its usual answer has no rows to limit."""
+        given_arguments = vars(args)
         names = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
-        return any(given.get(name) not in (None, []) for name in names)
+        return any(given_arguments.get(name) not in (None, []) for name in names)
 
 
-def _called(module: str, function: str, args: Namespace) -> int:
-    """The exit code that a function of a module of `fusetui.commands` returns."""
+def _call_command(module: str, function: str, args: Namespace) -> int:
+    """Import a module of `fusetui.commands`, call one of its functions with the
+    arguments, and return the exit code."""
     code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
     return code

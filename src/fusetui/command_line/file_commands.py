@@ -26,7 +26,8 @@ from fusetui.command_line.arguments import (
 
 
 def seconds(text: str) -> float:
-    """The type of an argument: a time in seconds."""
+    """Return the time in seconds that a value of the command line means. Raises
+    ArgumentTypeError for what is no number."""
     try:
         return float(text)
     except ValueError:
@@ -34,7 +35,8 @@ def seconds(text: str) -> float:
 
 
 def extras(text: str) -> list[str]:
-    """The type of an argument: some of stack, shapes and memory; none for "none"."""
+    """Return what to record beside times: some of stack, shapes and memory, or nothing
+    for "none". Raises ArgumentTypeError for any other word."""
     if text == "none":
         return []
     names = text.split(",")
@@ -47,7 +49,8 @@ def extras(text: str) -> list[str]:
 
 
 def size(text: str) -> tuple[int, int]:
-    """The type of an argument: columns and lines."""
+    """Return the columns and lines of a size such as `118x32`. Raises ArgumentTypeError
+    unless it is from 40x10 to 500x500."""
     columns, x, lines = text.partition("x")
     are_numbers = x and columns.isdecimal() and lines.isdecimal()
     if are_numbers and 40 <= int(columns) <= 500 and 10 <= int(lines) <= 500:
@@ -58,15 +61,18 @@ def size(text: str) -> tuple[int, int]:
 
 
 def pixels(text: str) -> int:
-    """The type of an argument: the width of a picture."""
+    """Return the width of a picture in pixels. Raises ArgumentTypeError unless it is
+    from 100 to 10,000, and ValueError for what is no number."""
     width = int(text)
     if not 100 <= width <= 10_000:
         raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
     return width
 
 
-def _of_capture() -> tuple[Argument, ...]:
-    """What is not given is absent from the parsed arguments."""
+def _make_capture_arguments() -> tuple[Argument, ...]:
+    """Return the arguments of `capture`, made from the declared options. An option that
+    is not given is absent from the parsed arguments, so that its declared default
+    holds."""
     from fusetui.capture.options import declared_options
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
@@ -151,7 +157,7 @@ RECORDING = (
     Command(
         "capture",
         "Profile the variants of a workload and write a run folder.",
-        _of_capture,
+        _make_capture_arguments,
         "The shapes of the workload are also options: --batch 32 --hidden 64. --expect may "
         'refer to a variant: --expect "eager: kernels=5". A sweep over several axes measures '
         "every combination; batch=64,128,...,2048 continues the progression, "

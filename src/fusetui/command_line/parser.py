@@ -50,7 +50,8 @@ class Parser(ArgumentParser):
         raise UsageError(f"{self.prog}{message}; see {self.prog} --help.")
 
     def _check_value(self, action: Action, value: object) -> None:
-        """Raises ArgumentError unless the value is one of the action's choices."""
+        """Raise ArgumentError unless the value is one of the choices of the action. The
+        message is shorter than that of argparse."""
         if action.choices is None or value in action.choices:
             return
         *others, last = map(str, action.choices)
@@ -68,6 +69,8 @@ class _Help(HelpFormatter):
     hyphens."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Return a description with its paragraphs kept apart, each in lines of
+        `width`."""
         paragraphs = []
         for paragraph in text.split("\n\n"):
             lines = self._split_lines(paragraph, width - len(indent))
@@ -79,33 +82,38 @@ class _Help(HelpFormatter):
 
 
 def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
-    """The parsed arguments of a command line, without the name of the program.
+    """Return the parsed arguments of a command line, which is given without the name of
+    the program.
 
-    `command` is the name of the command, or None if none was given. `rest` holds the
-    arguments that the parser of an open-ended command does not know; `debug` is whether
-    --debug was given. `epilog` ends the help of the whole line. Raises UsageError, and
-    SystemExit after printing help or the version.
+    `command` is the name of the command, or None if none was given. `rest` has the
+    arguments that the parser of an open-ended command does not know, and `debug` is
+    whether --debug was given. `epilog` ends the help of the whole line. Raises
+    UsageError, and SystemExit after printing help or the version.
     """
-    arguments, is_debug = without_debug(arguments)
-    if arguments and _is_to_be_opened(arguments[0]):
+    arguments, is_debug = remove_debug(arguments)
+    if arguments and _names_trace(arguments[0]):
         arguments = ["open", *arguments]  # `fusetui trace.json`
-    first = arguments[0] if arguments else ""
-    is_word = bool(arguments) and not first.startswith("-")
-    parsers = command_parsers(first, epilog)
-    top = parsers[""]
-    if is_word and first not in _command_names():
-        top.error(f"no such command: {first}{_suggestion(first)}")
-    parsed, rest = top.parse_known_args(arguments)
+    first_word = arguments[0] if arguments else ""
+    is_word = bool(arguments) and not first_word.startswith("-")
+    parsers = command_parsers(first_word, epilog)
+    line_parser = parsers[""]
+    if is_word and first_word not in _command_names():
+        line_parser.error(
+            f"no such command: {first_word}{_suggest_command(first_word)}"
+        )
+    parsed, unknown_arguments = line_parser.parse_known_args(arguments)
     has_more_traces = hasattr(parsed, "others")
-    if has_more_traces and not any(word.startswith("-") for word in rest):
+    if has_more_traces and not any(word.startswith("-") for word in unknown_arguments):
         # Traces that stand behind an option are unknown to argparse.
-        parsed.others = [*parsed.others, *rest]
-        rest = []
+        parsed.others = [*parsed.others, *unknown_arguments]
+        unknown_arguments = []
     takes_any = bool(parsed.command) and command(parsed.command).open_ended
-    if rest and not takes_any:
-        what = "option" if rest[0].startswith("-") else "argument"
-        parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")
-    parsed.rest = tuple(rest)
+    if unknown_arguments and not takes_any:
+        argument_kind = "option" if unknown_arguments[0].startswith("-") else "argument"
+        parsers[parsed.command or ""].error(
+            f"no such {argument_kind}: {unknown_arguments[0]}"
+        )
+    parsed.rest = tuple(unknown_arguments)
     parsed.debug = is_debug
     return parsed
 
@@ -114,9 +122,9 @@ def _command_names() -> list[str]:
     return [entry.name for entry in COMMANDS]
 
 
-def _is_to_be_opened(word: str) -> bool:
-    """Whether the first word names a trace, or anything else that exists, and no
-    command."""
+def _names_trace(word: str) -> bool:
+    """Return whether the first word names a trace, or anything else that exists, and no
+    command. Then `open` is meant."""
     if not word or word in _command_names():
         return False
     if word == "-" or "://" in word or word.startswith(("sample:", "lesson:")):
@@ -124,28 +132,30 @@ def _is_to_be_opened(word: str) -> bool:
     return os.path.exists(word)
 
 
-def _suggestion(word: str) -> str:
-    """` (did you mean ops?)`: the command with the nearest name; "" if none is near."""
+def _suggest_command(word: str) -> str:
+    """Return a hint at the command with the nearest name, such as ` (did you mean
+    ops?)`, or "" if none is near."""
     from difflib import get_close_matches  # rarely needed
 
     nearest = get_close_matches(word, _command_names(), 1)
     return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
-def without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """The arguments without --debug, and whether it was given.
+def remove_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments without --debug, and whether it was given.
 
-    It may stand before the command or behind it, but what stands behind an open-ended
-    command, or behind `--`, may be meant for somebody else and stays.
+    It may stand before the command or behind it. What stands behind an open-ended
+    command, or behind `--`, may be meant for another program and stays.
     """
-    kept: list[str] = []
-    for place, word in enumerate(arguments):
-        if word == "--" or (kept and _is_open_ended(kept[0])):
-            kept += arguments[place:]
+    kept_words: list[str] = []
+    for index, word in enumerate(arguments):
+        # from here on, words may belong to another program
+        if word == "--" or (kept_words and _is_open_ended(kept_words[0])):
+            kept_words += arguments[index:]
             break
         if word != DEBUG:
-            kept.append(word)
-    return kept, len(kept) < len(arguments)
+            kept_words.append(word)
+    return kept_words, len(kept_words) < len(arguments)
 
 
 def _is_open_ended(name: str) -> bool:
@@ -153,12 +163,12 @@ def _is_open_ended(name: str) -> bool:
 
 
 def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Parser]:
-    """Parsers by the name of the command; "" is the parser of the whole line, whose
-    help ends with `epilog`.
+    """Return the parsers by the name of the command; "" is the parser of the whole
+    line, whose help ends with `epilog`.
 
-    If `wanted` is the name of a command, there is only that one's parser beside it; for
-    any other word, the parsers of commands have no arguments; for None, all parsers
-    have theirs.
+    If `wanted` is the name of a command, there is only its parser beside that one. For
+    any other word, the parsers of commands have no arguments; for None, all have
+    theirs. This saves time, as most runs need one command.
     """
     top = Parser(prog="fusetui", description=OURS, epilog=epilog)
     top.add_argument(

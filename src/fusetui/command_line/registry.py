@@ -438,6 +438,6 @@ COMMANDS = (
 
 
 def command(name: str) -> Command:
-    """The command of that name. Raises KeyError if there is none."""
+    """Return the command of that name. Raises KeyError if there is none."""
     by_name = {entry.name: entry for entry in COMMANDS}
     return by_name[name]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import DONE, CommandError, exit_codes_text
 from fusetui.commands.sources import LESSON, SAMPLE
-from fusetui.report.output import emit, emit_json, speaks_unicode, width
+from fusetui.report.output import emit, emit_json, supports_unicode, width
 from fusetui.text.printable import printable
 
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FO
 
 
 def run_decode(args: Namespace) -> int:
-    """What the parts of kernel names mean. Raises CommandError if there is no name."""
-    names = list(_names(args.names))
+    """Print what the parts of kernel names mean, as text or as JSON, and return the
+    exit code. `-` among `args.names` stands for the lines of standard input. Raises
+    CommandError if there is no name."""
+    names = list(_read_names(args.names))
     if not names:
         raise CommandError("No name to decode on standard input.")
     if args.json:
@@ -36,13 +38,13 @@ def run_decode(args: Namespace) -> int:
 
         emit_json(NamesDocument([decoded(name) for name in names]))
     else:
-        emit("\n\n".join(_decoded_text(name) for name in names))
+        emit("\n\n".join(_format_decoded_name(name) for name in names))
     return DONE
 
 
-def _names(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments, with the lines of standard input that are not blank for `-`.
-    Raises CommandError."""
+def _read_names(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the names in `arguments`. An argument `-` stands for the lines of standard
+    input that are not blank. Raises CommandError if standard input cannot be read."""
     for argument in arguments:
         if argument != "-":
             yield argument
@@ -58,8 +60,13 @@ def _names(arguments: Sequence[str]) -> Iterator[str]:
             ) from None
 
 
-def _decoded_text(name: str) -> str:
-    """What a kernel is; then its name with marks, and what each marked part means."""
+def _format_decoded_name(name: str) -> str:
+    """Return the text that explains one kernel name.
+
+    It begins with what the kernel is, then repeats the name with marks below its parts.
+    Last comes what each marked part means. A name of an unknown form is repeated
+    without marks.
+    """
     from fusetui.gpu.kernel_names import decode
     from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 
@@ -70,7 +77,7 @@ def _decoded_text(name: str) -> str:
     else:
         title = f"{decoded.short}   ({decoded.family})"
         parts = decoded.parts
-    underline = UNDERLINE if speaks_unicode() else ASCII_UNDERLINE
+    underline = UNDERLINE if supports_unicode() else ASCII_UNDERLINE
     annotated = annotate(name, parts, width(), underline)
     lines = [title]
     for name_line, marks_line in annotated.lines:
@@ -83,7 +90,8 @@ def _decoded_text(name: str) -> str:
 
 
 def run_samples(args: Namespace) -> int:
-    """The traces that ship with fusetui, recorded ones and lessons."""
+    """Print the traces that ship with fusetui, which are recorded samples and lessons,
+    and return the exit code. Each is printed with what it shows."""
     from fusetui import sample_traces
     from fusetui.report.documents import SampleDocument, SamplesDocument
     from fusetui.sample_traces import lessons
@@ -99,14 +107,15 @@ def run_samples(args: Namespace) -> int:
         emit_json(SamplesDocument(of_samples, of_lessons))
         return DONE
     for sample in of_samples:
-        emit("\n".join(lines_about(SAMPLE + sample.name, sample.shows)))
+        emit("\n".join(format_description(SAMPLE + sample.name, sample.shows)))
     for lesson in of_lessons:
-        emit("\n".join(lines_about(LESSON + lesson.name, lesson.shows)))
+        emit("\n".join(format_description(LESSON + lesson.name, lesson.shows)))
     return DONE
 
 
-def lines_about(name: str, shows: str) -> list[str]:
-    """A name, and what it shows below it."""
+def format_description(name: str, shows: str) -> list[str]:
+    """Return a name, then below it the text `shows`, wrapped to the width of the
+    terminal and indented by four spaces."""
     indent = "    "
     return [
         name,
@@ -115,8 +124,8 @@ def lines_about(name: str, shows: str) -> list[str]:
 
 
 def run_schema(args: Namespace) -> int:
-    """The JSON Schema of what a command prints with --json. Raises CommandError if it
-    has none."""
+    """Print the JSON Schema of what the command `args.of` prints with --json. Returns
+    the exit code. Raises CommandError if that command has no schema."""
     from fusetui import schemas
 
     commands = schemas.names()
@@ -129,13 +138,14 @@ def run_schema(args: Namespace) -> int:
 
 
 def run_help(args: Namespace) -> int:
-    """A page of the documentation, else the help of a command; without a topic the list
-    of pages. Raises CommandError."""
+    """Print a page of the documentation, or the help of a command, and return the exit
+    code. Without a topic, print the names and titles of the pages. Raises CommandError
+    if the topic is neither a page nor a command."""
     from fusetui.command_line.parser import command_parsers
 
-    topics = _topics()
+    topics = _find_documents()
     if args.topic is None:
-        emit("\n".join(_titles(topics)))
+        emit("\n".join(_format_titles(topics)))
         return DONE
     if args.topic in topics:
         emit(topics[args.topic].read_text("utf-8").rstrip("\n"))
@@ -149,13 +159,15 @@ def run_help(args: Namespace) -> int:
     return DONE
 
 
-def _topics() -> dict[str, Path]:
-    """The pages of the documentation by their names: those of a checkout, or those that
-    were installed."""
+def _find_documents() -> dict[str, Path]:
+    """Return the pages of the documentation, as paths by name without suffix. They are
+    those of the checkout, or else those that were installed with the package; empty
+    where neither exists."""
     paths = [*Path(__file__).resolve().parents[3].glob("docs/*.md")]
     if not paths:
         from importlib.metadata import PackageNotFoundError, files
 
+        # fusetui may be used from a copied folder, without metadata
         with suppress(PackageNotFoundError):
             for file in files("fusetui") or ():
                 if file.match("doc/fusetui/*.md"):
@@ -163,8 +175,9 @@ def _topics() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths) if path.is_file()}
 
 
-def _titles(topics: Mapping[str, Path]) -> list[str]:
-    """Lines of the name of a page and its heading, which is its first line."""
+def _format_titles(topics: Mapping[str, Path]) -> list[str]:
+    """Return a line for each page: its name, padded to a column, and its heading. The
+    heading is the first line of the file, without `# `."""
     name_width = max(map(len, topics), default=0)
     lines = []
     for name, path in topics.items():
@@ -174,35 +187,39 @@ def _titles(topics: Mapping[str, Path]) -> list[str]:
 
 
 def run_completion(args: Namespace) -> int:
-    """A script that has a shell complete commands, options, files and how changes
-    begin."""
+    """Print a script that makes a shell complete commands, options, files and the kinds
+    of changes of `whatif`. Returns the exit code."""
     import shtab
 
     from fusetui.analysis.replay.changes import KINDS
     from fusetui.command_line.parser import command_parsers
 
     parsers = command_parsers()
-    ends_word = ":" if args.shell == "zsh" else ""  # to zsh a colon ends a word
-    beginnings = list(dict.fromkeys(kind.rstrip(ends_word) for kind in KINDS))
+    word_separator = ":" if args.shell == "zsh" else ""  # to zsh a colon ends a word
+    change_beginnings = list(
+        dict.fromkeys(kind.rstrip(word_separator) for kind in KINDS)
+    )
     for parser in parsers.values():
+        # argparse has no public list of the actions of a parser
         for action in parser._actions:
             if action.metavar in FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif action.metavar == "CHANGE":
-                action.choices = beginnings
+                action.choices = change_beginnings
     emit(shtab.complete(parsers[""], args.shell))
     return DONE
 
 
 def run_mcp(args: Namespace) -> int:
-    """Answers agents, by the Model Context Protocol, until standard input ends. Raises
-    CommandError for a folder that is none, and MissingPackageError."""
-    from fusetui.tables.files import needed
+    """Answer agents by the Model Context Protocol until standard input ends, and return
+    the exit code. Raises CommandError if a folder of --allow does not exist, and
+    MissingPackageError if the SDK is not installed."""
+    from fusetui.tables.files import import_optional
 
     for folder in args.allow:
         if not os.path.isdir(folder):
             raise CommandError(f"--allow {folder} is not a folder.")
-    needed("mcp.server", "fusetui mcp", "mcp")
+    import_optional("mcp.server", "fusetui mcp", "mcp")
     from fusetui.commands.agents.server import serve
 
     serve(args.allow or ["."])

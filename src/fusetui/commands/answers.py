@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fusetui.commands.errors import DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import LoadedTrace, load, secret_notices
-from fusetui.report.output import emit_json_of, emit_of, width
+from fusetui.report.output import emit_json_with_notes, emit_with_notes, width
 from fusetui.text.figures import plural, several
 from fusetui.text.printable import markdown, printable
 
@@ -46,17 +46,19 @@ def shown(
     document: Callable[[], object],
     text: Callable[[int], str],
 ) -> int:
-    """Prints an answer, as JSON or as text of a width; returns the exit code of
-    reading."""
+    """Print an answer, as JSON with --json or else as text of the width of the
+    terminal. Only the one of `document` and `text` that is needed is called. Returns
+    the exit code of reading the trace."""
     if args.json:
-        emit_json_of(loaded.trace, document())
+        emit_json_with_notes(loaded.trace, document())
     else:
-        emit_of(loaded.trace, text(width()))
+        emit_with_notes(loaded.trace, text(width()))
     return loaded.code
 
 
 def run_summary(args: Namespace) -> int:
-    """Key figures of the whole trace."""
+    """Print the key figures of a whole trace, and return the exit code. Warnings about
+    secrets in the trace go to stderr."""
     from fusetui.analysis.questions.summary import summary
 
     loaded = load(args.trace, args.captured_by)
@@ -67,58 +69,70 @@ def run_summary(args: Namespace) -> int:
     # imports the decoders of kernel names, which --json does not need
     def text(columns: int) -> str:
         from fusetui.analysis.questions.totals import kernel_totals, op_totals
-        from fusetui.report.summary import summary_text
+        from fusetui.report.summary import format_summary
 
         kernels = kernel_totals(trace)
         ops = op_totals(trace)
-        return summary_text(figures, kernels, ops, columns, _cut_off(trace, figures))
+        return format_summary(
+            figures, kernels, ops, columns, _finishes_earlier_work(trace, figures)
+        )
 
     return shown(args, loaded, lambda: figures, text)
 
 
-def _cut_off(trace: Trace, figures: Summary) -> bool:
-    """Whether the GPU probably finishes work from before the recording in an idle time,
-    as `why` says; asked only where a stream begins after a long one."""
+def _finishes_earlier_work(trace: Trace, figures: Summary) -> bool:
+    """Return whether the GPU probably finishes work from before the recording in a long
+    idle time, as `why` says.
+
+    `why` is only asked if some stream has its first event right after a gap of over
+    LONG_GAP_SHARE of the GPU span.
+    """
     import numpy as np
 
     by_start = np.argsort(trace.start[trace.gpu_rows], kind="stable")
     rows = trace.gpu_rows[by_start]
     later_rows = rows[1:]
     busy_until_ns = np.maximum.accumulate(trace.end[rows])[:-1]
-    gap_ns = trace.start[later_rows] - busy_until_ns
-    rows_after_gaps = later_rows[gap_ns > LONG_GAP_SHARE * figures.gpu_span_ns]
+    gaps_ns = trace.start[later_rows] - busy_until_ns
+    rows_after_gaps = later_rows[gaps_ns > LONG_GAP_SHARE * figures.gpu_span_ns]
     _, first_of_streams = np.unique(trace.track[rows], return_index=True)
     if not np.isin(rows_after_gaps, rows[first_of_streams]).any():
         return False
     from fusetui.analysis.why.answer import why
-    from fusetui.report.why_answer import cut_off
+    from fusetui.report.why_answer import find_cut_off
 
-    return bool(cut_off(why(trace)))
+    return bool(find_cut_off(why(trace)))
 
 
 def run_kernels(args: Namespace) -> int:
-    """The kernels, grouped by name, op, shape and so on."""
+    """Print the kernels of a trace, grouped by name, op, shape and so on (`args.by`).
+    Returns the exit code. The lines of Python behind compiled kernels are added if a
+    compile log tells them."""
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.analysis.questions.search import why_no_kernels
     from fusetui.gpu.roofline.many import jobs, peaks_of_devices
-    from fusetui.report.groups import kernels_json, kernels_text
+    from fusetui.report.groups import format_kernels, make_kernels_document
 
-    given = given_peaks(args.peak)
+    peaks_by_kind = parse_peaks(args.peak)
     loaded = load(args.trace, args.captured_by, args.compile_log)
-    trace = with_device(loaded.trace, args.device)
-    work = jobs(trace, overrides=given)
+    trace = set_device_name(loaded.trace, args.device)
+    work = jobs(trace, overrides=peaks_by_kind)
     groups = kernel_groups(trace, work, args.by)
 
     def text(columns: int) -> str:
         if not groups:
             return "\n".join(wrap(why_no_kernels(trace), columns))
-        remarks = peak_notices(trace, work, given)
-        table = kernels_text(groups, args.by, args.top, columns, remarks)
-        return _with_lines(table, _compiled_names(trace, "kernels"), columns, args.top)
+        remarks = peak_notices(trace, work, peaks_by_kind)
+        table = format_kernels(groups, args.by, args.top, columns, remarks)
+        return _append_source_lines(
+            table, _find_source_lines(trace, "kernels"), columns, args.top
+        )
 
     def document() -> KernelsDocument:
-        kernels = kernels_json(groups, args.by, peaks_of_devices(trace, given))
-        lines = _compiled_names(trace, "kernels")
+        kernels = make_kernels_document(
+            groups, args.by, peaks_of_devices(trace, peaks_by_kind)
+        )
+        lines = _find_source_lines(trace, "kernels")
         if not lines:
             return kernels
         from fusetui.report import printed
@@ -130,21 +144,25 @@ def run_kernels(args: Namespace) -> int:
 
 
 def run_ops(args: Namespace) -> int:
-    """The CPU ops by name or shape."""
+    """Print the CPU ops of a trace, grouped by name or shape (`args.by`). Returns the
+    exit code. The lines of Python behind compiled ops are added if a compile log tells
+    them."""
     from fusetui.analysis.questions.groups import op_groups
-    from fusetui.report.groups import OpsDocument, ops_text
+    from fusetui.report.groups import OpsDocument, format_ops
 
     loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
     groups = op_groups(trace, args.by)
 
     def text(columns: int) -> str:
-        table = ops_text(groups, args.by, args.top, columns)
-        return _with_lines(table, _compiled_names(trace, "ops"), columns, args.top)
+        table = format_ops(groups, args.by, args.top, columns)
+        return _append_source_lines(
+            table, _find_source_lines(trace, "ops"), columns, args.top
+        )
 
     def document() -> OpsDocument:
         ops = OpsDocument(args.by, groups)
-        lines = _compiled_names(trace, "ops")
+        lines = _find_source_lines(trace, "ops")
         if not lines:
             return ops
         from fusetui.report import printed
@@ -158,10 +176,10 @@ def run_ops(args: Namespace) -> int:
 LinesOfNames = Mapping[str, "tuple[SourceLine, ...]"]
 
 
-def _compiled_names(trace: Trace, of: Literal["kernels", "ops"]) -> LinesOfNames:
-    """The lines of Python behind compiled kernels or ops by their names, by the log of
-    torch.compile; {} without one. Raises TraceError if a log that was named cannot be
-    read."""
+def _find_source_lines(trace: Trace, of: Literal["kernels", "ops"]) -> LinesOfNames:
+    """Return the lines of Python behind compiled kernels or ops, by name, from the log
+    of torch.compile. Empty if the trace has no compiled code, or no log. Raises
+    TraceError if a log that the user named cannot be read."""
     from fusetui.trace.model.op_names import is_compiler
 
     if not any(map(is_compiler, trace.names)):
@@ -178,21 +196,26 @@ def _compiled_names(trace: Trace, of: Literal["kernels", "ops"]) -> LinesOfNames
     return lines_of_op_names(trace, log)
 
 
-def _with_lines(table: str, lines: LinesOfNames, columns: int, top: int) -> str:
-    """A table, and below it the lines of the names; the table alone without any."""
+def _append_source_lines(
+    table: str, lines: LinesOfNames, columns: int, top: int
+) -> str:
+    """Return a table with the lines of Python of its names below it. Without any lines,
+    it is the table alone. At most `top` names are listed, in texts of `columns` cells.
+    """
     if not lines:
         return table
-    from fusetui.report.compiled import names_text
+    from fusetui.report.compiled import format_source_lines
 
-    return f"{table}\n\n{names_text(lines, columns, top)}"
+    return f"{table}\n\n{format_source_lines(lines, columns, top)}"
 
 
 def run_modules(args: Namespace) -> int:
-    """What the modules of the program cost."""
+    """Print what the modules of the program (torch.nn.Module, or annotations) cost in
+    time, as a tree. Returns the exit code."""
     from msgspec.structs import asdict
 
     from fusetui.report.documents import ModulesDocument
-    from fusetui.report.program import modules_text
+    from fusetui.report.program import format_modules
     from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins, phases
@@ -203,7 +226,7 @@ def run_modules(args: Namespace) -> int:
     times = module_times(origins_of_kernels, args.expand)
     times_of_phases = phases(origins_of_kernels)
     text = partial(
-        modules_text,
+        format_modules,
         times,
         times_of_phases,
         args.top,
@@ -218,9 +241,11 @@ def run_modules(args: Namespace) -> int:
 
 
 def run_lines(args: Namespace) -> int:
-    """What the user's own Python functions cost."""
+    """Print what the user's own Python functions cost in time, or the calling lines
+    with `--by line`. Lines of compiled kernels come first, if a compile log tells them.
+    Returns the exit code; raises CommandError if lines were not recorded."""
     from fusetui.analysis.why.causes import idle_causes
-    from fusetui.report.program import functions_text
+    from fusetui.report.program import format_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
@@ -228,17 +253,17 @@ def run_lines(args: Namespace) -> int:
     trace = loaded.trace
     by_line = args.by == "line"
     times = function_times(origins(trace), args.file, idle_causes(trace), by_line)
-    compiled = compiled_lines(trace, args.file)
+    compiled = find_compiled_lines(trace, args.file)
     if not compiled:
         say_why_no_lines(trace, args, bool(times.functions))
 
     def text(columns: int) -> str:
-        functions = functions_text(times, args.top, columns, form=trace.report.format)
+        functions = format_functions(times, args.top, columns, form=trace.report.format)
         if compiled is None:
             return functions
-        from fusetui.report.compiled import line_times_text
+        from fusetui.report.compiled import format_line_times
 
-        return f"{line_times_text(compiled, columns, args.top)}\n\n{functions}"
+        return f"{format_line_times(compiled, columns, args.top)}\n\n{functions}"
 
     def document() -> Functions:
         if compiled is None:
@@ -251,9 +276,10 @@ def run_lines(args: Namespace) -> int:
     return shown(args, loaded, document, text)
 
 
-def compiled_lines(trace: Trace, file: str | None) -> CompiledLines | None:
-    """The lines of compiled kernels, by the log of torch.compile; None without any.
-    Raises TraceError if a log that was named cannot be read."""
+def find_compiled_lines(trace: Trace, file: str | None) -> CompiledLines | None:
+    """Return the times of the lines of Python behind compiled kernels, by the log of
+    torch.compile. None if there are none. `file` limits them to one source file. Raises
+    TraceError if a log that the user named cannot be read."""
     from fusetui.trace.model.op_names import is_compiler
 
     if not any(map(is_compiler, trace.names)):
@@ -266,8 +292,8 @@ def compiled_lines(trace: Trace, file: str | None) -> CompiledLines | None:
 
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
-    """Says why `lines` has not found what was asked for, if it has not. Raises
-    CommandError where the lines were not recorded."""
+    """Say on stderr that no Python frame of `args.file` exists, where `found` is False.
+    Raises CommandError if lines are asked for, but the trace did not record them."""
     from fusetui.trace.model.report import recorded_with
     from fusetui.trace.program.functions import has_lines
 
@@ -281,7 +307,8 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
 
 
 def run_launches(args: Namespace) -> int:
-    """What launching GPU work cost the CPU, and how long the launch queue was."""
+    """Print what launching GPU work cost each CPU thread, and how long the launch
+    queues were. Returns the exit code."""
     from fusetui.analysis.questions.launches import (
         length_of,
         queues,
@@ -289,7 +316,7 @@ def run_launches(args: Namespace) -> int:
         thread_launches,
     )
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.launches import launches_text
+    from fusetui.report.launches import format_launches
 
     loaded = load(args.trace, args.captured_by)
     trace = loaded.trace
@@ -300,28 +327,29 @@ def run_launches(args: Namespace) -> int:
     def document() -> LaunchesDocument:
         return LaunchesDocument(str(trace.begin_ns), threads, graphs, lengths)
 
-    text = partial(launches_text, threads, graphs, lengths)
+    text = partial(format_launches, threads, graphs, lengths)
     return shown(args, loaded, document, text)
 
 
 def run_serving(args: Namespace) -> int:
-    """The steps of an inference server, and the least time that they can take. Raises
-    NoConfigError if the configuration of the model cannot be used."""
+    """Print the steps of an inference server, and the least time that each can take.
+    Returns the exit code. Raises NoConfigError if the configuration of the model cannot
+    be used."""
     from fusetui.analysis.serving.answer import serving
     from fusetui.analysis.serving.config import read_config
-    from fusetui.report.serving import serving_json, serving_text
+    from fusetui.report.serving import format_serving, make_serving_document
 
-    given = given_peaks(args.peak)
+    peaks_by_kind = parse_peaks(args.peak)
     config = read_config(args.model_config) if args.model_config else None
     loaded = load(args.trace, args.captured_by)
-    answer = serving(with_device(loaded.trace, args.device), config, given)
-    text = partial(serving_text, answer)
-    return shown(args, loaded, lambda: serving_json(answer), text)
+    answer = serving(set_device_name(loaded.trace, args.device), config, peaks_by_kind)
+    text = partial(format_serving, answer)
+    return shown(args, loaded, lambda: make_serving_document(answer), text)
 
 
 def run_check(args: Namespace) -> int:
-    """Compares a guess about the kernels of a trace with the trace; 1 if any guess is
-    wrong."""
+    """Compare guesses about the numbers of kernels with a trace, such as `gemm=3`.
+    Returns NO if a guess is wrong, UNUSABLE if the trace is incomplete, else DONE."""
     from fusetui.analysis.questions.computing import tallies
     from fusetui.capture.record import compare_guess, parse_guess
     from fusetui.report.documents import CheckDocument, GuessDocument
@@ -344,29 +372,31 @@ def run_check(args: Namespace) -> int:
             ],
         )
 
-    what_counts = _what_counts(counted)
+    what_counts = _describe_counted(counted)
 
     def text(_: int) -> str:
-        return _guesses_text(guesses, what_counts)
+        return _format_guesses(guesses, what_counts)
 
     code = shown(args, loaded, document, text)
     if args.github or args.junit is not None:
-        return _told(args, loaded, guesses, what_counts)
+        return _report_guesses(args, loaded, guesses, what_counts)
     if not loaded.trace.report.whole:
         return UNUSABLE
     return max(code, DONE if is_right else NO)
 
 
-def _what_counts(counted: Tallies) -> str:
-    """What is counted, and where."""
-    what = "kernels" if counted.on_gpu else ON_CPU
+def _describe_counted(counted: Tallies) -> str:
+    """Return a phrase about what is counted and where, such as "kernels in each of 3
+    steps"."""
+    counted_noun = "kernels" if counted.on_gpu else ON_CPU
     if counted.steps:
-        return f"{what} in each of {plural(len(counted.steps), 'step')}"
-    return f"{what} in the whole trace, which has no steps"
+        return f"{counted_noun} in each of {plural(len(counted.steps), 'step')}"
+    return f"{counted_noun} in the whole trace, which has no steps"
 
 
-def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
-    """A line per term; `=` marks a right guess, `!` a wrong one."""
+def _format_guesses(guesses: Sequence[Guess], what_counts: str) -> str:
+    """Return a text with a line per guess: the expected number and the counted one. `=`
+    marks a right guess, `!` a wrong one. There must be a guess."""
     kind_width = max(len(guess.kind) for guess in guesses)
     lines = [f"Counted {what_counts}:"]
     for guess in guesses:
@@ -378,11 +408,12 @@ def _guesses_text(guesses: Sequence[Guess], what_counts: str) -> str:
     return "\n".join(lines)
 
 
-def _told(
+def _report_guesses(
     args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], what_counts: str
 ) -> int:
-    """Tells a pipeline the verdict; returns the exit code of `check`."""
-    from fusetui.commands.verdicts import Case, Outcome, file_of, told, unread
+    """Report the guesses to a pipeline, as GitHub annotations or a JUnit file, and
+    return the exit code. A trace that is incomplete is a failed case of its own."""
+    from fusetui.commands.verdicts import Case, Outcome, reported_path, told, unread
     from fusetui.report.output import notes_of
 
     trace = loaded.trace
@@ -395,7 +426,7 @@ def _told(
                 name=term,
                 outcome=Outcome.PASSED if guess.right else Outcome.FAILED,
                 said=f"{name}: expected {term}, found {guess.found_text} (counted {what_counts}).",
-                file=file_of(trace),
+                file=reported_path(trace),
             )
         )
     if not trace.report.whole:
@@ -403,9 +434,12 @@ def _told(
     return told(args, cases, [f"* {markdown(note)}" for note in notes_of(trace)])
 
 
-def given_peaks(texts: Iterable[str]) -> dict[str, float]:
-    """`bf16=800e12` -> {"bf16": 800e12}: FLOP/s, and bytes/s for bandwidth. Raises
-    CommandError."""
+def parse_peaks(texts: Iterable[str]) -> dict[str, float]:
+    """Return peak rates by kind, in FLOP/s, or bytes/s for bandwidth. Raises
+    CommandError for an unknown kind, or a rate that is no plausible number.
+
+        ["bf16=800e12"] -> {"bf16": 800e12}
+    """
     from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS
 
     peaks: dict[str, float] = {}
@@ -418,6 +452,7 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
             peak = float(figure)
         except ValueError:
             peak = math.nan
+        # a comparison with NaN is false too, so text that is no number is rejected here
         if not MIN_PEAK_PER_SECOND <= peak < math.inf:
             is_bandwidth = kind == BANDWIDTH
             unit = "bytes" if is_bandwidth else "FLOP"
@@ -430,9 +465,10 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
     return peaks
 
 
-def with_device(trace: Trace, name: str | None) -> Trace:
-    """The trace with devices of this model, one of the table of peaks. Raises
-    CommandError, also if the trace itself says what its devices are."""
+def set_device_name(trace: Trace, name: str | None) -> Trace:
+    """Return the trace with all its devices taken to be of the model `name`; None
+    leaves it as it is. Raises CommandError if the model is unknown, or if the trace
+    itself names its devices."""
     if name is None:
         return trace
     from msgspec.structs import replace
@@ -447,6 +483,7 @@ def with_device(trace: Trace, name: str | None) -> Trace:
             "set rates, use --peak."
         )
     for peak in PEAKS:
+        # the first model that fits gives the number of multiprocessors
         if re.search(peak.pattern, name):
             break
     else:
@@ -461,7 +498,8 @@ def with_device(trace: Trace, name: str | None) -> Trace:
 
 
 def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[str]:
-    """Sentences about why FLOP, bytes or shares of peak are missing."""
+    """Yield sentences that say why FLOP, bytes or shares of the peak rates are missing.
+    None if all are known."""
     from fusetui.gpu.roofline.many import peaks_of_devices
     from fusetui.trace.model.ids import device_label
     from fusetui.trace.model.report import recorded_with
@@ -470,16 +508,16 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
         option = recorded_with("record_shapes=True", trace.report.format)
         yield f"FLOP and bytes are unknown, because no shapes were recorded ({option})."
         return
-    named = []
+    devices_without_peaks = []
     for device in peaks_of_devices(trace, given):
         if device.peak is not None:
             continue
         label = device.name or device_label(device.device)
         # With an article, unless it is named or a number tells which device it is.
         is_unique = device.name or label[-1:].isdigit()
-        named.append(label if is_unique else f"the {label}")
-    if named:
+        devices_without_peaks.append(label if is_unique else f"the {label}")
+    if devices_without_peaks:
         yield (
-            f"The peak rates of {several(list(dict.fromkeys(named)), 3)} are unknown. "
+            f"The peak rates of {several(list(dict.fromkeys(devices_without_peaks)), 3)} are unknown. "
             "Set them with, for example, --peak bf16=989e12 --peak bandwidth=3.35e12."
         )

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import load
 from fusetui.commands.sources import is_shipped
-from fusetui.report.output import emit, emit_json, emit_json_of, emit_of, width
+from fusetui.report.output import (
+    emit,
+    emit_json,
+    emit_json_with_notes,
+    emit_with_notes,
+    width,
+)
 
 if TYPE_CHECKING:
     from fusetui.analysis.compiled.model import CompileAnswer
 
 
 def run_compile(args: Namespace) -> int:
-    """The compiled regions with their kernels and lines, graph breaks and compilations.
-    Raises TraceError or CommandError if the file or the log cannot be read."""
+    """Print what torch.compile generated: compiled regions with their kernels and
+    lines, graph breaks and compilations. `args.trace` is a trace or a compile log.
+    Returns the exit code; raises TraceError or CommandError if it cannot be read."""
     if _is_log(args.trace):
-        return _log_alone(args)
+        return _print_log_answer(args)
     from fusetui.analysis.compiled.answer import compile_answer
     from fusetui.analysis.compiled.finding import compile_log_of
 
@@ -29,14 +36,15 @@ def run_compile(args: Namespace) -> int:
     if args.json:
         from fusetui.report.compiled import compile_document
 
-        emit_json_of(loaded.trace, compile_document(answer))
+        emit_json_with_notes(loaded.trace, compile_document(answer))
     else:
-        emit_of(loaded.trace, _text(answer, args.top))
+        emit_with_notes(loaded.trace, _text(answer, args.top))
     return loaded.code
 
 
-def _log_alone(args: Namespace) -> int:
-    """The answer of a log without a trace."""
+def _print_log_answer(args: Namespace) -> int:
+    """Print what a compile log alone tells, without a trace, and return the exit code.
+    Raises TraceError if it cannot be read."""
     from fusetui.analysis.compiled.answer import answer_of_log
     from fusetui.trace.compile_log.log import read_compile_log
 
@@ -51,18 +59,19 @@ def _log_alone(args: Namespace) -> int:
 
 
 def _text(answer: CompileAnswer, top: int) -> str:
-    from fusetui.report.compiled import compile_text
+    from fusetui.report.compiled import format_compile_answer
 
-    return compile_text(answer, width(), top)
+    return format_compile_answer(answer, width(), top)
 
 
 def _is_log(name: str) -> bool:
-    """Whether a name is that of a log, or of a folder that holds logs and no traces."""
+    """Return whether `name` is a compile log, or a folder that holds compile logs and
+    no traces."""
     if is_shipped(name):
         return False
     from fusetui.commands.sources import holds_traces
-    from fusetui.trace.compile_log.files import files_of, looks_like_log
+    from fusetui.trace.compile_log.files import find_log_files, looks_like_log
 
     if os.path.isdir(name):
-        return not holds_traces(name) and not files_of(name).is_empty
+        return not holds_traces(name) and not find_log_files(name).is_empty
     return os.path.isfile(name) and looks_like_log(name)

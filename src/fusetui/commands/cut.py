@@ -16,7 +16,7 @@ import numpy as np
 
 from fusetui.analysis.questions.note import CUT_FROM, Whole
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
-from fusetui.commands.loading import load, remarks_of, secret_notices
+from fusetui.commands.loading import describe_remarks, load, secret_notices
 from fusetui.commands.sources import one_trace
 from fusetui.report.output import Bar, emit
 from fusetui.text.figures import count, plural, window
@@ -48,16 +48,22 @@ class Window(NamedTuple):
 
 
 def run_cut(args: Namespace) -> int:
-    """Writes the part that is asked for as a trace of its own."""
+    """Write the part of a trace that the options select to `args.out`, as a trace of
+    its own. Prints how many slices it has and how many are clipped. Returns the exit
+    code; raises Error."""
     check_target(args.out)
     trace, code = load(args.trace)
-    asked = _window(trace, args)
+    part_window = _find_window(trace, args)
     with Bar(f"writing {args.out}", sys.stderr) as bar:
-        part = write_part(trace, asked, args.out, scrub=args.scrub, progress=bar.update)
+        part = write_part(
+            trace, part_window, args.out, scrub=args.scrub, progress=bar.update
+        )
     if not args.scrub:
         say(*secret_notices(trace))
     slices = f"{count(len(part.rows))} of {plural(trace.recorded(), 'slice')}"
-    times = window(asked.begin_ns - trace.begin_ns, asked.end_ns - trace.begin_ns)
+    times = window(
+        part_window.begin_ns - trace.begin_ns, part_window.end_ns - trace.begin_ns
+    )
     clipped = int(part.clipped.sum())
     reach = "reaches further is" if clipped == 1 else "reach further are"
     emit(
@@ -70,14 +76,17 @@ def run_cut(args: Namespace) -> int:
 def write_part(
     trace: Trace, asked: Window, out: str, *, scrub: bool, progress: Progress = silent
 ) -> Excerpt:
-    """Writes what of a trace lies in a window as a trace of its own, without private
-    data if `scrub`; returns what it wrote. Raises CommandError if nothing lies there,
-    and CannotWriteError."""
+    """Write what lies in the window `asked` of a trace to `out`, as a trace of its own.
+    Returns what it wrote.
+
+    With `scrub`, private data is removed; `progress` is told how far it is. Raises
+    CommandError if no event lies in the window, and CannotWriteError.
+    """
     part = part_of(trace, asked.begin_ns, asked.end_ns)
     if not len(part.rows):
         raise CommandError(f"{trace.report.file} has no events in that time.")
     name = "" if scrub else os.path.basename(trace.report.file)
-    keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
+    keys = {CUT_FROM: msgspec.to_builtins(_describe_whole(trace, part, name))}
     if not scrub:
         save(out, texts_of(trace, part, keys, progress))
         return part
@@ -89,15 +98,20 @@ def write_part(
 
 
 def run_perfetto(args: Namespace) -> int:
-    """As run_cut, for another program."""
+    """Write a part of a trace as `run_cut` does, and print where Perfetto can open it.
+    Returns the exit code."""
     code = run_cut(args)
     emit("Open it at https://ui.perfetto.dev: the file stays in your browser.")
     return code
 
 
-def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
-    """What the part says of the whole: where it lies, and what its own gaps may be too
-    few for."""
+def _describe_whole(trace: Trace, part: Excerpt, name: str) -> Whole:
+    """Return what a part says of the trace that it was cut from: its name, and where
+    the part lies in it, in ns.
+
+    It also has the launch latency of each device, because a part may have too few idle
+    times to show it.
+    """
     from fusetui.analysis.why.account import Accounts
 
     latency_ns_of_device: dict[str, int] = {}
@@ -113,9 +127,10 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     )
 
 
-def _window(trace: Trace, args: Namespace) -> Window:
-    """What is asked for. Raises CommandError or NoSuchSelectionError unless it is one
-    thing that is there."""
+def _find_window(trace: Trace, args: Namespace) -> Window:
+    """Return the part of a trace that the options select: a step, a time, the
+    surroundings of a row, or a steady step. Raises CommandError unless exactly one is
+    asked for, and NoSuchSelectionError if it does not exist."""
     ways_given = [
         args.step is not None,
         args.begin is not None or args.end is not None,
@@ -128,16 +143,16 @@ def _window(trace: Trace, args: Namespace) -> Window:
             f"{which}: --step N, --from T --to T, --around ROW or --steady."
         )
     if args.around is not None:
-        return _around(trace, args.around)
+        return _window_around(trace, args.around)
     if args.steady:
-        return _steady(trace, args.step_by)
-    part = part_asked(trace, args)
+        return _steady_window(trace, args.step_by)
+    part = window_of_options(trace, args)
     return Window(trace.begin_ns, trace.end_ns) if part is None else part
 
 
-def _around(trace: Trace, row: int) -> Window:
-    """The time of a slice and of all GPU events that it launched. Raises
-    CommandError."""
+def _window_around(trace: Trace, row: int) -> Window:
+    """Return the time of the slice at `row` and of all GPU events that it launched.
+    Raises CommandError if there is no such row."""
     if row >= trace.recorded():
         raise CommandError(
             f"There is no row {row}: this trace has rows 0 to {trace.recorded() - 1}."
@@ -148,19 +163,21 @@ def _around(trace: Trace, row: int) -> Window:
     return Window(int(trace.start[rows].min()), int(trace.end[rows].max()))
 
 
-def part_asked(trace: Trace, args: Namespace) -> Window | None:
-    """That of --step, --from and --to; None: all of it. Raises CommandError or
-    NoSuchSelectionError."""
+def window_of_options(trace: Trace, args: Namespace) -> Window | None:
+    """Return the window that --step, --from and --to select, in ns; None if they select
+    the whole trace. Raises CommandError or NoSuchSelectionError."""
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.selection import question_about
-    from fusetui.commands.why import selection_of
+    from fusetui.commands.why import parse_selection
 
-    window = question_about(Accounts(trace), selection_of(args)).window
+    window = question_about(Accounts(trace), parse_selection(args)).window
     return None if window is None else Window(*window)
 
 
-def _steady(trace: Trace, by: str | None) -> Window:
-    """The step of median wall time, the first left aside where there are others."""
+def _steady_window(trace: Trace, by: str | None) -> Window:
+    """Return the window of the step with the median wall time (the lower one of two).
+    The first step is left out if there are others, as it often warms up. Raises
+    CommandError if there are no steps."""
     steps = steps_of(trace, by)
     if not len(steps):
         raise CommandError(
@@ -174,7 +191,8 @@ def _steady(trace: Trace, by: str | None) -> Window:
 
 
 def run_convert(args: Namespace) -> int:
-    """Writes a whole trace as the JSON of torch.profiler."""
+    """Write a whole trace as the JSON of torch.profiler, and say on stderr what could
+    not be read. Returns UNUSABLE if the input is a damaged archive, else DONE."""
     from fusetui.trace.convert import convert_file
 
     with Bar(f"converting {args.trace}", sys.stderr) as bar:
@@ -184,7 +202,7 @@ def run_convert(args: Namespace) -> int:
         say(f"{path} is too damaged to be read beyond byte {report.too_damaged}.")
     else:
         _say_where_it_ends(path, report.cut, not report.complete)
-    say(*remarks_of(path, report))
+    say(*describe_remarks(path, report))
     if report.skipped:
         first = report.skipped[0]
         _say_what_is_lost(path, report.unreadable, first.byte, first.reason)
@@ -196,7 +214,8 @@ def run_convert(args: Namespace) -> int:
 
 
 def run_scrub(args: Namespace) -> int:
-    """Writes a copy of a trace without what is private."""
+    """Write a copy of a trace without private data, and print what was removed, by
+    kind. Returns UNUSABLE if the input is a damaged archive, else DONE."""
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)
     path = printable(scrubbed.source.path)
@@ -218,6 +237,8 @@ def run_scrub(args: Namespace) -> int:
 
 
 def _say_where_it_ends(path: str, cut: str | None, ends_early: bool) -> None:
+    """Say on stderr that a file was not read to its end: `cut` is why unpacking
+    stopped. Nothing is said if it was read completely."""
     if cut:
         say(f"{path}: {cut}, so it cannot be verified; the unpacked part was written.")
     elif ends_early:
@@ -229,6 +250,8 @@ def _say_keys_are_lost(path: str) -> None:
 
 
 def _say_what_is_lost(path: str, events: int, byte: int, reason: str) -> None:
+    """Say on stderr how many events could not be read, with the place (byte) of the
+    first and the reason."""
     say(
         f"{path}: {plural(events, 'event')} could not be read and "
         f"{'is' if events == 1 else 'are'} left out; the first is at byte "

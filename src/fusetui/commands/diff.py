@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.commands.errors import CommandError, say
-from fusetui.commands.loading import LoadedTrace, load, one_form
-from fusetui.commands.sources import folders_below, is_run, only_below, traces
-from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, to_text
+from fusetui.commands.loading import LoadedTrace, load, reject_two_forms
+from fusetui.commands.sources import (
+    find_folders_below,
+    find_only_folder,
+    is_run_folder,
+    traces,
+)
+from fusetui.report.diff import (
+    DiffsDocument,
+    document,
+    format_diff,
+    format_markdown,
+    judgment,
+)
 from fusetui.report.output import emit, emit_json, width
 
 if TYPE_CHECKING:
@@ -31,14 +42,17 @@ class Pair(NamedTuple):
 
 
 def run_diff(args: Namespace) -> int:
-    """Compares two traces, the files of two folders or the variants of a run. Raises
-    CommandError if it is unclear what to compare, and NoStepsError."""
-    one_form(args, "markdown")
+    """Print what changed between two traces, the files of two folders, or the variants
+    of a run. With --fail-over, report a verdict and return its exit code.
+
+    Raises CommandError if it is unclear what to compare, and NoStepsError.
+    """
+    reject_two_forms(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError(
             "--github and --junit report a verdict, so they need --fail-over."
         )
-    pairs = _pairs(args.a, args.b, args.baseline)
+    pairs = _find_pairs(args.a, args.b, args.baseline)
     loaded: dict[str, LoadedTrace] = {}
     diffs: list[Diff] = []
     for pair in pairs:
@@ -49,29 +63,32 @@ def run_diff(args: Namespace) -> int:
         trace_b = loaded[pair.b].trace
         diffs.append(diff(trace_a, trace_b, step_by=args.step_by))
     if args.json:
-        documents = [document(found) for found in diffs]
-        for place, pair in enumerate(pairs):
-            documents[place] = _with_fused(documents[place], loaded[pair.b].trace)
+        documents = [document(pair_diff) for pair_diff in diffs]
+        for index, pair in enumerate(pairs):
+            documents[index] = _add_fused_kernels(
+                documents[index], loaded[pair.b].trace
+            )
         is_single = len(documents) == 1  # else the document is a list
         emit_json(documents[0] if is_single else DiffsDocument(documents))
     elif args.markdown:
-        emit("\n".join(to_markdown(found) for found in diffs))
+        emit("\n".join(format_markdown(pair_diff) for pair_diff in diffs))
     else:
-        emit("\n".join(to_text(found, width()) for found in diffs))
-        _print_fused([loaded[pair.b].trace for pair in pairs])
+        emit("\n".join(format_diff(pair_diff, width()) for pair_diff in diffs))
+        _print_fused_kernels([loaded[pair.b].trace for pair in pairs])
     if args.fail_over is None:
         return max(one.code for one in loaded.values())
     traces = {name: one.trace for name, one in loaded.items()}
-    return _verdict(args, traces, pairs, diffs)
+    return _report_verdict(args, traces, pairs, diffs)
 
 
 MAX_FUSED = 10
 """Kernels of each B whose lines are named in the text."""
 
 
-def _fused(trace: Trace) -> tuple[FusedKernel, ...]:
-    """The kernels of a trace that several lines became, by its compile log; () without
-    one. Raises TraceError if a log that was named cannot be read."""
+def _find_fused_kernels(trace: Trace) -> tuple[FusedKernel, ...]:
+    """Return the compiled kernels that compute several lines of Python, by the compile
+    log of a trace. Empty without compiled code or log. Raises TraceError if a log that
+    the user named cannot be read."""
     from fusetui.trace.model.op_names import is_compiler
 
     if not any(map(is_compiler, trace.names)):
@@ -82,19 +99,21 @@ def _fused(trace: Trace) -> tuple[FusedKernel, ...]:
     return fused_kernels(trace, compile_log_of(trace))
 
 
-def _print_fused(compiled: Sequence[Trace]) -> None:
-    """Which lines became one kernel in each of these traces."""
+def _print_fused_kernels(compiled: Sequence[Trace]) -> None:
+    """Print, for each trace that has fused kernels, which lines of Python each of them
+    computes."""
     for trace in compiled:
-        kernels = _fused(trace)
+        kernels = _find_fused_kernels(trace)
         if kernels:
-            from fusetui.report.compiled import fused_text
+            from fusetui.report.compiled import format_fused_kernels
 
-            emit(f"{fused_text(kernels, width(), MAX_FUSED)}\n")
+            emit(f"{format_fused_kernels(kernels, width(), MAX_FUSED)}\n")
 
 
-def _with_fused(document: DiffDocument, trace: Trace) -> DiffDocument:
-    """The document with the fused kernels of B, if its compile log tells any."""
-    kernels = _fused(trace)
+def _add_fused_kernels(document: DiffDocument, trace: Trace) -> DiffDocument:
+    """Return the document of a diff with the fused kernels of `trace`, its side B. It
+    is unchanged if there are none."""
+    kernels = _find_fused_kernels(trace)
     if not kernels:
         return document
     from fusetui.report import printed
@@ -103,12 +122,15 @@ def _with_fused(document: DiffDocument, trace: Trace) -> DiffDocument:
     return printed(document, FusedDiffDocument, fused=kernels)
 
 
-def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
-    """The pairs to compare: two traces; the files of equal names in two folders; or in
-    one run folder, the baseline (by default the first variant) with every other
-    variant. Raises CommandError."""
+def _find_pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
+    """Return the pairs of traces to compare. Two traces are one pair; two folders give
+    their files with equal names.
+
+    In a single run folder, the baseline (or else the first variant) is paired with
+    every other variant. Raises CommandError if there is nothing to compare.
+    """
     if b is None:
-        return _pairs_of_variants(a, baseline)
+        return _pair_variants(a, baseline)
     if baseline is not None:
         raise CommandError(
             "--baseline needs a single run folder: omit the second trace."
@@ -126,69 +148,75 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
     return pairs
 
 
-def _pairs_of_variants(folder: str, baseline: str | None) -> list[Pair]:
-    """The baseline of a run folder with every other variant. Raises CommandError."""
-    run = only_below(folder) if folders_below(folder) else folder
-    if os.path.isdir(run) and not is_run(run):
+def _pair_variants(folder: str, baseline: str | None) -> list[Pair]:
+    """Return the baseline of a run folder, paired with every other variant. `baseline`
+    is the name of a variant; None is the first. Raises CommandError if the folder is no
+    run, has one trace only, or no such variant."""
+    run = find_only_folder(folder) if find_folders_below(folder) else folder
+    if os.path.isdir(run) and not is_run_folder(run):
         raise CommandError(
             f"{run} is not a run folder: add a second trace or folder to compare with."
         )
-    paths = traces(run) if is_run(run) else []
+    paths = traces(run) if is_run_folder(run) else []
     if len(paths) < 2:
         raise CommandError(f"Nothing to compare {folder} with: add a second trace.")
-    path_of_variant = {_variant(path): path for path in paths}
+    path_of_variant = {_variant_name(path): path for path in paths}
     if baseline is None:
         first = paths[0]
     elif baseline in path_of_variant:
         first = path_of_variant[baseline]
     else:
-        known = ", ".join(path_of_variant)
-        raise CommandError(f"{folder} has no variant {baseline}, only {known}.")
+        variant_names = ", ".join(path_of_variant)
+        raise CommandError(f"{folder} has no variant {baseline}, only {variant_names}.")
     return [Pair(first, path) for path in paths if path != first]
 
 
-def _variant(path: str) -> str:
+def _variant_name(path: str) -> str:
     """The name of the variant whose trace this is: `eager` of `run/eager.json.gz`."""
     return Path(path).name.removesuffix(".gz").removesuffix(".json")
 
 
-def _verdict(
+def _report_verdict(
     args: Namespace,
     traces: Mapping[str, Trace],
     pairs: Sequence[Pair],
     diffs: Sequence[Diff],
 ) -> int:
-    """Reports what --fail-over says of each pair, and of each trace that is not whole;
-    returns the exit code."""
-    from fusetui.commands.verdicts import file_of, told, unread
+    """Report for each pair whether B is slower than --fail-over allows, and each trace
+    that is incomplete. Pairs with an incomplete trace get no verdict. Returns the exit
+    code."""
+    from fusetui.commands.verdicts import reported_path, told, unread
 
     not_whole = [name for name, trace in traces.items() if not trace.report.whole]
     cases = []
-    for pair, found in zip(pairs, diffs, strict=True):
+    for pair, pair_diff in zip(pairs, diffs, strict=True):
         if pair.a not in not_whole and pair.b not in not_whole:
-            file = file_of(traces[pair.b])
-            cases.append(_case(found, args.fail_over, file))
+            file = reported_path(traces[pair.b])
+            cases.append(_make_case(pair_diff, args.fail_over, file))
     if not args.github:
         say(*(case.said for case in cases if case.outcome.is_told))
     cases += [unread(name) for name in not_whole]
-    return told(args, cases, map(to_markdown, diffs))
+    return told(args, cases, map(format_markdown, diffs))
 
 
-def _case(found: Diff, percent: float, file: str) -> Case:
-    """Whether B is slower than A by more than so many percent, even by the low end of
-    the interval of its ratio."""
+def _make_case(found: Diff, percent: float, file: str) -> Case:
+    """Return the verdict on one pair: it fails if B is slower than A by more than
+    `percent`. Noise must not fail a pair, so the low end of the interval of the ratio
+    counts."""
     from fusetui.commands.verdicts import Case, Outcome
 
     pair = f"{found.a} -> {found.b}"
     step = found.step
     if found.verdict.answer is Answer.CANNOT_TELL:
         outcome = Outcome.CANNOT_TELL
-        said = f"inconclusive whether B is slower: {found.verdict.reason or ''}."
+        sentence = f"inconclusive whether B is slower: {found.verdict.reason or ''}."
     elif (step.low or 0) <= 1 + percent / 100:
         outcome = Outcome.PASSED
-        said = f"{judgment(found)}."
+        sentence = f"{judgment(found)}."
     else:
         outcome = Outcome.FAILED
-        by = f"{step.ratio:.3f} times as long as A's"
-        said = f"B's {step.length_b.step} is more than {percent:g} % slower: {by}."
-    return Case(name=pair, outcome=outcome, said=f"{pair}: {said}", file=file)
+        ratio_text = f"{step.ratio:.3f} times as long as A's"
+        sentence = (
+            f"B's {step.length_b.step} is more than {percent:g} % slower: {ratio_text}."
+        )
+    return Case(name=pair, outcome=outcome, said=f"{pair}: {sentence}", file=file)

@@ -29,9 +29,9 @@ OPTIONS_OF_TRACES = ("pid", "job", "all", "seconds", "steps")
 """That say what to record, and of which processes, where no dumps are taken."""
 
 
-def check_options(args: Namespace) -> None:
-    """Raises CommandError for options of `record` and `run` that say nothing about
-    dumps."""
+def reject_trace_options(args: Namespace) -> None:
+    """Raise CommandError for an option of `record` or `run` that has no effect with
+    --dumps, such as --seconds."""
     for name in OPTIONS_OF_TRACES:
         if getattr(args, name, None):
             raise CommandError(f"--dumps records no trace: omit --{name}.")
@@ -43,28 +43,31 @@ def server_of(args: Namespace) -> str:
 
 
 def record_dumps(args: Namespace, folder: Path) -> int:
-    """Takes the dumps of a job from its debug server into `folder`; returns 1 if a rank
-    gave none. Raises NoDebugServerError."""
+    """Take the flight-recorder dumps of a job from its debug server into `folder`, and
+    list or open them. Returns NO if any rank gave none. Raises NoDebugServerError."""
     is_complete = take_from_server(server_of(args), folder)
-    is_any = _shown(folder, opens=args.open, command="record")
-    return DONE if is_any and is_complete else NO
+    has_dumps = _show_dumps(folder, opens=args.open, command="record")
+    return DONE if has_dumps and is_complete else NO
 
 
 def take_from_server(address: str, folder: Path) -> bool:
-    """Writes a dump for each rank into `folder`, in place of older ones; returns whether
-    all ranks gave one. Raises NoDebugServerError."""
+    """Write a dump for each rank into `folder`, in place of older ones, and return
+    whether all ranks gave one. If the server has several flight recorders, each gets
+    its own folder inside. Raises NoDebugServerError."""
     is_complete = True
     answers = dumps_of_server(address)
     for recorder, dumps in answers.items():
         # one rank has one dump in a folder
-        place = folder / recorder if len(answers) > 1 else folder
-        place.mkdir(exist_ok=True)
-        is_complete &= _written(dumps, place)
+        dump_folder = folder / recorder if len(answers) > 1 else folder
+        dump_folder.mkdir(exist_ok=True)
+        is_complete &= _write_dumps(dumps, dump_folder)
     return is_complete
 
 
-def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
-    """Writes what the ranks gave; says how many, and returns whether all gave a dump."""
+def _write_dumps(dumps: Sequence[TakenDump], folder: Path) -> bool:
+    """Write the dumps that ranks gave into `folder`, and say how many there are.
+    Returns whether all ranks gave one. Ranks without a dump are named with the reason.
+    """
     missing = [dump for dump in dumps if not dump.text]
     for dump in dumps:
         if dump.text:
@@ -72,11 +75,11 @@ def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
             with new_file(str(path), replace=True) as file:
                 file.write(dump.text)
     entries = sum(dump.entries for dump in dumps)
-    given = len(dumps) - len(missing)
+    dump_count = len(dumps) - len(missing)
     say(
-        f"{plural(given, 'dump')} with {plural(entries, 'collective')} in {os.path.relpath(folder)}."
+        f"{plural(dump_count, 'dump')} with {plural(entries, 'collective')} in {os.path.relpath(folder)}."
     )
-    if given and not entries:
+    if dump_count and not entries:
         say(
             "The flight recorder of the job is off: set TORCH_FR_BUFFER_SIZE=2000 "
             "and, for NCCL, TORCH_NCCL_TRACE_BUFFER_SIZE=2000."
@@ -87,10 +90,11 @@ def _written(dumps: Sequence[TakenDump], folder: Path) -> bool:
     return not missing
 
 
-def _shown(folder: Path, opens: bool, command: str) -> bool:
-    """Lists the dumps that a command took, or opens them on a terminal; returns whether
-    there are any."""
-    files = _dumps_in(folder)
+def _show_dumps(folder: Path, opens: bool, command: str) -> bool:
+    """List the dumps in `folder`, or open them in the app if `opens` and there is a
+    terminal. Returns whether there are any. They are put into the list of recent traces
+    as written by `command`."""
+    files = _find_dumps(folder)
     if not files:
         return False
     from fusetui.tui.recent_traces import remember_written
@@ -107,7 +111,8 @@ def _shown(folder: Path, opens: bool, command: str) -> bool:
     return True
 
 
-def _dumps_in(folder: Path) -> list[Path]:
+def _find_dumps(folder: Path) -> list[Path]:
+    """Return the paths of all dumps in a folder and the folders in it, sorted."""
     return sorted(path for path in folder.rglob(f"{FILE_PREFIX}*") if path.is_file())
 
 
@@ -124,20 +129,21 @@ class JobWithDumps:
         self._was_asked = False
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """What is added to the environment of the job."""
+        """Return the variables to add to the environment of the job, which make its
+        ranks record their last collectives. `given` is the environment without them."""
         return recorder_environment(self._folder, self._pipe_folder, given)
 
     def watch(self, child: Popen[bytes], *, turn_s: float) -> None:
-        """Takes dumps when it is time, or whenever Enter is pressed, until the job
-        ends."""
+        """Take dumps when the time of --after comes, or whenever Enter is pressed,
+        until the job ends. It looks every `turn_s` seconds."""
         while child.poll() is None:
             if self._is_wanted_now():
                 self._take()
             sleep(turn_s)
 
     def _is_wanted_now(self) -> bool:
-        """Whether Enter was pressed, or the seconds of `--after` have passed, which is
-        true once."""
+        """Return whether to take dumps now: Enter was pressed, or the seconds of
+        --after have passed. The latter is True only once."""
         if self._enter is not None and self._enter.was_pressed():
             return True
         if self._due_at is None or now() < self._due_at:
@@ -146,11 +152,14 @@ class JobWithDumps:
         return True
 
     def _take(self) -> None:
-        """Asks NCCL by its pipes, or the debug server of the job; says what came."""
+        """Request dumps from the job, by NCCL's pipes if there are any, or else from
+        its debug server. What came, or why nothing did, is said on stderr."""
         self._was_asked = True
-        asked = ask_pipes(self._pipe_folder)
-        if asked:
-            say(f"Requested a dump from {plural(asked, 'rank')} through the NCCL pipe.")
+        requested_ranks = ask_pipes(self._pipe_folder)
+        if requested_ranks:
+            say(
+                f"Requested a dump from {plural(requested_ranks, 'rank')} through the NCCL pipe."
+            )
             return
         try:
             take_from_server(self._server, self._folder)
@@ -158,8 +167,9 @@ class JobWithDumps:
             say(str(error))
 
     def report(self) -> bool:
-        """Says what was written; returns whether all was that was wanted."""
-        if _shown(self._folder, opens=self._opens, command="run"):
+        """Say what was written, and return False if dumps were requested but none was
+        written. Without a request, no dump means that no collective timed out."""
+        if _show_dumps(self._folder, opens=self._opens, command="run"):
             return True
         if self._was_asked:
             say("No dump was written.")

@@ -13,7 +13,8 @@ class EnterKey:
         self._input_ended = False
 
     def was_pressed(self) -> bool:
-        """Whether a line has come since the last call; it does not wait for one."""
+        """Return whether a line came on standard input since the last call, without
+        waiting for one. Always False once standard input has ended."""
         if self._input_ended:
             return False
         try:

@@ -61,9 +61,9 @@ class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ends with this exception: see
-    CODES_OF_ERRORS."""
+def find_exit_code(error: BaseException) -> int:
+    """Return the exit code of a command that ends with this exception, as
+    CODES_OF_ERRORS says. A signal gives 128 and its number."""
     if isinstance(error, signals.SignalInterrupt):
         return signals.ENDED + error.number
     for kind, code in CODES_OF_ERRORS:
@@ -78,50 +78,56 @@ def exit_codes_text() -> str:
     return f"Exit codes: {codes}."
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Runs a command and returns its exit code, or that of the exception with which it
-    ends. An error is reported as one sentence on stderr; the traceback of an internal
-    error goes into a file."""
+def run_guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code, or that of the exception that it ends
+    with.
+
+    An error is reported as one sentence on stderr; the traceback of an internal error
+    goes to a file. If standard output is closed, the command is not run.
+    """
     stdout_is_open = streams.prepare()
     try:
         with signals.ending():
             if stdout_is_open:
-                code = _run(command)
+                code = _run_command(command)
             else:
                 closed = CommandError(STDOUT_CLOSED)
-                _report(closed)
-                code = exit_code_of(closed)
+                _report_error(closed)
+                code = find_exit_code(closed)
             streams.settle()
             return code
     except KeyboardInterrupt as interrupt:
-        streams.forget()
-        return exit_code_of(interrupt)
+        streams.discard_output()
+        return find_exit_code(interrupt)
 
 
 def say(*sentences: str) -> None:
-    """Writes messages to stderr, each on one line. That stderr cannot be written is no
-    error."""
+    """Write messages to stderr, each on one line, without control characters and
+    passwords. Failures to write are ignored, because there is nowhere to report them.
+    """
     # only messages need them
     from fusetui.text.printable import printable, without_credentials
 
     for sentence in sentences:
         line = printable(without_credentials(sentence))
         is_command = line.lstrip().startswith(WORKFLOW_COMMANDS)
+        # GitHub would run such a line of its log as a command
         if is_command and ON_GITHUB in os.environ:
             line = f"| {line}"
         print_line(line)
 
 
 def print_line(line: str) -> None:
-    """Writes a line without control characters to stderr, as it is. That stderr cannot
-    be written is no error."""
+    """Write a line to stderr as it is; it must have no control characters. Failures to
+    write are ignored, because there is nowhere to report them."""
+    # there is nowhere to report that stderr cannot be written
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
-def _run(command: Callable[[], int]) -> int:
-    """The exit code of a command, once all of its output is written. Raises
-    KeyboardInterrupt."""
+def _run_command(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code, once all of its output is written. Any
+    exception is reported on stderr; only KeyboardInterrupt is raised."""
     try:
         try:
             code = command()
@@ -132,26 +138,28 @@ def _run(command: Callable[[], int]) -> int:
         )  # raises here if what is still in the buffer cannot be written
         return code
     except Exception as error:
-        _report(error)
-        return exit_code_of(error)
+        _report_error(error)
+        return find_exit_code(error)
 
 
-def _report(error: Exception) -> None:
-    """Says on stderr why a command ends; nothing where the reader of its output left.
+def _report_error(error: Exception) -> None:
+    """Say on stderr why a command ends. Nothing is said if the reader of its output
+    closed the pipe.
 
-    A module that is missing, also one that the report itself needs, means that fusetui
-    is not completely installed.
+    A missing module means an incomplete installation of fusetui, also if only this
+    report needs it.
     """
     if isinstance(error, BrokenPipeError):
         return
     try:
         if isinstance(error, OUR_SENTENCES):
             say(str(error))
+        # handled below, with the imports of this report
         elif isinstance(error, ModuleNotFoundError):
             raise error
         else:
-            from fusetui.commands.crash import crash_sentence
+            from fusetui.commands.crash import describe_crash
 
-            say(crash_sentence(error))
+            say(describe_crash(error))
     except ImportError as missing:
         print_line(f"fusetui is not completely installed: {str(missing)!a}")

@@ -35,8 +35,9 @@ CODES_OF_VERDICTS = {
 
 
 def run_hang(args: Namespace) -> int:
-    """Why a job hangs. Raises CommandError where there is no readable dump, and
-    CannotReadError for a trace that cannot be read."""
+    """Print why a job hangs, from flight-recorder dumps, and return the exit code of
+    the verdict. Raises CommandError if no dump can be read, and CannotReadError for an
+    unreadable trace."""
     paths = dump_files(args.paths)
     return tell(paths, top=args.top, as_json=args.json, trace=args.trace)
 
@@ -44,31 +45,37 @@ def run_hang(args: Namespace) -> int:
 def tell(
     paths: Sequence[str], *, top: int, as_json: bool = False, trace: str | None = None
 ) -> int:
-    """Prints the answer of these dumps; `top` bounds the rows of its table, and `trace`
-    is the path of a trace of the same job. Returns the exit code. Raises CommandError
-    where no dump can be read, and CannotReadError."""
-    from fusetui.report.hang import hang_document, hang_text
+    """Print why a job hangs, by the flight-recorder dumps in `paths`, and return the
+    exit code of the verdict.
 
-    dumps = _dumps(paths)
+    `top` bounds the rows of the table, and `trace` is the path of a trace of the same
+    job. Raises CommandError if no dump can be read, and CannotReadError for the trace.
+    """
+    from fusetui.report.hang import format_hang, make_hang_document
+
+    dumps = _read_dumps(paths)
     answer = why_it_hangs(dumps)
-    traced = None if trace is None else _in_trace(answer, dumps, trace)
+    traced = None if trace is None else _find_in_trace(answer, dumps, trace)
     if as_json:
-        emit_json(hang_document(answer, traced))
+        emit_json(make_hang_document(answer, traced))
     else:
-        emit(hang_text(answer, width(), top, traced))
+        emit(format_hang(answer, width(), top, traced))
     return CODES_OF_VERDICTS[answer.verdict]
 
 
-def _in_trace(answer: HangAnswer, dumps: FlightDumps, path: str) -> InTrace | None:
-    """Where the trace has the collective at which the dumps stop."""
+def _find_in_trace(answer: HangAnswer, dumps: FlightDumps, path: str) -> InTrace | None:
+    """Return where a trace of the job has the collective at which the dumps stop, or
+    why it does not show it. None if no rank waits. Raises CannotReadError for the
+    trace."""
     from fusetui.analysis.hang.in_trace import in_trace
     from fusetui.commands.loading import load
 
     return in_trace(answer, dumps, load(path).trace, path)
 
 
-def _dumps(paths: Sequence[str]) -> FlightDumps:
-    """These dumps; says that they are read. Raises CommandError if none can be."""
+def _read_dumps(paths: Sequence[str]) -> FlightDumps:
+    """Return the flight-recorder dumps in these files, with a progress bar on stderr.
+    Raises CommandError if none can be read."""
     with Bar(f"reading {len(paths)} dumps", sys.stderr) as bar:
         dumps = read_dumps(paths, bar.update)
     if not dumps.ranks:
@@ -78,8 +85,9 @@ def _dumps(paths: Sequence[str]) -> FlightDumps:
 
 
 def dump_files(names: Sequence[str]) -> list[str]:
-    """The files that are given, and the dumps in the folders that are. Raises
-    CommandError for what does not exist, and for a folder without a dump."""
+    """Return the paths of dumps that `names` stand for: files as they are, folders with
+    all dumps in them. Raises CommandError for a file that does not exist, or a folder
+    without dumps."""
     paths: list[str] = []
     for name in names:
         if os.path.isdir(name):

@@ -35,26 +35,32 @@ def load(
     captured_by: Sequence[str] | None = None,
     compile_log: str = "",
 ) -> LoadedTrace:
-    """Reads a trace; reports on stderr what is missing. Raises TraceError or
-    CommandError. `captured_by` are names of captures, with which its graph replays are
-    joined; (): those that are found; None: nothing is joined. `compile_log` names what
-    torch.compile wrote; "": what lies beside the trace is taken where it is needed."""
-    trace = with_compile_log(_read(name, one_trace(name)), compile_log)
+    """Read a trace, and report on stderr what is missing from it. Raises TraceError or
+    CommandError.
+
+    `captured_by` names captures to join with its CUDA graph replays. If it is empty,
+    captures beside the trace are used; if None, nothing is joined. `compile_log` is the
+    path of a log of torch.compile; "" means one beside the trace.
+    """
+    trace = with_compile_log(_read_trace(name, one_trace(name)), compile_log)
     report = trace.report
     if captured_by is not None:
-        trace = _joined(trace, captured_by)
+        trace = _join_captures(trace, captured_by)
     doubtful = report.cut or report.changed or report.too_damaged >= 0
     return LoadedTrace(trace, UNUSABLE if doubtful else DONE)
 
 
-def one_form(args: Namespace, other: str) -> None:
-    """Raises CommandError if both --json and the other form of the answer are asked
-    for."""
+def reject_two_forms(args: Namespace, other: str) -> None:
+    """Raise CommandError if both --json and the option `other` are given, because an
+    answer has one form."""
     if args.json and getattr(args, other):
         raise CommandError(f"Use either --json or --{other}, not both.")
 
 
-def _read(name: str, path: str) -> Trace:
+def _read_trace(name: str, path: str) -> Trace:
+    """Return the trace at `path`, with a progress bar and notices of what is missing on
+    stderr. A trace that ships with fusetui keeps its `name`, such as lesson:gemm.
+    Raises TraceError."""
     with Bar(f"reading {name}", sys.stderr) as bar:
         trace = called(open_trace(path, bar.update), name if is_shipped(name) else "")
     say(*notices(trace.report))
@@ -62,16 +68,17 @@ def _read(name: str, path: str) -> Trace:
 
 
 def called(trace: Trace, name: str) -> Trace:
-    """The trace, told by this name in place of the path of its file; "" for that
-    path."""
+    """Return the trace with `name` shown in place of the path of its file. An empty
+    name keeps the path."""
     if not name:
         return trace
     return replace(trace, report=replace(trace.report, named=name))
 
 
 def with_compile_log(trace: Trace, path: str) -> Trace:
-    """The trace with the compile log at a path, which is read when it is needed; "" for
-    the trace as it is. Raises TraceError if there is no log there."""
+    """Return the trace with the compile log at `path`, which is read when it is first
+    needed. An empty path leaves the trace as it is. Raises TraceError if there is no
+    log."""
     if not path:
         return trace
     from fusetui.analysis.compiled.finding import with_log_at  # rarely needed
@@ -79,15 +86,16 @@ def with_compile_log(trace: Trace, path: str) -> Trace:
     return with_log_at(trace, path)
 
 
-def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
-    """The trace with the captures of its graph replays; says what was joined, or why
-    nothing was."""
+def _join_captures(trace: Trace, captured_by: Sequence[str]) -> Trace:
+    """Return the trace with the captures of its CUDA graph replays, and say what was
+    joined or why not. Without named captures, a trace that needs none is returned as it
+    is."""
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
     from fusetui.analysis.graphs.opening import join_sentences, with_captures
 
-    trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
+    trace, joins = with_captures(trace, paths, lambda path: _read_trace(path, path))
     if paths and not any(join.of_replays for join in joins):
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
@@ -97,8 +105,8 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 
 
 def captures_named(captured_by: Sequence[str]) -> list[str]:
-    """The files of captures that the user names, all of a folder; annotations as they
-    are."""
+    """Return the files of captures that the user names; a folder stands for all its
+    traces. Names that begin with BY_ANNOTATIONS are no files and stay as they are."""
     paths: list[str] = []
     for name in captured_by:
         if name.startswith(BY_ANNOTATIONS):
@@ -109,7 +117,8 @@ def captures_named(captured_by: Sequence[str]) -> list[str]:
 
 
 def notices(report: Report) -> Iterator[str]:
-    """A sentence for each way in which the file is incomplete."""
+    """Yield a sentence for each way in which the file of a trace is incomplete; none if
+    it is whole."""
     file = report.file
     if report.changed:
         yield f"{file} changed while it was read: figures may mix two versions."
@@ -120,7 +129,7 @@ def notices(report: Report) -> Iterator[str]:
     # may seem to be closed by a bracket of it.
     ends_in_event = ends_early and bool(skipped) and skipped[-1].reason == CUT_SHORT
     if ends_early:
-        yield _end_notice(report, skipped[-1].byte if ends_in_event else None)
+        yield _describe_early_end(report, skipped[-1].byte if ends_in_event else None)
     if ends_in_event:  # it is reported already
         skipped = skipped[:-1]
         unreadable -= 1
@@ -132,18 +141,19 @@ def notices(report: Report) -> Iterator[str]:
         )
     if report.damaged_keys and not ends_early:
         yield f"{file}: some keys outside the events could not be read."
-    yield from remarks_of(file, report)
+    yield from describe_remarks(file, report)
 
 
 def _ends_early(report: Report) -> bool:
-    """Whether what was read ends before the document does."""
+    """Return whether the text that was read ends before the document does. That is so
+    for damaged, cut or partly read files."""
     is_stopped = bool(report.prefix or report.cut or report.too_damaged >= 0)
     return is_stopped or not report.complete
 
 
-def _end_notice(report: Report, byte: int | None) -> str:
-    """Where the reading of a document ended, and why; `byte`: where the event begins
-    that it ends in, None if it ends in none."""
+def _describe_early_end(report: Report, byte: int | None) -> str:
+    """Return a sentence about where the reading of a document ended, and why. `byte` is
+    where an event begins that the end cuts; None if it cuts none."""
     file = report.file
     read = report.events - report.unreadable
     readable = f"{read} event{'' if read == 1 else 's'} could be read"
@@ -160,9 +170,9 @@ def _end_notice(report: Report, byte: int | None) -> str:
     return f"{file} ends early{where}: {readable}."
 
 
-def remarks_of(file: str, report: Report) -> Iterator[str]:
-    """A sentence for all that has no place in a trace, and what the reader had to
-    say."""
+def describe_remarks(file: str, report: Report) -> Iterator[str]:
+    """Yield a sentence about rows of the file that have no place in a trace, then each
+    remark of the reader. None if there is neither."""
     if report.left_out:
         rows = [
             f"{count:,} of {printable(table)}"
@@ -174,14 +184,15 @@ def remarks_of(file: str, report: Report) -> Iterator[str]:
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
-    """A sentence if the trace holds what looks like a secret; it does not contain its
-    value."""
+    """Yield a warning if the trace contains what looks like a secret, such as a token.
+    It says where, but never contains the value."""
     secrets = secrets_of(trace)
     if secrets:
-        warning = secret_sentence(trace.report.file, secrets)
+        warning = describe_secrets(trace.report.file, secrets)
         yield f"{warning}. Before you share the trace, remove it with fusetui scrub."
 
 
-def secret_sentence(file: str, secrets: Sequence[str]) -> str:
-    """The beginning of a warning, without its end: what `file` contains."""
+def describe_secrets(file: str, secrets: Sequence[str]) -> str:
+    """Return the beginning of a warning, without the full stop: which secrets `file`
+    may contain. At most four are named."""
     return f"{file} may contain a secret ({printable(several(secrets, 4))})"

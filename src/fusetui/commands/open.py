@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from fusetui import debug_log, sample_traces
 from fusetui.command_line.arguments import ROWS
 from fusetui.commands import terminal
-from fusetui.commands.about import lines_about
+from fusetui.commands.about import format_description
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import captures_named
 from fusetui.commands.sources import (
@@ -35,11 +35,11 @@ from fusetui.commands.sources import (
     NamedFiles,
     changed,
     dumps_in,
-    folders_below,
-    is_run,
+    find_folders_below,
+    is_run_folder,
     listed,
+    separate_dumps,
     traces,
-    with_dumps_apart,
 )
 from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.report.output import emit
@@ -79,67 +79,70 @@ HINT = "Open one with fusetui open NAME; fusetui --help lists all commands."
 
 
 def run_open(args: Namespace) -> int:
-    """The app, with what the user names or chooses; returns its exit code."""
+    """Run the app with the traces that the user names, or let the user choose if none
+    is named. Returns the exit code."""
     if not args.traces and not args.memory:
-        return start(**_look(args))
+        return start(**_appearance_options(args))
     captures = captures_named(args.captured_by)
     return browse(
         args.traces,
         args.memory,
         captured_by=captures,
         compile_log=args.compile_log,
-        **_look(args),
+        **_appearance_options(args),
     )
 
 
 def run_tutor(args: Namespace) -> int:
-    """A guided tour of the app, on a lesson. Raises CommandError if there is no
-    terminal."""
+    """Run the app with a guided tour on a lesson, and return the exit code. Raises
+    CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError(
             "fusetui tutor needs a terminal; docs/tour.md describes the same steps."
         )
     paths = [str(lessons.path(name)) for name in LESSONS]
-    return show(paths, opened=1, tour=True, **_look(args))
+    return show(paths, opened=1, tour=True, **_appearance_options(args))
 
 
-def _look(args: Namespace) -> dict[str, Any]:
-    """The options of `show` that say how the app looks."""
+def _appearance_options(args: Namespace) -> dict[str, Any]:
+    """Return the options of `show` that say how the app looks: characters, theme and
+    mouse."""
     return {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
 
 
 def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:
-    """Runs the app and returns its exit code; of more than two names the user chooses.
-    `memory`: snapshots, as any of the names may be. `options` are those of `show`.
+    """Run the app with what the names stand for, and return its exit code. If there are
+    more than two names, or traces of a job, the user chooses among them.
 
-    Raises CommandError if there is no terminal, if there is no trace behind a name, or
-    if the user's keys.toml is wrong.
+    `memory` names snapshots, and dumps or snapshots may be among `names` too. `options`
+    are those of `show`. Raises CommandError if there is no terminal, or no trace behind
+    a name.
     """
-    named = with_dumps_apart(names)
+    named_files = separate_dumps(names)
     if not has_terminal():
-        return _without_terminal(named)
-    if named.dumps:
-        options["dumps"] = named.dumps
-    snapshots = [*(name for name in named.others if is_snapshot(name)), *memory]
+        return _answer_without_terminal(named_files)
+    if named_files.dumps:
+        options["dumps"] = named_files.dumps
+    snapshots = [*(name for name in named_files.others if is_snapshot(name)), *memory]
     if snapshots:
         _check_snapshots(snapshots)
         options["memory"] = snapshots
-    names = [name for name in named.others if name not in snapshots]
+    names = [name for name in named_files.others if name not in snapshots]
     if not names:
         return show([], **options)
     if len(names) == 1:
-        folders = folders_below(names[0])
+        folders = find_folders_below(names[0])
         if len(folders) > 1:
-            return show([], opened=0, offers=found_below(folders), **options)
-    paths = _traces_of_all(names, but=named.dumps)
-    is_job = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
+            return show([], opened=0, offers=list_offers(folders), **options)
+    paths = _find_traces(names, but=named_files.dumps)
+    is_job = len(names) == 1 and len(paths) > 1 and not is_run_folder(names[0])
     user_chooses = is_job or len(names) > SIDES
     return show(paths, opened=0 if user_chooses else SIDES, **options)
 
 
-def _without_terminal(named: NamedFiles) -> int:
-    """The answer of dumps alone, which is a text. Raises CommandError for anything
-    else."""
+def _answer_without_terminal(named: NamedFiles) -> int:
+    """Print the answer about dumps as text, and return its exit code. Raises
+    CommandError if anything else is to be opened, because the app needs a terminal."""
     if named.dumps and not named.others:
         from fusetui.commands.hang import tell
 
@@ -149,12 +152,12 @@ def _without_terminal(named: NamedFiles) -> int:
     )
 
 
-def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
-    """The traces behind all names, without the files of `but`. Raises CommandError for
-    one that does not exist."""
+def _find_traces(names: Sequence[str], but: Sequence[str]) -> list[str]:
+    """Return the paths of the traces behind all names, without the files in `but`.
+    Raises CommandError for a file that does not exist, and for standard input."""
     paths: list[str] = []
     for name in names:
-        traces_of_name = _traces_of(name, every=len(names) != SIDES)
+        traces_of_name = _find_traces_of_name(name, every=len(names) != SIDES)
         paths += [path for path in traces_of_name if path not in but]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
@@ -163,7 +166,8 @@ def _traces_of_all(names: Sequence[str], but: Sequence[str]) -> list[str]:
 
 
 def _check_snapshots(paths: Sequence[str]) -> None:
-    """Raises CommandError for too many, and for what does not exist."""
+    """Raise CommandError if there are more than two snapshots, or one that does not
+    exist."""
     if len(paths) > SIDES:
         raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     for path in paths:
@@ -172,8 +176,8 @@ def _check_snapshots(paths: Sequence[str]) -> None:
 
 
 def is_snapshot(path: str) -> bool:
-    """Whether a file is a memory snapshot, by its name or its first bytes: a trace is
-    no pickle."""
+    """Return whether a file is a memory snapshot, by its name or its first bytes, which
+    are those of a pickle. False if it cannot be read."""
     from fusetui.commands import memory
     from fusetui.trace.read.foreign import is_pickle
 
@@ -186,10 +190,10 @@ def is_snapshot(path: str) -> bool:
         return False
 
 
-def _traces_of(name: str, every: bool) -> list[str]:
-    """Every trace of a folder, or only the first, next to another trace. Raises
-    CommandError."""
-    paths = [exported(path) for path in traces(name)]
+def _find_traces_of_name(name: str, every: bool) -> list[str]:
+    """Return the paths of all traces behind a name if `every`, else only the first.
+    Other traces that are left out are reported on stderr. Raises CommandError."""
+    paths = [find_export(path) for path in traces(name)]
     if every:
         return paths
     if len(paths) > 1:
@@ -205,14 +209,14 @@ def show(
     mouse: bool | None = None,
     **options: Any,
 ) -> int:
-    """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its
-    exit code. What is not given is as the user's config.toml says. Raises Error if
-    config.toml or keys.toml is wrong."""
-    settings = terminal.user_settings()
+    """Run the app in this terminal, and return its exit code. Options that are not
+    given are as in the user's config.toml; `options` are those of `tui.app.run`. Raises
+    Error if config.toml or keys.toml is wrong."""
+    settings = terminal.read_user_settings()
     if theme == "auto":
         theme = settings.theme
     if theme == "auto":
-        say(*terminal.ignored_colors(os.environ))
+        say(*terminal.report_ignored_colors(os.environ))
     background = terminal.background(theme, os.environ)
     terminal.prepare(os.environ)
     is_ascii_asked = ascii_only or settings.ascii
@@ -231,22 +235,23 @@ def show(
 
 
 def start(**look: Any) -> int:
-    """Lets the user choose in the app, or lists what there is; returns the exit
-    code."""
-    offers = start_offers(Path())
+    """Let the user choose a trace in the app; without a terminal, list what there is.
+    `look` says how the app looks. Returns the exit code."""
+    offers = collect_offers(Path())
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
     lines: list[str] = []
     for offer in offers:
-        lines += lines_about(offer.label, offer.about)
+        lines += format_description(offer.label, offer.about)
     emit("\n".join([*lines, "", HINT]))
     return DONE
 
 
-def start_offers(folder: Path) -> list[Offer]:
-    """What is in a folder, then recent traces from anywhere, what was recorded first,
-    then what ships with fusetui."""
-    offers = list(found_in(folder))
+def collect_offers(folder: Path) -> list[Offer]:
+    """Return what the user can open, without a name. The traces and runs in `folder`
+    come first, then recorded and recently opened traces, and last what ships with
+    fusetui."""
+    offers = list(find_offers(folder))
     known = [path for offer in offers for path in offer.paths]
     entries = recent_traces()
     written = [entry for entry in entries if entry.written_by]
@@ -255,28 +260,29 @@ def start_offers(folder: Path) -> list[Offer]:
         recent = make_recent_offers(some, known)[:MAX_NEWEST]
         offers += recent
         known += [path for offer in recent for path in offer.paths]
-    return [*offers, *_shipped()]
+    return [*offers, *_offer_shipped()]
 
 
-def found_in(folder: Path) -> Iterator[Offer]:
-    """The newest traces, runs and recordings of a folder."""
-    newest_files = _by_age(folder)[:MAX_LOOKED_AT]
+def find_offers(folder: Path) -> Iterator[Offer]:
+    """Yield the newest traces, runs and recordings in a folder, each kind with the
+    newest first. Only the first MAX_LOOKED_AT files are examined."""
+    newest_files = _sort_by_age(folder)[:MAX_LOOKED_AT]
     newest_traces = (path for path in newest_files if looks_like_a_trace(str(path)))
     for path in islice(newest_traces, MAX_NEWEST):
-        yield _trace(path)
+        yield _offer_trace(path)
     entries = (*listed(folder), *listed(folder / DEMO_RUNS))
-    runs = [path for path in entries if is_run(str(path))]
+    runs = [path for path in entries if is_run_folder(str(path))]
     for path in heapq.nlargest(MAX_NEWEST, runs, key=changed):
-        yield from _run(path)
-    recorded = [path for path in entries if _is_recorded(path)]
+        yield from _offer_run(path)
+    recorded = [path for path in entries if _is_recording(path)]
     for path in heapq.nlargest(MAX_NEWEST, recorded, key=changed):
-        yield from _recording(path)
+        yield from _offer_recording(path)
 
 
-def found_below(folders: Sequence[str]) -> list[Offer]:
-    """At most MAX_OFFERS runs and traces of these folders; a run is one offer. No trace
-    is read."""
-    all_offers = chain.from_iterable(_inside(folder) for folder in folders)
+def list_offers(folders: Sequence[str]) -> list[Offer]:
+    """Return at most MAX_OFFERS runs and traces of these folders, without reading any
+    trace. A run is one offer. If there are more, that is said on stderr."""
+    all_offers = chain.from_iterable(_offers_of_folder(folder) for folder in folders)
     offers = list(islice(all_offers, MAX_OFFERS + 1))
     if len(offers) > MAX_OFFERS:
         say(
@@ -285,18 +291,18 @@ def found_below(folders: Sequence[str]) -> list[Offer]:
     return offers[:MAX_OFFERS]
 
 
-def _inside(folder: str) -> Iterator[Offer]:
-    """The run that a folder is, or its traces, the newest first."""
-    if is_run(folder):
-        yield from _run(Path(folder))
+def _offers_of_folder(folder: str) -> Iterator[Offer]:
+    """Yield the run that a folder is, or else its traces, the newest first."""
+    if is_run_folder(folder):
+        yield from _offer_run(Path(folder))
         return
     paths = [Path(path) for path in traces(folder)]
     for path in sorted(paths, key=changed, reverse=True):
-        yield _trace(path)
+        yield _offer_trace(path)
 
 
-def _by_age(folder: Path) -> list[Path]:
-    """The files that may be traces, the newest first."""
+def _sort_by_age(folder: Path) -> list[Path]:
+    """Return the files in a folder that may be traces by their names, the newest first."""
     files = [
         path
         for path in listed(folder)
@@ -305,30 +311,32 @@ def _by_age(folder: Path) -> list[Path]:
     return sorted(files, key=changed, reverse=True)
 
 
-def _trace(path: Path) -> Offer:
+def _offer_trace(path: Path) -> Offer:
+    """Return the offer of one trace, with the time it was written and its size."""
     about = f"{_when(path)}   {size(path.stat().st_size)}"
     return Offer(str(path), (str(path),), about)
 
 
-def _run(path: Path) -> Iterator[Offer]:
-    """The variants of a run; nothing if there is none, as after a capture that
-    failed."""
+def _offer_run(path: Path) -> Iterator[Offer]:
+    """Yield the offer of a run with the names of its variants. Nothing is yielded if it
+    has no trace, as after a capture that failed."""
+    # a run without traces is not offered
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
         yield Offer(f"{path}/", paths, f"{_when(path)}   run: {names}")
 
 
-def _is_recorded(folder: Path) -> bool:
-    """Whether it is named as the folders that `run` and `record` make, and is no
-    run."""
+def _is_recording(folder: Path) -> bool:
+    """Return whether a folder is named like those that `run` and `record` make, and is
+    no run of `capture`."""
     is_named_so = folder.name.startswith(RECORDED_PREFIX)
-    return is_named_so and folder.is_dir() and not is_run(str(folder))
+    return is_named_so and folder.is_dir() and not is_run_folder(str(folder))
 
 
-def _recording(folder: Path) -> Iterator[Offer]:
-    """What `run` or `record` wrote into a folder, its traces or its dumps, with the
-    command that opens it; nothing if there is neither."""
+def _offer_recording(folder: Path) -> Iterator[Offer]:
+    """Yield the offer of what `run` or `record` wrote into a folder: its dumps, or else
+    its traces. Nothing is yielded if it has neither."""
     name = f"{folder}{os.sep}"
     dumps = dumps_in(str(folder))
     if dumps:
@@ -343,7 +351,9 @@ def _recording(folder: Path) -> Iterator[Offer]:
         )
 
 
-def _shipped() -> Iterator[Offer]:
+def _offer_shipped() -> Iterator[Offer]:
+    """Yield the offers of what ships with fusetui: the guided tour, the lessons and the
+    samples."""
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
     yield Offer(
         "tutor", paths, "a guided tour of the app, in five minutes", is_tour=True
@@ -364,8 +374,9 @@ POLL_SECONDS = 0.5
 
 
 def run_watch(args: Namespace) -> int:
-    """Runs until it is interrupted; returns the exit code of the signal that ended it.
-    Raises CommandError without a terminal or a folder."""
+    """Open each new trace of a folder beside the one before, until the command is
+    interrupted. Returns the exit code of the app or of the signal. Raises CommandError
+    without a terminal or a folder."""
     folder = Path(args.folder)
     if not folder.is_dir():
         raise CommandError(f"{folder} is not a folder.")
@@ -375,8 +386,8 @@ def run_watch(args: Namespace) -> int:
         )
     shown = newest(folder)
     while True:
-        beside = f", to open it beside {shown.name}" if shown else ""
-        say(f"Waiting for a new trace in {folder}{beside} (Ctrl+C ends this).")
+        beside_text = f", to open it beside {shown.name}" if shown else ""
+        say(f"Waiting for a new trace in {folder}{beside_text} (Ctrl+C ends this).")
         new = waited_for(folder, shown)
         code = browse([str(path) for path in (shown, new) if path is not None])
         if code >= ENDED:
@@ -385,20 +396,21 @@ def run_watch(args: Namespace) -> int:
 
 
 def newest(folder: Path) -> Path | None:
-    """The trace that was written last."""
-    for path in _by_age(folder):
+    """Return the trace in a folder that was written last, or None if there is none."""
+    for path in _sort_by_age(folder):
         if looks_like_a_trace(str(path)):
             return path
     return None
 
 
 def waited_for(folder: Path, shown: Path | None) -> Path:
-    """The newest trace once it is another than the one shown, or that one was written
-    again. Raises SignalInterrupt when the terminal is gone."""
-    state_shown = _state(shown)
+    """Wait for a trace in `folder` that is not the one `shown`, or is that one written
+    again; return its path. Raises SignalInterrupt if the terminal is closed."""
+    state_shown = _read_state(shown)
     previous = state_shown
     while True:
-        current = _state(newest(folder))
+        current = _read_state(newest(folder))
+        # a file that did not change between two looks is no longer being written
         is_whole = current == previous
         if current is not None and is_whole and current != state_shown:
             return current.path
@@ -417,40 +429,43 @@ class _FileState(NamedTuple):
     size_bytes: int
 
 
-def _state(path: Path | None) -> _FileState | None:
+def _read_state(path: Path | None) -> _FileState | None:
+    """Return what tells a file from its later versions: its path, time of change and
+    size. None for None."""
     if path is None:
         return None
     return _FileState(path, changed(path), path.stat().st_size)
 
 
-def exported(path: str) -> str:
-    """The export of a report; of any other file, and where nothing can be exported, the
-    path.
+def find_export(path: str) -> str:
+    """Return the path of the SQLite export of a report of Nsight Systems, made if the
+    user agrees. Any other file is returned as it is, and so is a report that cannot be
+    exported.
 
-    Asks before it exports. An export of another user in a shared cache folder is not
-    used. Raises CommandError if nsys fails.
+    An export that another user owns is not used, because it cannot be trusted. Raises
+    CommandError if nsys fails.
     """
     if not (path.endswith(".nsys-rep") and os.path.isfile(path)):
         return path
-    place = _place(path)
-    if place is None:
+    export_path = _export_path(path)
+    if export_path is None:
         return path
-    if not is_own_file(place):
+    if not is_own_file(export_path):
         nsys = shutil.which("nsys")
         if nsys is None or not sys.stdin.isatty():
             return path
         say(
-            f"{path} is an Nsight Systems report. Export it with nsys to {place}? [y/N]"
+            f"{path} is an Nsight Systems report. Export it with nsys to {export_path}? [y/N]"
         )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return path
-        _export(nsys, path, place)
-    return str(place)
+        _export_report(nsys, path, export_path)
+    return str(export_path)
 
 
-def _place(path: str) -> Path | None:
-    """Where the export of a report is kept, a file for each state of the report; None
-    if the cache is off."""
+def _export_path(path: str) -> Path | None:
+    """Return where the export of a report is kept in the cache, or None if the cache is
+    off. Each state of the report (path, size, time) has its own file."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -460,23 +475,24 @@ def _place(path: str) -> Path | None:
     return folder / "nsys" / f"{Path(path).stem}-{hashed}.sqlite"
 
 
-def _export(nsys: str, path: str, place: Path) -> None:
-    """Has nsys write the export into a new folder that only this user can enter, then
-    moves it to `place`. Raises CommandError."""
+def _export_report(nsys: str, path: str, place: Path) -> None:
+    """Export a report with nsys, and move the result to `place`. It is written into a
+    private folder first, so that no incomplete file is found there. Raises
+    CommandError."""
     command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true"]
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as private:
             export = Path(private, place.name)
-            done = subprocess.run(
+            nsys_process = subprocess.run(
                 [*command, "--output", str(export), os.path.abspath(path)],
                 stdout=sys.stderr,
                 check=False,
             )
-            if done.returncode != 0:
+            if nsys_process.returncode != 0:
                 raise CommandError(
                     f"nsys could not export {path}: it exited with code "
-                    f"{done.returncode}."
+                    f"{nsys_process.returncode}."
                 )
             export.replace(place)
     except OSError as error:

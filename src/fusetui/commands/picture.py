@@ -14,7 +14,7 @@ import orjson
 
 from fusetui import __version__
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.cut import part_asked
+from fusetui.commands.cut import window_of_options
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load
 from fusetui.report.output import emit
@@ -40,7 +40,8 @@ ROWS_OF_A_TABLE = (200, 100, 50, 20, 5)
 
 
 def run_picture(args: Namespace) -> int:
-    """A page of the app as an SVG, a PNG or an HTML document. Raises Error."""
+    """Write a page of the app to `args.out`, as SVG, PNG or HTML, and return the exit
+    code. Raises Error."""
     from fusetui.tui.pictures import check_picture, save_picture, shown
 
     check_picture(args.out)
@@ -49,7 +50,7 @@ def run_picture(args: Namespace) -> int:
     loaded = [load(name, args.captured_by) for name in names]
     traces = [one.trace for one in loaded]
     is_whole = args.step is None and args.begin is None and args.end is None
-    window = None if is_whole else part_asked(traces[0], args)
+    window = None if is_whole else window_of_options(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(
             "Only --page timeline can draw part of a trace. To draw another page, "
@@ -67,27 +68,27 @@ def run_picture(args: Namespace) -> int:
 
 
 def run_report(args: Namespace) -> int:
-    """One page for a browser about a trace or two. Raises CannotWriteError or
-    NoStepsError."""
+    """Write a page for a browser about a trace, or about two and their difference.
+    Returns the exit code. Raises CommandError, CannotWriteError or NoStepsError."""
     if not args.out.lower().endswith(REPORT_SUFFIXES):
         raise CommandError(f"{args.out} must end in .html.")
     check_new(args.out)
     names = [args.a] if args.b is None else [args.a, args.b]
     loaded = [load(name, (), args.compile_log) for name in names]
     traces = [one.trace for one in loaded]
-    content = _report(traces, args.light)
+    content = _make_report(traces, args.light)
     with new_file(args.out) as file:
         file.write(content)
     emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
     return max(one.code for one in loaded)
 
 
-def _report(traces: Sequence[Trace], light: bool | None) -> bytes:
-    """The report with as many rows as MAX_REPORT_BYTES allows, or the shortest one.
-    Raises NoStepsError."""
+def _make_report(traces: Sequence[Trace], light: bool | None) -> bytes:
+    """Return the HTML of the report, with as many rows per table as MAX_REPORT_BYTES
+    allows, or else with the fewest. Raises NoStepsError."""
     from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
-    from fusetui.commands.web.sections import ReportedTrace, html_of
+    from fusetui.commands.web.sections import ReportedTrace, make_html
 
     reported = [
         ReportedTrace(trace, with_worth(trace, why(trace, Selection())))
@@ -99,15 +100,17 @@ def _report(traces: Sequence[Trace], light: bool | None) -> bytes:
 
         difference = diff(*traces)
     for max_rows in ROWS_OF_A_TABLE:
-        content = html_of(reported, difference, light, max_rows).encode()
+        content = make_html(reported, difference, light, max_rows).encode()
+        # numbers of rows come in descending order, so the first that fits is the best
         if len(content) < MAX_REPORT_BYTES:
             break
     return content
 
 
 def run_stacks(args: Namespace) -> int:
-    """The stacks of a flame graph of the app, folded or for speedscope. Raises
-    CommandError where no such time was recorded, and CannotWriteError."""
+    """Write the stacks of a flame graph, as folded lines or as a document of
+    speedscope. Returns the exit code. Raises CommandError if no such time was recorded,
+    and CannotWriteError."""
     if args.folded and args.speedscope:
         raise CommandError("Use either --folded or --speedscope, not both.")
     if args.out is not None:
@@ -117,10 +120,10 @@ def run_stacks(args: Namespace) -> int:
         time = args.time.upper()
     else:
         time = GPU_TIME if len(trace.gpu_rows) else CPU_TIME
-    flame = _flame(trace, args.of, time)
+    flame = _make_flame(trace, args.of, time)
     if not flame.whole_ns:
         raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
-    say(*_left_out(trace, flame, time, args.of))
+    say(*_describe_uncovered(trace, flame, time, args.of))
     if args.speedscope:
         name = printable(Path(trace.report.file).name)
         document = speedscope(flame, f"{name}: {time} time of {args.of}", name)
@@ -136,8 +139,9 @@ def run_stacks(args: Namespace) -> int:
     return code
 
 
-def _flame(trace: Trace, kind: str, time: str) -> Flame:
-    """The flame graph of a kind of OF_STACKS, by GPU_TIME or CPU_TIME."""
+def _make_flame(trace: Trace, kind: str, time: str) -> Flame:
+    """Return the flame graph of a trace by ops, modules or Python frames (`kind`).
+    `time` is GPU_TIME or CPU_TIME."""
     if kind == "ops":
         return build_flame(build_call_tree(trace), time)
     origins_of_kernels = origins(trace)
@@ -147,12 +151,15 @@ def _flame(trace: Trace, kind: str, time: str) -> Flame:
     return build_flame(build_frame_tree(trace, origins_of_kernels), time)
 
 
-def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]:
-    """A sentence if some GPU time is in none of the stacks of a kind."""
+def _describe_uncovered(
+    trace: Trace, flame: Flame, time: str, kind: str
+) -> Iterator[str]:
+    """Yield a sentence if some GPU time of the trace is in none of the stacks of this
+    kind. CPU time needs none."""
     whole_ns = int(trace.dur[trace.gpu_rows].sum())
     if time == GPU_TIME and flame.whole_ns < whole_ns:
-        held = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
-        yield f"The stacks cover {held}; the rest belongs to no {OF_STACKS[kind]}."
+        covered_text = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
+        yield f"The stacks cover {covered_text}; the rest belongs to no {OF_STACKS[kind]}."
 
 
 GPU_TIME, CPU_TIME = TIMES
@@ -176,27 +183,33 @@ class Stack(NamedTuple):
 
 
 def stacks(flame: Flame) -> Iterator[Stack]:
-    """Those with any time, in the order of the tree."""
+    """Yield each stack that has time of its own, in the order of the tree. The time of
+    a node without that of its children is its own time."""
     tree = flame.tree
     self_ns = flame.amount.copy()
-    inner = np.flatnonzero(tree.parent >= 0)
-    np.subtract.at(self_ns, tree.parent[inner], flame.amount[inner])
+    inner_nodes = np.flatnonzero(tree.parent >= 0)
+    np.subtract.at(self_ns, tree.parent[inner_nodes], flame.amount[inner_nodes])
     for node in np.flatnonzero(self_ns > 0).tolist():
         yield Stack(nodes=flame.path(node), ns=int(self_ns[node]))
 
 
 def folded(flame: Flame) -> Iterator[str]:
-    """A line for each stack, as flamegraph.pl and inferno read them: `a;b;c 1200`."""
-    labels = [label.replace(SEPARATOR, ",") for label in _labels(flame)]
+    """Yield a line for each stack, as flamegraph.pl and inferno read it, with the time
+    in ns.
+
+        a;b;c 1200
+    """
+    labels = [label.replace(SEPARATOR, ",") for label in _label_nodes(flame)]
     for stack in stacks(flame):
         path = SEPARATOR.join(labels[node] for node in stack.nodes)
         yield f"{path} {stack.ns}\n"
 
 
 def speedscope(flame: Flame, name: str, trace: str) -> dict[str, Any]:
-    """A document of one profile in the file format of speedscope (SCHEMA). `name` is
-    that of the profile, `trace` that of the document."""
-    labels = _labels(flame)
+    """Return a flame graph as a document in the file format of speedscope (SCHEMA),
+    with one profile. `name` is the name of the profile, and `trace` that of the
+    document."""
+    labels = _label_nodes(flame)
     frame_of_label: dict[str, int] = {}
     for label in labels:
         frame_of_label.setdefault(label, len(frame_of_label))
@@ -223,5 +236,6 @@ def speedscope(flame: Flame, name: str, trace: str) -> dict[str, Any]:
     }
 
 
-def _labels(flame: Flame) -> Sequence[str]:
+def _label_nodes(flame: Flame) -> Sequence[str]:
+    """Return the label of each node of the flame graph, by its number."""
     return [flame.tree.label(node) for node in range(len(flame.amount))]

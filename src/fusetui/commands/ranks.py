@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from fusetui.analysis.ranks.model import JobAnswer
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
-from fusetui.commands.loading import one_form
-from fusetui.commands.sources import ENDINGS, ENDINGS_TEXT, of_one_job
-from fusetui.commands.tables import check_form, chosen, put
+from fusetui.commands.loading import reject_two_forms
+from fusetui.commands.sources import ENDINGS, ENDINGS_TEXT, find_traces_of_job
+from fusetui.commands.tables import check_table_options, chosen, put
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
@@ -37,79 +37,80 @@ class _ExplainedFiles(NamedTuple):
 
 
 def run_ranks(args: Namespace) -> int:
-    """Who waits for whom in a job. Raises CommandError and TraceError for what was
-    asked in a wrong way."""
-    one_form(args, "csv")
+    """Print which rank of a job waits for which, as text, JSON or CSV. Returns the exit
+    code. Raises CommandError or TraceError for a wrong request."""
+    reject_two_forms(args, "csv")
     if args.what_if:
-        return _what_if(args)
-    paths, _, answer = _explained(args)
-    from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
+        return _print_whatif(args)
+    paths, _, answer = _explain_files(args)
+    from fusetui.report.ranks import format_csv, ranks_document, ranks_text
 
     if args.json:
         emit_json(ranks_document(answer))
     elif args.csv:
-        emit(ranks_csv(answer))
+        emit(format_csv(answer))
     else:
         emit(ranks_text(answer, width(), args.top))
-    return _code(paths, answer)
+    return _report_doubts(paths, answer)
 
 
 def show(args: Namespace) -> int:
-    """Prints or writes the ranks as a table, as `--format` and `--out` say; returns the
-    exit code. Raises CommandError where the options do not fit a table, or the traces
-    are no job, and Error for what cannot be written."""
-    check_form(args)
+    """Print or write the ranks as a table, as --format and --out say, and return the
+    exit code. Raises CommandError if the options do not fit a table, and Error if
+    nothing can be read or written."""
+    check_table_options(args)
     if args.csv:
         raise CommandError(
             "Use --format csv for a table: --csv prints the whole answer."
         )
     if args.what_if:
         raise CommandError("ranks --what-if prints an answer, not a table.")
-    paths, _, answer = _explained(args)
+    paths, _, answer = _explain_files(args)
     put(chosen(ranks_table(answer), args), args, answer.notes)
-    say(*(left.reason for left in answer.left_out))
-    return _code(paths, answer)
+    say(*(left_out_file.reason for left_out_file in answer.left_out))
+    return _report_doubts(paths, answer)
 
 
-def _what_if(args: Namespace) -> int:
-    """What changes would be worth to the job. Raises WrongChangeError, and as
-    `run_ranks`."""
+def _print_whatif(args: Namespace) -> int:
+    """Print what changes would gain for the whole job, and return the exit code. Raises
+    WrongChangeError for an unknown change, and CommandError."""
     if args.csv:
         raise CommandError("ranks --what-if prints text or JSON, not CSV.")
-    paths, explained, answer = _explained(args)
+    paths, explained, answer = _explain_files(args)
     from fusetui.analysis.ranks.whatif import job_whatif
-    from fusetui.report.whatif import job_whatif_text
+    from fusetui.report.whatif import format_job_whatif
 
     worth = job_whatif(explained.facts, args.what_if, cached=not args.no_cache)
     if args.json:
         emit_json(worth)
     else:
-        emit(job_whatif_text(worth, width(), args.top))
-    return CANNOT_TELL if worth.why_not else _code(paths, answer)
+        emit(format_job_whatif(worth, width(), args.top))
+    return CANNOT_TELL if worth.why_not else _report_doubts(paths, answer)
 
 
-def _explained(args: Namespace) -> _ExplainedFiles:
-    """Reads the files, here or on a cluster. Raises CommandError where none of them is
-    a rank."""
+def _explain_files(args: Namespace) -> _ExplainedFiles:
+    """Read the traces of the ranks, here or on the cluster of --on, and explain them.
+    Raises CommandError if no file is a trace of a rank."""
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import executor_at, summarize
 
     with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:
-        place = nullcontext() if args.on is None else executor_at(args.on)
-        with place as executor:
+        executor_context = nullcontext() if args.on is None else executor_at(args.on)
+        with executor_context as executor:
             summaries = summarize(
                 paths, executor, cached=not args.no_cache, progress=bar.update
             )
-    found = explained(summaries)
-    answer = without_passwords(found.answer)
+    explained_job = explained(summaries)
+    answer = without_passwords(explained_job.answer)
     if not answer.ranks and not args.json:
-        raise CommandError(_why_no_ranks(answer))
-    return _ExplainedFiles(paths=paths, explained=found, answer=answer)
+        raise CommandError(_explain_no_ranks(answer))
+    return _ExplainedFiles(paths=paths, explained=explained_job, answer=answer)
 
 
-def _why_no_ranks(answer: JobAnswer) -> str:
-    """The reason of the first file that is left out, and how many others are."""
+def _explain_no_ranks(answer: JobAnswer) -> str:
+    """Return why no file is a trace of a rank: the reason for the first file, and how
+    many others there are. At least one file was left out."""
     first, *others = answer.left_out
     reason = first.reason.rstrip(".")
     if not others:
@@ -117,8 +118,10 @@ def _why_no_ranks(answer: JobAnswer) -> str:
     return f"{reason}; none of {plural(len(others), 'other file')} is a rank either."
 
 
-def _code(paths: Sequence[str], answer: JobAnswer) -> int:
-    """Says what is in doubt about an answer; returns the exit code."""
+def _report_doubts(paths: Sequence[str], answer: JobAnswer) -> int:
+    """Say on stderr what is in doubt about an answer, and return the exit code. It is
+    UNUSABLE for files left out or damaged, and CANNOT_TELL without common collectives.
+    """
     left_out = len(paths) - answer.given
     damaged = sum(bool(row.damage) for row in answer.ranks)
     of_all = f"of {len(paths)} {'traces' if len(paths) > 1 else 'trace'}"
@@ -138,44 +141,46 @@ def _code(paths: Sequence[str], answer: JobAnswer) -> int:
 
 
 def without_passwords(answer: JobAnswer) -> JobAnswer:
-    """The answer without the passwords of URLs."""
+    """Return the answer with the passwords removed from all URLs of its files."""
     ranks = [replace(row, path=without_credentials(row.path)) for row in answer.ranks]
     left_out = [
         replace(
-            left,
-            path=without_credentials(left.path),
-            reason=without_credentials(left.reason),
+            left_out_file,
+            path=without_credentials(left_out_file.path),
+            reason=without_credentials(left_out_file.reason),
         )
-        for left in answer.left_out
+        for left_out_file in answer.left_out
     ]
     return replace(answer, ranks=tuple(ranks), left_out=tuple(left_out))
 
 
 def files(names: Sequence[str]) -> list[str]:
-    """The traces behind paths, folders, globs and URLs, each once; of an export of
-    Nsight Systems, one for each process. Raises CommandError."""
+    """Return the traces that paths, folders, globs and URLs stand for, each once. An
+    export of Nsight Systems has one for each process. Raises CommandError if a name
+    matches nothing."""
     paths: list[str] = []
     for name in names:
-        for path in _behind(name):
+        for path in _expand_name(name):
             paths += [path] if is_remote(path) else processes_in(path)
     if "-" in paths:
         raise CommandError("ranks reads files, folders and URLs, not standard input.")
     return list(dict.fromkeys(paths))
 
 
-def _behind(name: str) -> list[str]:
-    """The files or URLs behind one name, at least one. Raises CommandError."""
+def _expand_name(name: str) -> list[str]:
+    """Return the files or URLs that one name stands for, at least one. A name with
+    wildcards is a glob, unless such a file exists. Raises CommandError."""
     is_pattern = glob.has_magic(name) and not glob.glob(glob.escape(name))
     if is_remote(name):
-        from fusetui.trace.read.remote import matching  # only for URLs
+        from fusetui.trace.read.remote import expand_pattern  # only for URLs
 
-        paths = matching(name)
+        paths = expand_pattern(name)
         if paths != [name]:
             paths = [path for path in paths if path.endswith(ENDINGS)]
     elif is_pattern:
         paths = sorted(glob.glob(name, recursive=True))
     else:
-        paths = of_one_job(name)
+        paths = find_traces_of_job(name)
     if not paths:
         raise CommandError(f"{name} matches no trace {ENDINGS_TEXT}.")
     return paths

@@ -49,27 +49,34 @@ MAX_NAMED_VARIANTS = 5
 
 
 def run_record(args: Namespace) -> int:
-    """Records processes that run, or takes their dumps; returns 1 if one was not
-    recorded. Raises CommandError, CannotListenError, CannotRecordError, and
-    NoDebugServerError."""
-    if args.dumps:
-        from fusetui.commands.dumps import check_options, record_dumps
+    """Record running processes with torch.profiler, or take their flight-recorder dumps
+    with --dumps. Prints or opens the traces, and returns NO if a process was not
+    recorded.
 
-        check_options(args)
+    Raises CommandError, CannotListenError, CannotRecordError and NoDebugServerError.
+    """
+    if args.dumps:
+        from fusetui.commands.dumps import record_dumps, reject_trace_options
+
+        reject_trace_options(args)
         with trace_folder(args.out) as folder:
             return record_dumps(args, folder)
-    request = request_of(args)
-    asked = _processes_asked(args)
-    if request.steps and len(asked) > 1:
+    request = make_request(args)
+    processes_to_record = _find_processes(args)
+    if request.steps and len(processes_to_record) > 1:
         raise CommandError(
-            f"--steps records one process, not {len(asked)}, because several would "
+            f"--steps records one process, not {len(processes_to_record)}, because several would "
             "start at different steps. To start all together, use --seconds."
         )
     with ExitStack() as stack:
-        sockets = _sockets(stack, asked)
-        reached = [one for one in asked if one.folder in sockets]
+        sockets = _open_sockets(stack, processes_to_record)
+        reached_processes = [
+            one for one in processes_to_record if one.folder in sockets
+        ]
         folder = stack.enter_context(trace_folder(args.out))
-        recording = Recording(list(sockets.values()), folder, request, reached)
+        recording = Recording(
+            list(sockets.values()), folder, request, reached_processes
+        )
         follow(recording)
         ignored = sum(socket.ignored for socket in sockets.values())
         if ignored:
@@ -78,7 +85,7 @@ def run_record(args: Namespace) -> int:
                 "wrong size."
             )
         jobs = list(recording.jobs.values())
-        say(*forks_left_out(recording.forks.values()))
+        say(*describe_left_out_forks(recording.forks.values()))
         remember(jobs, folder, "record")
         files = opened(jobs, folder) if args.open else whole(jobs)
     if files and not (args.open and has_terminal()):
@@ -87,12 +94,14 @@ def run_record(args: Namespace) -> int:
 
 
 def are_recorded(jobs: Iterable[AttachedProcess]) -> bool:
-    """Whether each has a trace, or only starts those that have one."""
+    """Return whether no recording failed. A process that only starts others needs no
+    trace of its own."""
     return all(job.phase is not RecordingPhase.FAILED for job in jobs)
 
 
-def forks_left_out(forks: Collection[Process]) -> list[str]:
-    """A sentence about these forks, if there are any: they cannot be recorded."""
+def describe_left_out_forks(forks: Collection[Process]) -> list[str]:
+    """Return a sentence that these forks cannot be recorded and how to start workers
+    instead. Empty if there are no forks."""
     if not forks:
         return []
     program = next(iter(forks)).program
@@ -104,10 +113,12 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
     ]
 
 
-def _sockets(stack: ExitStack, asked: Sequence[Process]) -> dict[str, DaemonSocket]:
-    """The daemon's sockets of these processes by their folder, which `stack` closes; those that
-    another daemon holds are reported and left out. Raises CannotListenError if all
-    are."""
+def _open_sockets(
+    stack: ExitStack, asked: Sequence[Process]
+) -> dict[str, DaemonSocket]:
+    """Return the daemon's sockets for these processes, by folder; `stack` closes them.
+    A socket that another daemon holds is reported and left out. Raises
+    CannotListenError if none is left."""
     sockets: dict[str, DaemonSocket] = {}
     errors: list[CannotListenError] = []
     for folder in sorted({one.folder or "" for one in asked}):
@@ -121,9 +132,9 @@ def _sockets(stack: ExitStack, asked: Sequence[Process]) -> dict[str, DaemonSock
     return sockets
 
 
-def request_of(args: Namespace) -> RecordingRequest:
-    """What to record, as `--seconds`, `--steps` and `--with` say. Raises
-    CommandError."""
+def make_request(args: Namespace) -> RecordingRequest:
+    """Return what to record, as --seconds, --steps and --with say. Raises CommandError
+    if they contradict each other or are out of range."""
     if args.steps is not None and args.seconds is not None:
         raise CommandError("Use either --seconds or --steps, not both.")
     if args.seconds is not None and not 0.001 <= args.seconds <= MAX_SECONDS:
@@ -138,59 +149,65 @@ def request_of(args: Namespace) -> RecordingRequest:
     )
 
 
-def _processes_asked(args: Namespace) -> list[Process]:
-    """The processes that --pid, --job or --all name, at least one. Raises
-    CommandError."""
+def _find_processes(args: Namespace) -> list[Process]:
+    """Return the processes that --pid, --job or --all name, at least one. Raises
+    CommandError if none accepts on-demand profiling, or on systems other than Linux."""
     if not os.path.isdir("/proc/self"):
         raise CommandError(
             "record needs Linux: torch supports on-demand profiling only there."
         )
-    ways = [bool(args.pid), args.job is not None, args.all]
-    if sum(ways) != 1:
+    given_options = [bool(args.pid), args.job is not None, args.all]
+    if sum(given_options) != 1:
         raise CommandError("Specify what to record: --pid PID, --job NAME or --all.")
     if args.pid:
-        return [_with_door(pid) for pid in dict.fromkeys(args.pid)]
-    named = []
+        return [_check_process(pid) for pid in dict.fromkeys(args.pid)]
+    processes_of_job = []
     for one in processes.with_torch():
         if one.folder is not None and (args.all or args.job in one.names):
-            named.append(one)
-    if not named:
+            processes_of_job.append(one)
+    if not processes_of_job:
         of_job = "" if args.all else f" of job {args.job}"
         raise CommandError(
             f"None of your processes{of_job} accepts on-demand profiling. {HOW}"
         )
-    return named
+    return processes_of_job
 
 
-def _with_door(pid: int) -> Process:
-    """The process with this PID. Raises CommandError unless it can be recorded."""
-    known = process(pid)
-    if known is None:
+def _check_process(pid: int) -> Process:
+    """Return the process with this PID, if it can be recorded. Raises CommandError with
+    the reason if it cannot, for example as it has not loaded torch."""
+    found_process = process(pid)
+    if found_process is None:
         raise CommandError(f"You have no process {pid}.")
-    if known.folder is None:
+    if found_process.folder is None:
         raise CommandError(
-            f"Process {pid} ({known.program}) does not accept on-demand profiling. {HOW}"
+            f"Process {pid} ({found_process.program}) does not accept on-demand profiling. {HOW}"
         )
     if not has_torch(pid):
-        raise CommandError(f"Process {pid} ({known.program}) has not loaded torch.")
-    if known.only_helps:
         raise CommandError(
-            f"Process {pid} ({known.program}) only starts other processes or compiles "
+            f"Process {pid} ({found_process.program}) has not loaded torch."
+        )
+    if found_process.only_helps:
+        raise CommandError(
+            f"Process {pid} ({found_process.program}) only starts other processes or compiles "
             "for them: record those with --job NAME."
         )
-    if is_fork(known):
+    if is_fork(found_process):
         raise CommandError(
-            f"Process {pid} ({known.program}) cannot be recorded: {FORKED}."
+            f"Process {pid} ({found_process.program}) cannot be recorded: {FORKED}."
         )
-    return known
+    return found_process
 
 
 @contextmanager
 def trace_folder(out: Path | None) -> Iterator[Path]:
-    """A folder for traces, made at once with mode 0700, or one that is there and is
-    this user's alone to write. One that was made and stays empty is removed. Raises
-    CommandError for any other, and CannotRecordError for a name with characters that the
-    request to libkineto cannot hold."""
+    """Within the block, give a folder for traces that only this user can write to. It
+    is `out`, or a new folder named by the time. A new folder that stays empty is
+    removed.
+
+    Raises CommandError if the folder cannot be used, and CannotRecordError if its name
+    cannot be sent to libkineto.
+    """
     folder = out or Path(f"{RECORDED_PREFIX}{datetime.now():%Y%m%d-%H%M%S}")
     check_name(folder)
     is_made = False
@@ -212,28 +229,31 @@ def trace_folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_owner(folder: Path) -> None:
-    """Raises CommandError unless it is a folder of this user that no other one can
-    write to, and no link of another user leads there."""
+    """Raise CommandError unless `folder` belongs to this user and no other user can
+    write to it. A link that another user owns is refused, because it may lead elsewhere
+    later."""
     try:
-        link = folder.lstat()
-        found = folder.stat()
+        link_status = folder.lstat()
+        folder_status = folder.stat()
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
-    if S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
+    if S_ISLNK(link_status.st_mode) and link_status.st_uid != os.geteuid():
         raise CommandError(f"{folder} is another user's link: choose another --out.")
-    if not S_ISDIR(found.st_mode):
+    if not S_ISDIR(folder_status.st_mode):
         raise CommandError(f"{folder} is not a folder: choose another --out.")
-    if found.st_uid != os.geteuid():
+    if folder_status.st_uid != os.geteuid():
         raise CommandError(f"{folder} belongs to another user: choose another --out.")
-    others_write = found.st_mode & 0o002
-    group_writes = found.st_mode & 0o020 and not _is_private_group(found.st_gid)
+    others_write = folder_status.st_mode & 0o002
+    group_writes = folder_status.st_mode & 0o020 and not _is_private_group(
+        folder_status.st_gid
+    )
     if others_write or group_writes:
         raise CommandError(f"Other users can write to {folder}: chmod go-w {folder}")
 
 
 def _is_private_group(group: int) -> bool:
-    """Whether a group is this user's own: it is named as the user is, and has no other
-    member."""
+    """Return whether a group is this user's own: it has the user's name and no other
+    member. Write permission of such a group is harmless. False if either is unknown."""
     import grp
     import pwd
 
@@ -255,15 +275,16 @@ class _Told(NamedTuple):
 
 
 def follow(recording: Recording) -> None:
-    """Records until all is done, and says what is new; if interrupted, that programs go
-    on."""
-    told: dict[int, _Told] = {}  # by PID
+    """Record until all processes are done, and say each change on stderr. On Ctrl+C,
+    say that programs which were asked still write their traces. Raises
+    KeyboardInterrupt."""
+    last_report_of_pid: dict[int, _Told] = {}  # by PID
     try:
         while True:
             for pid, job in recording.jobs.items():
-                if _is_news(job, told.get(pid)):
-                    told[pid] = _Told(job.phase, job.why, now())
-                    say(line_of(job))
+                if _has_changed(job, last_report_of_pid.get(pid)):
+                    last_report_of_pid[pid] = _Told(job.phase, job.why, now())
+                    say(describe_process(job))
             if recording.is_done:
                 return
             recording.turn(TURN_SECONDS)
@@ -274,17 +295,19 @@ def follow(recording: Recording) -> None:
         raise
 
 
-def _is_news(job: AttachedProcess, told: _Told | None) -> bool:
-    """Whether there is something to say about a process: its phase or the reason for it
-    is not the one that was said last, or its file has been growing for GROWTH_SECONDS
-    since then."""
+def _has_changed(job: AttachedProcess, told: _Told | None) -> bool:
+    """Return whether there is something new to say about a process. Its phase or reason
+    has changed since `told`, or its file has been growing for GROWTH_SECONDS since."""
     if told is None or (job.phase, job.why) != (told.phase, told.why):
         return True
     return job.phase is RecordingPhase.WRITING and now() - told.at > GROWTH_SECONDS
 
 
-def line_of(job: AttachedProcess) -> str:
-    """`train.py 1234 (rank 0): recorded, 2.3 MB, in train-rank0_1234.json.`"""
+def describe_process(job: AttachedProcess) -> str:
+    """Return a line about the recording of one process.
+
+    train.py 1234 (rank 0): recorded, 2.3 MB, in train-rank0_1234.json.
+    """
     rank = f" (rank {job.process.rank})" if job.process.rank else ""
     line = f"{job.process.program} {job.process.pid}{rank}: {job.phase.value}"
     if job.phase in (RecordingPhase.FAILED, RecordingPhase.IDLE):
@@ -299,7 +322,7 @@ def line_of(job: AttachedProcess) -> str:
 
 
 def whole(jobs: Iterable[AttachedProcess]) -> list[str]:
-    """The traces of those that were recorded."""
+    """Return the paths of the traces that are completely written."""
     return [
         os.path.relpath(job.file) for job in jobs if job.phase is RecordingPhase.WHOLE
     ]
@@ -313,7 +336,8 @@ def remember(jobs: Iterable[AttachedProcess], folder: Path, command: str) -> Non
 
 
 def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
-    """The traces; in a terminal, once the app that opens them was left."""
+    """Return the paths of the complete traces; in a terminal, open them in the app
+    first. For several ranks, the command that compares them is suggested."""
     files = whole(jobs)
     if files and has_terminal():
         from fusetui.commands.open import browse
@@ -325,19 +349,19 @@ def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
 
 
 def run_capture(args: Namespace) -> int:
-    """Records the variants of a workload in a run folder; returns 1 if a guess was
+    """Record the variants of a workload in a run folder. Returns NO if a guess was
     wrong or a variant failed. Raises CaptureError or CommandError."""
     from fusetui.capture import command
     from fusetui.capture.options import Options, declared_options
 
     if args.open and not has_terminal():
         raise CommandError("--open needs a terminal: omit it, and open the run later.")
-    given: dict[str, Any] = {}
+    given_options: dict[str, Any] = {}
     for name, value in vars(args).items():
         if name in declared_options():
             is_repeated = isinstance(value, list)
-            given[name] = tuple(value) if is_repeated else value
-    options = Options(**given, shapes=args.rest)
+            given_options[name] = tuple(value) if is_repeated else value
+    options = Options(**given_options, shapes=args.rest)
     outcome = command.capture(
         args.workload, options, out=args.out, prints_json=args.json
     )
@@ -345,8 +369,8 @@ def run_capture(args: Namespace) -> int:
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         # the table has already said why
-        named = several(outcome.failed, MAX_NAMED_VARIANTS)
-        say(f"Failed: {named}. The other results are in {outcome.folder}.")
+        failed_names = several(outcome.failed, MAX_NAMED_VARIANTS)
+        say(f"Failed: {failed_names}. The other results are in {outcome.folder}.")
     if not args.open:
         return code
     from fusetui.commands.open import browse
@@ -355,7 +379,8 @@ def run_capture(args: Namespace) -> int:
 
 
 def _remember_run(folder: str) -> None:
-    """Puts the traces of a run folder into the list of recent traces."""
+    """Put the traces of a run folder into the list of recent traces. Nothing happens if
+    all variants failed."""
     from fusetui.commands.sources import traces
     from fusetui.tui.recent_traces import remember_written
 

@@ -36,11 +36,11 @@ from fusetui.commands.errors import NO, CommandError, say
 from fusetui.commands.record import (
     TURN_SECONDS,
     are_recorded,
+    describe_left_out_forks,
     follow,
-    forks_left_out,
+    make_request,
     opened,
     remember,
-    request_of,
     trace_folder,
 )
 from fusetui.signals import ENDED, handled, numbers_of
@@ -73,10 +73,13 @@ FOLDER_NAME_BYTES = 20
 
 
 def run_run(args: Namespace) -> int:
-    """Starts a program and records its processes. Returns the program's exit code, 128
-    and the number of the signal that ended it, or 1 if that is 0 and a process was not
-    recorded. Raises CommandError, CannotListenError and CannotRecordError before the
-    program is started."""
+    """Start a program and record its processes with torch.profiler, or take dumps of
+    them with --dumps.
+
+    Returns the exit code of the program, or 128 and the number of the signal that ended
+    it. If that is 0 but a process was not recorded, it is NO. Raises CommandError,
+    CannotListenError and CannotRecordError before the program is started.
+    """
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise CommandError("Specify the program: fusetui run -- python train.py")
@@ -90,7 +93,7 @@ def run_run(args: Namespace) -> int:
         )
     if args.dumps:
         return _run_with_dumps(args, program)
-    request = request_of(args)
+    request = make_request(args)
     with (
         trace_folder(args.out) as folder,
         sockets() as socket_folder,
@@ -104,12 +107,18 @@ def run_run(args: Namespace) -> int:
             after_s=args.after,
             on_enter=args.on_enter,
         )
+        # what the user set for the logging of libkineto has precedence
         environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: socket_folder}
         if args.compile_log:
-            environment = {PROVENANCE: "1", LOG: str(log_folder(folder))} | environment
+            environment = {
+                PROVENANCE: "1",
+                LOG: str(compile_log_folder(folder)),
+            } | environment
         with _awaitable_child() as set_up:
-            child = _started(program, environment, set_up, has_input=not args.on_enter)
-            with passed_on(child):
+            child = _start_program(
+                program, environment, set_up, has_input=not args.on_enter
+            )
+            with pass_on_signals(child):
                 try:
                     watched.record_until_end(child)
                 finally:
@@ -119,49 +128,53 @@ def run_run(args: Namespace) -> int:
         remember(watched.jobs, folder, "run")
         if args.open and watched.jobs:
             opened(watched.jobs, folder)
-    return _exit_code(child, is_recorded)
+    return _choose_exit_code(child, is_recorded)
 
 
 def _run_with_dumps(args: Namespace, program: Sequence[str]) -> int:
-    """Starts a program whose ranks keep their last collectives; returns as `run_run`
-    does."""
-    from fusetui.commands.dumps import JobWithDumps, check_options
+    """Start a program whose ranks keep their last collectives, and take dumps of them.
+    Returns the exit code as `run_run` does. Raises CommandError."""
+    from fusetui.commands.dumps import JobWithDumps, reject_trace_options
 
-    check_options(args)
+    reject_trace_options(args)
     with trace_folder(args.out) as folder, sockets() as pipe_folder:
         job = JobWithDumps(args, folder=folder, pipe_folder=pipe_folder)
         environment = os.environ | job.environment(os.environ)
         with _awaitable_child() as set_up:
-            child = _started(program, environment, set_up, has_input=not args.on_enter)
-            with passed_on(child):
+            child = _start_program(
+                program, environment, set_up, has_input=not args.on_enter
+            )
+            with pass_on_signals(child):
                 try:
                     job.watch(child, turn_s=TURN_SECONDS)
                 finally:
                     child.wait()
-        return _exit_code(child, job.report())
+        return _choose_exit_code(child, job.report())
 
 
-def _exit_code(child: subprocess.Popen[bytes], is_recorded: bool) -> int:
-    """The exit code of a program that ended, 128 and the number of the signal that ended
-    it, or 1 if that is 0 and not all was recorded."""
+def _choose_exit_code(child: subprocess.Popen[bytes], is_recorded: bool) -> int:
+    """Return the exit code of a program that ended; for a signal, 128 and its number. A
+    code of 0 becomes NO if not all was recorded."""
     code = child.returncode if child.returncode >= 0 else ENDED - child.returncode
     return code if code or is_recorded else NO
 
 
-def log_folder(folder: Path) -> Path:
-    """The folder for what torch.compile logs, beside the traces in `folder`, where
-    `fusetui compile` finds it. The program makes it once it compiles something."""
+def compile_log_folder(folder: Path) -> Path:
+    """Return the folder for the log of torch.compile, beside the traces in `folder`,
+    where `fusetui compile` finds it. The program makes it once it compiles something.
+    """
     return folder.absolute() / "compile_log"
 
 
-def _started(
+def _start_program(
     program: Sequence[str],
     environment: Mapping[str, str],
     set_up: Callable[[], object] | None,
     has_input: bool,
 ) -> subprocess.Popen[bytes]:
-    """The program, with the streams of this process; without `has_input`, its standard
-    input is empty. `set_up` is called in it first. Raises CommandError."""
+    """Start the program with the streams of this process, and return it. Without
+    `has_input`, its standard input is empty. The child calls `set_up` first. Raises
+    CommandError if it cannot be started."""
     try:
         return subprocess.Popen(
             program,
@@ -176,9 +189,11 @@ def _started(
 
 
 def _has_input() -> bool:
-    """Whether standard input is open. Where it was closed, Python has none, or what was
-    opened since has its number: unlike what this process was given, that is not passed
-    on."""
+    """Return whether standard input is open, so that Enter can be read from it.
+
+    If it was closed, Python has none, or another file got its number later. Unlike the
+    streams that this process was given, such a file is not inheritable.
+    """
     try:
         return os.get_inheritable(sys.stdin.fileno())
     except (AttributeError, OSError, ValueError):
@@ -219,7 +234,7 @@ class _Watched:
         self.jobs: list[AttachedProcess] = []
 
     def record_until_end(self, child: subprocess.Popen[bytes]) -> None:
-        """Records once, or whenever Enter is pressed, until the program ends."""
+        """Record once, or whenever Enter is pressed, until the program `child` ends."""
         while child.poll() is None:
             if select.select([self._socket], [], [], TURN_SECONDS)[0]:
                 self._listen()
@@ -233,7 +248,8 @@ class _Watched:
         self._took_s = now() - self._begun
 
     def _listen(self) -> None:
-        """Notes who asks; nobody is answered before it is time."""
+        """Note which processes ask for a request to record. None is answered before it
+        is time to record."""
         for message in self._socket.messages():
             sender = self._asked.get(message.pid) or process(message.pid)
             if sender is not None and not sender.only_helps:
@@ -241,23 +257,23 @@ class _Watched:
                 self._asked[message.pid] = sender
 
     def _group(self) -> list[Process]:
-        """Its processes that run and have torch: who asks has it, whatever else it
-        looks like."""
-        group = {pid: one for pid, one in self._asked.items() if is_alive(one)}
+        """Return the processes of the program that run and use torch. A process that
+        asked for a request counts, whatever else it looks like."""
+        process_of_pid = {pid: one for pid, one in self._asked.items() if is_alive(one)}
         for one in with_torch(self._socket_folder):
-            group[one.pid] = one
-        return list(group.values())
+            process_of_pid[one.pid] = one
+        return list(process_of_pid.values())
 
     def _is_wanted_now(self) -> bool:
-        """Whether it is time to record: after some seconds once, or because Enter was
-        pressed."""
+        """Return whether it is time to record: once after some seconds, or whenever
+        Enter is pressed."""
         if not self._on_enter:
             return not self.jobs and now() - self._begun >= self._after_s
         return self._enter.was_pressed()
 
     def _is_complete(self, group: list[Process]) -> bool:
-        """Whether all that have torch have asked, and all ranks are there; after some
-        time the others are not waited for."""
+        """Return whether all processes with torch have asked, and all ranks are there.
+        After GROUP_SECONDS the others are not waited for."""
         if not group:
             return False
         if now() - self._asked_since > GROUP_SECONDS:
@@ -266,6 +282,7 @@ class _Watched:
         return have_all_asked and not _missing_ranks(group)
 
     def _record(self, group: list[Process]) -> None:
+        """Record these processes, and note which ranks and forks were left out."""
         self._is_time = False
         self._missing_ranks = _missing_ranks(group)
         recording = Recording(
@@ -278,11 +295,11 @@ class _Watched:
         )
         follow(recording)
         self.jobs += recording.jobs.values()
-        self._forks = forks_left_out(recording.forks.values()) or self._forks
+        self._forks = describe_left_out_forks(recording.forks.values()) or self._forks
 
     def report(self) -> bool:
-        """Says what was not recorded, and why; returns whether all was that was
-        wanted."""
+        """Say on stderr what was not recorded, and why. Returns whether all that was
+        wanted was recorded; without a press of Enter nothing was wanted."""
         if self._missing_ranks:
             ranks = ", ".join(self._missing_ranks)
             say(
@@ -294,11 +311,11 @@ class _Watched:
         if self._on_enter and not self._is_time:
             say("Nothing was recorded: Enter was not pressed.")
             return True
-        say(f"Nothing was recorded: {self._why_nothing()}")
+        say(f"Nothing was recorded: {self._explain_nothing_recorded()}")
         return False
 
-    def _why_nothing(self) -> str:
-        """Why nothing of the program was recorded, to follow a colon."""
+    def _explain_nothing_recorded(self) -> str:
+        """Return why nothing of the program was recorded, as the end of a sentence."""
         ended = f"the program ended after {self._took_s:.1f} s"
         if not self._asked:
             return (
@@ -312,15 +329,17 @@ class _Watched:
 
 
 def _missing_ranks(group: list[Process]) -> list[str]:
-    """The ranks of the jobs on this machine that no process of a group has."""
-    expected = {rank for one in group for rank in one.ranks_here}
-    present = {int(one.rank) for one in group if one.ranks_here}
-    return [str(rank) for rank in sorted(expected - present)]
+    """Return the ranks of the job on this machine that no process of the group has, as
+    texts."""
+    expected_ranks = {rank for one in group for rank in one.ranks_here}
+    present_ranks = {int(one.rank) for one in group if one.ranks_here}
+    return [str(rank) for rank in sorted(expected_ranks - present_ranks)]
 
 
 @contextmanager
 def sockets() -> Iterator[str]:
-    """A private folder for sockets, whose path is short enough for libkineto."""
+    """Within the block, give a private folder for sockets, whose path is short enough
+    for libkineto. It is removed at the end."""
     parent = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     is_usable = os.path.isdir(parent) and os.access(parent, os.W_OK)
     is_short = len(os.fsencode(parent)) <= MAX_FOLDER_BYTES - FOLDER_NAME_BYTES
@@ -334,9 +353,9 @@ def sockets() -> Iterator[str]:
 
 @contextmanager
 def _awaitable_child() -> Iterator[Callable[[], object] | None]:
-    """Within the block the exit code of a child can be had, also if SIGCHLD is ignored:
-    the system keeps no code then. Yields what the child has to do to ignore it as
-    before."""
+    """Within the block, the exit code of a child can be read, even if SIGCHLD is
+    ignored, when the system keeps none. Yields what the child must call to ignore
+    SIGCHLD again, or None."""
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         yield None
         return
@@ -349,9 +368,10 @@ def _ignore_children() -> None:
 
 
 @contextmanager
-def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within the block the program gets our signals. Those of keys it has, being in our
-    group."""
+def pass_on_signals(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within the block, forward signals to the program. Ctrl+C in the terminal reaches
+    it anyway, as it is in the same process group, so such signals are not sent twice.
+    """
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):

@@ -58,7 +58,8 @@ MAX_NAMED_FOLDERS = 3
 
 
 def one_trace(name: str) -> str:
-    """The file of a single trace. Raises CommandError for a folder with several."""
+    """Return the path of the single trace that a name stands for. Raises CommandError
+    for a folder with several traces, and lists some of them."""
     paths = traces(name)
     if len(paths) > 1:
         names = [os.path.relpath(path, name) for path in paths[:MAX_NAMED_TRACES]]
@@ -71,40 +72,45 @@ def one_trace(name: str) -> str:
 
 
 def traces(name: str) -> list[str]:
-    """The trace files behind a name, at least one; variants of a run in their order.
-    Files are not checked here: reading reports those that cannot be read. Raises
-    CommandError."""
+    """Return the paths of the traces that a name stands for, at least one. A run folder
+    gives its variants in their order.
+
+    Files are not opened here, so reading reports those that are missing or damaged.
+    Raises CommandError for a folder without traces, or an unknown sample.
+    """
     if is_shipped(name):
-        return [_shipped(name)]
+        return [_find_shipped(name)]
     if not name.strip():
         raise CommandError("The trace name is empty: use a path, a URL or sample:NAME.")
     if not os.path.isdir(name):
         return [name]
     folder = Path(name)
-    paths = _variants(folder) or _traces_in(folder)
+    paths = _find_variants(folder) or _find_traces_in(folder)
     if paths:
         return [str(path) for path in paths]
-    return traces(only_below(name))
+    return traces(find_only_folder(name))
 
 
-def only_below(name: str) -> str:
-    """The one folder with traces below a folder without. Raises CommandError."""
-    folders = folders_below(name)
+def find_only_folder(name: str) -> str:
+    """Return the one folder with traces somewhere below a folder that has none itself.
+    Raises CommandError if there are none or several."""
+    folders = find_folders_below(name)
     if not folders:
         raise CommandError(f"{name} is a folder without traces {ENDINGS_TEXT}.")
     if len(folders) > 1:
-        named = several(folders, MAX_NAMED_FOLDERS)
+        folder_names = several(folders, MAX_NAMED_FOLDERS)
         raise CommandError(
-            f"{name} contains {len(folders)} folders with traces: choose one ({named})."
+            f"{name} contains {len(folders)} folders with traces: choose one ({folder_names})."
         )
     return folders[0]
 
 
-def of_one_job(name: str) -> list[str]:
-    """As `traces`; of a folder with a folder for each rank, the traces of all of
-    them."""
-    folders = folders_below(name)
-    if len(folders) < 2 or any(is_run(folder) for folder in folders):
+def find_traces_of_job(name: str) -> list[str]:
+    """Return the paths of all traces of a job. That is what `traces` returns, but a
+    folder with a folder for each rank gives the traces of all ranks. Raises
+    CommandError."""
+    folders = find_folders_below(name)
+    if len(folders) < 2 or any(is_run_folder(folder) for folder in folders):
         return traces(name)
     return [path for folder in sorted(folders) for path in traces(folder)]
 
@@ -114,13 +120,15 @@ def is_shipped(name: str) -> bool:
     return name.startswith((SAMPLE, LESSON))
 
 
-def is_run(name: str) -> bool:
-    """Whether it is a folder that `fusetui capture` wrote."""
+def is_run_folder(name: str) -> bool:
+    """Return whether a folder was written by `fusetui capture`, because it has a
+    run.json."""
     return os.path.isfile(os.path.join(name, RECORD))
 
 
-def _shipped(name: str) -> str:
-    """The file of a sample or a lesson. Raises CommandError."""
+def _find_shipped(name: str) -> str:
+    """Return the path of a sample or a lesson, such as `lesson:gemm`. Raises
+    CommandError if there is none of that name."""
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
 
@@ -132,36 +140,36 @@ def _shipped(name: str) -> str:
     return str(catalog.path(own_name))
 
 
-def _variants(folder: Path) -> list[Path]:
-    """The files that run.json lists and that lie in its folder; [] when it cannot be
-    read."""
-    if not is_run(str(folder)):
+def _find_variants(folder: Path) -> list[Path]:
+    """Return the traces that the run.json of a folder lists and that lie in it. Empty
+    if it is no run folder, or if run.json cannot be read, which is reported."""
+    if not is_run_folder(str(folder)):
         return []
     from fusetui.capture.errors import CaptureError
-    from fusetui.capture.record import trace_files
+    from fusetui.capture.record import list_traces
 
     try:
-        listed = trace_files(folder)
+        listed_traces = list_traces(folder)
     except CaptureError as error:
         say(f"{error} The traces next to it are listed by name.")
         return []
-    if listed.ignored:
-        first, *others = listed.ignored
+    if listed_traces.ignored:
+        first, *others = listed_traces.ignored
         more = f" So are {len(others)} more of its files." if others else ""
         say(f"{first}{more}")
-    return list(dict.fromkeys(path for _, path in listed.found))
+    return list(dict.fromkeys(path for _, path in listed_traces.found))
 
 
-def _traces_in(folder: Path) -> list[Path]:
-    """The files in a folder that may be traces, by their names. Those that are small,
-    whole JSON and no traces are left out where there are others. Raises
-    CommandError."""
+def _find_traces_in(folder: Path) -> list[Path]:
+    """Return the files in a folder that may be traces by their names, sorted. Where
+    there are several, small JSON files that are no traces are left out. Raises
+    CommandError if the folder cannot be listed."""
     try:
-        entries = sorted(folder.iterdir())
+        paths_in_folder = sorted(folder.iterdir())
     except OSError as error:
         raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
     files = []
-    for path in entries:
+    for path in paths_in_folder:
         if not path.name.endswith(ENDINGS) or path.name in (RECORD, SWEEP):
             continue
         if path.is_file():
@@ -169,18 +177,19 @@ def _traces_in(folder: Path) -> list[Path]:
         elif not path.is_dir():
             say(f"{path} is skipped: it is not a regular file, or is a broken link.")
     if len(files) > 1:
-        files = [path for path in files if not _is_json_but_no_trace(path)] or files
-    if not is_run(str(folder)):
+        files = [path for path in files if not _is_other_json(path)] or files
+    if not is_run_folder(str(folder)):
         return files
-    from fusetui.capture.record import why_not_opened
+    from fusetui.capture.record import explain_not_opened
 
     # A link could lead anywhere: a run folder may come from somebody else.
-    return [path for path in files if why_not_opened(folder, path.name) is None]
+    return [path for path in files if explain_not_opened(folder, path.name) is None]
 
 
-def _is_json_but_no_trace(path: Path) -> bool:
-    """Whether a small file is whole JSON and no trace, as the settings that a server
-    writes beside its traces. Damaged files stay: reading them says what is wrong."""
+def _is_other_json(path: Path) -> bool:
+    """Return whether a small file is complete JSON and no trace, such as settings that
+    a server writes beside its traces. Damaged files are not, so that reading them
+    reports the damage."""
     try:
         if path.suffix != ".json" or path.stat().st_size > MAX_SETTINGS_BYTES:
             return False
@@ -190,13 +199,13 @@ def _is_json_but_no_trace(path: Path) -> bool:
     return "traceEvents" not in keys
 
 
-def folders_below(name: str) -> list[str]:
-    """Folders with traces, the newest first; [] if `name` has its own. No file is
-    read."""
+def find_folders_below(name: str) -> list[str]:
+    """Return the folders with traces below `name`, the newest first. Empty if `name`
+    has traces itself. No file is read."""
     top = Path(name)
-    if not top.is_dir() or _newest(top) is not None:
+    if not top.is_dir() or _newest_time(top) is not None:
         return []
-    dated = islice(_below(top, MAX_LEVELS), MAX_FOLDERS)
+    dated = islice(_find_dated_folders(top, MAX_LEVELS), MAX_FOLDERS)
     newest_first = sorted(
         dated, key=lambda one: (one.changed, str(one.path)), reverse=True
     )
@@ -211,7 +220,8 @@ class _DatedFolder(NamedTuple):
 
 
 def changed(path: Path) -> float:
-    """When it was written; 0 if that cannot be told."""
+    """Return the Unix time in seconds at which a file was last written; 0 if that is
+    unknown."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -219,7 +229,7 @@ def changed(path: Path) -> float:
 
 
 def listed(folder: Path) -> list[Path]:
-    """What is in a folder, of very many entries the first; [] if it cannot be
+    """Return the paths in a folder, at most MAX_ENTRIES of them. Empty if it cannot be
     listed."""
     try:
         with os.scandir(folder) as entries:
@@ -228,33 +238,34 @@ def listed(folder: Path) -> list[Path]:
         return []
 
 
-def _below(folder: Path, levels: int) -> Iterator[_DatedFolder]:
-    """Folders with traces. Hidden folders are left out: a capture that is not complete
-    is one."""
+def _find_dated_folders(folder: Path, levels: int) -> Iterator[_DatedFolder]:
+    """Yield the folders with traces below a folder, down to so many levels. Folders
+    inside one with traces are not searched, and hidden folders are skipped, as an
+    incomplete capture is one."""
     inner = [
         path
         for path in listed(folder)
         if not path.name.startswith(".") and path.is_dir()
     ]
     for path in sorted(inner, key=changed, reverse=True)[:MAX_FOLDERS]:
-        newest = _newest(path)
+        newest = _newest_time(path)
         if newest is not None:
             yield _DatedFolder(path=path, changed=newest)
         elif levels > 1:
-            yield from _below(path, levels - 1)
+            yield from _find_dated_folders(path, levels - 1)
 
 
-def _newest(folder: Path) -> float | None:
-    """When the record of a run or the newest trace was written; None in a folder
-    without either."""
+def _newest_time(folder: Path) -> float | None:
+    """Return the Unix time in seconds when the newest trace in a folder was written, or
+    its run.json if it has one. None if it has neither."""
     record = folder / RECORD
     if record.is_file():
         return changed(record)
-    times = []
+    trace_times = []
     for path in listed(folder):
         if path.name.endswith(ENDINGS) and path.name != SWEEP and path.is_file():
-            times.append(changed(path))
-    return max(times, default=None)
+            trace_times.append(changed(path))
+    return max(trace_times, default=None)
 
 
 class NamedFiles(msgspec.Struct, frozen=True):
@@ -266,9 +277,13 @@ class NamedFiles(msgspec.Struct, frozen=True):
     """The names of everything else, and of folders that hold traces too."""
 
 
-def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
-    """Dumps are recognized by their content, whatever their names are. In a folder with
-    traces, they are those beside them; else also those in folders below."""
+def separate_dumps(names: Sequence[str]) -> NamedFiles:
+    """Return the names divided into flight-recorder dumps and others. Dumps are
+    recognized by their content.
+
+    In a folder with traces, dumps beside them count; in any other, also those in
+    folders inside. A folder with traces is among the others too.
+    """
     dumps: list[str] = []
     others: list[str] = []
     for name in names:
@@ -278,8 +293,8 @@ def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
             continue
         has_traces = holds_traces(name)
         if has_traces:
-            beside = [path for path in listed(Path(name)) if path.is_file()]
-            dumps_of_folder = dumps_among(beside)
+            files_in_folder = [path for path in listed(Path(name)) if path.is_file()]
+            dumps_of_folder = find_dumps_among(files_in_folder)
         else:
             dumps_of_folder = dumps_in(name)
         dumps += dumps_of_folder
@@ -289,19 +304,18 @@ def with_dumps_apart(names: Sequence[str]) -> NamedFiles:
 
 
 def dumps_in(folder: str) -> list[str]:
-    """The dumps in a folder and below it."""
-    return dumps_among(list(_files_in(Path(folder), MAX_LEVELS_OF_DUMPS)))
+    """Return the flight-recorder dumps in a folder and in the folders inside it,
+    sorted."""
+    return find_dumps_among(list(_walk_files(Path(folder), MAX_LEVELS_OF_DUMPS)))
 
 
-def dumps_among(files: Sequence[Path]) -> list[str]:
-    """The dumps among some files, by content. An empty or damaged file counts too if
-    only the number in its name tells it from a dump."""
+def find_dumps_among(files: Sequence[Path]) -> list[str]:
+    """Return the dumps among these files by their content, sorted. A file that is empty
+    or damaged counts too if its name is that of a dump except for the numbers."""
     dumps = {path for path in files if is_dump_file(str(path))}
-    patterns = {_without_numbers(path) for path in dumps}
+    patterns = {_mask_numbers(path) for path in dumps}
     return sorted(
-        str(path)
-        for path in files
-        if path in dumps or _without_numbers(path) in patterns
+        str(path) for path in files if path in dumps or _mask_numbers(path) in patterns
     )
 
 
@@ -311,11 +325,11 @@ def is_dump_file(path: str) -> bool:
 
 
 def holds_traces(folder: str) -> bool:
-    """Whether it is a run, or a file of it, or of the folders below one without any,
-    bears the name of a trace and is no dump: dumps may be JSON as traces are. Nothing is
-    said about the files: the user may have asked for something else."""
-    below = folders_below(folder)
-    if any(is_run(path) for path in (folder, *below)):
+    """Return whether a folder is a run or has traces, also in folders inside. A file
+    counts if it is named as a trace and is no dump, as dumps may be JSON too. Nothing
+    is reported."""
+    below = find_folders_below(folder)
+    if any(is_run_folder(path) for path in (folder, *below)):
         return True
     for inner in below or [folder]:
         for path in listed(Path(inner)):
@@ -325,9 +339,10 @@ def holds_traces(folder: str) -> bool:
     return False
 
 
-def _files_in(folder: Path, levels: int) -> Iterator[Path]:
-    """The files of a folder and of so many levels of folders below it; hidden ones are
-    left out."""
+def _walk_files(folder: Path, levels: int) -> Iterator[Path]:
+    """Yield the files in a folder and in so many levels of folders inside it, sorted by
+    name. Hidden ones are skipped, and links to folders are not followed. A folder that
+    cannot be listed is reported."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -339,9 +354,10 @@ def _files_in(folder: Path, levels: int) -> Iterator[Path]:
         if entry.is_file():
             yield folder / entry.name
         elif levels > 0 and entry.is_dir(follow_symlinks=False):
-            yield from _files_in(folder / entry.name, levels - 1)
+            yield from _walk_files(folder / entry.name, levels - 1)
 
 
-def _without_numbers(path: Path) -> str:
-    """A name with # for its numbers."""
+def _mask_numbers(path: Path) -> str:
+    """Return the name of a file with `#` in place of each number, so that `rank3.bin`
+    becomes `rank#.bin`."""
     return NUMBER.sub("#", path.name)

@@ -17,15 +17,15 @@ from fusetui import Error
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.why.selection import Selection
 from fusetui.command_line.arguments import ROWS
-from fusetui.commands.answers import given_peaks, say_why_no_lines
+from fusetui.commands.answers import parse_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import load
-from fusetui.commands.why import selection_of
-from fusetui.report.output import emit, notes_of, width, wrapped
+from fusetui.commands.why import parse_selection
+from fusetui.report.output import emit, notes_of, width, wrap_notes
 from fusetui.report.streams import write
 from fusetui.signals import SignalInterrupt
 from fusetui.tables.drawn import first_columns, table_text
-from fusetui.tables.files import TEXTS, format_of, needed, save
+from fusetui.tables.files import TEXTS, format_from_name, import_optional, save
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import FILE, TABLES, TableRequest, trace_table
 from fusetui.tables.sql import SqlTables
@@ -40,42 +40,44 @@ TABLE = "table"
 
 
 def show(args: Namespace) -> int:
-    """The answer of a command as a table. Raises Error, also for what cannot be
-    written."""
-    check_form(args)
-    given = vars(args)
-    asked = TableRequest(
-        by=given.get("by", "name"),
-        peaks=given_peaks(given.get("peak", ())),
-        expand=given.get("expand", False),
-        file=given.get("file"),
-        part=selection_of(args) if "step_by" in given else Selection(),
+    """Print or write the answer of a command as one table, and return the exit code.
+    With several traces, a column tells the file of each row. Raises Error, also if the
+    file cannot be written."""
+    check_table_options(args)
+    given_arguments = vars(args)
+    table_request = TableRequest(
+        by=given_arguments.get("by", "name"),
+        peaks=parse_peaks(given_arguments.get("peak", ())),
+        expand=given_arguments.get("expand", False),
+        file=given_arguments.get("file"),
+        part=parse_selection(args) if "step_by" in given_arguments else Selection(),
     )
     tables: list[tuple[str, Table]] = []
     notes: list[str] = []
     code = DONE
     for path in (args.trace, *args.others):
         trace, code_of_trace = load(
-            path, args.captured_by, given.get("compile_log", "")
+            path, args.captured_by, given_arguments.get("compile_log", "")
         )
-        table = trace_table(args.command, trace, asked)
+        table = trace_table(args.command, trace, table_request)
         tables.append((trace.report.file, table))
         code = max(code, code_of_trace)
         if args.command == "lines":
             say_why_no_lines(trace, args, len(table) > 0)
         notes += notes_of(trace)
-    whole = with_files(tables, FILE) if len(tables) > 1 else table
-    put(chosen(whole, args), args, list(dict.fromkeys(notes)))
+    joined_table = with_files(tables, FILE) if len(tables) > 1 else table
+    put(chosen(joined_table, args), args, list(dict.fromkeys(notes)))
     return code
 
 
 def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
-    """Prints a table, or writes it to a file, with the notes of its traces. Raises as
-    `show`."""
-    form = form_of(args)
+    """Print a table, or write it to the file of --output. Notes of its traces are
+    printed below a table for people, and go to stderr for any other format or a file.
+    Raises as `show`."""
+    form = choose_format(args)
     notes = (*table.left_out, *notes)
     if form == TABLE and not args.output:
-        emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
+        emit("\n".join([_format_table(table, args, width()), *wrap_notes(notes)]))
         return
     rows = table.top(args.top) if args.top else table
     if not args.output:  # not for people
@@ -84,7 +86,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     else:
         if form == TABLE:
             with new_file(args.output) as file:
-                file.write(f"{_text(rows, args, UncutWidth(0))}\n".encode())
+                file.write(f"{_format_table(rows, args, UncutWidth(0))}\n".encode())
         else:
             save(rows, args.output, form)
         emit(f"{printable(args.output)}: {plural(len(rows), 'row')}.")
@@ -92,8 +94,9 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
 
 
 def answer_rows(args: Namespace) -> int:
-    """`steps` and `slices`: a table, or with --json a document with all rows. Raises as
-    `show`."""
+    """Print all rows of `steps` or `slices`, as a table or with --json as one document.
+    Returns the exit code. Raises as `show`, and CommandError for --json with options of
+    tables."""
     if not args.json:
         return show(args)
     if args.others:
@@ -111,8 +114,11 @@ run_steps = run_slices = answer_rows
 
 
 def write_document(name: str, table: Table, trace: Trace) -> None:
-    """Prints `{"base_ns": ..., NAME: [a row, ...]}` row by row, as slices may be
-    many."""
+    """Print a JSON document with all rows of a table under the key `name`. It is
+    written row by row, because slices may be millions.
+
+        {"base_ns": "170...", "slices": [{...}, ...]}
+    """
     head = {"base_ns": str(trace.begin_ns)}
     notes = notes_of(trace)
     if notes:
@@ -125,21 +131,23 @@ def write_document(name: str, table: Table, trace: Trace) -> None:
     write("}\n")
 
 
-def check_form(args: Namespace) -> None:
-    """Raises as `form_of`, before anything is read."""
-    form_of(args)
+def check_table_options(args: Namespace) -> None:
+    """Raise CommandError or Error if the options for a table are wrong, before anything
+    is read."""
+    choose_format(args)
 
 
-def form_of(args: Namespace) -> str:
-    """The one that was asked for, or that of the name of a new file. Raises
-    CommandError, and Error where that name tells none or there is a file."""
+def choose_format(args: Namespace) -> str:
+    """Return the format of the table: the one of --format, or that of the file name of
+    --output, else "table". Raises CommandError for options that contradict each other,
+    and Error for an unknown or existing file."""
     if args.output == "":
         raise CommandError("--output needs the name of a new file.")
     form: str
     if args.format:
         form = args.format
     else:
-        form = format_of(args.output) if args.output else TABLE
+        form = format_from_name(args.output) if args.output else TABLE
     if getattr(args, "json", False):
         raise CommandError(
             "Use --format json for a table: --json prints the whole answer."
@@ -154,17 +162,17 @@ def form_of(args: Namespace) -> str:
 
 
 def chosen(table: Table, args: Namespace) -> Table:
-    """The rows and columns that were asked for; `--where` and `--sort` may name other
-    columns."""
-    table = rows_asked(table, args, "--where")
+    """Return the rows and columns of a table that --where, --sort and --columns select.
+    --where and --sort may use columns that are not shown. Raises CommandError."""
+    table = select_rows(table, args, "--where")
     if not args.columns:
         return table
     return table.select(name.strip() for name in args.columns.split(","))
 
 
-def rows_asked(table: Table, asked: Any, option: str) -> Table:
-    """Those that `where` wants, in the order of `sort`. Raises CommandError about the
-    option."""
+def select_rows(table: Table, asked: Any, option: str) -> Table:
+    """Return the rows that `asked.where` selects, in the order of `asked.sort`. Raises
+    CommandError, with the name of the option, if the query is wrong."""
     try:
         table = table.where(asked.where) if asked.where else table
     except WrongQueryError as error:
@@ -172,8 +180,9 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
     return table.sort(asked.sort) if asked.sort else table
 
 
-def _text(table: Table, args: Namespace, wide: int) -> str:
-    """Its rows for people: as --top says, all of them in a file."""
+def _format_table(table: Table, args: Namespace, wide: int) -> str:
+    """Return a table as text for people, `wide` cells wide. --top limits its rows on
+    the terminal; a file gets all of them."""
     shown = table if args.columns else first_columns(table)
     if args.output:
         max_rows = 0  # all
@@ -224,13 +233,14 @@ DESCRIBED = tuple(
 
 
 def run_sql(args: Namespace) -> int:
-    """Answers one query, or those of a person at a prompt. Raises CommandError,
-    WrongSqlError, MissingPackageError, and Error for what cannot be written."""
-    names, query = names_and_query((args.trace, *args.others))
+    """Answer one query in SQL, or with a terminal those that a person types, and return
+    the exit code. Raises CommandError, WrongSqlError, MissingPackageError, and Error if
+    the output cannot be written."""
+    names, query = split_arguments((args.trace, *args.others))
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     at_prompt = not query and has_terminal
-    check_form(args)
-    needed("duckdb", "SQL", "sql")
+    check_table_options(args)
+    import_optional("duckdb", "SQL", "sql")
     if not query and "-" in names:
         raise CommandError(
             "Standard input is the trace: pass the query as an argument."
@@ -247,7 +257,7 @@ def run_sql(args: Namespace) -> int:
 
     with SqlTables([(one.trace.report.file, one.trace) for one in loaded]) as database:
         if at_prompt:
-            _converse(database, answer)
+            _run_prompt(database, answer)
         else:
             answer(query or sys.stdin.read())
     return max(one.code for one in loaded)
@@ -260,9 +270,10 @@ class SqlArguments(NamedTuple):
     query: str
 
 
-def names_and_query(arguments: Sequence[str]) -> SqlArguments:
-    """The names of traces and the query among the arguments of `sql`: the last argument
-    is the query if it is not the only one, holds white space, and is no file."""
+def split_arguments(arguments: Sequence[str]) -> SqlArguments:
+    """Return the names of traces and the query among the arguments of `sql`. The last
+    one is the query if there are several, it has white space, and no file has that
+    name."""
     *before, last = arguments
     has_space = re.search(r"\s", last) is not None
     if before and has_space and not os.path.exists(last):
@@ -270,14 +281,17 @@ def names_and_query(arguments: Sequence[str]) -> SqlArguments:
     return SqlArguments(names=[*arguments], query="")
 
 
-def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
-    """Until the end of input. Nothing that was typed is kept."""
-    _complete({name: [spec.name for spec in database.columns(name)] for name in TABLES})
+def _run_prompt(database: SqlTables, answer: Callable[[str], None]) -> None:
+    """Answer queries and commands that a person types, until the end of input. Errors
+    are reported and the prompt goes on. Nothing typed is saved."""
+    _set_up_completion(
+        {name: [spec.name for spec in database.columns(name)] for name in TABLES}
+    )
     emit(HELP)
-    for text in _typed():
+    for text in _read_queries():
         try:
             if text.startswith("."):
-                _do(text.split(), database)
+                _run_prompt_command(text.split(), database)
             else:
                 answer(text)
         except SignalInterrupt:
@@ -288,8 +302,9 @@ def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
             say(str(error))
 
 
-def _typed() -> Iterator[str]:
-    """Queries, each without its end, and commands that begin with a dot."""
+def _read_queries() -> Iterator[str]:
+    """Yield each query that is typed, and each command that begins with a dot. A query
+    ends with `;` or an empty line. Ctrl+C drops the lines of an unfinished query."""
     lines: list[str] = []
     while True:
         try:
@@ -316,9 +331,9 @@ def _typed() -> Iterator[str]:
             lines = []
 
 
-def _do(words: Sequence[str], database: SqlTables) -> None:
-    """Carries out a command of the prompt, which begins with a dot. Raises
-    CommandError."""
+def _run_prompt_command(words: Sequence[str], database: SqlTables) -> None:
+    """Run a command of the prompt, such as `.columns kernels`; an unknown one prints
+    the help. Raises CommandError if no table is named."""
     command, *arguments = words
     if command == ".tables":
         emit("\n".join(TABLES))
@@ -335,8 +350,10 @@ def _do(words: Sequence[str], database: SqlTables) -> None:
         emit(HELP)
 
 
-def _complete(columns: Mapping[str, Sequence[str]]) -> None:
-    """Has Tab complete words, where Python has readline."""
+def _set_up_completion(columns: Mapping[str, Sequence[str]]) -> None:
+    """Make Tab complete words at the prompt, if Python has readline. `columns` has the
+    columns of each table."""
+    # some builds of Python have no readline
     with suppress(ImportError):
         import readline
 
@@ -357,8 +374,9 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
 def completions(
     text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """What the word that ends at `end` may become: a table, or a column of those that
-    are named."""
+    """Return the words that the word `text`, which ends at `end` of the line, may
+    become, sorted. They are tables after FROM or JOIN, else also keywords and columns.
+    If the line names tables, only their columns count."""
     if line.lstrip().startswith("."):
         words = {".tables", ".columns", ".quit", *columns}
     elif TABLE_NEXT.search(line[:end]):

@@ -24,7 +24,7 @@ import msgspec
 
 from fusetui.commands.errors import CommandError
 from fusetui.text.patterns import lazy_pattern
-from fusetui.text.toml import table_in, text_of
+from fusetui.text.toml import read_text, table_in
 
 TRUECOLOR = {
     "alacritty",
@@ -58,28 +58,29 @@ ANSWERS = lazy_pattern(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + LAST_ANSWER.p
 
 
 def has_terminal() -> bool:
-    """Whether all are terminals: the app reads from standard input, draws on standard
-    error. A stream that was closed before the start is None."""
+    """Return whether standard input, output and error are all terminals. The app reads
+    keys from the first and draws on the last. A stream that was closed at the start is
+    None."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Tells Textual how many colors the terminal has where Rich would think that it has
-    few, and nothing of sizes: the terminal knows its own."""
+    """Set the variables that Textual reads, so that it uses all colors of the terminal.
+    COLUMNS and LINES are removed, because the terminal knows its size."""
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
     if environment.get(COLOR_SYSTEM) not in COLOR_SYSTEMS:
         # Textual would fail with what it does not know
         environment.pop(COLOR_SYSTEM, None)
-    by_name = color_system(environment)
+    by_name = detect_color_system(environment)
     if by_name and COLOR_SYSTEM not in environment:
         environment[COLOR_SYSTEM] = by_name
 
 
-def color_system(environment: Mapping[str, str]) -> str:
-    """By the name of the terminal, as SSH does not forward COLORTERM; "" where Rich is
-    right."""
+def detect_color_system(environment: Mapping[str, str]) -> str:
+    """Return the color system of the terminal by its name, or "" if Rich detects it
+    correctly. SSH does not forward COLORTERM, so TERM is used."""
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return ""
     parts = set(environment.get("TERM", "").lower().split("-"))
@@ -89,17 +90,19 @@ def color_system(environment: Mapping[str, str]) -> str:
 
 
 def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
-    """Is the locale C (or POSIX), or one of an encoding other than UTF-8. Python
-    replaces the C locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing
-    about the terminal. Where no locale is set at all, as in containers, terminals have
-    UTF-8 anyway."""
+    """Return whether only ASCII characters may be drawn, because the locale is C or
+    POSIX or has an encoding other than UTF-8.
+
+    C.UTF-8 in LC_CTYPE does not count, since Python sets it itself in place of C (PEP
+    538). Without any locale, as in containers, terminals have UTF-8 anyway.
+    """
     if encoding and encoding.lower().replace("-", "") != "utf8":
         return True
-    chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
+    locale_name = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
     language = environment.get("LANG", "")
-    if not chosen or (chosen == "C.UTF-8" and not environment.get("LC_ALL")):
-        chosen = language or chosen
-    name, _, charset = chosen.partition("@")[0].partition(".")
+    if not locale_name or (locale_name == "C.UTF-8" and not environment.get("LC_ALL")):
+        locale_name = language or locale_name
+    name, _, charset = locale_name.partition("@")[0].partition(".")
     if name in ("C", "POSIX") and not charset:
         return True
     return bool(charset) and charset.lower().replace("-", "") != "utf8"
@@ -113,23 +116,24 @@ class Background(NamedTuple):
 
 
 def background(theme: str, environment: Mapping[str, str]) -> Background:
-    """As the user says, else COLORFGBG, else the terminal; dark if none of them says
-    it."""
+    """Return whether the background of the terminal is light, and what was typed
+    meanwhile. It is as `theme` says, else as COLORFGBG says, else the terminal is
+    asked. Dark if none of them tells."""
     if theme in ("dark", "light"):
         return Background(theme == "light")
-    is_light = light_by_variable(environment.get(COLORS, ""))
+    is_light = parse_colorfgbg(environment.get(COLORS, ""))
     if is_light is not None:
         return Background(is_light)
     if not may_ask(environment):
         return Background(is_light=False)
-    answer = ask(ANSWER_SECONDS)
-    typed = ANSWERS.sub(b"", answer).decode(errors="ignore")
-    return Background(is_light_color(answer), typed)
+    terminal_answer = ask(ANSWER_SECONDS)
+    typed = ANSWERS.sub(b"", terminal_answer).decode(errors="ignore")
+    return Background(is_light_color(terminal_answer), typed)
 
 
-def light_by_variable(value: str) -> bool | None:
-    """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16
-    colors; None for anything else."""
+def parse_colorfgbg(value: str) -> bool | None:
+    """Return whether COLORFGBG, such as `15;0`, has a light background: its last part
+    is one of 16 colors. None for any other value."""
     last = value.rpartition(";")[2]
     if not COLOR_NUMBER.fullmatch(last):
         return None
@@ -137,7 +141,8 @@ def light_by_variable(value: str) -> bool | None:
 
 
 def may_ask(environment: Mapping[str, str]) -> bool:
-    """Is it a terminal that answers questions and shows none of them."""
+    """Return whether the terminal can be asked for its colors. Some terminals never
+    answer, and some show the question as text."""
     term = environment.get("TERM", "")
     is_screen = term.startswith("screen") and "TMUX" not in environment
     if term in ("", "dumb", "linux") or is_screen:
@@ -146,26 +151,27 @@ def may_ask(environment: Mapping[str, str]) -> bool:
 
 
 def is_light_color(answer: bytes) -> bool:
-    """Of an answer to OSC 11: is the color nearer to white than to black, by its Rec.
-    709 luma."""
+    """Return whether the color in an answer to OSC 11 is nearer to white than to black,
+    by its luma (Rec. 709). False without a color."""
     color = COLOR.search(answer)
     if color is None:
         return False
-    red = _intensity(color[1])
-    green = _intensity(color[2])
-    blue = _intensity(color[3])
+    red = _parse_intensity(color[1])
+    green = _parse_intensity(color[2])
+    blue = _parse_intensity(color[3])
+    # the weights of Rec. 709 for red, green and blue
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5
 
 
-def _intensity(digits: bytes) -> float:
-    """Hexadecimal digits of a color, of which terminals give one to four, as a number
-    from 0 to 1."""
+def _parse_intensity(digits: bytes) -> float:
+    """Return hexadecimal digits of a color as a number from 0 to 1. Terminals write one
+    to four digits."""
     return int(digits, 16) / (16.0 ** len(digits) - 1)
 
 
 def ask(seconds: float) -> bytes:
-    """What the terminal answers to QUESTION within this time; b"" where it cannot be
-    asked. Without an echo, and with the terminal as it was afterwards."""
+    """Return what the terminal answers to QUESTION within `seconds`, or b"" if it
+    cannot be asked. Nothing is echoed, and the terminal is restored afterwards."""
     import termios
     import tty
 
@@ -188,8 +194,8 @@ def ask(seconds: float) -> bytes:
 
 
 def _read_answers(handle: int, end: float) -> bytes:
-    """What can be read until the last answer is there, or until this time
-    (time.monotonic)."""
+    """Return what can be read from the terminal until the last answer is complete, or
+    until the time `end` (of time.monotonic)."""
     answer = b""
     while not LAST_ANSWER.search(answer):
         seconds_left = end - time.monotonic()
@@ -220,10 +226,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mouse: bool = True
 
 
-def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user. Raises WrongFileError, and CommandError for a setting
-    or a variable that is wrong."""
-    settings = _settings_in_file(environment.get(FILE_VARIABLE, ""))
+def read_user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of this user, from config.toml and FUSETUI_THEME. Raises
+    WrongFileError if the file cannot be used, and CommandError for a wrong setting."""
+    settings = _read_settings_file(environment.get(FILE_VARIABLE, ""))
     theme = environment.get("FUSETUI_THEME") or settings.theme
     if theme not in THEMES:
         raise CommandError(
@@ -232,10 +238,10 @@ def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     return msgspec.structs.replace(settings, theme=theme)
 
 
-def _settings_in_file(name: str) -> Settings:
-    """The settings in the file of this name, or in the user's own for ""; the defaults
-    for `off`, and where the user has no file. Raises WrongFileError and
-    CommandError."""
+def _read_settings_file(name: str) -> Settings:
+    """Return the settings in the file of this name; "" is the user's own config.toml.
+    The defaults are returned for "off", and if the user has no file. Raises
+    WrongFileError and CommandError."""
     if name == "off":
         return Settings()
     if name:
@@ -245,18 +251,18 @@ def _settings_in_file(name: str) -> Settings:
 
         path = user_config_path("fusetui") / FILE
     try:
-        table = table_in(text_of(path), path)
+        table = table_in(read_text(path), path)
     except FileNotFoundError:
         if not name:
             return Settings()
         raise CommandError(
             f"{path}, named by {FILE_VARIABLE}, does not exist."
         ) from None
-    known = Settings.__struct_fields__
+    known_settings = Settings.__struct_fields__
     for setting, value in table.items():
-        if setting not in known:
+        if setting not in known_settings:
             raise CommandError(
-                f"{path}: unknown setting {setting!r}; use {', '.join(known)}."
+                f"{path}: unknown setting {setting!r}; use {', '.join(known_settings)}."
             )
         try:
             msgspec.convert({setting: value}, Settings)
@@ -268,9 +274,9 @@ def _settings_in_file(name: str) -> Settings:
     return msgspec.convert(table, Settings)
 
 
-def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
-    """A sentence if COLORFGBG says nothing; `default`, of rxvt, is a color that is none
-    of 16."""
+def report_ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence if the value of COLORFGBG cannot be understood. The value
+    `default` of rxvt is fine, as it means a color beside the 16."""
     text = environment.get(COLORS, "")
     last = text.rpartition(";")[2]
     if text and last != "default" and not COLOR_NUMBER.fullmatch(last):

@@ -67,14 +67,16 @@ class Case(msgspec.Struct, frozen=True):
     file: str = ""
 
 
-def file_of(trace: Trace) -> str:
-    """Its path, to be told; "" where that is no file of the user's."""
+def reported_path(trace: Trace) -> str:
+    """Return the path of a trace as it is reported, or "" if it is no file of the
+    user's, such as a sample."""
     report = trace.report
     return "" if report.named or not os.path.isfile(report.path) else report.path
 
 
 def unread(name: str) -> Case:
-    """The case of a trace that is not whole: whatever it shows, it passes no gate."""
+    """Return the case of a trace that could not be read completely. It passes no gate,
+    whatever it shows."""
     return Case(
         name=name,
         outcome=Outcome.UNUSABLE,
@@ -84,28 +86,30 @@ def unread(name: str) -> Case:
 
 
 def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
-    """Writes what --github and --junit ask for; returns the exit code of the most
-    serious case. `more` is Markdown for the summary. Raises CommandError and
-    CannotWriteError for files that cannot be written."""
+    """Write what --github and --junit ask for, and return the exit code of the most
+    serious case. `more` is Markdown lines for the summary. Raises CommandError and
+    CannotWriteError if a file cannot be written."""
     if args.github:
         for case in cases:
             if case.outcome.is_told:
                 print_line(annotation(args.command, case))
         path = os.environ.get(SUMMARY_VARIABLE)
         if path:
-            _append(path, summary(args.command, cases, more))
+            _append_summary(path, summary(args.command, cases, more))
     if args.junit is not None:
         with new_file(args.junit, replace=True) as file:
             file.write(junit(args.command, cases).encode())
     outcomes = {case.outcome for case in cases}
+    # members are in order, with the most serious first
     for outcome in Outcome:
         if outcome in outcomes:
             return outcome.value.exit_code
     return errors.DONE
 
 
-def _append(path: str, text: str) -> None:
-    """Raises CommandError."""
+def _append_summary(path: str, text: str) -> None:
+    """Append text to the file for the summary of a GitHub job. Raises CommandError if
+    it cannot be written."""
     try:
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
@@ -116,38 +120,42 @@ def _append(path: str, text: str) -> None:
 
 
 def annotation(command: str, case: Case) -> str:
-    """The workflow command that shows a case; a value ends neither its line nor
-    itself."""
+    """Return the workflow command of GitHub that shows a case beside its file. Values
+    are escaped, so that none ends the line or itself early."""
     level = case.outcome.value.level
-    properties = f"title={_property(f'fusetui {command}')}"
+    properties = f"title={_escape_property(f'fusetui {command}')}"
     if case.file:
-        properties = f"file={_property(case.file)},{properties}"
-    return f"::{level} {properties}::{_data(case.said)}"
+        properties = f"file={_escape_property(case.file)},{properties}"
+    return f"::{level} {properties}::{_escape_data(case.said)}"
 
 
-def _data(text: str) -> str:
-    """As @actions/core escapes it; no line ends are left to escape."""
+def _escape_data(text: str) -> str:
+    """Return a text escaped as the message of a workflow command, as @actions/core
+    does. Line ends are gone already."""
     return printable(without_credentials(text)).replace("%", "%25")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    """Return a text escaped as a property of a workflow command, where colons and
+    commas have a meaning too."""
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
-    """Markdown: a row for each case, then more Markdown, as far as there is room."""
+    """Return Markdown with a table of the cases, followed by `more`. It is cut after
+    MAX_SUMMARY_CHARACTERS, with a note, because GitHub limits the size."""
     rows = []
     for case in cases:
         verdict = case.outcome.name.lower().replace("_", " ")
         name = markdown(without_credentials(case.name))
-        said = markdown(without_credentials(case.said))
-        rows.append([verdict, name, said])
+        sentence = markdown(without_credentials(case.said))
+        rows.append([verdict, name, sentence])
     table = markdown_table(["verdict", command, "why"], rows, [0, 1, 2])
     lines = [f"### fusetui {command}", ""]
-    room = MAX_SUMMARY_CHARACTERS
+    characters_left = MAX_SUMMARY_CHARACTERS
     for line in chain(table, [""], more):
-        room -= len(line)
-        if room < 0:
+        characters_left -= len(line)
+        if characters_left < 0:
             lines += ["", "More results do not fit on this page."]
             break
         lines.append(line)
@@ -155,14 +163,14 @@ def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
 
 
 def junit(command: str, cases: Sequence[Case]) -> str:
-    """JUnit XML: a suite with a test for each case."""
+    """Return JUnit XML with one suite, and in it a test for each case."""
     counts = Counter(case.outcome.value.element for case in cases)
     tests = []
     for case in cases:
         element = case.outcome.value.element
-        inside = f'<{element} message="{_xml(case.said)}"/>' if element else ""
+        inside = f'<{element} message="{_escape_xml(case.said)}"/>' if element else ""
         tests.append(
-            f'<testcase classname="fusetui.{command}" name="{_xml(case.name)}">'
+            f'<testcase classname="fusetui.{command}" name="{_escape_xml(case.name)}">'
             f"{inside}</testcase>\n"
         )
     return (
@@ -176,6 +184,7 @@ def junit(command: str, cases: Sequence[Case]) -> str:
     )
 
 
-def _xml(text: str) -> str:
-    """A value of an attribute. What is printable is a character of XML 1.0."""
+def _escape_xml(text: str) -> str:
+    """Return a text as a value of an attribute of XML. Control characters are escaped,
+    so all that is left is valid in XML 1.0."""
     return escape(printable(without_credentials(text)))

@@ -11,8 +11,14 @@ from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import CANNOT_TELL, CommandError
-from fusetui.commands.loading import load, one_form
-from fusetui.report.output import emit_json_of, emit_of, notes_of, width, wrapped
+from fusetui.commands.loading import load, reject_two_forms
+from fusetui.report.output import (
+    emit_json_with_notes,
+    emit_with_notes,
+    notes_of,
+    width,
+    wrap_notes,
+)
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace import Trace
@@ -21,51 +27,58 @@ INTEGER = lazy_pattern(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:
-    """Where the time went in a trace, or in two. Raises NoSuchSelectionError if the
-    selected part is not in the trace, and CommandError."""
+    """Print where the time went in a trace, or in two beside each other, and return the
+    exit code. Raises NoSuchSelectionError if the selected part does not exist, and
+    CommandError."""
     from fusetui.analysis.why.answer import why
 
-    one_form(args, "markdown")
+    reject_two_forms(args, "markdown")
     if args.together and (args.worth is False or args.other is not None):
         raise CommandError("--together estimates gains of one trace only.")
     trace, code = load(args.trace, args.captured_by, args.compile_log)
-    answer = _with_worth(trace, why(trace, selection_of(args)), args)
+    answer = _add_gains(trace, why(trace, parse_selection(args)), args)
     if args.other is not None:
         other, other_code = load(args.other, ())
-        answer_of_other = _with_worth(other, why(other, selection_of(args)), args)
-        _print_both(args, (trace, other), (answer, answer_of_other))
+        answer_of_other = _add_gains(other, why(other, parse_selection(args)), args)
+        _print_comparison(args, (trace, other), (answer, answer_of_other))
         return max(code, other_code)
-    from fusetui.report.why import why_document, why_markdown, why_text
+    from fusetui.report.why import format_why, make_why_document, why_markdown
 
     if args.json:
-        emit_json_of(trace, why_document(answer, trace))
+        emit_json_with_notes(trace, make_why_document(answer, trace))
     elif args.markdown:
-        emit_of(trace, why_markdown(answer, args.all))
+        emit_with_notes(trace, why_markdown(answer, args.all))
     else:
-        lines_below = len(wrapped(notes_of(trace)))
-        emit_of(trace, why_text(answer, width(), lines_below, args.all))
+        lines_below = len(wrap_notes(notes_of(trace)))
+        emit_with_notes(trace, format_why(answer, width(), lines_below, args.all))
     return code
 
 
-def _print_both(
+def _print_comparison(
     args: Namespace, traces: tuple[Trace, Trace], answers: tuple[Why, Why]
 ) -> None:
-    """Prints two answers beside each other, in the form that was asked for."""
+    """Print the answers about two traces beside each other, in the form that the
+    options ask for."""
     from fusetui.analysis.why.versus import versus
-    from fusetui.report.versus import versus_document, versus_markdown, versus_text
+    from fusetui.report.versus import (
+        format_markdown,
+        format_versus,
+        make_versus_document,
+    )
 
     trace, other = traces
     both = versus(*answers)
     if args.json:
-        emit_json_of(trace, versus_document(both, traces), other)
+        emit_json_with_notes(trace, make_versus_document(both, traces), other)
     elif args.markdown:
-        emit_of(trace, versus_markdown(both), other)
+        emit_with_notes(trace, format_markdown(both), other)
     else:
-        emit_of(trace, versus_text(both, width()), other)
+        emit_with_notes(trace, format_versus(both, width()), other)
 
 
-def _with_worth(trace: Trace, answer: Why, args: Namespace) -> Why:
-    """The answer with the worth of its findings, unless that is not wanted."""
+def _add_gains(trace: Trace, answer: Why, args: Namespace) -> Why:
+    """Return the answer with the estimated gain of each finding. It is unchanged with
+    --no-worth."""
     if args.worth is False:
         return answer
     from fusetui.analysis.replay.worth import with_worth
@@ -75,35 +88,36 @@ def _with_worth(trace: Trace, answer: Why, args: Namespace) -> Why:
 
 
 def run_gaps(args: Namespace) -> int:
-    """The longest idle times. Raises NoSuchSelectionError if the selected part is not
-    in the trace, and CommandError."""
+    """Print the longest idle times of a GPU with their causes, and return the exit
+    code. Raises NoSuchSelectionError if the selected part does not exist, and
+    CommandError."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report import printed
-    from fusetui.report.why import GapsDocument, gaps_text
+    from fusetui.report.why import GapsDocument, format_gaps
 
     loaded = load(args.trace, args.captured_by)
-    answer = accounted(loaded.trace, selection_of(args))
+    answer = accounted(loaded.trace, parse_selection(args))
     max_gaps = None if args.all or not args.top else args.top  # --top 0 means all
-    text = partial(gaps_text, answer, max_gaps)
+    text = partial(format_gaps, answer, max_gaps)
     return shown(args, loaded, lambda: printed(answer, GapsDocument), text)
 
 
-def selection_of(args: Namespace) -> Selection:
-    """The part of a trace that arguments name. Raises CommandError for a time without a
-    unit."""
+def parse_selection(args: Namespace) -> Selection:
+    """Return the part of a trace that the options select. Raises CommandError for a
+    time without a unit."""
     return Selection(
         step=args.step,
-        from_ns=_time("--from", args.begin),
-        to_ns=_time("--to", args.end),
+        from_ns=_parse_time_option("--from", args.begin),
+        to_ns=_parse_time_option("--to", args.end),
         device=getattr(args, "device", None),
         step_by=args.step_by,
         all_gaps=getattr(args, "all", False),
     )
 
 
-def _time(option: str, text: str | None) -> int | None:
-    """Nanoseconds from a time with its unit, or from an integer as in --json. Raises
-    CommandError."""
+def _parse_time_option(option: str, text: str | None) -> int | None:
+    """Return the time of an option in ns: digits alone are ns, as in --json. None if it
+    is not given. Raises CommandError for a time that cannot be parsed."""
     if text is None:
         return None
     if INTEGER.fullmatch(text):
@@ -117,10 +131,11 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def run_whatif(args: Namespace) -> int:
-    """What changes would be worth. Raises WrongChangeError. Exit code 3 where too
-    little of the recording is understood."""
+    """Print what changes to a trace would gain, and return the exit code. It is
+    CANNOT_TELL if too little of the recording is understood. Raises WrongChangeError
+    and CommandError."""
     from fusetui.analysis.replay.whatif import sweep, whatif
-    from fusetui.report.whatif import sweep_text, whatif_text
+    from fusetui.report.whatif import format_sweep, format_whatif
 
     if bool(args.changes) == bool(args.sweep):
         raise CommandError(
@@ -130,23 +145,23 @@ def run_whatif(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     if args.sweep:
         curve = sweep(loaded.trace, args.sweep, args.step)
-        code = shown(args, loaded, lambda: curve, partial(sweep_text, curve))
+        code = shown(args, loaded, lambda: curve, partial(format_sweep, curve))
         return code if curve.points else CANNOT_TELL
     replayed = whatif(loaded.trace, args.changes, args.step)
     every_step = args.steps == "all"
 
     def text(columns: int) -> str:
-        return whatif_text(replayed, columns, every_step)
+        return format_whatif(replayed, columns, every_step)
 
     code = shown(args, loaded, lambda: replayed, text)
     return CANNOT_TELL if replayed.abstains else code
 
 
 def run_path(args: Namespace) -> int:
-    """The critical path of the whole trace."""
+    """Print the critical path of a whole trace, and return the exit code."""
     from fusetui.analysis.replay.path import path
-    from fusetui.report.whatif import path_text
+    from fusetui.report.whatif import format_path
 
     loaded = load(args.trace, args.captured_by)
     critical = path(loaded.trace)
-    return shown(args, loaded, lambda: critical, partial(path_text, critical))
+    return shown(args, loaded, lambda: critical, partial(format_path, critical))

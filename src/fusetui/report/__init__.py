@@ -13,6 +13,7 @@ Printed = TypeVar("Printed", bound="msgspec.Struct")
 def printed(
     record: msgspec.Struct, document: type[Printed], **given: object
 ) -> Printed:
-    """The document made of the fields of a record, and of those given."""
-    own = (name for name in document.__struct_fields__ if name not in given)
-    return document(**given, **{name: getattr(record, name) for name in own})
+    """Return a document with the fields of a record, and with those in `given`, which
+    have precedence."""
+    own_fields = (name for name in document.__struct_fields__ if name not in given)
+    return document(**given, **{name: getattr(record, name) for name in own_fields})

@@ -95,33 +95,36 @@ def compile_document(answer: CompileAnswer) -> CompileDocument:
     return printed(answer, CompileDocument, text=tuple(sentences(answer)))
 
 
-def compile_text(answer: CompileAnswer, most: int, top: int) -> str:
-    """What was compiled and which lines each kernel came from; then graph breaks,
-    compilations, and what could not be joined.
+def format_compile_answer(answer: CompileAnswer, most: int, top: int) -> str:
+    """Return the answer of `compile` as text: what was compiled, the lines of each
+    kernel, graph breaks, compilations, and what could not be joined.
 
-    `most`: columns of a line; `top`: rows of each table (0: all)."""
+    `most` is the width in cells. `top` is the number of rows of each table; 0 means
+    all.
+    """
     sections = [
-        _folded(headline(answer), most),
-        _kernel_table(answer, most, top),
-        _region_table(answer, most, top),
-        _break_lines(answer, most, top),
-        _compilation_table(answer, most, top),
-        _folded(_advice(answer), most),
-        _folded(remarks(answer), most),
+        _wrap_sentences(describe_compiled(answer), most),
+        _format_kernel_table(answer, most, top),
+        _format_region_table(answer, most, top),
+        _format_breaks(answer, most, top),
+        _format_compilation_table(answer, most, top),
+        _wrap_sentences(_advice_sentences(answer), most),
+        _wrap_sentences(remarks(answer), most),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
 def sentences(answer: CompileAnswer) -> Iterator[str]:
-    """All that the text says outside of its tables."""
-    yield from headline(answer)
-    yield from map(break_sentence, answer.breaks)
-    yield from _advice(answer)
+    """Yield all sentences that the text has outside of its tables."""
+    yield from describe_compiled(answer)
+    yield from map(describe_break, answer.breaks)
+    yield from _advice_sentences(answer)
     yield from remarks(answer)
 
 
-def headline(answer: CompileAnswer) -> Iterator[str]:
-    """What was read, and how much of it leads to lines."""
+def describe_compiled(answer: CompileAnswer) -> Iterator[str]:
+    """Yield sentences about what was read from the trace and the compile log, and how
+    many kernels lead to lines of Python."""
     is_compiled = bool(answer.regions or answer.kernels)
     if answer.recorded and not is_compiled and answer.log is None:
         yield NO_COMPILE
@@ -133,7 +136,7 @@ def headline(answer: CompileAnswer) -> Iterator[str]:
         )
         runs = plural(answer.kernels, "kernel run")
         yield (
-            f"{runs} in compiled regions took {duration(kernel_ns)}; {_joined(answer)}."
+            f"{runs} in compiled regions took {duration(kernel_ns)}; {_describe_joined(answer)}."
         )
     elif answer.recorded:
         yield "No kernels of compiled regions were recorded."
@@ -144,7 +147,7 @@ def headline(answer: CompileAnswer) -> Iterator[str]:
         if log.graph_folders:
             folders = f", {plural(log.graph_folders, 'folder')} of torch_compile_debug"
         yield (
-            f"{logs.capitalize()} {_name_of(log.path)}{folders}: "
+            f"{logs.capitalize()} {_last_part(log.path)}{folders}: "
             f"{plural(log.graphs, 'graph')}, "
             f"{plural(len(answer.compilations), 'compilation')}, "
             f"{plural(len(answer.breaks), 'graph break')}."
@@ -153,13 +156,13 @@ def headline(answer: CompileAnswer) -> Iterator[str]:
         yield NO_LOG
 
 
-def _name_of(path: str) -> str:
-    """The last part of a path."""
+def _last_part(path: str) -> str:
+    """Return the last part of a path, also one of Windows."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
 
 
-def _joined(answer: CompileAnswer) -> str:
-    """How many of the kernels lead to lines."""
+def _describe_joined(answer: CompileAnswer) -> str:
+    """Return a clause about how many of the kernels lead to lines of Python."""
     if answer.joined == answer.kernels:
         text = "all are linked to Python lines"
     elif answer.joined:
@@ -171,16 +174,19 @@ def _joined(answer: CompileAnswer) -> str:
     return text
 
 
-def place_text(file: str, line: int) -> str:
-    """`models/layers.py:12`; "" without a file."""
+def format_place(file: str, line: int) -> str:
+    """Return the place of a line with the last parts of its path, such as
+    `models/layers.py:12`. Without a file it is "", and without a line the file alone.
+    """
     if not file:
         return ""
     short = "/".join(file.replace("\\", "/").split("/")[-FILE_PARTS:])
     return f"{short}:{line}" if line else short
 
 
-def lines_text(lines: Sequence[SourceLine], most: int = MAX_LINES) -> str:
-    """`model.py:10, 11`; places in further files after a semicolon."""
+def format_lines(lines: Sequence[SourceLine], most: int = MAX_LINES) -> str:
+    """Return lines by file, such as `model.py:10, 11`, with a semicolon between files.
+    At most `most` lines of a file are named; the others are counted."""
     of_file: dict[str, list[int]] = {}
     for line in lines:
         of_file.setdefault(line.file, []).append(line.line)
@@ -189,17 +195,20 @@ def lines_text(lines: Sequence[SourceLine], most: int = MAX_LINES) -> str:
         shown = [str(number) for number in numbers[:most]]
         if len(numbers) > most:
             shown.append(f"and {len(numbers) - most} more")
-        texts.append(f"{place_text(file, 0)}:{', '.join(shown)}")
+        texts.append(f"{format_place(file, 0)}:{', '.join(shown)}")
     return "; ".join(texts)
 
 
-def fused_text(kernels: Sequence[FusedKernel], most: int, top: int) -> str:
-    """A sentence for each kernel that several lines became, with their code; ""
-    without any. `most`: columns of a line; `top`: kernels (0: all)."""
+def format_fused_kernels(kernels: Sequence[FusedKernel], most: int, top: int) -> str:
+    """Return a sentence for each kernel that computes several lines, with the code of
+    those lines; "" if there are none.
+
+    `most` is the width in cells, and `top` the number of kernels; 0 means all.
+    """
     shown = kernels[:top] if top else kernels
     lines: list[str] = []
     for kernel in shown:
-        lines += _folded([fused_sentence(kernel)], most)
+        lines += _wrap_sentences([describe_fused_kernel(kernel)], most)
         for part in kernel.lines:
             if part.code:
                 code = f"{INDENT}{INDENT}{part.line}: {part.code}"
@@ -211,13 +220,16 @@ def fused_text(kernels: Sequence[FusedKernel], most: int, top: int) -> str:
     return "\n".join(lines)
 
 
-def fused_sentence(kernel: FusedKernel) -> str:
-    """`gelu, model.py:10, and mul, model.py:11, became one kernel (...): 4 runs, 12 ms.`"""
+def describe_fused_kernel(kernel: FusedKernel) -> str:
+    """Return a sentence about a kernel that computes several lines of Python.
+
+    gelu, model.py:10, and mul, model.py:11, compiled to one kernel (...): 4 runs, 12 ms.
+    """
     parts = []
     for part in kernel.lines:
-        place = place_text(part.file, part.line)
+        place_name = format_place(part.file, part.line)
         ops = " and ".join(part.ops)
-        parts.append(f"{ops}, {place}" if ops else place)
+        parts.append(f"{ops}, {place_name}" if ops else place_name)
     if len(parts) > 1:
         text = f"{', '.join(parts[:-1])}, and {parts[-1]}"
     else:
@@ -228,20 +240,26 @@ def fused_sentence(kernel: FusedKernel) -> str:
     )
 
 
-def names_text(lines: Mapping[str, Sequence[SourceLine]], most: int, top: int) -> str:
-    """The table of names with their lines of Python. `most`: columns of a line; `top`:
-    rows (0: all)."""
+def format_source_lines(
+    lines: Mapping[str, Sequence[SourceLine]], most: int, top: int
+) -> str:
+    """Return a table of the names of kernels or ops, with their lines of Python. `most`
+    is the width in cells, and `top` the number of rows; 0 means all."""
     columns = (
-        Column("lines of Python", True, cell=lambda row: printable(lines_text(row[1]))),
+        Column(
+            "lines of Python", True, cell=lambda row: printable(format_lines(row[1]))
+        ),
         Column("compiled", True, cell=lambda row: printable(row[0])),
     )
     return top_table(columns, [*lines.items()], top, most, "name", min_last_cells=16)
 
 
-def line_times_text(times: CompiledLines, most: int, top: int) -> str:
-    """The table of lines with the time of compiled kernels, and what of it has no
-    line; "" where there is no such line. `most`: columns of a line; `top`: rows (0:
-    all)."""
+def format_line_times(times: CompiledLines, most: int, top: int) -> str:
+    """Return a table of the lines of Python with the time of their compiled kernels,
+    then the time that has no line. "" if there is no such line.
+
+    `most` is the width in cells, and `top` the number of rows; 0 means all.
+    """
     if not times.lines:
         return ""
     columns = (
@@ -250,7 +268,9 @@ def line_times_text(times: CompiledLines, most: int, top: int) -> str:
         Column("possible", spare=2, cell=lambda line: time_or_blank(line.possible_ns)),
         Column("runs", spare=3, cell=lambda line: count(line.runs)),
         Column(
-            "line", True, cell=lambda line: printable(place_text(line.file, line.line))
+            "line",
+            True,
+            cell=lambda line: printable(format_place(line.file, line.line)),
         ),
         Column("code", True, cell=lambda line: printable(line.code)),
     )
@@ -264,7 +284,9 @@ def line_times_text(times: CompiledLines, most: int, top: int) -> str:
             "compiled kernels belongs to no line here. To see why, run fusetui "
             "compile."
         )
-    return "\n\n".join([table, *("\n".join(_folded([text], most)) for text in texts)])
+    return "\n\n".join(
+        [table, *("\n".join(_wrap_sentences([text], most)) for text in texts)]
+    )
 
 
 SPLIT = "The time of a compiled kernel from several lines is split equally among them."
@@ -277,7 +299,9 @@ class _Row(CompiledKernel, frozen=True):
     pass_name: str = ""
 
 
-def _kernel_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+def _format_kernel_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+    """Return the table of compiled kernels, in a list; empty if there are none. In a
+    trace, they are in order of their time."""
     rows = []
     for region in answer.regions:
         for kernel in region.kernels:
@@ -298,20 +322,24 @@ def _kernel_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
         Column("runs", spare=1, cell=lambda row: count_or_blank(row.calls)),
         Column("region", cell=lambda row: row.region),
         Column("pass", True, spare=2, cell=lambda row: row.pass_name),
-        Column("lines", True, cell=_lines_cell),
+        Column("lines", True, cell=_format_lines_cell),
         Column("kernel", True, cell=lambda row: printable(row.handle or row.name)),
     )
     return [top_table(columns, rows, top, most, "kernel", min_last_cells=16, blank="")]
 
 
-def _lines_cell(kernel: CompiledKernel) -> str:
+def _format_lines_cell(kernel: CompiledKernel) -> str:
+    """Return the lines of a compiled kernel; `?` if they are unknown, and a mark if
+    they are only possible."""
     if kernel.not_joined:
         return "?"
-    text = printable(lines_text(kernel.lines))
+    text = printable(format_lines(kernel.lines))
     return f"{text} (possible)" if kernel.possible else text
 
 
-def _region_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+def _format_region_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+    """Return the table of compiled regions, in a list; empty if there are none. A
+    region is the code of one compiled graph."""
     if not answer.regions:
         return []
     columns = (
@@ -337,24 +365,27 @@ def _pass_cell(region: CompiledRegion) -> str:
 def _function_cell(region: CompiledRegion | CompiledOnce) -> str:
     if not region.function:
         return ""
-    return printable(f"{region.function}  {place_text(region.file, region.line)}")
+    return printable(f"{region.function}  {format_place(region.file, region.line)}")
 
 
-def _break_lines(answer: CompileAnswer, most: int, top: int) -> list[str]:
+def _format_breaks(answer: CompileAnswer, most: int, top: int) -> list[str]:
+    """Return lines with a sentence for each graph break, at most `top` of them; 0 means
+    all."""
     shown = answer.breaks[:top] if top else answer.breaks
     lines = []
     for one in shown:
-        lines += wrapped_lines(printable(break_sentence(one)), most, INDENT)
+        lines += wrapped_lines(printable(describe_break(one)), most, INDENT)
     if len(shown) < len(answer.breaks):
         more = plural(len(answer.breaks) - len(shown), "more graph break")
         lines.append(f"... and {more} (--top 0 shows all)")
     return lines
 
 
-def break_sentence(one: PassedBreak) -> str:
-    """Where a graph break is, why, what it costs, and what the log suggests."""
-    place = place_text(one.file, one.line) or "an unrecorded place"
-    sentence = f"Graph break at {place}"
+def describe_break(one: PassedBreak) -> str:
+    """Return sentences about one graph break: where it is, why, what it costs, and what
+    the log suggests. Hints that say nothing about the program are left out."""
+    place_name = format_place(one.file, one.line) or "an unrecorded place"
+    sentence = f"Graph break at {place_name}"
     if one.function:
         sentence += f" in {one.function}"
     if one.reason:
@@ -375,13 +406,15 @@ def break_sentence(one: PassedBreak) -> str:
     return sentence
 
 
-def _compilation_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+def _format_compilation_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
+    """Return the table of compilations with the reason of each, in a list; empty if
+    there are none."""
     if not answer.compilations:
         return []
     columns = (
         Column("compiled", cell=lambda one: one.compile_id),
         Column("took", cell=lambda one: time_or_blank(one.duration_ns)),
-        Column("at", spare=2, cell=_start_cell),
+        Column("at", spare=2, cell=_format_start),
         Column("cache", True, spare=3, cell=lambda one: one.cache),
         Column("function", True, spare=1, cell=_function_cell),
         Column("because", True, cell=_reason_cell),
@@ -399,7 +432,9 @@ def _compilation_table(answer: CompileAnswer, most: int, top: int) -> list[str]:
     ]
 
 
-def _start_cell(one: CompiledOnce) -> str:
+def _format_start(one: CompiledOnce) -> str:
+    """Return when a compilation began after the start of the recording. It is `before`
+    or `after` for one outside, and "" if unknown."""
     if one.start_ns is None:
         return ""
     if one.in_recording is False:
@@ -408,12 +443,12 @@ def _start_cell(one: CompiledOnce) -> str:
 
 
 def _reason_cell(one: CompiledOnce) -> str:
-    return printable(why_compiled(one))
+    return printable(explain_compilation(one))
 
 
-def why_compiled(one: CompiledOnce) -> str:
-    """Why a frame was compiled, in the log's own words, the newest entry of the cache
-    first; "" where only the trace is known."""
+def explain_compilation(one: CompiledOnce) -> str:
+    """Return why a frame was compiled, in the words of the log, such as the guards that
+    failed. "" if only the trace is known."""
     if one.failure:
         return f"failed: {one.failure}"
     if one.backward:
@@ -427,23 +462,24 @@ def why_compiled(one: CompiledOnce) -> str:
     return "the first call" if one.from_log else ""
 
 
-def _advice(answer: CompileAnswer) -> Iterator[str]:
-    """The guards that fail most often, and what the log proves to avoid that."""
+def _advice_sentences(answer: CompileAnswer) -> Iterator[str]:
+    """Yield sentences about the guard that fails most often, and about changes that
+    avoid compilations according to the log."""
     for guard in answer.guards[:1]:
-        yield guard_sentence(guard)
-    yield from map(remedy_sentence, answer.remedies)
+        yield describe_guard(guard)
+    yield from map(describe_remedy, answer.remedies)
 
 
-def guard_sentence(guard: FrequentGuard) -> str:
-    """The guard that failed in most compilations."""
+def describe_guard(guard: FrequentGuard) -> str:
+    """Return a sentence about the guard that failed in most compilations."""
     return (
         f"Most frequent guard failure ({plural(guard.compilations, 'compilation')} of "
         f"{guard.function or 'a function'}): {guard.text}."
     )
 
 
-def remedy_sentence(remedy: Remedy) -> str:
-    """What would avoid compilations."""
+def describe_remedy(remedy: Remedy) -> str:
+    """Return sentences about a change of the program that avoids compilations."""
     avoided = plural(remedy.compilations, "compilation")
     function = remedy.function or "the function"
     values = several(remedy.values, 4)
@@ -466,10 +502,11 @@ def remedy_sentence(remedy: Remedy) -> str:
 
 
 def remarks(answer: CompileAnswer) -> Iterator[str]:
-    """What has no line, and what of the log could not be read."""
+    """Yield sentences about kernels without lines, and about what could not be read of
+    the log. None without a log."""
     if answer.log is not None:
         for one in answer.not_joined[:MAX_REASONS]:
-            yield not_joined_sentence(one, answer.kernels)
+            yield describe_not_joined(one, answer.kernels)
         if len(answer.not_joined) > MAX_REASONS:
             more = plural(len(answer.not_joined) - MAX_REASONS, "more reason")
             yield f"{more} for kernels without lines (--json has all)."
@@ -479,8 +516,11 @@ def remarks(answer: CompileAnswer) -> Iterator[str]:
         yield from answer.log.unread[:MAX_REASONS]
 
 
-def not_joined_sentence(one: NotJoined, kernels: int) -> str:
-    """`3 of 41 runs of kernels have no line: two logs claim the key f2rm...`."""
+def describe_not_joined(one: NotJoined, kernels: int) -> str:
+    """Return a sentence about kernels without lines that have one reason in common.
+
+    3 of 41 kernel runs have no line: two logs claim the key f2rm...
+    """
     detail = f" ({one.detail})" if one.detail else ""
     have = "has" if one.kernels == 1 else "have"
     return (
@@ -489,7 +529,8 @@ def not_joined_sentence(one: NotJoined, kernels: int) -> str:
     )
 
 
-def _folded(texts: Iterable[str], most: int) -> list[str]:
+def _wrap_sentences(texts: Iterable[str], most: int) -> list[str]:
+    """Return the sentences as lines of at most `most` cells."""
     lines: list[str] = []
     for text in texts:
         lines += wrapped_lines(printable(text), most, INDENT)

@@ -28,9 +28,9 @@ class BreakdownPiece(NamedTuple):
     whole_ns: int
 
 
-def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
-    """The time of CPU threads by op, by function, and where they wait; without what is
-    empty."""
+def divide_cpu_time(work: CpuWork) -> list[BreakdownPiece]:
+    """Return the time of CPU threads divided by op, by function, and by where they
+    wait. Divisions without shares are left out."""
     parts = (
         BreakdownPiece(
             time=CPU_TIME,
@@ -48,9 +48,12 @@ def cpu_parts(work: CpuWork) -> list[BreakdownPiece]:
     return [part for part in parts if part.shares]
 
 
-def breakdown_sentence(parts: Sequence[BreakdownPiece], name_cells: int) -> str:
-    """`CPU thread time by op or runtime call: aten::mm 45 %, ...; by function: work
-    (a.py:7) 30 %, ...`; names are cut to so many cells. The parts are of one time."""
+def describe_breakdown(parts: Sequence[BreakdownPiece], name_cells: int) -> str:
+    """Return a sentence with the largest shares of a time, divided in each of the ways
+    `parts`, or "" if no share is considerable. Names are cut to `name_cells` cells.
+
+        CPU thread time by op or runtime call: aten::mm 45 %, ...; by function: work 30 %.
+    """
     texts = []
     for part in parts:
         shares = [

@@ -103,7 +103,7 @@ class DiffsDocument(msgspec.Struct, frozen=True):
 
 
 def document(diff: Diff) -> DiffDocument:
-    """What `diff --json` prints of one pair."""
+    """Return what `diff --json` prints of one pair of traces."""
     step = diff.step
     return printed(
         diff,
@@ -125,40 +125,42 @@ def document(diff: Diff) -> DiffDocument:
     )
 
 
-def to_text(diff: Diff, width: int = 118) -> str:
-    """A table at most `width` columns wide; of many lines only the MAX_TEXT_LINES of
-    largest effect, and none that has no time on either side."""
+def format_diff(diff: Diff, width: int = 118) -> str:
+    """Return a diff as text with lines of at most `width` cells (MIN_WIDTH or more).
+    The table has the MAX_TEXT_LINES lines of largest effect, the sum of the others, and
+    the lines that close the sum."""
     width = max(width, MIN_WIDTH)
-    body = _wrapped(_first_line(diff), width, "")
-    sentences = [diff.story, _totals(diff), *_sums(diff)]
+    body = _wrap_words(_format_first_line(diff), width, "")
+    sentences = [diff.story, _format_totals(diff), *_format_subtotals(diff)]
     sentences += [f"! {printable(note)}" for note in diff.notes]
     for sentence in sentences:
-        body += _wrapped(sentence, width, "  ")
-    body += ["-" * width, clip(_titles(), width)]
+        body += _wrap_words(sentence, width, "  ")
+    body += ["-" * width, clip(_format_titles(), width)]
     changes = largest(lines(diff), MAX_TEXT_LINES)
     shown = [*changes.shown]
     if changes.rest:
-        shown.append(_line_of_rest(changes.rest))
+        shown.append(_sum_smaller_changes(changes.rest))
     for line in (*shown, *closing(diff)):
-        body += _row(line, width)
+        body += _format_row(line, width)
     if any(not line.counts for line in (*changes.shown, *changes.rest)):
-        beside = (
+        overlap_remark = (
             "Values in parentheses overlap other work and are excluded from the total."
         )
-        body += _wrapped(beside, width, "")
+        body += _wrap_words(overlap_remark, width, "")
     return "\n".join(body) + "\n"
 
 
-def _titles() -> str:
-    """Those of the columns that `_row` prints."""
+def _format_titles() -> str:
+    """Return the titles of the columns that `_format_row` prints."""
     numbers = " ".join(
         title.rjust(NUMBER_CELLS) for title in ("A us", "B us", "change")
     )
     return f"    {numbers}  what"
 
 
-def _line_of_rest(rest: Sequence[DiffLine]) -> DiffLine:
-    """One line for those of smaller effect."""
+def _sum_smaller_changes(rest: Sequence[DiffLine]) -> DiffLine:
+    """Return one line that stands for all changes of smaller effect. Only changes that
+    count in the sum are added up."""
     return DiffLine(
         mark="",
         kind="",
@@ -169,60 +171,71 @@ def _line_of_rest(rest: Sequence[DiffLine]) -> DiffLine:
     )
 
 
-def to_markdown(diff: Diff) -> str:
-    """The verdict, the largest changes as a table, and the notes; short enough to be
-    read."""
+def format_markdown(diff: Diff) -> str:
+    """Return a diff as Markdown for a pull request: the verdict, a table of the largest
+    changes, and the first notes. Changes that may be noise are left out."""
     beyond_noise = (line for line in lines(diff) if line.mark != "~")
     changes = largest(beyond_noise, MAX_MARKDOWN_LINES)
     pair = f"{markdown(diff.a)} -> {markdown(diff.b)}"
-    body = [f"**{pair}: {markdown(judgment(diff))}**", ""]
+    markdown_lines = [f"**{pair}: {markdown(judgment(diff))}**", ""]
     if diff.story:
         story = f"{diff.story[0].upper()}{diff.story[1:]}"
-        body += [f"{markdown(story)}.", ""]
-    body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
+        markdown_lines += [f"{markdown(story)}.", ""]
+    markdown_lines += [
+        "| | A us | B us | change us | what |",
+        "|---|---:|---:|---:|---|",
+    ]
     for line in (*changes.shown, *closing(diff)):
-        body.append(_markdown_row(line))
+        markdown_lines.append(_format_markdown_row(line))
     if changes.rest:
-        body += ["", f"{plural(len(changes.rest), 'smaller change')} not shown."]
-    body.append("")
+        markdown_lines += [
+            "",
+            f"{plural(len(changes.rest), 'smaller change')} not shown.",
+        ]
+    markdown_lines.append("")
     for note in diff.notes[:MAX_MARKDOWN_NOTES]:
-        body.append(f"* {markdown(note)}")
+        markdown_lines.append(f"* {markdown(note)}")
     more_notes = len(diff.notes) - MAX_MARKDOWN_NOTES
     if more_notes > 0:
-        body.append(f"* and {plural(more_notes, 'more note')}")
-    return "\n".join(body).rstrip() + "\n"
+        markdown_lines.append(f"* and {plural(more_notes, 'more note')}")
+    return "\n".join(markdown_lines).rstrip() + "\n"
 
 
-def _markdown_row(line: DiffLine) -> str:
+def _format_markdown_row(line: DiffLine) -> str:
+    """Return one line of the table of changes in Markdown."""
     a = microseconds(line.a_ns)
     b = microseconds(line.b_ns)
-    what = markdown(line.what)
+    change_text = markdown(line.what)
     if line.why:
-        what += f" ({markdown(line.why)})"
-    return f"| {line.mark} {line.kind} | {a} | {b} | {_change(line)} | {what} |"
+        change_text += f" ({markdown(line.why)})"
+    return f"| {line.mark} {line.kind} | {a} | {b} | {_format_change(line)} | {change_text} |"
 
 
-def _first_line(diff: Diff) -> str:
-    """The first line: both steps, and how B compares."""
-    step_a = _step(diff.step.length_a, diff.step.a_ns)
-    step_b = _step(diff.step.length_b, diff.step.b_ns)
+def _format_first_line(diff: Diff) -> str:
+    """Return the first line of a diff: the step of A, the step of B, and how B
+    compares."""
+    step_a = _format_step(diff.step.length_a, diff.step.a_ns)
+    step_b = _format_step(diff.step.length_b, diff.step.b_ns)
     a = f"A {printable(diff.a)}   {step_a}"
     b = f"B {printable(diff.b)}   {step_b}"
     return f"{a}     {b}     {judgment(diff)}"
 
 
-def _step(length: StepLength, ns: int | None) -> str:
+def _format_step(length: StepLength, ns: int | None) -> str:
+    """Return what kind of step a side has and how long it takes (`ns`), or "no work"
+    for None."""
     return "no work" if ns is None else f"{length.step} {duration(ns)}"
 
 
 def judgment(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by
-    step time.
+    """Return how B compares to A by the time of a step, such as:
 
-    Without a verdict: why there is none, and what was measured.
+        B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)
+
+    Without a verdict, it says why there is none, and what was measured.
     """
     if diff.verdict.answer is Answer.CANNOT_TELL:
-        return _undecided(diff)
+        return _explain_undecided(diff)
     a_steps = diff.side_a.steps
     b_steps = diff.side_b.steps
     steps = plural(b_steps, "step")
@@ -230,32 +243,36 @@ def judgment(diff: Diff) -> str:
         steps = f"{count(a_steps)} and {steps}"
     step = diff.step
     ratio = 1.0 if step.ratio is None else step.ratio
-    compared = f"{_pace(1.0, ratio)}{_meaning(diff)} ({_interval(diff)}, {steps})"
+    compared = f"{_compare_steps(1.0, ratio)}{_explain_percentage(diff)} ({_format_interval(diff)}, {steps})"
     if not step.shown:
         return f"No significant difference: {compared}"
     verb = "takes" if multiple(1.0, ratio) else "is"
     return f"B {verb} {compared}"
 
 
-def _undecided(diff: Diff) -> str:
-    """`Inconclusive: needs at least 5 steps per trace (A 3, B 3). Observed: B 3.0 %
-    faster`."""
+def _explain_undecided(diff: Diff) -> str:
+    """Return why a diff has no verdict, and what was observed if both sides have a
+    step.
+
+        Inconclusive: needs at least 5 steps per trace (A 3, B 3). Observed: B 3.0 % faster
+    """
     reason = printable(diff.verdict.reason or "")
     a_ns = diff.step.a_ns
     b_ns = diff.step.b_ns
     if not a_ns or b_ns is None:
         return f"Inconclusive: {reason}"
-    return f"Inconclusive: {reason}. Observed: B {_pace(a_ns, b_ns)}"
+    return f"Inconclusive: {reason}. Observed: B {_compare_steps(a_ns, b_ns)}"
 
 
-def _pace(a: float, b: float) -> str:
-    """`3.0 % faster`, `3.0 % slower`, `12 times as long` or `as fast as A`: the time of
-    a step in B beside that in A."""
+def _compare_steps(a: float, b: float) -> str:
+    """Return how the time of a step in B compares to that in A. Examples: `3.0 %
+    faster`, `12 times as long`, `as fast as A`."""
     return "as fast as A" if a == b else pace(a, b)
 
 
-def _meaning(diff: Diff) -> str:
-    """What the percentage is, where the medians of all steps say the opposite."""
+def _explain_percentage(diff: Diff) -> str:
+    """Return what the percentage of a verdict is of, if the medians of all steps say
+    the opposite; else ""."""
     step = diff.step
     if not step.is_opposed:
         return ""
@@ -264,10 +281,13 @@ def _meaning(diff: Diff) -> str:
     return f" {by}, but the median step takes {median} time"
 
 
-def _interval(diff: Diff) -> str:
-    """`95 % CI 15.2 to 18.1 % within these two runs`: by how much B is faster, or
-    slower where `judgment` says that; `1.2 % slower to 0.4 % faster` if it includes no
-    change, and `12.1 to 12.6 times` where both bounds are so many."""
+def _format_interval(diff: Diff) -> str:
+    """Return the confidence interval of the change, such as `95 % CI 15.2 to 18.1 %
+    within these two runs`.
+
+    It is `1.2 % slower to 0.4 % faster` if it includes no change. Bounds of several
+    times are written as `12.1 to 12.6 times`.
+    """
     step = diff.step
     low_times = multiple(1.0, step.low or 0.0)
     high_times = multiple(1.0, step.high or 0.0)
@@ -291,8 +311,9 @@ def _interval(diff: Diff) -> str:
     return f"{CONFIDENCE} % CI {interval} within these two runs"
 
 
-def _totals(diff: Diff) -> str:
-    """The second line: pieces of work, busy and idle time of a step on both sides."""
+def _format_totals(diff: Diff) -> str:
+    """Return the second line of a diff: pieces of work, busy and idle time of a step on
+    both sides. CPU time is added if a side has a GPU."""
     a = diff.side_a
     b = diff.side_b
     has_gpu = a.gpu or b.gpu
@@ -303,7 +324,7 @@ def _totals(diff: Diff) -> str:
     else:
         busy = "CPU busy"
     parts = [
-        f"per step: {count(a.items)} -> {plural(b.items, _noun_of_work(a, b))}",
+        f"per step: {count(a.items)} -> {plural(b.items, _choose_work_noun(a, b))}",
         f"{busy} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
         f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
     ]
@@ -312,14 +333,15 @@ def _totals(diff: Diff) -> str:
     return "   ".join(parts)
 
 
-def side_lines(diff: Diff) -> list[str]:
-    """One line for each side, with the same fields below each other."""
+def format_sides(diff: Diff) -> list[str]:
+    """Return one line for each side, with equal fields below each other: name, step,
+    work, busy, idle and CPU time, number of steps."""
     has_gpu = diff.side_a.gpu or diff.side_b.gpu
-    step_a = _step(diff.step.length_a, diff.step.a_ns)
-    step_b = _step(diff.step.length_b, diff.step.b_ns)
+    step_a = _format_step(diff.step.length_a, diff.step.a_ns)
+    step_b = _format_step(diff.step.length_b, diff.step.b_ns)
     rows = [
-        _side_fields("A", diff.side_a, step_a, has_gpu),
-        _side_fields("B", diff.side_b, step_b, has_gpu),
+        _format_side_fields("A", diff.side_a, step_a, has_gpu),
+        _format_side_fields("B", diff.side_b, step_b, has_gpu),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     side_by_side = []
@@ -331,13 +353,16 @@ def side_lines(diff: Diff) -> list[str]:
     return side_by_side
 
 
-def _side_fields(letter: str, side: DiffSide, step: str, has_gpu: bool) -> list[str]:
-    """`step`: how long one takes; `has_gpu`: of one side or both. Without a GPU, the
-    CPU's time is the busy time."""
+def _format_side_fields(
+    letter: str, side: DiffSide, step: str, has_gpu: bool
+) -> list[str]:
+    """Return the fields of one side as texts. `step` says how long a step takes.
+    Without a GPU on either side (`has_gpu`), the field of CPU time is empty, as busy
+    time has it."""
     fields = [
         f"{letter} {clip(printable(side.label), MAX_PLACE_CELLS)}",
         step,
-        plural(side.items, _noun_of_work(side, side)),
+        plural(side.items, _choose_work_noun(side, side)),
         f"busy {duration(side.busy_ns)}",
         f"idle {duration(side.idle_ns)}",
     ]
@@ -346,20 +371,25 @@ def _side_fields(letter: str, side: DiffSide, step: str, has_gpu: bool) -> list[
     return fields
 
 
-def _sums(diff: Diff) -> list[str]:
-    """The sums by sort of work and by place, the largest changes of each."""
+def _format_subtotals(diff: Diff) -> list[str]:
+    """Return a sentence for each way to add up the changes, by sort of work and by
+    place. A way with a single part is left out."""
     texts = []
     if len(diff.by_work) > 1:
         # Of a sort of work it does not matter who made the kernels.
         by_work = [msgspec.structs.replace(part, compiled="") for part in diff.by_work]
-        texts.append(f"by work: {_largest_subtotals(by_work)}")
+        texts.append(f"by work: {_format_largest_subtotals(by_work)}")
     if len(diff.by_place) > 1:
-        texts.append(f"by place: {_largest_subtotals(diff.by_place)}")
+        texts.append(f"by place: {_format_largest_subtotals(diff.by_place)}")
     return texts
 
 
-def _largest_subtotals(subtotals: Sequence[Subtotal]) -> str:
-    """`gemm 9 ms -> 8 ms (-1 ms), ..., 3 more +20 us`."""
+def _format_largest_subtotals(subtotals: Sequence[Subtotal]) -> str:
+    """Return the subtotals that changed, at most MAX_SUBTOTALS by name and the rest as
+    one sum.
+
+        gemm 9 ms -> 8 ms (-1 ms), ..., 3 more +20 us
+    """
     changed = [part for part in subtotals if part.change_ns]
     if not changed:
         return "no change"
@@ -367,16 +397,17 @@ def _largest_subtotals(subtotals: Sequence[Subtotal]) -> str:
     for part in changed[:MAX_SUBTOTALS]:
         times = f"{duration(part.a_ns)} -> {duration(part.b_ns)}"
         difference = signed_duration(part.change_ns)
-        texts.append(f"{_subtotal_name(part)} {times} ({difference})")
-    rest = changed[MAX_SUBTOTALS:]
-    if rest:
-        rest_ns = sum(part.change_ns for part in rest)
-        texts.append(f"{count(len(rest))} more {signed_duration(rest_ns)}")
+        texts.append(f"{_format_subtotal_name(part)} {times} ({difference})")
+    smaller_subtotals = changed[MAX_SUBTOTALS:]
+    if smaller_subtotals:
+        rest_ns = sum(part.change_ns for part in smaller_subtotals)
+        texts.append(f"{count(len(smaller_subtotals))} more {signed_duration(rest_ns)}")
     return ", ".join(texts)
 
 
-def _subtotal_name(part: Subtotal) -> str:
-    """`backward (compiled)`, with the place or the sort of work where there is one."""
+def _format_subtotal_name(part: Subtotal) -> str:
+    """Return the name of a subtotal: its phase and its place or sort of work, such as
+    `backward (compiled)`. It is "elsewhere" without both."""
     if not part.phase and not part.name:
         return "elsewhere"
     words = [word for word in (part.phase, part.name) if word]
@@ -384,8 +415,9 @@ def _subtotal_name(part: Subtotal) -> str:
     return f"{name} (compiled)" if part.compiled == "b" else name
 
 
-def _noun_of_work(a: DiffSide, b: DiffSide) -> str:
-    """What the pieces of work of two sides are called."""
+def _choose_work_noun(a: DiffSide, b: DiffSide) -> str:
+    """Return what the pieces of work of both sides are called, which depends on whether
+    they have a GPU."""
     if a.gpu and b.gpu:
         return "GPU event"
     if a.gpu or b.gpu:
@@ -393,9 +425,9 @@ def _noun_of_work(a: DiffSide, b: DiffSide) -> str:
     return "working op"
 
 
-def _row(line: DiffLine, width: int) -> Iterator[str]:
-    """The lines of the screen for one line of the table: the numbers and what it is;
-    the reason behind it or, where there is no room, below."""
+def _format_row(line: DiffLine, width: int) -> Iterator[str]:
+    """Yield the lines of text for one line of the table: its numbers and what it is.
+    The reason stands behind it, or below if there is no room."""
     if line.a_ns is None and line.b_ns is None:
         a = ""
         b = ""
@@ -403,34 +435,38 @@ def _row(line: DiffLine, width: int) -> Iterator[str]:
         a = microseconds(line.a_ns)
         b = microseconds(line.b_ns)
     mark = line.mark or " "
-    numbers = " ".join(number.rjust(NUMBER_CELLS) for number in (a, b, _change(line)))
+    numbers = " ".join(
+        number.rjust(NUMBER_CELLS) for number in (a, b, _format_change(line))
+    )
     head = f"  {mark} {numbers}  {line.kind.ljust(KIND_CELLS)} "
     rest_cells = width - len(head)
     what_and_why = f"{line.what}   {line.why}"
     if len(what_and_why) <= rest_cells:
-        texts = [what_and_why]
+        text_lines = [what_and_why]
     else:
-        texts = _folded(line.what, rest_cells)
+        text_lines = _wrap_and_limit(line.what, rest_cells)
         if line.why:
-            texts += _folded(line.why, rest_cells)
-    before = head
-    for text in texts:
-        yield f"{before}{text}".rstrip()
-        before = " " * len(head)
+            text_lines += _wrap_and_limit(line.why, rest_cells)
+    line_start = head
+    for text in text_lines:
+        yield f"{line_start}{text}".rstrip()
+        line_start = " " * len(head)
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """At most MAX_FOLDS lines; the last one shows that more was cut."""
-    folds = _wrapped(text, width, "")
+def _wrap_and_limit(text: str, width: int) -> list[str]:
+    """Return a text as at most MAX_FOLDS lines. If it has more, the last line is cut
+    and ends with an ellipsis."""
+    folds = _wrap_words(text, width, "")
     if len(folds) <= MAX_FOLDS:
         return folds
     whole_folds = folds[: MAX_FOLDS - 1]
-    rest = " ".join(folds[MAX_FOLDS - 1 :])
-    return [*whole_folds, clip(rest, width)]
+    cut_text = " ".join(folds[MAX_FOLDS - 1 :])
+    return [*whole_folds, clip(cut_text, width)]
 
 
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    """Lines of whole words; a word longer than the width is cut."""
+def _wrap_words(text: str, width: int, indent: str) -> list[str]:
+    """Return a text as lines of whole words; a word longer than `width` cells is cut.
+    All lines but the first begin with `indent`."""
     wrapped = wrap(
         text,
         width,
@@ -441,7 +477,8 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return [clip(line, width) for line in wrapped]
 
 
-def _change(line: DiffLine) -> str:
-    """In parentheses if it is no part of the sum."""
+def _format_change(line: DiffLine) -> str:
+    """Return the change of a line in us with its sign. It is in parentheses if it does
+    not count in the sum."""
     difference = microseconds(line.change_ns, signed=True)
     return difference if line.counts else f"({difference})"

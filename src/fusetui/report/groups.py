@@ -21,7 +21,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
-from fusetui.report.summary import OP_COLUMNS, kernel_label
+from fusetui.report.summary import OP_COLUMNS, label_kernel
 from fusetui.text.figures import (
     RATE_DIGITS,
     count,
@@ -78,42 +78,44 @@ class OpsDocument(msgspec.Struct, frozen=True):
     ops: Sequence[OpGroup]
 
 
-def kernels_text(
+def format_kernels(
     groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
 ) -> str:
-    """The first `top` groups (0: all; at least one), how many are left out, and notices
-    about missing figures."""
+    """Return a table of the first `top` groups of kernels (0: all), how many are left
+    out, and notices about missing figures. There must be at least one group."""
     whole_ns = sum(group.total_ns for group in groups)
     left_out = groups[top:] if top else ()
     left_out_ns = sum(group.total_ns for group in left_out)
-    columns = _kernel_columns(by, whole_ns, width)
+    columns = _make_kernel_columns(by, whole_ns, width)
     share = percent(left_out_ns, whole_ns)
-    lines = [_table(columns, groups, top, width, by, share)]
+    lines = [_format_table(columns, groups, top, width, by, share)]
     lines += [fill(printable(notice), width) for notice in notices]
     return "\n".join(lines)
 
 
-def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
-    """The first `top` groups (0: all), and how many are left out."""
+def format_ops(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
+    """Return a table of the first `top` groups of ops (0: all), and how many are left
+    out."""
     if not groups:
         return "no CPU ops in this trace"
 
     def label(group: OpGroup) -> str:
-        name = _op_name(str(group.name), group)
-        return _with_inputs(name, group) if by == "shape" else name
+        name = _format_op_name(str(group.name), group)
+        return _append_inputs(name, group) if by == "shape" else name
 
     columns = (
         *OP_COLUMNS,
         *times(mean=5, p10=8, median=6, p90=7),
         Column("op and inputs" if by == "shape" else "op", left=True, cell=label),
     )
-    return _table(columns, groups, top, width, by)
+    return _format_table(columns, groups, top, width, by)
 
 
-def kernels_json(
+def make_kernels_document(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> KernelsDocument:
-    """What `kernels --json` prints: names are decoded."""
+    """Return the document that `kernels --json` prints, in which names of kernels are
+    decoded."""
     kernels = []
     for group in groups:
         if isinstance(group.name, str):
@@ -122,35 +124,36 @@ def kernels_json(
             kernels.append(group)
     return KernelsDocument(
         by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
-        devices=[_device(device) for device in devices],
+        devices=[_make_device_document(device) for device in devices],
         kernels=kernels,
     )
 
 
-def _kernel_columns(by: str, whole_ns: int, width: int) -> list[Column]:
-    """`whole_ns`: the time that shares are of."""
+def _make_kernel_columns(by: str, whole_ns: int, width: int) -> list[Column]:
+    """Return the columns of the table of kernels, grouped by `by`. Shares are of
+    `whole_ns`, and `width` is that of the table in cells."""
 
     def share(group: KernelGroup) -> str:
         return percent(group.total_ns, whole_ns)
 
     def label(group: KernelGroup) -> str:
-        return _kernel_group(group, by, width)
+        return _describe_kernel_group(group, by, width)
 
     columns = [
         *times(total=0),
-        Column("effective", spare=5, cell=_effective),
+        Column("effective", spare=5, cell=_format_effective_time),
         Column("share", spare=2, cell=share),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column("of peak", spare=1, cell=_share_of_peak),
         Column(
             "FLOP/s",
             spare=12,
-            cell=lambda group: _rate(group.flop, group.flop_ns, "FLOP/s"),
+            cell=lambda group: _format_rate(group.flop, group.flop_ns, "FLOP/s"),
         ),
         Column(
             "B/s",
             spare=13,
-            cell=lambda group: _rate(group.bytes, group.bytes_ns, "B/s"),
+            cell=lambda group: _format_rate(group.bytes, group.bytes_ns, "B/s"),
         ),
         Column("waves", spare=14, cell=_waves),
         *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
@@ -168,8 +171,8 @@ TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
 """Of the last column, by what kernels are grouped by; of others it is called so."""
 
 
-def _effective(group: KernelGroup) -> str:
-    """Blank where it is the total."""
+def _format_effective_time(group: KernelGroup) -> str:
+    """Return the effective time of a group of kernels, or "" if it is its total time."""
     if group.effective_ns == group.total_ns:
         return ""
     return duration(group.effective_ns)
@@ -183,12 +186,13 @@ def _waves(group: KernelGroup) -> str:
     return text_or_dash(group.waves, lambda waves: significant(waves, RATE_DIGITS), "")
 
 
-def _rate(amount: float | None, ns: int, unit: str) -> str:
-    """An amount of so many ns, per second; blank where one is not known or nothing."""
+def _format_rate(amount: float | None, ns: int, unit: str) -> str:
+    """Return an amount done in `ns` as a rate per second, such as FLOP/s. "" if the
+    amount or the time is unknown or zero."""
     return quantity(amount * NS / ns, unit, RATE_DIGITS) if amount and ns else ""
 
 
-def _table(
+def _format_table(
     columns: Sequence[Column],
     groups: Sequence[Group],
     top: int,
@@ -196,7 +200,8 @@ def _table(
     by: str,
     share: str = "",
 ) -> str:
-    """`share`: that of the groups which are left out."""
+    """Return the table of the first `top` groups. `share` is the share of time of the
+    groups that are left out."""
     return top_table(
         columns,
         groups,
@@ -209,13 +214,16 @@ def _table(
     )
 
 
-def _kernel_group(group: KernelGroup, by: str, width: int) -> str:
-    """What the kernels of a group have in common: what they are grouped by."""
+def _describe_kernel_group(group: KernelGroup, by: str, width: int) -> str:
+    """Return what the kernels of a group have in common, which is what they are grouped
+    by."""
     if by == "name":
-        return kernel_label(str(group.name), width)
+        return label_kernel(str(group.name), width)
     if by == "shape":
-        op = _with_inputs(_op_name(str(group.op or without_group("op")), group), group)
-        return f"{kernel_label(str(group.name), width)}   {op}"
+        op = _append_inputs(
+            _format_op_name(str(group.op or without_group("op")), group), group
+        )
+        return f"{label_kernel(str(group.name), width)}   {op}"
     if by == "stream":
         assert not isinstance(
             group.device, UnsetType
@@ -227,15 +235,18 @@ def _kernel_group(group: KernelGroup, by: str, width: int) -> str:
     return printable(str(value or without_group(by)))
 
 
-def _op_name(op: str, group: Group) -> str:
-    """With whether the op was captured in a graph."""
+def _format_op_name(op: str, group: Group) -> str:
+    """Return the name of an op, with a remark if it was captured in a CUDA graph."""
     name = printable(op)
     return f"{name} (captured)" if group.captured else name
 
 
-def _with_inputs(op: str, group: Group) -> str:
-    """`addmm   [8192, 768] bf16, [768, 3072] bf16`: with the inputs that have
-    dimensions, as far as they were recorded."""
+def _append_inputs(op: str, group: Group) -> str:
+    """Return the name of an op with its inputs that have dimensions, as far as they
+    were recorded.
+
+        addmm   [8192, 768] bf16, [768, 3072] bf16
+    """
     inputs = []
     for shape, dtype in zip_longest(
         group.shapes or (), group.dtypes or (), fillvalue=""
@@ -245,7 +256,9 @@ def _with_inputs(op: str, group: Group) -> str:
     return f"{op}   {printable(', '.join(inputs))}".rstrip()
 
 
-def _device(device: DevicePeak) -> DeviceDocument:
+def _make_device_document(device: DevicePeak) -> DeviceDocument:
+    """Return a device with its peak rates, in FLOP/s and bytes/s, for --json. Rates are
+    None if the device is unknown."""
     number = exact_id(device.device)
     peak = device.peak
     if peak is None:

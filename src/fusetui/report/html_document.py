@@ -11,19 +11,23 @@ from fusetui.text.printable import printable
 
 
 def text(value: str) -> str:
-    """What a name is in HTML."""
+    """Return a text from a trace as HTML, escaped, without control characters."""
     return escape(printable(value))
 
 
 def document(
     title: str, body: str, style: str, script: str = "", light: bool | None = None
 ) -> str:
-    """A whole document. `body`, `style` and `script` are HTML, CSS and JavaScript;
-    `light`: on white (True), on black (False), or as the browser has it (None)."""
-    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash(style)}"
+    """Return a whole HTML document. `body`, `style` and `script` are HTML, CSS and
+    JavaScript; nothing else may be loaded or run.
+
+    `light` is whether the page is light (True) or dark (False); None leaves it to the
+    browser.
+    """
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash_source(style)}"
     script_element = ""
     if script:
-        policy += f"; script-src {_hash(script)}"
+        policy += f"; script-src {_hash_source(script)}"
         script_element = f"<script>{script}</script>\n"
     if light is None:
         scheme = "light dark"
@@ -45,7 +49,8 @@ def document(
     )
 
 
-def _hash(content: str) -> str:
-    """The source expression of a policy that allows this style or script."""
+def _hash_source(content: str) -> str:
+    """Return the expression by which a content security policy allows this style or
+    script: its hash."""
     digest = b64encode(sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"

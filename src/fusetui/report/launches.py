@@ -39,15 +39,15 @@ class ReplayKind(NamedTuple):
     replays: list[GraphReplay]
 
 
-def _median_call(kind: ReplayKind) -> str:
+def _format_median_call(kind: ReplayKind) -> str:
     return duration(median([replay.call_ns for replay in kind.replays]))
 
 
-def _median_span(kind: ReplayKind) -> str:
+def _format_median_span(kind: ReplayKind) -> str:
     return duration(median([replay.span_ns for replay in kind.replays]))
 
 
-def _median_busy(kind: ReplayKind) -> str:
+def _format_median_busy(kind: ReplayKind) -> str:
     return duration(median([replay.busy_ns for replay in kind.replays]))
 
 
@@ -65,10 +65,10 @@ CALL_COLUMNS = (
 )
 GRAPH_COLUMNS = (
     Column("replays", cell=lambda kind: count(len(kind.replays))),
-    Column("call", spare=4, cell=_median_call),
+    Column("call", spare=4, cell=_format_median_call),
     Column("kernels", cell=lambda kind: count(kind.replays[0].kernels)),
-    Column("span", spare=1, cell=_median_span),
-    Column("busy", spare=2, cell=_median_busy),
+    Column("span", spare=1, cell=_format_median_span),
+    Column("busy", spare=2, cell=_format_median_busy),
     Column(
         "graph launches of a device (medians)",
         left=True,
@@ -83,18 +83,18 @@ QUEUE_COLUMNS = (
 )
 
 
-def launches_text(
+def format_launches(
     threads: Sequence[ThreadLaunches],
     graphs: Sequence[GraphReplay],
     queues: Sequence[QueueLength],
     width: int,
 ) -> str:
-    """The launch calls of the first threads, then the kinds of replays and the launch
-    queues, where there are any."""
+    """Return tables of the launch calls of the first threads, of the kinds of graph
+    replays, and of launch queues. The last two are left out if there are none."""
     if not threads:
         return "no launch calls in this trace"
-    paragraphs = [_calls_table(threads, width)]
-    kinds = _replay_kinds(graphs)
+    paragraphs = [_format_calls(threads, width)]
+    kinds = _group_replays(graphs)
     if kinds:
         paragraphs.append(
             top_table(GRAPH_COLUMNS, kinds, MAX_REPLAY_KINDS, width, "kind", JSON_ALL)
@@ -104,9 +104,9 @@ def launches_text(
     return "\n\n".join(paragraphs)
 
 
-def _calls_table(threads: Sequence[ThreadLaunches], width: int) -> str:
-    """A row for each of the first threads, and below it one for each call, if it made
-    several."""
+def _format_calls(threads: Sequence[ThreadLaunches], width: int) -> str:
+    """Return a table with a row for each of the first MAX_THREADS threads. Below a
+    thread that made several launch calls, each call has a row."""
     rows = []
     for thread in threads[:MAX_THREADS]:
         label = f"thread {thread.thread} of process {thread.process}"
@@ -116,12 +116,13 @@ def _calls_table(threads: Sequence[ThreadLaunches], width: int) -> str:
         for calls in thread.calls:
             label = f"  {calls.name}"
             rows.append(CallRow(label=label, calls=calls, span_ns=thread.span_ns))
-    rest = omitted_line(len(threads) - MAX_THREADS, "thread", JSON_ALL)
-    return "\n".join([record_table(CALL_COLUMNS, rows, width), *rest])
+    omitted_lines = omitted_line(len(threads) - MAX_THREADS, "thread", JSON_ALL)
+    return "\n".join([record_table(CALL_COLUMNS, rows, width), *omitted_lines])
 
 
-def _replay_kinds(graphs: Sequence[GraphReplay]) -> list[ReplayKind]:
-    """In the order of their first replays."""
+def _group_replays(graphs: Sequence[GraphReplay]) -> list[ReplayKind]:
+    """Return the replays grouped by call, device and number of kernels, in the order of
+    their first replays."""
     replays_of_kind = by_key(
         graphs,
         lambda replay: (replay.call, device_label(replay.device), replay.kernels),

@@ -24,8 +24,8 @@ from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.report import printed
 from fusetui.report.memory_words import (
     MORE,
-    finding_text,
-    oom_text,
+    describe_finding,
+    describe_oom,
     remedy,
     short_place,
 )
@@ -89,21 +89,23 @@ class MemoryRanksDocument(msgspec.Struct, frozen=True):
     left_out: tuple[NoSnapshot, ...]
 
 
-def memory_document(answer: MemoryAnswer) -> MemoryDocument:
-    """The answer with its sentences."""
-    devices = tuple(_device_document(device) for device in answer.devices)
+def make_memory_document(answer: MemoryAnswer) -> MemoryDocument:
+    """Return the answer of `memory` for --json, with its sentences."""
+    devices = tuple(_make_device_document(device) for device in answer.devices)
     return printed(answer, MemoryDocument, devices=devices)
 
 
-def _device_document(device: DeviceMemory) -> DeviceMemoryDocument:
-    ooms = [printed(oom, OomDocument, text=oom_text(oom)) for oom in device.ooms]
+def _make_device_document(device: DeviceMemory) -> DeviceMemoryDocument:
+    """Return the memory of one device for --json, with sentences about its findings and
+    out-of-memory errors."""
+    ooms = [printed(oom, OomDocument, text=describe_oom(oom)) for oom in device.ooms]
     findings = []
     for finding in device.findings:
         findings.append(
             printed(
                 finding,
                 FindingDocument,
-                text=finding_text(finding),
+                text=describe_finding(finding),
                 try_=remedy(finding),
             )
         )
@@ -112,62 +114,66 @@ def _device_document(device: DeviceMemory) -> DeviceMemoryDocument:
     )
 
 
-def memory_text(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
-    """The figures of each device, who holds what lives at the moment, and what stands
-    out."""
+def format_memory(answer: MemoryAnswer, by: By, top: int, width: int) -> str:
+    """Return the memory of each device as text: its figures, who holds memory at the
+    moment, and what stands out. `by` is what holders are grouped by, and `top` limits
+    the rows (0: all)."""
     lines = [printable(answer.file)]
     for device in answer.devices:
         if len(answer.devices) > 1:
             lines += ["", f"device {device.device}"]
-        lines += _device_lines(device, answer.at, by, top, width)
+        lines += _format_device(device, answer.at, by, top, width)
     if not answer.devices:
         lines.append("No device memory was recorded.")
     return "\n".join(lines)
 
 
-def _device_lines(
+def _format_device(
     device: DeviceMemory, at: str, by: By, top: int, width: int
 ) -> Iterator[str]:
-    yield from wrapped_lines(_peak(device), width)
+    """Yield the lines about the memory of one device, at the moment `at`."""
+    yield from wrapped_lines(_describe_peak(device), width)
     for oom in device.ooms:
         yield ""
-        yield from wrapped_lines(oom_text(oom), width)
-        yield from _pinned(oom, width)
+        yield from wrapped_lines(describe_oom(oom), width)
+        yield from _format_pinned(oom, width)
     yield ""
-    yield from wrapped_lines(_moment(at, device), width)
-    yield from _table(device, "category", 0, width)
+    yield from wrapped_lines(_describe_moment(at, device), width)
+    yield from _format_table(device, "category", 0, width)
     if by != "category":
         yield ""
-        yield from _table(device, by, top, width)
+        yield from _format_table(device, by, top, width)
     yield ""
-    yield from wrapped_lines(_waste(device), width)
+    yield from wrapped_lines(_describe_waste(device), width)
     if device.findings:
         yield ""
     for number, finding in enumerate(device.findings, 1):
-        text = f"{number}. {finding_text(finding)} Try: {remedy(finding)}."
+        text = f"{number}. {describe_finding(finding)} Try: {remedy(finding)}."
         yield from wrapped_lines(text, width, "   ")
 
 
-def traced_text(document: TracedMemoryDocument, top: int, width: int) -> str:
-    """The same of each device that the memory events of a trace name."""
+def format_traced_memory(document: TracedMemoryDocument, top: int, width: int) -> str:
+    """Return the memory of each device as text, by the memory events of a trace. `top`
+    limits the rows of each table; 0 means all."""
     lines = [printable(document.file)]
     processes = {device.process for device in document.devices}
     for device in document.devices:
-        title = _device_name(device)
+        title = _name_device(device)
         if len(processes) > 1:
             title += f" of process {printable(str(device.process))}"
         if device.kind == "CPU":
             title += ": allocations during the recording"
-        lines += ["", title, *wrapped_lines(_peak(device), width), ""]
-        lines += wrapped_lines(_moment(document.at, device), width)
-        lines += _table(device, "op", top, width)
+        lines += ["", title, *wrapped_lines(_describe_peak(device), width), ""]
+        lines += wrapped_lines(_describe_moment(document.at, device), width)
+        lines += _format_table(device, "op", top, width)
     if any(device.kind == "GPU" for device in document.devices):
         lines += ["", *wrapped_lines(MORE, width)]
     return "\n".join(lines)
 
 
-def versus_text(answer: MemoryChange, top: int, width: int) -> str:
-    """What holds more or less in B."""
+def format_comparison(answer: MemoryChange, top: int, width: int) -> str:
+    """Return what holds more or less memory in snapshot B than in A, as text with a
+    table for each device."""
     columns = (
         Column("A", cell=lambda row: size(row.a_bytes)),
         Column("B", cell=lambda row: size(row.b_bytes)),
@@ -200,17 +206,19 @@ def _count_or_blank(number: int) -> str:
     return count(number) if number else ""
 
 
-def ranks_text(ranks: Sequence[MemoryRank], top: int, width: int) -> str:
-    """A row for each device of each file, the odd one first."""
+def format_ranks(ranks: Sequence[MemoryRank], top: int, width: int) -> str:
+    """Return a table with a row for each device of each snapshot. The one that differs
+    most comes first."""
     return top_table(RANK_COLUMNS, ranks, top, width, "row")
 
 
 def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
-    """The rows of a table: who holds what lives at the moment asked for."""
+    """Yield the rows of a table of who holds the memory of a device at the moment,
+    grouped by `by`. The share is None if nothing is allocated."""
     whole_bytes = device.at_allocated_bytes
     for name, holder in held_by(device, by).items():
         yield {
-            "device": _device_name(device),
+            "device": _name_device(device),
             "holder": name,
             "bytes": holder.bytes,
             "share": holder.bytes / whole_bytes if whole_bytes else None,
@@ -218,16 +226,20 @@ def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _device_name(device: Totals) -> str:
+def _name_device(device: Totals) -> str:
+    """Return the name of a device: its number in a snapshot, or its kind and number in
+    a trace."""
     if not isinstance(device, TracedMemory):
         return str(device.device)
     return f"{device.kind} {device.device}" if device.device >= 0 else device.kind
 
 
-def _peak(device: Totals) -> str:
+def _describe_peak(device: Totals) -> str:
+    """Return sentences about the peak of a device, and its allocated memory at the
+    start and end."""
     peak = (
         f"{size(device.peak_allocated_bytes)} allocated"
-        f"{_when(device, device.peak_index, device.peak_time_us)}"
+        f"{_describe_time(device, device.peak_index, device.peak_time_us)}"
     )
     end = f"{size(device.allocated_end_bytes)}"
     if device.peak_reserved_bytes:  # the CPU's allocator has none
@@ -236,12 +248,13 @@ def _peak(device: Totals) -> str:
     start = size(device.allocated_start_bytes)
     return (
         f"Peak: {peak}. Allocated at the start: {start}; at the end: "
-        f"{end}.{_contradiction(device)}"
+        f"{end}.{_describe_doubts(device)}"
     )
 
 
-def _when(device: Totals, event: int, time_us: int | None) -> str:
-    """` at 1.2 s (event 12,345)`, counted from the first event."""
+def _describe_time(device: Totals, event: int, time_us: int | None) -> str:
+    """Return when an event occurred after the first one, such as ` at 1.2 s (event
+    12,345)`. `event` is below 0 for a time before the first event."""
     if event < 0:
         return " before the first event" if device.events else ""
     if time_us is None or device.start_time_us is None:
@@ -259,42 +272,47 @@ UNRECORDED = {
 """What follows for the figures where events of this action alone were not recorded."""
 
 
-def _contradiction(device: Totals) -> str:
-    """What torch was told not to record (`skip_actions`), and what follows; else
-    whether the file contradicts itself."""
+def _describe_doubts(device: Totals) -> str:
+    """Return a sentence about what makes the figures inexact: events that torch was
+    told not to record (`skip_actions`), or a file that contradicts itself. "" if
+    nothing does."""
     is_snapshot = isinstance(device, DeviceMemory)
     if isinstance(device, DeviceMemory) and device.unrecorded:
         actions = device.unrecorded
-        follows = " and ".join(_what_follows(actions))
-        return f" {_unrecorded(actions).capitalize()}: {follows}."
+        follows = " and ".join(_list_consequences(actions))
+        return f" {_describe_unrecorded(actions).capitalize()}: {follows}."
     difference = device.difference_end_bytes
     if not difference:
         return ""
     direction = "more" if difference > 0 else "less"
-    beside = "its blocks hold" if is_snapshot else "the total of the last event"
+    compared_total = "its blocks hold" if is_snapshot else "the total of the last event"
     return (
         f" The file contradicts itself: its events add up to {size(abs(difference))} {direction} "
-        f"than {beside}."
+        f"than {compared_total}."
     )
 
 
-def _what_follows(actions: Sequence[str]) -> list[str]:
-    """For the figures, where events of these actions were not recorded."""
+def _list_consequences(actions: Sequence[str]) -> list[str]:
+    """Return what follows for the figures if events of these actions were not recorded."""
     lacks_frees = "free_requested" in actions and "free_completed" in actions
     if "alloc" in actions or lacks_frees:
         return ["figures of moments before the end are not exact"]
     return list(dict.fromkeys(UNRECORDED[action] for action in actions))
 
 
-def _unrecorded(actions: Sequence[str]) -> str:
+def _describe_unrecorded(actions: Sequence[str]) -> str:
+    """Return a clause about the actions whose events were not recorded."""
     return f"events {' and '.join(actions)} were not recorded"
 
 
-def _moment(at: str, device: Totals) -> str:
-    """`At the peak, while running train.py:12 (forward): 1.2 GB allocated`."""
+def _describe_moment(at: str, device: Totals) -> str:
+    """Return a phrase about the moment that is shown, and what was allocated then.
+
+    At the peak, while running train.py:12 (forward): 1.2 GB allocated
+    """
     moment = MOMENTS.get(at, "Then")
     if at != "peak":
-        moment += _when(device, device.at_index, device.at_time_us)
+        moment += _describe_time(device, device.at_index, device.at_time_us)
     if device.place:
         moment += f", while running {short_place(device.place)}"
     if device.annotation:
@@ -302,13 +320,14 @@ def _moment(at: str, device: Totals) -> str:
     return f"{moment}: {size(device.at_allocated_bytes)} allocated"
 
 
-def _pinned(oom: OutOfMemory, width: int) -> list[str]:
-    """The segments with most of what is inactive, and what keeps them."""
+def _format_pinned(oom: OutOfMemory, width: int) -> list[str]:
+    """Return lines about the segments with most inactive memory, and what keeps them
+    from being freed. Empty if memory is not fragmented."""
     if oom.reason != "fragmented":
         return []
-    listed = oom.pinned[:MAX_PINNED]
+    listed_segments = oom.pinned[:MAX_PINNED]
     lines: list[str] = []
-    for segment in listed:
+    for segment in listed_segments:
         holders = ", ".join(map(short_place, segment.holders))
         text = (
             f"{size(segment.inactive_bytes)} of the segment of {size(segment.total_size)}"
@@ -320,13 +339,15 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
             initial_indent="  ",
             subsequent_indent="    ",
         )
-    rest = oom.pinned_count - len(listed)
-    if rest:
-        lines.append(f"  and {count(rest)} more")
+    unlisted_count = oom.pinned_count - len(listed_segments)
+    if unlisted_count:
+        lines.append(f"  and {count(unlisted_count)} more")
     return lines
 
 
-def _waste(device: DeviceMemory) -> str:
+def _describe_waste(device: DeviceMemory) -> str:
+    """Return sentences about how much of the reserved memory is in use, and what the
+    rest is."""
     waste = device.waste
     used = f"{size(waste.active_bytes)} of {size(waste.reserved_bytes)} reserved are in use"
     rounding_bytes = waste.rounding_bytes
@@ -335,7 +356,7 @@ def _waste(device: DeviceMemory) -> str:
     if rounding_bytes is None or split_bytes is None or cached_bytes is None:
         reason = "blocks and segments contradict each other"
         if device.unrecorded:
-            reason = _unrecorded(device.unrecorded)
+            reason = _describe_unrecorded(device.unrecorded)
         return f"{used}; the rest is unknown, because {reason}."
     at_least = "" if waste.is_exact else "at least "
     at_most = "" if waste.is_exact else "at most "
@@ -346,7 +367,11 @@ def _waste(device: DeviceMemory) -> str:
     )
 
 
-def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list[str]:
+def _format_table(
+    device: Totals, by: By | Literal["op"], top: int, width: int
+) -> list[str]:
+    """Return the lines of a table of who holds memory, with at most `top` rows (0: all)
+    and the share of the others."""
     rows = list(rows_of(device, by))
     whole_bytes = device.at_allocated_bytes
     columns = (

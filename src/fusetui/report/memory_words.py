@@ -26,8 +26,8 @@ MORE = (
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
-def no_events(trace: Trace) -> str:
-    """What a trace lacks whose memory events tell nothing, if it has any."""
+def explain_no_events(trace: Trace) -> str:
+    """Return what a trace without usable memory events lacks, as the end of a sentence."""
     if memory_peaks(trace).is_recorded:
         return (
             "no memory events with addresses and totals (newer torch versions record "
@@ -37,7 +37,7 @@ def no_events(trace: Trace) -> str:
 
 
 def short_place(place: str) -> str:
-    """A place in the code with one folder, or a category in words.
+    """Return a place in the code with one folder only, or a category in words.
 
     >>> short_place("/home/a/model/layers.py:12 forward")
     'model/layers.py:12 forward'
@@ -48,49 +48,57 @@ def short_place(place: str) -> str:
     return printable(in_code[1] if in_code else place)
 
 
-def finding_text(finding: MemoryFinding) -> str:
-    """The claim with its figures."""
+def describe_finding(finding: MemoryFinding) -> str:
+    """Return the claim of a finding about memory, in sentences with its figures."""
     return CLAIMS[finding.rule](finding)
 
 
-def _memory_leak(finding: MemoryFinding) -> str:
-    place = _first_place(finding)
-    each = size(finding.each_bytes or 0)
+def _describe_leak(finding: MemoryFinding) -> str:
+    """Return sentences about memory of one stack that grows in most of the last steps."""
+    code_place = _main_place(finding)
+    growth_size = size(finding.each_bytes or 0)
     return (
-        f"Memory kept by one stack in {place} grew in {finding.count or 0} of the last "
-        f"{finding.of_count or 0} steps, by {each} on average. After the last step it kept "
+        f"Memory kept by one stack in {code_place} grew in {finding.count or 0} of the last "
+        f"{finding.of_count or 0} steps, by {growth_size} on average. After the last step it kept "
         f"{size(finding.bytes)} allocated since the recording began."
     )
 
 
-def _peak_not_needed(finding: MemoryFinding) -> str:
+def _describe_unneeded_peak(finding: MemoryFinding) -> str:
+    """Return sentences about gradients of a finished step that are part of the peak."""
     gradients = plural(finding.count or 0, "gradient")
     return (
-        f"{_part_of_peak(finding)} are {gradients} of a finished step. The peak would be "
-        f"{_at_stake(finding)} lower without them."
+        f"{_describe_part_of_peak(finding)} are {gradients} of a finished step. The peak would be "
+        f"{_format_saving(finding)} lower without them."
     )
 
 
-def _optimizer_state_large(finding: MemoryFinding) -> str:
-    return f"{_part_of_peak(finding)} are optimizer state."
+def _describe_optimizer_state(finding: MemoryFinding) -> str:
+    return f"{_describe_part_of_peak(finding)} are optimizer state."
 
 
-def _activations_large(finding: MemoryFinding) -> str:
+def _describe_activations(finding: MemoryFinding) -> str:
+    """Return sentences about activations that are a large part of the peak, and what
+    checkpointing would gain at most."""
     return (
-        f"{_part_of_peak(finding)} are activations. Checkpointing would lower the peak by at "
-        f"most {_at_stake(finding)}."
+        f"{_describe_part_of_peak(finding)} are activations. Checkpointing would lower the peak by at "
+        f"most {_format_saving(finding)}."
     )
 
 
-def _pool_per_graph(finding: MemoryFinding) -> str:
+def _describe_graph_pools(finding: MemoryFinding) -> str:
+    """Return sentences about private memory pools of CUDA graphs, and what sharing one
+    would save at most."""
     pools = plural(finding.count or 0, "private pool")
     return (
         f"{pools} (of CUDA or HIP graphs) reserve {size(finding.bytes)}. Sharing one would save "
-        f"at most {_at_stake(finding)}."
+        f"at most {_format_saving(finding)}."
     )
 
 
-def _fragmentation(finding: MemoryFinding) -> str:
+def _describe_fragmentation(finding: MemoryFinding) -> str:
+    """Return sentences about inactive memory between live blocks: how much there is,
+    its largest piece, and what keeps it if memory ran out."""
     reserved = size(finding.of_bytes)
     largest = size(finding.each_bytes or 0)
     if finding.inactive is None:
@@ -99,40 +107,41 @@ def _fragmentation(finding: MemoryFinding) -> str:
             f"blocks; the largest has {largest}."
         )
     ran_out = (
-        f"{_inactive(finding.inactive)}, of {reserved} reserved when memory ran out. The "
+        f"{_describe_inactive(finding.inactive)}, of {reserved} reserved when memory ran out. The "
         f"largest usable piece has {largest}."
     )
     if not finding.places:
         return ran_out
-    place = _first_place(finding)
-    return f"{ran_out} {place} keeps the segment with most of it."
+    code_place = _main_place(finding)
+    return f"{ran_out} {code_place} keeps the segment with most of it."
 
 
-def _first_place(finding: MemoryFinding) -> str:
-    """The code that it is mostly about; "" where that is not known."""
+def _main_place(finding: MemoryFinding) -> str:
+    """Return the place in the code that a finding is mostly about, or "" if it is
+    unknown."""
     return short_place(finding.places[0]) if finding.places else ""
 
 
-def _part_of_peak(finding: MemoryFinding) -> str:
+def _describe_part_of_peak(finding: MemoryFinding) -> str:
     return f"{size(finding.bytes)} of the peak's {size(finding.of_bytes)}"
 
 
-def _at_stake(finding: MemoryFinding) -> str:
+def _format_saving(finding: MemoryFinding) -> str:
     return size(finding.at_stake_bytes or 0)
 
 
 CLAIMS: dict[Rule, Callable[[MemoryFinding], str]] = {
-    "memory-leak": _memory_leak,
-    "fragmentation": _fragmentation,
-    "peak-not-needed": _peak_not_needed,
-    "optimizer-state-large": _optimizer_state_large,
-    "activations-large": _activations_large,
-    "pool-per-graph": _pool_per_graph,
+    "memory-leak": _describe_leak,
+    "fragmentation": _describe_fragmentation,
+    "peak-not-needed": _describe_unneeded_peak,
+    "optimizer-state-large": _describe_optimizer_state,
+    "activations-large": _describe_activations,
+    "pool-per-graph": _describe_graph_pools,
 }
 
 
 def remedy(finding: MemoryFinding) -> str:
-    """What to try."""
+    """Return what to try against a finding, as a phrase without a full stop."""
     if finding.helps:
         return REMEDIES_OF_FRAGMENTATION[finding.helps]
     return REMEDIES[finding.rule]
@@ -163,8 +172,9 @@ REMEDIES_OF_FRAGMENTATION: dict[Helps, str] = {
 """Where it is known what would have helped."""
 
 
-def oom_text(oom: OutOfMemory) -> str:
-    """What was requested, what was available, and why that did not suffice."""
+def describe_oom(oom: OutOfMemory) -> str:
+    """Return sentences about an out-of-memory error: what was requested, what was
+    available, and why that was not enough."""
     where = f" in {short_place(oom.place)}" if oom.place else ""
     if oom.device_free_bytes is None:
         free = "an unknown amount"
@@ -174,11 +184,13 @@ def oom_text(oom: OutOfMemory) -> str:
         f"Out of memory at event {count(oom.index)}{where}: {size(oom.asked_bytes)} requested, "
         f"{free} free on the device. {size(oom.reserved_bytes)} were reserved, of which "
         f"{size(oom.inactive_bytes)} inactive; the largest piece of its pool and stream has "
-        f"{size(oom.largest_bytes)}. {_why(oom)}"
+        f"{size(oom.largest_bytes)}. {_explain_oom(oom)}"
     )
 
 
-def _why(oom: OutOfMemory) -> str:
+def _explain_oom(oom: OutOfMemory) -> str:
+    """Return sentences about the cause of an out-of-memory error: too much live memory,
+    fragmentation, or unknown."""
     if oom.reason == "live":
         return (
             "Fragmentation is not the cause: even together, free and inactive memory "
@@ -188,13 +200,14 @@ def _why(oom: OutOfMemory) -> str:
     if oom.reason == "fragmented":
         return (
             "Fragmentation is the cause: free and inactive memory together would be "
-            f"enough, but no single usable piece is. {_inactive(oom.inactive)}. "
-            f"{_whole_pages(oom)}"
+            f"enough, but no single usable piece is. {_describe_inactive(oom.inactive)}. "
+            f"{_judge_expandable_segments(oom)}"
         )
-    return f"The cause is inconclusive: {_why_unknown(oom)}."
+    return f"The cause is inconclusive: {_explain_unknown_cause(oom)}."
 
 
-def _why_unknown(oom: OutOfMemory) -> str:
+def _explain_unknown_cause(oom: OutOfMemory) -> str:
+    """Return why the cause of an out-of-memory error is not known, as a clause."""
     free_bytes = oom.device_free_bytes
     if free_bytes is None:
         return "the file does not record the free memory of the device"
@@ -207,21 +220,26 @@ def _why_unknown(oom: OutOfMemory) -> str:
     return "enough was free on the device; the process may be limited to a part of it"
 
 
-def _inactive(inactive: Inactive) -> str:
-    """`1 GB in its pool and on its stream, 2 GB on other streams are inactive`: where
-    that is, as seen from what was asked for."""
+def _describe_inactive(inactive: Inactive) -> str:
+    """Return where inactive memory is, as seen from the block that was requested.
+
+    1 GB in its pool and on its stream, 2 GB on other streams are inactive
+    """
     places = (
         (inactive.own_bytes, "in its pool and on its stream"),
         (inactive.other_streams_bytes, "on other streams"),
         (inactive.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
         (inactive.other_size_bytes, "in segments for blocks of another size"),
     )
-    parts = [f"{size(there)} {where}" for there, where in places if there]
+    parts = [
+        f"{size(size_bytes)} {where}" for size_bytes, where in places if size_bytes
+    ]
     return f"{', '.join(parts)} are inactive"
 
 
-def _whole_pages(oom: OutOfMemory) -> str:
-    """Whether expandable segments, which give back whole pages, would have helped."""
+def _judge_expandable_segments(oom: OutOfMemory) -> str:
+    """Return whether expandable segments would have helped, since they release whole
+    pages of 2 MB."""
     if oom.is_expandable:
         return "Segments are already expandable."
     if oom.expandable_would_fit is None:

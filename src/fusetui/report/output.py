@@ -44,13 +44,14 @@ MIN_TITLE_CELLS = 8
 
 
 def emit(text: str) -> None:
-    """Writes lines, each made printable. Raises as `streams.write` does."""
+    """Write lines to standard output, each made printable. Raises OutputError or
+    BrokenPipeError as `streams.write` does."""
     write(f"{printable_lines(text)}\n")
 
 
 def emit_json(document: object) -> None:
-    """Writes one indented JSON document of dicts, lists and records. Raises as `emit`
-    does."""
+    """Write one indented JSON document of dicts, lists and records to standard output.
+    Raises as `emit` does."""
     try:
         text = orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
     except orjson.JSONEncodeError:
@@ -62,8 +63,9 @@ def emit_json(document: object) -> None:
 
 
 def width() -> int:
-    """The width of the terminal, or of COLUMNS within reason, in cells; a fixed width
-    if there is neither, for which no name is cut."""
+    """Return the width of the terminal in cells, between MIN_WIDTH and MAX_WIDTH;
+    COLUMNS has precedence. Without a terminal it is a fixed width for which no name is
+    cut."""
     from fusetui.text.tables import UncutWidth  # which JSON does not need
 
     cells = shutil.get_terminal_size(fallback=(0, 24)).columns
@@ -72,18 +74,18 @@ def width() -> int:
     return min(MAX_WIDTH, max(MIN_WIDTH, cells))
 
 
-def speaks_unicode() -> bool:
+def supports_unicode() -> bool:
     """Whether standard output can represent box-drawing characters."""
     return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
 
 
-def emit_of(trace: Trace, text: str, *others: Trace) -> None:
-    """Prints a table, followed by the notes of its traces, if any."""
-    emit("\n".join([text, *wrapped(notes_of(trace, *others))]))
+def emit_with_notes(trace: Trace, text: str, *others: Trace) -> None:
+    """Print a text about traces, followed by their notes, if any."""
+    emit("\n".join([text, *wrap_notes(notes_of(trace, *others))]))
 
 
-def wrapped(notes: Sequence[str]) -> list[str]:
-    """The lines of notes below a table, each note behind an empty line."""
+def wrap_notes(notes: Sequence[str]) -> list[str]:
+    """Return the lines of notes below a table, with an empty line before each note."""
     lines = []
     for note in notes:
         lines.append("")
@@ -91,8 +93,9 @@ def wrapped(notes: Sequence[str]) -> list[str]:
     return lines
 
 
-def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
-    """Prints a JSON document, with the notes of its traces as `note`, if any."""
+def emit_json_with_notes(trace: Trace, document: object, *others: Trace) -> None:
+    """Print a JSON document about traces. Their notes are added under the key `note`,
+    if there are any."""
     note = " ".join(notes_of(trace, *others))
     if note:
         document = {**msgspec.to_builtins(document), "note": note}
@@ -100,7 +103,7 @@ def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
 
 
 def notes_of(*traces: Trace) -> list[str]:
-    """What was noted about the origin of these traces, each note once."""
+    """Return what was noted about the origin of these traces, each note once."""
     from fusetui.analysis.questions.note import note_of
 
     notes: dict[str, None] = {}  # in this order
@@ -129,7 +132,8 @@ class Bar:
             self._write("")
 
     def update(self, done: int, total: int) -> None:
-        """Redraws the bar if it is time to. Both figures are in the same unit."""
+        """Redraw the progress bar if it is time to, and the stream is a terminal.
+        `done` and `total` have the same unit."""
         if time.monotonic() < self._due_s or not self._stream.isatty():
             return
         from fusetui.text.cutting import clip  # only where a bar is drawn

@@ -28,8 +28,8 @@ FILE_PARTS = 2
 """The last parts of a path that are shown: the folder and the name of the file."""
 
 
-def _function_and_place(time: FunctionTime) -> str:
-    """`forward  models/layers.py:12`."""
+def _format_function(time: FunctionTime) -> str:
+    """Return a function and its place, such as `forward  models/layers.py:12`."""
     file = "/".join(time.file.split("/")[-FILE_PARTS:])
     return printable(f"{time.function}  {file}:{time.line}")
 
@@ -49,11 +49,11 @@ FUNCTION_COLUMNS = (
     Column("CPU self", cell=lambda time: duration(time.cpu_self_ns)),
     Column("CPU", spare=2, cell=lambda time: duration(time.cpu_ns)),
     Column("calls", spare=6, cell=lambda time: count(time.count)),
-    Column("function", left=True, cell=_function_and_place),
+    Column("function", left=True, cell=_format_function),
 )
 
 
-def modules_text(
+def format_modules(
     times: Modules,
     phases: Sequence[PhaseTime],
     top: int,
@@ -62,24 +62,27 @@ def modules_text(
     stacks: bool,
     form: str,
 ) -> str:
-    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the
-    phases. `stacks`: whether Python frames were recorded; `form`: the format of the
-    trace."""
+    """Return the tree of modules with its `top` largest paths (0: all), then unclaimed
+    GPU time, then the time of each phase.
+
+    `stacks` is whether Python frames were recorded, and `form` the format of the trace.
+    If there is no module, the text says what records them.
+    """
     with_stack = recorded_with("with_stack=True", form)
     if times.modules:
-        tree = _module_table(times, top, width)
+        tree = _format_module_table(times, top, width)
         if all(time.kind != MODULE for time in times.modules):
-            tree += _folded([_no_calls(stacks, with_stack)], width)
+            tree += _wrap_sentences([_explain_no_calls(stacks, with_stack)], width)
     else:
-        tree = _folded(no_modules(form), width)
-    unclaimed = _folded(outside_modules(times), width)
-    by_phase = _folded(_by_phase(phases, times.gpu_ns), width)
-    return _paragraphs(tree, unclaimed, by_phase)
+        tree = _wrap_sentences(explain_no_modules(form), width)
+    unclaimed = _wrap_sentences(describe_outside_modules(times), width)
+    by_phase = _wrap_sentences(_describe_phases(phases, times.gpu_ns), width)
+    return _join_paragraphs(tree, unclaimed, by_phase)
 
 
-def no_modules(form: str) -> tuple[str, str]:
-    """That a trace has neither modules nor annotations, and what records them; `form`:
-    the format of the trace."""
+def explain_no_modules(form: str) -> tuple[str, str]:
+    """Return two sentences: that a trace has neither modules nor annotations, and what
+    records them. `form` is the format of the trace."""
     with_stack = recorded_with("with_stack=True", form)
     record_function = recorded_with("record_function", form)
     return (
@@ -88,42 +91,44 @@ def no_modules(form: str) -> tuple[str, str]:
     )
 
 
-def functions_text(times: Functions, top: int, width: int, form: str) -> str:
-    """The first `top` functions (0: all), and unclaimed GPU time; `form`: the format of
-    the trace."""
+def format_functions(times: Functions, top: int, width: int, form: str) -> str:
+    """Return a table of the first `top` functions (0: all), then unclaimed GPU time.
+    `form` is the format of the trace."""
     if times.functions:
-        table = [_function_table(times.functions, top, width)]
+        table = [_format_function_table(times.functions, top, width)]
     else:
         with_stack = recorded_with("with_stack=True", form)
         sentences = (
             "no such Python functions in this trace",
             f"{with_stack} records functions; --file PATH shows functions of a library",
         )
-        table = _folded(sentences, width)
-    unclaimed = _folded(outside_functions(times), width)
-    return _paragraphs(table, unclaimed)
+        table = _wrap_sentences(sentences, width)
+    unclaimed = _wrap_sentences(describe_outside_functions(times), width)
+    return _join_paragraphs(table, unclaimed)
 
 
-def outside_modules(times: Modules) -> tuple[str, ...]:
-    """Why GPU time belongs to no path of the tree, with how much: a sentence for each
-    reason."""
+def describe_outside_modules(times: Modules) -> tuple[str, ...]:
+    """Return a sentence for each reason why GPU time belongs to no path of the module
+    tree, with how much it is."""
     return tuple(
-        _unclaimed(part, times.gpu_ns, NOWHERE_IN_WORDS[Nowhere.OUTSIDE])
+        _describe_unclaimed(part, times.gpu_ns, NOWHERE_IN_WORDS[Nowhere.OUTSIDE])
         for part in times.none
     )
 
 
-def outside_functions(times: Functions) -> tuple[str, ...]:
-    """Why GPU time belongs to no function, with how much: a sentence for each
-    reason."""
+def describe_outside_functions(times: Functions) -> tuple[str, ...]:
+    """Return a sentence for each reason why GPU time belongs to no function, with how
+    much it is."""
     return tuple(
-        _unclaimed(part, times.gpu_ns, "outside these functions") for part in times.none
+        _describe_unclaimed(part, times.gpu_ns, "outside these functions")
+        for part in times.none
     )
 
 
-def _unclaimed(part: Unclaimed, whole_ns: int, outside: str) -> str:
-    """`1.2 ms of GPU time (3 %, 12 kernels): outside modules`; the last words are
-    `outside` unless the reason is another."""
+def _describe_unclaimed(part: Unclaimed, whole_ns: int, outside: str) -> str:
+    """Return how much GPU time is unclaimed for one reason, such as `1.2 ms of GPU time
+    (3 %, 12 kernels): outside modules`. `outside` names the reason where the time is
+    merely outside."""
     time = duration(part.gpu_ns)
     share = percent(part.gpu_ns, whole_ns)
     kernels = plural(part.kernels, "kernel")
@@ -132,8 +137,9 @@ def _unclaimed(part: Unclaimed, whole_ns: int, outside: str) -> str:
     return f"{time} of GPU time ({share}, {kernels}): {reason}"
 
 
-def _no_calls(stacks: bool, with_stack: str) -> str:
-    """Why there are annotations alone. `with_stack`: what records calls of modules."""
+def _explain_no_calls(stacks: bool, with_stack: str) -> str:
+    """Return why a trace has annotations but no modules. `with_stack` names the option
+    that records calls of modules."""
     if stacks:
         return (
             "no modules in this trace, although Python stacks were recorded; "
@@ -142,8 +148,12 @@ def _no_calls(stacks: bool, with_stack: str) -> str:
     return f"no modules in this trace: {with_stack} records them"
 
 
-def _by_phase(phases: Sequence[PhaseTime], whole_ns: int) -> list[str]:
-    """`GPU time by phase: forward 3 ms (30 %), backward 7 ms (70 %)`."""
+def _describe_phases(phases: Sequence[PhaseTime], whole_ns: int) -> list[str]:
+    """Return a sentence in a list about the GPU time of each phase; empty without
+    phases.
+
+        GPU time by phase: forward 3 ms (30 %), backward 7 ms (70 %)
+    """
     if not phases:
         return []
     times = []
@@ -153,25 +163,27 @@ def _by_phase(phases: Sequence[PhaseTime], whole_ns: int) -> list[str]:
     return [f"GPU time by phase: {', '.join(times)}"]
 
 
-def _module_table(times: Modules, top: int, width: int) -> list[str]:
-    """The table of the `top` largest paths (0: all) in the order of the tree, and how
-    many are left out."""
+def _format_module_table(times: Modules, top: int, width: int) -> list[str]:
+    """Return lines with the table of the `top` largest paths (0: all), in the order of
+    the tree, and how many are left out."""
     largest_first = sorted(
         times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level)
     )
     largest = largest_first[:top] if top else largest_first
-    chosen = {id(time) for time in largest}
-    shown = [time for time in times.modules if id(time) in chosen]
-    hidden = _passes_without_work(times.modules)
+    shown_ids = {id(time) for time in largest}
+    shown = [time for time in times.modules if id(time) in shown_ids]
+    hidden = _find_empty_passes(times.modules)
     columns = [
-        column for column in _module_columns(times.gpu_ns) if column.title not in hidden
+        column
+        for column in _make_module_columns(times.gpu_ns)
+        if column.title not in hidden
     ]
-    rest = omitted_line(len(times.modules) - len(shown), "path", TOP_ALL)
-    return [record_table(columns, shown, width), *_folded(rest, width)]
+    omitted_lines = omitted_line(len(times.modules) - len(shown), "path", TOP_ALL)
+    return [record_table(columns, shown, width), *_wrap_sentences(omitted_lines, width)]
 
 
-def _module_columns(whole_ns: int) -> list[Column]:
-    """`whole_ns`: the GPU time that shares are of."""
+def _make_module_columns(whole_ns: int) -> list[Column]:
+    """Return the columns of the table of modules. Shares are of `whole_ns` of GPU time."""
 
     def share(time: ModuleTime) -> str:
         return percent(time.gpu_ns, whole_ns) if time.gpu_ns else ""
@@ -190,17 +202,21 @@ def _module_columns(whole_ns: int) -> list[Column]:
     ]
 
 
-def _function_table(functions: Sequence[FunctionTime], top: int, width: int) -> str:
-    """The first `top` functions (0: all), and how many are left out."""
-    hidden = _passes_without_work(functions)
+def _format_function_table(
+    functions: Sequence[FunctionTime], top: int, width: int
+) -> str:
+    """Return a table of the first `top` functions (0: all), and how many are left out.
+    Columns without any figure are dropped."""
+    hidden = _find_empty_passes(functions)
     if all(time.idle_ns is None for time in functions):
         hidden.add("idle")
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
     return top_table(columns, functions, top, width, "function")
 
 
-def _passes_without_work(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:
-    """The titles of the columns of passes of which there is no GPU work."""
+def _find_empty_passes(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:
+    """Return the titles of the columns, backward and recompute, in which no row has GPU
+    work."""
     hidden = set()
     if not any(time.gpu_backward_ns for time in times):
         hidden.add("backward")
@@ -209,12 +225,13 @@ def _passes_without_work(times: Sequence[ModuleTime | FunctionTime]) -> set[str]
     return hidden
 
 
-def _folded(sentences: Iterable[str], width: int) -> list[str]:
-    """Sentences in lines of the width."""
+def _wrap_sentences(sentences: Iterable[str], width: int) -> list[str]:
+    """Return sentences as lines of at most `width` cells."""
     return [fill(sentence, width, break_on_hyphens=False) for sentence in sentences]
 
 
-def _paragraphs(*paragraphs: Sequence[str]) -> str:
-    """Those that have lines, with an empty line between two."""
+def _join_paragraphs(*paragraphs: Sequence[str]) -> str:
+    """Return the paragraphs that have lines as one text, with an empty line between
+    two."""
     texts = ["\n".join(lines) for lines in paragraphs if lines]
     return "\n\n".join(texts)

@@ -20,10 +20,10 @@ from fusetui.analysis.ranks.model import (
 )
 from fusetui.report import printed
 from fusetui.report.ranks_words import (
-    clocks_text,
-    headline,
-    straggler_text,
-    verdict_lines,
+    describe_clocks,
+    describe_given,
+    describe_straggler,
+    describe_verdict,
 )
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
@@ -75,22 +75,26 @@ CSV_FIGURES = (
 
 
 def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
-    """Some forty lines: what was given, the ranks, who waits for whom and why, the
-    collectives. `most`: cells of a line; `top`: rows of the table of ranks."""
-    stragglers = [straggler_text(answer, straggler) for straggler in answer.stragglers]
+    """Return the answer about a job in some forty lines: what was given, the ranks, who
+    waits for whom and why, the collectives. `most` is the width in cells, and `top` the
+    number of ranks (0: all)."""
+    stragglers = [
+        describe_straggler(answer, straggler) for straggler in answer.stragglers
+    ]
     sections = (
-        _wrapped([*_given(answer), clocks_text(answer)], most),
-        _ranks(answer, most, top),
-        _wrapped([*stragglers, *verdict_lines(answer)], most),
-        _kinds(answer, most),
-        _wrapped(_remarks(answer), most),
+        _wrap_sentences([*_describe_given(answer), describe_clocks(answer)], most),
+        _format_rank_table(answer, most, top),
+        _wrap_sentences([*stragglers, *describe_verdict(answer)], most),
+        _format_kind_table(answer, most),
+        _wrap_sentences(_describe_figures(answer), most),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _given(answer: JobAnswer) -> list[str]:
-    """The first remarks about what was given."""
-    remarks = list(headline(answer))
+def _describe_given(answer: JobAnswer) -> list[str]:
+    """Return the first MAX_REMARKS remarks about the traces that were given, and how
+    many more there are."""
+    remarks = list(describe_given(answer))
     left_out = len(remarks) - MAX_REMARKS
     if left_out <= 0:
         return remarks
@@ -122,21 +126,23 @@ class RanksDocument(JobAnswer, frozen=True):
 
 
 def ranks_document(answer: JobAnswer) -> RanksDocument:
-    """What `ranks --json` prints."""
+    """Return what `ranks --json` prints: the answer with sentences about the late
+    ranks."""
     stragglers = []
     for straggler in answer.stragglers:
-        text = straggler_text(answer, straggler)
+        text = describe_straggler(answer, straggler)
         stragglers.append(printed(straggler, StragglerDocument, text=text))
     return printed(
         answer,
         RanksDocument,
         stragglers=tuple(stragglers),
-        verdict=tuple(verdict_lines(answer)),
+        verdict=tuple(describe_verdict(answer)),
     )
 
 
-def ranks_csv(answer: JobAnswer) -> str:
-    """A line per rank, and one per file that is left out, with its reason."""
+def format_csv(answer: JobAnswer) -> str:
+    """Return the answer as CSV, with a line for each rank. Files that are left out
+    follow, with the reason."""
     out = io.StringIO()
     lines = csv.DictWriter(
         out, [*CSV_FIGURES, "outliers", "reason"], restval="", lineterminator="\n"
@@ -155,18 +161,20 @@ def ranks_csv(answer: JobAnswer) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _wrapped(sentences: Iterable[str], most: int) -> list[str]:
+def _wrap_sentences(sentences: Iterable[str], most: int) -> list[str]:
+    """Return the sentences as lines of at most `most` cells, each made printable."""
     lines: list[str] = []
     for sentence in sentences:
         lines += wrap(printable(sentence), most, subsequent_indent="  ")
     return lines
 
 
-def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
-    """The table of the first `top` ranks (0: all), and how many are left out."""
+def _format_rank_table(answer: JobAnswer, most: int, top: int) -> list[str]:
+    """Return the table of the first `top` ranks (0: all) and how many are left out, in
+    a list. Empty if there are no ranks."""
     if not answer.ranks:
         return []
-    columns = _rank_columns(answer)
+    columns = _make_rank_columns(answer)
     table = top_table(
         columns,
         answer.ranks,
@@ -179,12 +187,15 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     return [table]
 
 
-def _rank_columns(answer: JobAnswer) -> list[Column]:
+def _make_rank_columns(answer: JobAnswer) -> list[Column]:
+    """Return the columns of the table of ranks. The last one is the device, or the host
+    if no device is known."""
+
     def mean_wait(name: str) -> Callable[[RankRow], str]:
         """A wait per step, unless the times of ranks cannot be compared."""
         if answer.clocks.refused:
             return lambda _: UNKNOWN
-        return lambda row: _time(row, name, steps=max(row.steps, 1))
+        return lambda row: _format_time(row, name, steps=max(row.steps, 1))
 
     def clock(row: RankRow) -> str:
         if row.uncertainty_ns is None or answer.clocks.shared:
@@ -197,11 +208,15 @@ def _rank_columns(answer: JobAnswer) -> list[Column]:
         Column("last", cell=_how_often_last),
         Column("others wait", cell=mean_wait("caused_ns")),
         Column("waits", spare=1, cell=mean_wait("waited_ns")),
-        Column(str(length), cell=lambda row: _time(row, "step_ns")),
-        Column("compute", spare=2, cell=lambda row: _time(row, "compute_ns")),
-        Column("exposed comm", spare=3, cell=lambda row: _time(row, "exposed_comm_ns")),
-        Column("copy", spare=5, cell=lambda row: _time(row, "exposed_copy_ns")),
-        Column("idle", spare=4, cell=lambda row: _time(row, "idle_ns")),
+        Column(str(length), cell=lambda row: _format_time(row, "step_ns")),
+        Column("compute", spare=2, cell=lambda row: _format_time(row, "compute_ns")),
+        Column(
+            "exposed comm",
+            spare=3,
+            cell=lambda row: _format_time(row, "exposed_comm_ns"),
+        ),
+        Column("copy", spare=5, cell=lambda row: _format_time(row, "exposed_copy_ns")),
+        Column("idle", spare=4, cell=lambda row: _format_time(row, "idle_ns")),
         Column(
             "memory",
             spare=7,
@@ -222,9 +237,9 @@ def _how_often_last(row: RankRow) -> str:
     return f"{count(row.last_count)} of {count(row.collectives)}"
 
 
-def _time(row: RankRow, name: str, steps: int = 1) -> str:
-    """The field of this name, in ns over so many steps, with a mark if it stands
-    out."""
+def _format_time(row: RankRow, name: str, steps: int = 1) -> str:
+    """Return the field `name` of a rank, a time in ns, divided by `steps`. It has a
+    mark if the rank stands out, and is `-` if unknown."""
     ns = getattr(row, name)
     if ns is None:
         return UNKNOWN
@@ -232,8 +247,9 @@ def _time(row: RankRow, name: str, steps: int = 1) -> str:
     return f"{duration(ns // steps)}{mark}"
 
 
-def _kinds(answer: JobAnswer, most: int) -> list[str]:
-    """The table of the first kinds of collectives, and how many are left out."""
+def _format_kind_table(answer: JobAnswer, most: int) -> list[str]:
+    """Return the table of the first kinds of collectives and how many are left out, in
+    a list. Empty if there are none."""
     if not answer.kinds:
         return []
 
@@ -250,7 +266,7 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
             spare=1,
             cell=lambda kind: printable(kind.group) or UNKNOWN,
         ),
-        Column("ranks", cell=_ranks_of_kind),
+        Column("ranks", cell=_format_ranks_of_kind),
         Column("size", cell=lambda kind: text_or_dash(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=mean_wait),
@@ -269,8 +285,9 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
     return [table]
 
 
-def _ranks_of_kind(kind: KindOfCollective) -> str:
-    """`4 of 8`: those that are given, and those of the group if that is known."""
+def _format_ranks_of_kind(kind: KindOfCollective) -> str:
+    """Return how many ranks of a group of collectives are given, such as `4 of 8`. Only
+    the first number is known in some traces."""
     return f"{kind.given} of {kind.ranks}" if kind.ranks else str(kind.given)
 
 
@@ -278,7 +295,9 @@ def _bus_bandwidth(kind: KindOfCollective) -> str:
     return text_or_dash(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s")
 
 
-def _remarks(answer: JobAnswer) -> Iterator[str]:
+def _describe_figures(answer: JobAnswer) -> Iterator[str]:
+    """Yield remarks below the tables: what the figures cover, why no gain is estimated,
+    and what was inferred."""
     if answer.ranks and answer.steps:
         yield f"Step figures ({StepLength.WALL}) are medians. {LEGEND} per step."
     elif answer.ranks:

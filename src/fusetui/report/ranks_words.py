@@ -53,36 +53,40 @@ MAX_STEPS_NAMED = 6
 MAX_MACHINES_NAMED = 3
 
 
-def straggler_text(answer: JobAnswer, straggler: Straggler) -> str:
-    """Who is last, what that costs, and why as far as that was recorded; or which stage
-    of a pipeline takes longer than its like."""
+def describe_straggler(answer: JobAnswer, straggler: Straggler) -> str:
+    """Return sentences about a late rank: in how many collectives it is last, what that
+    costs, and why. For a pipeline they say which stage takes longer than the others."""
     if straggler.slow is not None:
-        return _slow_text(answer, straggler.rank, straggler.slow)
-    steps = _steps_of(answer, straggler.rank)
+        return _describe_slow_stage(answer, straggler.rank, straggler.slow)
+    steps = _count_steps(answer, straggler.rank)
     late_steps = len(straggler.late_steps)
-    arrival = _arrival(answer, straggler, steps)
+    arrival = _describe_arrival(answer, straggler, steps)
     if 0 < late_steps < steps:
-        sentences = [f"{arrival} on average.", _late_steps(straggler, steps)]
-        sentences += _why_late(straggler, late_steps, "per late step")
+        sentences = [f"{arrival} on average.", _describe_late_steps(straggler, steps)]
+        sentences += _explain_lateness(straggler, late_steps, "per late step")
     else:
         sentences = [f"{arrival}."]
-        sentences += _why_late(straggler, steps, "per step")
+        sentences += _explain_lateness(straggler, steps, "per step")
     if straggler.what_if is not None:
-        sentences += _if_fixed(answer, straggler.rank, straggler.what_if)
+        sentences += _describe_gain_alone(answer, straggler.rank, straggler.what_if)
     return " ".join(sentences)
 
 
-def _steps_of(answer: JobAnswer, rank: int) -> int:
-    """The number of steps that were recorded of a rank, of which there is a row."""
+def _count_steps(answer: JobAnswer, rank: int) -> int:
+    """Return the number of steps that were recorded of a rank, which must have a row in
+    the answer."""
     for row in answer.ranks:
         if row.rank == rank:
             return row.steps
     raise AssertionError(f"every straggler has a row, but rank {rank} has none")
 
 
-def _arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
-    """`Rank 3 arrives last in 40 of 96 collectives; the others wait 1.2 ms per step for
-    it`, without the period."""
+def _describe_arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
+    """Return how often a rank is last and how long others wait for it, without the full
+    stop.
+
+        Rank 3 arrives last in 40 of 96 collectives; the others wait 1.2 ms per step for it
+    """
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
     if straggler.last_count:
         last_in = (
@@ -97,27 +101,29 @@ def _arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> str:
         who_waits = "1 other waits"
     else:
         who_waits = f"{count(straggler.waiters)} others wait"
-    waited = _per_step(straggler.caused_ns, steps, "per step")
+    waited = _format_mean(straggler.caused_ns, steps, "per step")
     return f"Rank {straggler.rank} {arrives}; {who_waits} {waited} for it"
 
 
-def _late_steps(straggler: Straggler, steps: int) -> str:
-    """In which of its steps a rank is late, and by how much."""
+def _describe_late_steps(straggler: Straggler, steps: int) -> str:
+    """Return a sentence about in which of its `steps` steps a rank is late, and by how
+    much."""
     late_ns = [step.caused_ns for step in straggler.late_steps]
     step_names = [printable(step.name) for step in straggler.late_steps]
-    named = several(step_names, MAX_STEPS_NAMED)
+    named_steps = several(step_names, MAX_STEPS_NAMED)
     shortest = duration(min(late_ns))
     longest = duration(max(late_ns))
     how_late = shortest if shortest == longest else f"{shortest} to {longest}"
     return (
         f"It is late in only {len(late_ns)} of {plural(steps, 'step')}: "
-        f"{named} ({how_late})."
+        f"{named_steps} ({how_late})."
     )
 
 
-def _why_late(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
-    """The cause of a delay that is spread over so many steps. `per`: what one of these
-    steps is called."""
+def _explain_lateness(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
+    """Yield sentences about the cause of a delay that is spread over `steps` steps.
+    `per` is what one of them is called, such as `per late step`. Nothing if no cause is
+    known."""
     reason = straggler.reason
     if straggler.cause == "outside" and reason.begins_after_ns is not None:
         begins = "Its step begins" if reason.has_step else "Its trace begins"
@@ -128,17 +134,18 @@ def _why_late(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
     elif straggler.cause == "untold":
         yield "Inconclusive: its recorded work does not explain the delay."
     elif straggler.cause == "inside":
-        yield from _what_took_longer(straggler, steps, per)
+        yield from _describe_excess(straggler, steps, per)
 
 
-def _what_took_longer(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
-    """What the rank did longer than the median rank, the class of time first, and where
-    its thread was. `steps` and `per` as in `_why_late`."""
+def _describe_excess(straggler: Straggler, steps: int, per: str) -> Iterator[str]:
+    """Yield sentences about what a rank did longer than the median rank, and in which
+    function or op its thread was then. `steps` is by how many steps the delay is
+    divided, and `per` what one is called."""
     largest = straggler.reason.excess[0]
     is_class = largest.kind == "class"
     meanwhile = MEANWHILE.get(largest.name, "") if is_class else ""
     if meanwhile:
-        longer = _per_step(largest.ns, steps, per)
+        longer = _format_mean(largest.ns, steps, per)
         yield f"On this rank {meanwhile} {longer} longer than on the median rank."
         slowdown = straggler.slower or 0.0
         if largest.name == "compute" and slowdown >= MIN_SLOWDOWN:
@@ -147,15 +154,16 @@ def _what_took_longer(straggler: Straggler, steps: int, per: str) -> Iterator[st
                 "a lower clock, or larger work."
             )
     is_gpu_class = is_class and not largest.name.startswith("host")
-    place = None if is_gpu_class else _innermost_place(straggler.reason)
-    if place is not None:
-        longer = _per_step(place.ns, steps, per)
-        name = printable(place.name)
+    innermost_place = None if is_gpu_class else _find_innermost_place(straggler.reason)
+    if innermost_place is not None:
+        longer = _format_mean(innermost_place.ns, steps, per)
+        name = printable(innermost_place.name)
         yield f"It spends {longer} more than the median rank in {name}."
 
 
-def _innermost_place(reason: Reason) -> Excess | None:
-    """The innermost place that explains most of the delay."""
+def _find_innermost_place(reason: Reason) -> Excess | None:
+    """Return the innermost function, annotation or op that explains at least half of a
+    delay; None if there is none."""
     for kind in INNERMOST_FIRST:
         for excess in reason.excess:
             is_enough = excess.ns >= MIN_PLACE_SHARE * reason.inside_ns
@@ -164,12 +172,14 @@ def _innermost_place(reason: Reason) -> Excess | None:
     return None
 
 
-def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterator[str]:
-    """How long a step would be if this rank, and no other, were as fast as the
-    others."""
+def _describe_gain_alone(
+    answer: JobAnswer, rank: int, replayed: MeanStepChange
+) -> Iterator[str]:
+    """Yield a sentence about how long a step would be if only this rank were as fast as
+    the others. Nothing if it would not be shorter."""
     if_all = answer.verdict.if_all
-    change = _shorter(replayed.step_ns, replayed.would_be_ns)
-    if if_all is not None and not _saves(replayed):
+    change = _describe_shorter_step(replayed.step_ns, replayed.would_be_ns)
+    if if_all is not None and not _is_saving(replayed):
         others = [other for other in if_all.ranks if other != rank]
         are = "is" if len(others) == 1 else "are"
         yield (
@@ -184,13 +194,16 @@ def _if_fixed(answer: JobAnswer, rank: int, replayed: MeanStepChange) -> Iterato
         yield f"{A_STEP} would take {change} if it alone were as fast as the others."
 
 
-def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
-    """How long a step would be if all late ranks were as fast as the others."""
+def _describe_joint_gain(
+    stragglers: Sequence[Straggler], if_all: JointStepChange
+) -> str:
+    """Return a sentence about how long a step would be if all late ranks were as fast
+    as the others."""
     ranks = ranks_named(if_all.ranks)
     both = "both" if len(if_all.ranks) == 2 else "all"
-    change = _shorter(if_all.step_ns, if_all.would_be_ns)
+    change = _describe_shorter_step(if_all.step_ns, if_all.would_be_ns)
     some_saves_alone = any(
-        straggler.what_if is not None and _saves(straggler.what_if)
+        straggler.what_if is not None and _is_saving(straggler.what_if)
         for straggler in stragglers
     )
     if some_saves_alone:
@@ -200,21 +213,23 @@ def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> s
     )
 
 
-def _saves(change: MeanStepChange) -> bool:
-    """Whether a rank saves anything if it alone is fixed."""
+def _is_saving(change: MeanStepChange) -> bool:
+    """Return whether a step gets noticeably shorter if a rank alone is fixed."""
     saved_ns = change.step_ns - change.would_be_ns
     return saved_ns >= MIN_SAVED_SHARE * change.step_ns
 
 
-def _shorter(step_ns: int, would_be_ns: int) -> str:
-    """`9 ms instead of 12 ms (25 % less)`."""
+def _describe_shorter_step(step_ns: int, would_be_ns: int) -> str:
+    """Return how long a step would be instead, such as `9 ms instead of 12 ms (25 %
+    less)`."""
     share = percent(step_ns - would_be_ns, step_ns)
     return f"{duration(would_be_ns)} instead of {duration(step_ns)} ({share} less)"
 
 
-def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
-    """That a stage of a pipeline takes longer than the other stages, or a rank longer
-    than the other ranks of its stage."""
+def _describe_slow_stage(answer: JobAnswer, rank: int, slow: Slow) -> str:
+    """Return a sentence about a stage of a pipeline that takes longer than the other
+    stages. It may also be about a rank that takes longer than the others of its stage.
+    """
     per_step = " per step" if answer.steps else ""
     longer = f"{duration(slow.excess_ns)}{per_step}"
     share = percent(slow.excess_ns, slow.others_ns)
@@ -236,25 +251,26 @@ def _slow_text(answer: JobAnswer, rank: int, slow: Slow) -> str:
     )
 
 
-def verdict_lines(answer: JobAnswer) -> Iterator[str]:
-    """The rest of the verdict: the bubble of a pipeline, and why no rank is named."""
+def describe_verdict(answer: JobAnswer) -> Iterator[str]:
+    """Yield the rest of the verdict on a job. It has the gain of fixing all late ranks,
+    the bubble of a pipeline, and why no rank is named."""
     verdict = answer.verdict
     of_what = "a step" if answer.steps else "the recorded time"
     if verdict.if_all is not None:
-        yield _if_all_fixed(answer.stragglers, verdict.if_all)
+        yield _describe_joint_gain(answer.stragglers, verdict.if_all)
     if verdict.stages is not None and answer.bubble is None:
         yield (
             "Inconclusive whether a stage is slow: the ranks send to each other like "
             "pipeline stages, but their compute was not recorded."
         )
     elif verdict.stages is not None and answer.bubble is not None:
-        bubble = _bubble(verdict.stages, answer.bubble, of_what)
+        bubble = _describe_bubble(verdict.stages, answer.bubble, of_what)
         if answer.stragglers:
             yield bubble
         else:
             yield f"{bubble} No stage stands out: all compute for about as long."
     if verdict.kind == "in turn":
-        yield _in_turn(verdict, of_what)
+        yield _describe_changing_ranks(verdict, of_what)
     elif verdict.kind == "untold":
         waits = duration(round(verdict.waits_ns[0]))
         if answer.steps:
@@ -268,8 +284,9 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         yield f"{nobody} holds up the others by {share} of {of_what}."
 
 
-def _bubble(stages: int, bubble: float, of_what: str) -> str:
-    """`bubble`: the share of the time that no work of a pipeline covers."""
+def _describe_bubble(stages: int, bubble: float, of_what: str) -> str:
+    """Return a sentence about the bubble of a pipeline, the share of the time that no
+    work covers. `stages` is 0 if unknown."""
     of_stages = f"of {stages} stages" if stages else "with unknown stages"
     return (
         f"The bubble of this pipeline {of_stages} is {percent(bubble, 1)} of {of_what}: "
@@ -277,8 +294,9 @@ def _bubble(stages: int, bubble: float, of_what: str) -> str:
     )
 
 
-def _in_turn(verdict: JobVerdict, of_what: str) -> str:
-    """That another rank is late in each step, or none by much."""
+def _describe_changing_ranks(verdict: JobVerdict, of_what: str) -> str:
+    """Return a sentence that no rank stands out: another rank is late in each step, or
+    none by much."""
     waits_ns = verdict.waits_ns
     waited = duration(round(sum(waits_ns) / len(waits_ns)))
     is_one_step = len(waits_ns) == 1
@@ -301,37 +319,39 @@ def _in_turn(verdict: JobVerdict, of_what: str) -> str:
     )
 
 
-def _per_step(total_ns: int, steps: int, per: str) -> str:
-    """`1.2 ms per step`, the mean of several steps; the time alone where there are not
-    several. `per`: `per step` or `per late step`."""
+def _format_mean(total_ns: int, steps: int, per: str) -> str:
+    """Return the mean time of several steps, such as `1.2 ms per step`. With a single
+    step it is the time alone."""
     if steps > 1:
         return f"{duration(total_ns // steps)} {per}"
     return duration(total_ns)
 
 
-def headline(answer: JobAnswer) -> Iterator[str]:
-    """What was given, and what of it takes part."""
-    yield _sizes(answer)
+def describe_given(answer: JobAnswer) -> Iterator[str]:
+    """Yield sentences about the traces that were given: their number, missing ranks,
+    damage, and collectives without a match."""
+    yield _describe_size(answer)
     if answer.missing:
-        yield _missing(answer.missing)
+        yield _describe_missing(answer.missing)
     for left_out in answer.left_out:
         yield printable(left_out.reason)
     for row in answer.ranks:
         for damage in row.damage:
             yield f"Rank {row.rank}: {printable(damage)}."
     if answer.one_given:
-        alone = plural(answer.one_given, "collective")
-        yield f"{alone} could not be matched: only one rank of their groups is given."
-    disagree = answer.unmatched - answer.no_group - answer.one_given
-    if disagree:
-        yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
+        alone_text = plural(answer.one_given, "collective")
+        yield f"{alone_text} could not be matched: only one rank of their groups is given."
+    disagreeing = answer.unmatched - answer.no_group - answer.one_given
+    if disagreeing:
+        yield f"{plural(disagreeing, 'collective')} could not be matched: counts disagree."
     if answer.cut:
-        yield _cut_collectives(answer.cut)
+        yield _describe_cut_collectives(answer.cut)
     yield from answer.notes
 
 
-def _sizes(answer: JobAnswer) -> str:
-    """`4 of 8 ranks, 10 steps, 120 collectives.`"""
+def _describe_size(answer: JobAnswer) -> str:
+    """Return the numbers of ranks, steps and collectives, such as `4 of 8 ranks, 10
+    steps, 120 collectives.`"""
     if answer.world_size:
         ranks = f"{count(answer.given)} of {plural(answer.world_size, 'rank')}"
     else:
@@ -341,7 +361,9 @@ def _sizes(answer: JobAnswer) -> str:
     return f"{ranks}, {steps}, {collectives}."
 
 
-def _missing(ranks: Sequence[int]) -> str:
+def _describe_missing(ranks: Sequence[int]) -> str:
+    """Return sentences about ranks of the job that were not given, and that they may be
+    the late ones."""
     which = "It" if len(ranks) == 1 else "One of them"
     return (
         f"Not given: {ranks_named(ranks)}. {which} may have arrived later than the given "
@@ -349,7 +371,9 @@ def _missing(ranks: Sequence[int]) -> str:
     )
 
 
-def _cut_collectives(number: int) -> str:
+def _describe_cut_collectives(number: int) -> str:
+    """Return a sentence about collectives that the start or end of a recording cuts
+    off."""
     if number == 1:
         return (
             "1 collective is cut off at the start or end of a recording and is "
@@ -361,8 +385,9 @@ def _cut_collectives(number: int) -> str:
     )
 
 
-def wait_text(row: RankRow) -> Iterator[str]:
-    """In what a rank waits longest, and for whom; nothing if it never waits."""
+def describe_longest_wait(row: RankRow) -> Iterator[str]:
+    """Yield a sentence about the collective in which a rank waits longest, and for
+    whom. Nothing if it never waits."""
     wait = row.worst_wait
     if wait is None:
         return
@@ -376,8 +401,8 @@ def wait_text(row: RankRow) -> Iterator[str]:
     )
 
 
-def clocks_text(answer: JobAnswer) -> str:
-    """How far times of different ranks can be compared, in sentences."""
+def describe_clocks(answer: JobAnswer) -> str:
+    """Return sentences about how far the times of different ranks can be compared."""
     clocks = answer.clocks
     if clocks.refused:
         return f"Inconclusive which rank waits for which: {printable(clocks.refused)}."
@@ -386,7 +411,7 @@ def clocks_text(answer: JobAnswer) -> str:
             "Inconclusive which rank waits for which: these ranks have no collective "
             "in common."
         )
-    sentences = _alignment_of_clocks(clocks)
+    sentences = _describe_alignment(clocks)
     if clocks.on_one_host_ns is not None:
         limit = duration(clocks.on_one_host_ns)
         where = "" if clocks.shared else " on one machine"
@@ -412,9 +437,9 @@ def clocks_text(answer: JobAnswer) -> str:
     return " ".join(sentences)
 
 
-def _alignment_of_clocks(clocks: ClockAnswer) -> list[str]:
-    """Whether the clocks are one, how far they are known, and which of them drift by a
-    nanosecond a second or more."""
+def _describe_alignment(clocks: ClockAnswer) -> list[str]:
+    """Return sentences about whether all ranks have one clock, how well the clocks are
+    aligned, and which of them drift."""
     if clocks.shared:
         return [
             (f"Times are compared without clock alignment: {printable(clocks.shared)}.")
@@ -424,16 +449,16 @@ def _alignment_of_clocks(clocks: ClockAnswer) -> list[str]:
             "For some ranks it is unknown which arrives last: nothing bounds their "
             "clocks."
         ]
-    sentences = [_aligned(clocks, clocks.uncertainty_ns)]
+    sentences = [_describe_precision(clocks, clocks.uncertainty_ns)]
     drifting = [clock for clock in clocks.hosts if round(clock.drift_ns_per_s) != 0]
     if drifting:
-        sentences.append(_drift(drifting))
+        sentences.append(_describe_drift(drifting))
     return sentences
 
 
-def _aligned(clocks: ClockAnswer, uncertainty_ns: int) -> str:
-    """By what the clocks are aligned, and how well. All but that of the reference are
-    aligned by the ends of collectives, or some by bounds."""
+def _describe_precision(clocks: ClockAnswer, uncertainty_ns: int) -> str:
+    """Return a sentence about how the clocks are aligned, and to within which time.
+    `uncertainty_ns` is that of the worst clock."""
     within = duration(uncertainty_ns)
     by_ends = sum(clock.by == "ends" for clock in clocks.hosts)
     all_by_ends = by_ends == len(clocks.hosts) - 1
@@ -450,8 +475,9 @@ def _aligned(clocks: ClockAnswer, uncertainty_ns: int) -> str:
     )
 
 
-def _drift(drifting: Sequence[HostClock]) -> str:
-    """`drifting`: the machines whose clock does, at least one."""
+def _describe_drift(drifting: Sequence[HostClock]) -> str:
+    """Return a sentence about the machines whose clocks drift, at least one, and by how
+    much at most."""
     names = several([printable(clock.host) for clock in drifting], MAX_MACHINES_NAMED)
     largest = duration(max(abs(round(clock.drift_ns_per_s)) for clock in drifting))
     if len(drifting) == 1:
@@ -473,12 +499,13 @@ class _Range(NamedTuple):
 
 
 def ranks_named(ranks: Sequence[int]) -> str:
-    """At least one rank, in ascending order.
+    """Return ranks in words; they are in ascending order, at least one. Consecutive
+    ranks are joined, and of many ranges only the first are named.
 
-    >>> ranks_named([4]), ranks_named([4, 5, 6, 7, 9])
-    ('rank 4', 'ranks 4 to 7 and 9')
+        >>> ranks_named([4]), ranks_named([4, 5, 6, 7, 9])
+        ('rank 4', 'ranks 4 to 7 and 9')
     """
-    ranges = _ranges(ranks)
+    ranges = _join_ranges(ranks)
     texts = []
     for part in ranges[:MAX_RANGES_NAMED]:
         if part.first == part.last:
@@ -486,15 +513,16 @@ def ranks_named(ranks: Sequence[int]) -> str:
         else:
             texts.append(f"{part.first} to {part.last}")
     *before, last = texts
-    listed = f"{', '.join(before)} and {last}" if before else last
+    listed_ranges = f"{', '.join(before)} and {last}" if before else last
     more = len(ranges) - MAX_RANGES_NAMED
     if more > 0:
-        listed += f", and {count(more)} more ranges"
+        listed_ranges += f", and {count(more)} more ranges"
     noun = "rank" if len(ranks) == 1 else "ranks"
-    return f"{noun} {listed}"
+    return f"{noun} {listed_ranges}"
 
 
-def _ranges(ranks: Sequence[int]) -> list[_Range]:
+def _join_ranges(ranks: Sequence[int]) -> list[_Range]:
+    """Return ranks as ranges of consecutive ones; `ranks` are in ascending order."""
     ranges: list[_Range] = []
     for rank in ranks:
         if ranges and rank == ranges[-1].last + 1:

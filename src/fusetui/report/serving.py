@@ -63,32 +63,36 @@ STEP = (
     Column(
         "captured", spare=4, cell=lambda step: text_or_dash(step.captured_tokens, count)
     ),
-    Column("launched by", left=True, cell=lambda step: _launched_by(step)),
+    Column("launched by", left=True, cell=lambda step: _format_launcher(step)),
 )
 
 
-def _launched_by(step: ServerStep) -> str:
+def _format_launcher(step: ServerStep) -> str:
     return step.mode if step.replays < 2 else f"{step.replays} graphs"
 
 
-def serving_text(answer: Serving, width: int) -> str:
-    """At most some 40 lines."""
+def format_serving(answer: Serving, width: int) -> str:
+    """Return the answer about an inference server in at most some 40 lines: phases,
+    steps, lower bounds, time between steps, and what is inconclusive."""
     blocks = []
     if answer.phases:
         blocks.append(record_table(PHASES, answer.phases, width))
     if answer.steps:
-        blocks.append(_steps(answer.steps, width))
+        blocks.append(_format_steps(answer.steps, width))
     for limit in answer.limits:
-        blocks.append(_wrapped(_limit(limit, answer.steps[limit.step]), width))
+        blocks.append(
+            _wrap_texts(_describe_limit(limit, answer.steps[limit.step]), width)
+        )
     if answer.between:
-        blocks.append(_wrapped(_between(answer.between), width))
+        blocks.append(_wrap_texts(_describe_between(answer.between), width))
     for missing in answer.missing:
-        blocks.append(_wrapped([f"Inconclusive: {missing}"], width))
+        blocks.append(_wrap_texts([f"Inconclusive: {missing}"], width))
     return "\n\n".join(blocks)
 
 
-def serving_json(answer: Serving) -> dict[str, Any]:
-    """Integers that no double holds become doubles: such FLOP are possible."""
+def make_serving_document(answer: Serving) -> dict[str, Any]:
+    """Return the answer about an inference server for --json. FLOP may exceed the
+    integers that a double holds exactly, and such numbers become floats."""
     document: dict[str, Any] = msgspec.to_builtins(answer)
     for phase in document["limits"]:
         limit = phase["limit"]
@@ -98,40 +102,49 @@ def serving_json(answer: Serving) -> dict[str, Any]:
     return document
 
 
-def _steps(steps: Sequence[ServerStep], width: int) -> str:
-    """A table, and why outliers among its steps are long."""
-    listed = sorted(steps, key=lambda step: (not step.outlier, -step.model_ns))
+def _format_steps(steps: Sequence[ServerStep], width: int) -> str:
+    """Return a table of the outliers and the longest steps, then why each outlier is
+    long."""
+    outliers_first = sorted(steps, key=lambda step: (not step.outlier, -step.model_ns))
     table = top_table(
-        STEP, listed, MAX_STEPS, width, "step", JSON_ALL, min_last_cells=MIN_LAST_COLUMN
+        STEP,
+        outliers_first,
+        MAX_STEPS,
+        width,
+        "step",
+        JSON_ALL,
+        min_last_cells=MIN_LAST_COLUMN,
     )
     lines = [table]
-    for step in listed[:MAX_STEPS]:
+    for step in outliers_first[:MAX_STEPS]:
         if step.outlier:
-            lines.append(_wrapped([_why_long(step)], width))
+            lines.append(_wrap_texts([_explain_long_step(step)], width))
     return "\n".join(lines)
 
 
-def _why_long(step: ServerStep) -> str:
+def _explain_long_step(step: ServerStep) -> str:
+    """Return a sentence about why a step is long, as far as the trace explains it."""
     because = printable("; ".join(step.because))
     if not because:
         because = "nothing in the trace explains it"
     return f"The step at {duration(step.start_ns)} is long: {because}."
 
 
-def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
-    """Of the step of the median time of a phase."""
+def _describe_limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
+    """Yield lines about the lower bound of a phase, of which `step` has the median
+    time. They say what must be read, which layers are slow, and where time is lost."""
     limit = phase.limit
     article = "An" if phase.phase.startswith(("i", "u")) else "A"
-    yield f"{article} {phase.phase} step ({printable(step.name)}): {_verdict(limit)}"
-    for amount in _amounts(limit):
+    yield f"{article} {phase.phase} step ({printable(step.name)}): {_judge_limit(limit)}"
+    for amount in _describe_amounts(limit):
         yield f"  {amount}"
     if phase.layers:
-        yield f"  {_layers(phase.layers)}"
+        yield f"  {_describe_layers(phase.layers)}"
     else:
         yield "  Layers: no sequence of kernels repeats."
     if phase.experts:
-        yield f"  {_experts(phase.experts)}"
-    for losses in _losses(limit.losses):
+        yield f"  {_describe_experts(phase.experts)}"
+    for losses in _describe_losses(limit.losses):
         yield f"  {losses}"
     if limit.cannot_tell:
         first, *others = limit.cannot_tell
@@ -142,22 +155,26 @@ def _limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
         yield f"  {' '.join(sentences)}"
 
 
-def _losses(losses: Sequence[Loss]) -> Iterator[str]:
+def _describe_losses(losses: Sequence[Loss]) -> Iterator[str]:
+    """Yield sentences about where the most time is lost beyond the lower bound, or
+    where most time goes if no bound is known."""
     limited = [loss for loss in losses if loss.least_ns is not None]
     unlimited = [loss for loss in losses if loss.least_ns is None]
     if not any(loss.kernels for loss in limited):
-        yield f"Most time: {_listed(losses)}."
+        yield f"Most time: {_list_losses(losses)}."
         return
-    yield f"Largest losses: {_listed(limited)}."
+    yield f"Largest losses: {_list_losses(limited)}."
     if unlimited:
-        yield f"Most time without a known limit: {_listed(unlimited)}."
+        yield f"Most time without a known limit: {_list_losses(unlimited)}."
 
 
-def _listed(losses: Sequence[Loss]) -> str:
-    return several([_loss(loss) for loss in losses], MAX_LOSSES)
+def _list_losses(losses: Sequence[Loss]) -> str:
+    return several([_describe_loss(loss) for loss in losses], MAX_LOSSES)
 
 
-def _verdict(limit: Limit) -> str:
+def _judge_limit(limit: Limit) -> str:
+    """Return how long a step took and what share of that its lower bound is, as far as
+    it is known."""
     took = f"{StepLength.MODEL_PASS} {duration(limit.dur_ns)}"
     if limit.least_ns is None:
         return f"{took}; its limit is unknown."
@@ -169,12 +186,14 @@ def _verdict(limit: Limit) -> str:
     return f"{took}, {share} of the {bound} limit ({least})."
 
 
-def _amounts(limit: Limit) -> Iterator[str]:
+def _describe_amounts(limit: Limit) -> Iterator[str]:
+    """Yield sentences about what a step must read and compute: weights, keys and
+    values, and remarks."""
     if limit.products:
         yield (
             f"{plural(limit.products, 'matrix product')} read"
             f" {quantity(limit.weight_bytes, 'B')} of weights"
-            f"{_reading_time(limit.weight_bytes, limit)}{_computed(limit)}."
+            f"{_describe_reading_time(limit.weight_bytes, limit)}{_describe_computation(limit)}."
         )
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
         if limit.kv_source == "attention":
@@ -183,7 +202,7 @@ def _amounts(limit: Limit) -> Iterator[str]:
             source = "config.json"
         yield (
             "Keys and values take "
-            f"{quantity(limit.kv_bytes, 'B')}{_reading_time(limit.kv_bytes, limit)}: "
+            f"{quantity(limit.kv_bytes, 'B')}{_describe_reading_time(limit.kv_bytes, limit)}: "
             f"{plural(limit.kv_tokens or 0, 'token')} of "
             f"{count(limit.kv_bytes_per_token)} B in "
             f"{plural(limit.kv_layers, 'layer')}, according to {source}."
@@ -192,8 +211,9 @@ def _amounts(limit: Limit) -> Iterator[str]:
         yield f"{remark[0].upper()}{remark[1:]}."
 
 
-def _computed(limit: Limit) -> str:
-    """` and compute 484.1 GFLOP (370.3 us)`; "" without FLOP."""
+def _describe_computation(limit: Limit) -> str:
+    """Return how much a step computes and in what time at best, such as ` and compute
+    484.1 GFLOP (370.3 us)`. "" without FLOP."""
     if not limit.flop:
         return ""
     took = ""
@@ -202,8 +222,9 @@ def _computed(limit: Limit) -> str:
     return f" and compute {quantity(limit.flop, 'FLOP')}{took}"
 
 
-def _reading_time(moved_bytes: int, limit: Limit) -> str:
-    """` (2.842 ms at 5.325 TB/s)`; "" if the bandwidth is not known."""
+def _describe_reading_time(moved_bytes: int, limit: Limit) -> str:
+    """Return how long it takes at best to move so many bytes, such as ` (2.842 ms at
+    5.325 TB/s)`. "" if the bandwidth is unknown."""
     rate = limit.bytes_per_s
     if not rate:
         return ""
@@ -211,7 +232,9 @@ def _reading_time(moved_bytes: int, limit: Limit) -> str:
     return f" ({duration(took_ns)} at {quantity(rate, 'B/s')})"
 
 
-def _layers(layers: Layers) -> str:
+def _describe_layers(layers: Layers) -> str:
+    """Return sentences about the layers of a model that repeat in a step, and which of
+    them are slow."""
     median_ns = layers.median_ns
     slow = [
         f"layer {layer.number} is {percent(layer.dur_ns - median_ns, median_ns)} slower"
@@ -230,7 +253,8 @@ def _layers(layers: Layers) -> str:
     )
 
 
-def _experts(experts: Experts) -> str:
+def _describe_experts(experts: Experts) -> str:
+    """Return sentences about the kernels of a mixture of experts, and its slowest run."""
     kernel = printable(short_name(experts.name))
     return (
         f"Experts: {plural(experts.kernels, 'kernel')} take "
@@ -241,23 +265,29 @@ def _experts(experts: Experts) -> str:
     )
 
 
-def _loss(loss: Loss) -> str:
+def _describe_loss(loss: Loss) -> str:
+    """Return how much time is lost in a kernel or for another reason, such as `1 ms of
+    3 ms in gemm`."""
     lost = duration(loss.lost_ns)
     if not loss.kernels:
         return f"{lost} {loss.what}"
     whole = "" if loss.least_ns is None else f" of {duration(loss.dur_ns)}"
-    what = short_name(loss.what) if loss.of == "kernel" else loss.what
-    return f"{lost}{whole} in {printable(what)}"
+    cause_text = short_name(loss.what) if loss.of == "kernel" else loss.what
+    return f"{lost}{whole} in {printable(cause_text)}"
 
 
-def _between(between: Between) -> Iterator[str]:
-    yield f"{_which_time(between)}: {', '.join(_classes(between))}."
+def _describe_between(between: Between) -> Iterator[str]:
+    """Yield lines about the time between model passes: how long it is, what the GPU
+    did, and what the CPU did."""
+    yield f"{_describe_gap_times(between)}: {', '.join(_describe_classes(between))}."
     for activity in between.doing[:MAX_ACTIVITIES]:
-        what = printable(FOLDERS.sub("", activity.what[:MAX_NAME_LENGTH]))
-        yield f"  {duration(activity.dur_ns)} {activity.kind}: {what}"
+        activity_text = printable(FOLDERS.sub("", activity.what[:MAX_NAME_LENGTH]))
+        yield f"  {duration(activity.dur_ns)} {activity.kind}: {activity_text}"
 
 
-def _which_time(between: Between) -> str:
+def _describe_gap_times(between: Between) -> str:
+    """Return a phrase about the time between several model passes, or around a single
+    one."""
     if between.median_ns is not None:
         return (
             f"Between model passes: {plural(between.count, 'gap')},"
@@ -272,8 +302,9 @@ def _which_time(between: Between) -> str:
     return f"Around the model pass ({' and '.join(sides)})"
 
 
-def _classes(between: Between) -> Iterator[str]:
-    """What the device did, with the reasons of its idle time; of each the time."""
+def _describe_classes(between: Between) -> Iterator[str]:
+    """Yield what a device did between model passes, with the time of each kind of work
+    and each reason of idle time."""
     times_ns = {
         "kernels": between.compute_ns,
         "communication": between.communication_ns,
@@ -285,7 +316,9 @@ def _classes(between: Between) -> Iterator[str]:
             yield f"{name.replace('_', ' ')} {duration(ns)}"
 
 
-def _wrapped(texts: Iterable[str], width: int) -> str:
+def _wrap_texts(texts: Iterable[str], width: int) -> str:
+    """Return the texts as lines of at most `width` cells. Lines after the first of a
+    text are indented, further if the text is."""
     lines: list[str] = []
     for text in texts:
         indent = "    " if text.startswith("  ") else "  "

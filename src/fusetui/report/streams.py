@@ -13,11 +13,8 @@ class OutputError(Exception):
 
 
 def write(text: str) -> None:
-    """Writes to standard output, unbuffered.
-
-    Raises BrokenPipeError if the reader of a pipe left, OutputError if it cannot be
-    written.
-    """
+    """Write text to standard output at once. Raises BrokenPipeError if the reader of a
+    pipe has left, and OutputError if the text cannot be written."""
     try:
         if text:  # writing "" would still cause a write to a terminal
             sys.stdout.write(text)
@@ -31,15 +28,17 @@ def write(text: str) -> None:
 
 
 def prepare() -> bool:
-    """Opens the null device in place of closed streams, so that no other file gets
-    their numbers. Returns False if standard output was closed.
+    """Make the standard streams usable, and return whether standard output was open.
+
+    The null device takes the place of closed streams, so that no other file gets their
+    numbers. Characters that an encoding lacks are escaped.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_WRONLY)  # gets the lowest free number
-    there = sys.stdout is not None
+    stdout_was_open = sys.stdout is not None
     if sys.stdin is None:
         sys.stdin = open(0)  # noqa: SIM115  (open until the end)
     if sys.stdout is None:
@@ -57,19 +56,22 @@ def prepare() -> bool:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # escape what the encoding cannot represent
             stream.reconfigure(errors="backslashreplace")
-    return there
+    return stdout_was_open
 
 
 def settle() -> None:
-    """Leaves nothing in the buffer that the interpreter would fail to write at exit."""
+    """Flush standard output, so that the interpreter does not fail to write it at exit.
+    What cannot be written is discarded."""
     try:
         sys.stdout.flush()
     except OSError:
-        forget()
+        discard_output()
 
 
-def forget() -> None:
-    """Discards what is still in the buffer of standard output."""
+def discard_output() -> None:
+    """Discard what is still in the buffer of standard output, by leading it to the null
+    device."""
+    # standard output may be closed, and then nothing is written at exit
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

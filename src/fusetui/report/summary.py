@@ -40,9 +40,9 @@ class LabeledStep(NamedTuple):
     step: StepFigures
 
 
-def _lane(track: TrackFigures) -> str:
-    """`stream 7 (row 2)`: the lane of a track, and which of its rows the track is if
-    overlapping slices take several."""
+def _format_lane(track: TrackFigures) -> str:
+    """Return the lane of a track, such as `stream 7 (row 2)`. The row is named where
+    overlapping slices of a lane need several."""
     lane = printable(track.label)
     return f"{lane} (row {track.subrow + 1})" if track.subrow else lane
 
@@ -67,7 +67,7 @@ LANE_COLUMNS = (
     Column("slices", cell=lambda track: count(track.slices)),
     Column("busy", cell=lambda track: duration(track.busy_ns)),
     Column("kind", left=True, cell=lambda track: track.kind.replace("_", " ")),
-    Column("lane", left=True, cell=_lane),
+    Column("lane", left=True, cell=_format_lane),
 )
 OP_COLUMNS_OF_GPU = (
     Column("GPU", spare=1, cell=lambda total: time_or_blank(total.gpu_ns)),
@@ -80,30 +80,37 @@ OP_COLUMNS = (
 )
 
 
-def summary_text(
+def format_summary(
     figures: Summary,
     kernels: KernelTotals,
     ops: Sequence[OpTotal],
     width: int,
     cut_off: bool = False,
 ) -> str:
-    """The text; without kernels, ops are listed. `cut_off`: work from before the
-    recording is missing."""
-    blocks = ["\n".join(cut_line(line, width) for line in _head(figures, cut_off))]
+    """Return the key figures of a trace as text: its file, devices, times, steps, lanes
+    and kernels. Without kernels, ops are listed.
+
+    `cut_off` is whether work from before the recording is missing.
+    """
+    blocks = [
+        "\n".join(cut_line(line, width) for line in _format_head(figures, cut_off))
+    ]
     if figures.steps:
         blocks.append(_steps(figures, width))
     if figures.tracks:
         lanes = record_table(LANE_COLUMNS, figures.tracks[:MAX_LANES], width)
-        blocks.append(lanes + _left_out(len(figures.tracks) - MAX_LANES))
+        blocks.append(lanes + _format_left_out(len(figures.tracks) - MAX_LANES))
     if kernels:
         hint = "fusetui kernels shows more"
-        blocks.append(kernels_text(kernels, MAX_NAMES, width, hint))
+        blocks.append(format_kernel_totals(kernels, MAX_NAMES, width, hint))
     elif ops:
-        blocks.append(ops_text(ops, MAX_NAMES, width, "fusetui ops shows more"))
+        blocks.append(format_op_totals(ops, MAX_NAMES, width, "fusetui ops shows more"))
     return "\n\n".join(blocks)
 
 
-def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
+def _format_head(figures: Summary, cut_off: bool) -> Iterator[str]:
+    """Yield the first lines of a summary: the file, its devices, times and numbers of
+    events."""
     cut_short = "" if figures.complete else "   (cut short)"
     yield f"{printable(figures.file)}   {size(figures.bytes)}{cut_short}"
     if figures.devices:
@@ -112,15 +119,16 @@ def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
     yield f"span        {duration(figures.span_ns)}"
     yield f"events      {count(figures.events)}, of which {plural(figures.slices, 'slice')}"
     if figures.gpu_events:
-        yield from _gpu(figures, cut_off)
+        yield from _format_gpu(figures, cut_off)
     else:
         yield "GPU         no GPU events"
     if figures.events_skipped:
         yield f"skipped     {plural(figures.events_skipped, 'unreadable event')}"
 
 
-def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
-    """The lines about GPU events, of which there are some."""
+def _format_gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
+    """Yield the lines of a summary about GPU events, of which there are some. With
+    `cut_off`, busy time is a lower bound."""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
     if cut_off:
         busy = duration(figures.gpu_busy_ns)
@@ -128,7 +136,7 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
             f"GPU busy    at least {busy} (work launched before the recording also ran)"
         )
     else:
-        yield f"GPU busy    {_busy_and_idle(figures)}"
+        yield f"GPU busy    {_format_busy_and_idle(figures)}"
     yield (
         f"            compute {duration(figures.gpu_compute_ns)}, "
         f"communication {duration(figures.gpu_comm_ns)}, "
@@ -141,8 +149,9 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
     )
 
 
-def _busy_and_idle(figures: Summary) -> str:
-    """`9 ms (75 % of its span), idle 3 ms`."""
+def _format_busy_and_idle(figures: Summary) -> str:
+    """Return the busy and idle time of all GPUs, such as `9 ms (75 % of its span), idle
+    3 ms`."""
     busy_ns = figures.gpu_busy_ns
     idle = duration(figures.gpu_idle_ns)
     whole_ns = busy_ns + figures.gpu_idle_ns
@@ -156,8 +165,8 @@ def _busy_and_idle(figures: Summary) -> str:
 
 
 def _steps(figures: Summary, width: int) -> str:
-    """The table of the first steps, and what they are if no annotation is around
-    them."""
+    """Return the table of the first steps. If they are not annotated, it says how they
+    are divided."""
     labels = labels_of([step.name for step in figures.steps])
     labeled = [
         LabeledStep(label=label, step=step)
@@ -165,20 +174,22 @@ def _steps(figures: Summary, width: int) -> str:
     ]
     columns = STEP_COLUMNS_OF_GPU if figures.gpu_events else STEP_COLUMNS
     text = record_table(columns, labeled[:MAX_STEPS], width)
-    text += _left_out(len(labeled) - MAX_STEPS)
+    text += _format_left_out(len(labeled) - MAX_STEPS)
     by = printable(figures.steps_by or "")
     if by.startswith(UP_TO):
         text += cut_line(f"\nSteps are not annotated: each lasts {by}.", width)
     return text
 
 
-def _left_out(number: int) -> str:
-    """A line of its own below a table that leaves rows out."""
+def _format_left_out(number: int) -> str:
+    """Return a line, to follow a table, about how many rows are left out. "" if there
+    are none."""
     return f"\n... and {number} more (--json has all)" if number > 0 else ""
 
 
-def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
-    """The first `top` kernels, how many are left out, and a hint how to see them."""
+def format_kernel_totals(totals: KernelTotals, top: int, width: int, hint: str) -> str:
+    """Return a table of the first `top` kernels, how many are left out, and a hint how
+    to see them."""
     if not totals:
         return "no kernels in this trace"
     whole_ns = totals.total_ns
@@ -187,7 +198,7 @@ def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
         Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole_ns)),
         Column("count", spare=2, cell=lambda total: count(total.count)),
         *times(min=4, median=3, max=5),
-        Column("kernel", left=True, cell=lambda total: kernel_label(total.name, width)),
+        Column("kernel", left=True, cell=lambda total: label_kernel(total.name, width)),
         Column("name", left=True, spare=6, cell=lambda total: printable(total.name)),
     )
     shown_ns = sum(total.total_ns for total in totals[:top])
@@ -195,9 +206,9 @@ def kernels_text(totals: KernelTotals, top: int, width: int, hint: str) -> str:
     return top_table(columns, totals, top, width, "name", hint, share=share)
 
 
-def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
-    """The first `top` ops, how many are left out, and a hint how to see them. Columns
-    of GPU work are left out if no op launched anything."""
+def format_op_totals(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
+    """Return a table of the first `top` ops, how many are left out, and a hint how to
+    see them. Columns of GPU work are left out if no op launched any."""
     if not totals:
         return "no CPU ops in this trace"
     name = Column("op", left=True, cell=lambda total: printable(total.name))
@@ -207,9 +218,9 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
     return top_table(columns, totals, top, width, "name", hint)
 
 
-def kernel_label(name: str, width: int) -> str:
-    """The short name, printable. Into a pipe a name goes whole where the short one may
-    be cut."""
+def label_kernel(name: str, width: int) -> str:
+    """Return the short name of a kernel, printable. If the output is not a terminal,
+    the full name is returned where the short one may be cut."""
     short = short_name(name)
     is_cut = short.endswith("…") or len(short) >= MAX_SHORT
     return printable(name if is_cut and isinstance(width, UncutWidth) else short)

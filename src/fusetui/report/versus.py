@@ -18,8 +18,8 @@ from fusetui.analysis.why.versus import (
     Versus,
 )
 from fusetui.report import printed
-from fusetui.report.why import why_document
-from fusetui.report.why_answer import NOTHING, named, qualified
+from fusetui.report.why import make_why_document
+from fusetui.report.why_answer import NOTHING, find_missing_work, named
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import markdown, markdown_table, printable
@@ -53,53 +53,61 @@ class VersusDocument(msgspec.Struct, frozen=True):
     findings: tuple[Compared, ...]
 
 
-def versus_text(answer: Versus, width: int) -> str:
-    """What changed from A to B in each class."""
+def format_versus(answer: Versus, width: int) -> str:
+    """Return what changed from trace A to B in each class of time, as lines of at most
+    `width` cells."""
     lines = [f"A  {printable(answer.a.file)}", f"B  {printable(answer.b.file)}", ""]
     if answer.change:
-        lines += _changes(answer, width)
+        lines += _format_changes(answer, width)
     else:
         lines.append(NOTHING)
     return "\n".join(cut_line(line, width) for line in lines)
 
 
-def _changes(answer: Versus, width: int) -> Iterator[str]:
-    """The lines below the names of the files."""
+def _format_changes(answer: Versus, width: int) -> Iterator[str]:
+    """Yield the lines below the names of the files: the verdict, what changed most, a
+    table of classes, and a table of findings."""
     yield verdict(answer)
-    for remark in _qualified_sides(answer):
-        yield from _wrapped(remark, width)
-    yield from _wrapped(_moved_most("module", answer.modules, width), width)
-    yield from _wrapped(_moved_most("library", answer.families, width), width)
+    for remark in _describe_missing_work(answer):
+        yield from _wrap_words(remark, width)
+    yield from _wrap_words(
+        _describe_largest_moves("module", answer.modules, width), width
+    )
+    yield from _wrap_words(
+        _describe_largest_moves("library", answer.families, width), width
+    )
     figures = [Column("A"), Column("B"), Column("change")]
     classes = []
     for change in answer.change:
         indent = "  " if change.name in IDLE else ""
-        classes.append((f"{indent}{named(change.name)}", *_times(change)))
+        classes.append((f"{indent}{named(change.name)}", *_format_times(change)))
     yield ""
-    yield from _table([Column(answer.change_of, left=True), *figures], classes, width)
-    findings = finding_rows(answer.findings)
+    yield from _format_table(
+        [Column(answer.change_of, left=True), *figures], classes, width
+    )
+    findings = make_finding_rows(answer.findings)
     if findings:
         columns = [Column("finding", left=True), Column("", left=True), *figures]
         yield ""
-        yield from _table(columns, findings, width)
-    for remark in below_rows(answer.findings, answer.is_sure):
-        yield from _wrapped(printable(remark), width)
+        yield from _format_table(columns, findings, width)
+    for remark in describe_doubts(answer.findings, answer.is_sure):
+        yield from _wrap_words(printable(remark), width)
 
 
-def _qualified_sides(answer: Versus) -> list[str]:
-    """What is said of work that is not in a trace, with its side."""
-    remarks = [f"A: {remark}" for remark in qualified(answer.a)]
-    remarks += [f"B: {remark}" for remark in qualified(answer.b)]
+def _describe_missing_work(answer: Versus) -> list[str]:
+    """Return remarks about work that is missing in a trace, each with its side, A or B."""
+    remarks = [f"A: {remark}" for remark in find_missing_work(answer.a)]
+    remarks += [f"B: {remark}" for remark in find_missing_work(answer.b)]
     return remarks
 
 
-def _table(
+def _format_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> list[str]:
     return table(columns, rows, width).split("\n")
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap_words(text: str, width: int) -> list[str]:
     return wrap(
         text,
         min(width, MAX_SENTENCE_CELLS),
@@ -108,9 +116,12 @@ def _wrapped(text: str, width: int) -> list[str]:
     )
 
 
-def _moved_most(title: str, moved: Sequence[Moved], width: int) -> str:
-    """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where
-    nothing did."""
+def _describe_largest_moves(title: str, moved: Sequence[Moved], width: int) -> str:
+    """Return a sentence about the modules or libraries whose time changed most, or ""
+    if none did.
+
+        By module: Block_* > MLP_* 12 ms -> 9 ms, ...
+    """
     if not moved:
         return ""
     name_cells = width if isinstance(width, UncutWidth) else MAX_NAME_CELLS
@@ -122,8 +133,9 @@ def _moved_most(title: str, moved: Sequence[Moved], width: int) -> str:
     return f"By {title}: {', '.join(changes)}."
 
 
-def _times(change: Change | Moved) -> tuple[str, str, str]:
-    """The cells of both times and of their difference."""
+def _format_times(change: Change | Moved) -> tuple[str, str, str]:
+    """Return the cells of a row of the table: the time in A, the time in B, and their
+    difference."""
     difference_ns = change.b_ns - change.a_ns
     return (
         duration(change.a_ns),
@@ -132,19 +144,21 @@ def _times(change: Change | Moved) -> tuple[str, str, str]:
     )
 
 
-def versus_document(answer: Versus, traces: tuple[Trace, Trace]) -> VersusDocument:
-    """The documents of two traces, and what changed."""
+def make_versus_document(answer: Versus, traces: tuple[Trace, Trace]) -> VersusDocument:
+    """Return the answer about two traces for --json: the document of each, and what
+    changed."""
     trace_a, trace_b = traces
     return printed(
         answer,
         VersusDocument,
-        a=why_document(answer.a, trace_a),
-        b=why_document(answer.b, trace_b),
+        a=make_why_document(answer.a, trace_a),
+        b=make_why_document(answer.b, trace_b),
     )
 
 
 def verdict(answer: Versus) -> str:
-    """The largest change of any class or reason, of which there is at least one."""
+    """Return a sentence about how the time of B compares, and the largest change of any
+    class. There must be a change of `span`."""
     changes = {change.name: change for change in answer.change}
     span = changes.pop("span")
     changes.pop("idle", None)  # its reasons are in its place
@@ -164,35 +178,38 @@ def verdict(answer: Versus) -> str:
     )
 
 
-def versus_markdown(answer: Versus) -> str:
-    """What changed most, and a table of the classes of both sides."""
+def format_markdown(answer: Versus) -> str:
+    """Return what changed most as Markdown, with tables of the classes of time and of
+    the findings."""
     head = f"**{markdown(answer.a.file)} -> {markdown(answer.b.file)}**"
     if not answer.change:
         return f"{head}: {markdown(NOTHING)}\n"
     lines = [f"{head}: {markdown(verdict(answer))}", ""]
-    for remark in _qualified_sides(answer):
+    for remark in _describe_missing_work(answer):
         lines += [markdown(remark), ""]
     classes = [
-        (markdown(named(change.name)), *_times(change)) for change in answer.change
+        (markdown(named(change.name)), *_format_times(change))
+        for change in answer.change
     ]
     lines += markdown_table([answer.change_of, "A", "B", "change"], classes, [0])
-    lines += _moved_in_markdown("module", answer.modules)
-    lines += _moved_in_markdown("library", answer.families)
-    findings = finding_rows(answer.findings)
+    lines += _format_moves("module", answer.modules)
+    lines += _format_moves("library", answer.families)
+    findings = make_finding_rows(answer.findings)
     if findings:
         titles = ["finding", "", "A", "B", "change"]
         lines += ["", *markdown_table(titles, findings, [0, 1])]
-    for remark in below_rows(answer.findings, answer.is_sure):
+    for remark in describe_doubts(answer.findings, answer.is_sure):
         lines += ["", markdown(remark)]
     return "\n".join(lines) + "\n"
 
 
-def _moved_in_markdown(title: str, moved: Sequence[Moved]) -> list[str]:
-    """A table below an empty line; nothing where nothing changed."""
+def _format_moves(title: str, moved: Sequence[Moved]) -> list[str]:
+    """Return Markdown lines with an empty line and a table of what changed most. Empty
+    if nothing changed."""
     if not moved:
         return []
     rows = [
-        (markdown(part.name or UNKNOWN_NAMES), *_times(part))
+        (markdown(part.name or UNKNOWN_NAMES), *_format_times(part))
         for part in moved[:MAX_MOVED_IN_MARKDOWN]
     ]
     return ["", *markdown_table([title, "A", "B", "change"], rows, [0])]
@@ -208,8 +225,9 @@ class FindingRow(NamedTuple):
     change: str
 
 
-def finding_rows(findings: Sequence[Compared]) -> list[FindingRow]:
-    """Those that differ and have times on both sides."""
+def make_finding_rows(findings: Sequence[Compared]) -> list[FindingRow]:
+    """Return the rows of the findings that differ and have times on both sides. A
+    finding that is not per step is marked where others are."""
     some_per_step = any(finding.per_step for finding in findings)
     rows = []
     for finding in findings:
@@ -235,22 +253,25 @@ def finding_rows(findings: Sequence[Compared]) -> list[FindingRow]:
     return rows
 
 
-def below_rows(findings: Sequence[Compared], is_sure: bool) -> list[str]:
-    """The remarks below these rows: what is inconclusive, `Inconclusive in B, which
-    lacks launch calls (ProfilerActivity.CUDA): host-bound.`, and how sure the rows are
-    (see Versus)."""
+def describe_doubts(findings: Sequence[Compared], is_sure: bool) -> list[str]:
+    """Return the remarks below the table of findings: how sure the rows are, and which
+    findings are inconclusive on a side, with the reason.
+
+        Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): host-bound.
+    """
     sentences = []
     if not is_sure and any(finding.differs for finding in findings):
         sentences.append(DOUBT)
     unknown = [finding for finding in findings if finding.missing]
-    for lack, of_lack in by_key(unknown, key=_lack).items():
+    for lack, of_lack in by_key(unknown, key=_describe_lack).items():
         rules = ", ".join(finding.rule for finding in of_lack)
         sentences.append(f"Inconclusive {lack}: {rules}.")
     return sentences
 
 
-def _lack(finding: Compared) -> str:
-    """`in B, which lacks launch calls (ProfilerActivity.CUDA)`."""
+def _describe_lack(finding: Compared) -> str:
+    """Return what a side lacks to tell a finding, such as `in B, which lacks launch
+    calls (ProfilerActivity.CUDA)`."""
     side = "A" if finding.a_ns is None else "B"
     option = f" ({finding.record_with})" if finding.record_with else ""
     return f"in {side}, which lacks {finding.missing}{option}"

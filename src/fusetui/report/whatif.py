@@ -12,7 +12,7 @@ from fusetui.analysis.replay.path import Path, PathRow
 from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE
 from fusetui.report.output import UNKNOWN_WIDTH
-from fusetui.report.summary import kernel_label
+from fusetui.report.summary import label_kernel
 from fusetui.report.worth import doubt
 from fusetui.text.figures import (
     change,
@@ -111,40 +111,52 @@ BAR_CELLS = 30
 MAX_RANKS_IN_SENTENCE = 4
 
 
-def whatif_text(answer: WhatIf, width: int, every_step: bool = False) -> str:
-    """The answer, then the bottleneck; with `every_step` all steps, not only the
-    median."""
+def format_whatif(answer: WhatIf, width: int, every_step: bool = False) -> str:
+    """Return the estimated gain of changes as text, then the bottleneck after them.
+    With `every_step`, a table of all steps is in between."""
     doubts = doubt(answer.devices, answer.residual_share)
-    blocks = [_wrapped([*doubts, _answer(answer)], width)]
+    blocks = [_wrap_sentences([*doubts, _describe_gain(answer)], width)]
     if every_step and answer.steps and answer.after_ns is not None:
         blocks.append(record_table(STEP_COLUMNS, answer.steps, width))
     if answer.after_ns is not None and answer.limit:
-        limit = limit_sentence(answer.limit, AFTER_THE_CHANGE, _steps_on_path(answer))
-        blocks += [_wrapped([limit], width), rows_text(answer.limit, width)]
-    return "\n\n".join([*blocks, *_remarks(answer, width)])
+        limit = describe_bottleneck(
+            answer.limit, AFTER_THE_CHANGE, _count_steps_on_path(answer)
+        )
+        blocks += [
+            _wrap_sentences([limit], width),
+            format_path_rows(answer.limit, width),
+        ]
+    return "\n\n".join([*blocks, *_format_remarks(answer, width)])
 
 
-def _steps_on_path(answer: WhatIf) -> int:
-    """Of how many steps the critical path is: all whose median is told if they follow
-    one another, else one."""
-    places = [place for place, step in enumerate(answer.steps) if step.in_median]
-    follow_one_another = not places or places[-1] - places[0] < len(places)
-    return _steps_in_median(answer) if follow_one_another else 1
+def _count_steps_on_path(answer: WhatIf) -> int:
+    """Return how many steps the critical path covers: all steps of the median if they
+    follow one another, else one."""
+    median_indices = [
+        step_index for step_index, step in enumerate(answer.steps) if step.in_median
+    ]
+    follow_one_another = not median_indices or median_indices[-1] - median_indices[
+        0
+    ] < len(median_indices)
+    return _count_median_steps(answer) if follow_one_another else 1
 
 
-def _remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
+def _format_remarks(answer: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
+    """Yield the notes of an answer, and how many waits were inferred instead of
+    recorded."""
     notes = () if isinstance(answer, Path) else answer.notes
     for note in notes:
         if note not in NOTES_WITH_THE_ANSWER:
-            yield _wrapped([NOTES[note]], width)
+            yield _wrap_sentences([NOTES[note]], width)
     if answer.inferred_waits:
         calls = plural(answer.inferred_waits, "call")
         remark = f"The waits in {calls} were inferred from timing, not recorded."
-        yield _wrapped([remark], width)
+        yield _wrap_sentences([remark], width)
 
 
-def sweep_text(sweep: Sweep, width: int) -> str:
-    """A row for each factor, and below which factor there is no further gain."""
+def format_sweep(sweep: Sweep, width: int) -> str:
+    """Return a table with a row for each factor of a change, and below which factor
+    there is no further gain."""
     before = duration(sweep.before_ns)
     head = f"{printable(sweep.change)}: {_whole(sweep.of)} takes {before} now."
     sentences = [head, *doubt(sweep.devices, sweep.residual_share)]
@@ -160,34 +172,38 @@ def sweep_text(sweep: Sweep, width: int) -> str:
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
         Column(sweep.of, cell=lambda point: duration(point.after_ns)),
         Column("change", cell=lambda point: change(sweep.before_ns, point.after_ns)),
-        Column("", left=True, cell=lambda point: _bar(point.after_ns, longest_ns)),
+        Column("", left=True, cell=lambda point: _draw_bar(point.after_ns, longest_ns)),
     )
     table = record_table(columns, sweep.points, width)
-    return "\n\n".join([_wrapped(sentences, width), table])
+    return "\n\n".join([_wrap_sentences(sentences, width), table])
 
 
-def _bar(ns: int, longest_ns: int) -> str:
+def _draw_bar(ns: int, longest_ns: int) -> str:
     return "#" * round(BAR_CELLS * ns / longest_ns)
 
 
-def path_text(path: Path, width: int) -> str:
-    """The critical path, and the slack of what is not on it."""
+def format_path(path: Path, width: int) -> str:
+    """Return the critical path as text, and the slack of work that is not on it. Slack
+    is how much longer the work could take without delaying the end."""
     if path.rows:
-        limit = limit_sentence(path.rows, "")
+        limit = describe_bottleneck(path.rows, "")
     else:
         limit = "No critical path: the trace has no slices."
     doubts = doubt(path.devices, path.residual_share)
-    blocks = [_wrapped([*doubts, limit], width), rows_text(path.rows, width)]
+    blocks = [
+        _wrap_sentences([*doubts, limit], width),
+        format_path_rows(path.rows, width),
+    ]
     if path.slack:
         blocks.append(record_table(SLACK_COLUMNS, path.slack, width))
     elif path.slack_left_out:
         too_large = "Slack is not computed for traces of this size."
-        blocks.append(_wrapped([too_large], width))
-    return "\n\n".join([*blocks, *_remarks(path, width)])
+        blocks.append(_wrap_sentences([too_large], width))
+    return "\n\n".join([*blocks, *_format_remarks(path, width)])
 
 
-def rows_text(rows: Sequence[PathRow], width: int) -> str:
-    """The rows of a critical path."""
+def format_path_rows(rows: Sequence[PathRow], width: int) -> str:
+    """Return a table of the rows of a critical path."""
     rows_of_kind = Counter(row.kind for row in rows)
     alone: set[str] = {kind for kind, number in rows_of_kind.items() if number == 1}
     columns = (
@@ -198,16 +214,17 @@ def rows_text(rows: Sequence[PathRow], width: int) -> str:
         Column(
             "on the critical path",
             left=True,
-            cell=lambda row: row_text(row, alone, width),
+            cell=lambda row: describe_path_row(row, alone, width),
         ),
     )
     return record_table(columns, rows, width)
 
 
-def row_text(row: PathRow, alone: set[str], width: int) -> str:
-    """What a row is. `alone`: the kinds that have one row."""
+def describe_path_row(row: PathRow, alone: set[str], width: int) -> str:
+    """Return what a row of a critical path is. `alone` has the kinds with a single row,
+    for which a row without a name is not called "others"."""
     if row.kind in ("kernel", "communication") and row.what:
-        return kernel_label(row.what, width)
+        return label_kernel(row.what, width)
     if row.what:
         return printable(row.what)
     if row.kind not in alone:
@@ -215,10 +232,12 @@ def row_text(row: PathRow, alone: set[str], width: int) -> str:
     return NAMELESS.get(row.kind, KINDS[row.kind].time)
 
 
-def limit_sentence(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
-    """`After the change the CPU is the bottleneck: 71 % of the critical path is work of
-    CPU threads. Most of it is zoom_shift.` `when`: how the sentence begins. `steps`: of
-    how many steps the path is."""
+def describe_bottleneck(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
+    """Return sentences about the bottleneck of a critical path. `when` is how they
+    begin, and `steps` is how many steps the path covers.
+
+        After the change the CPU is the bottleneck: 71 % of the critical path is CPU thread work.
+    """
     ns_by_kind = dict.fromkeys(KINDS, 0)
     for row in rows:
         ns_by_kind[row.kind] += row.ns
@@ -233,27 +252,28 @@ def limit_sentence(rows: Sequence[PathRow], when: str, steps: int = 1) -> str:
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
     most = ""
     if largest.what and 2 * largest.ns > kind_ns:
-        most = f" Most of it is {row_text(largest, set(), UNKNOWN_WIDTH)}."
+        most = f" Most of it is {describe_path_row(largest, set(), UNKNOWN_WIDTH)}."
     text = f"{when}{limit} is the bottleneck: {share} of {path} is {KINDS[kind].time}"
     return f"{text[0].upper()}{text[1:]}.{most}"
 
 
-def _answer(answer: WhatIf) -> str:
-    made = _changes_made(answer)
+def _describe_gain(answer: WhatIf) -> str:
+    """Return the estimated gain of changes in sentences, or why there is no estimate."""
+    changes_text = _name_changes(answer)
     whole = _whole(answer.of)
     if answer.between_ns is not None:
         least_ns, most_ns = answer.between_ns
-        return _between(answer, duration(least_ns), duration(most_ns))
+        return _describe_range(answer, duration(least_ns), duration(most_ns))
     if answer.scales_little:
         share = percent(answer.scaled_share or 0.0, 1)
         return (
-            f"Inconclusive: {made} scales only kernels whose roofline bound is known "
+            f"Inconclusive: {changes_text} scales only kernels whose roofline bound is known "
             f"on both devices, {share} of the critical path. How long the rest of "
             f"{whole} would take there is unknown."
         )
     if answer.after_ns is None:
-        return f"No estimate for {made}: the trace explains too little of the time."
-    sentences = [_would_take(answer, whole, answer.before_ns, answer.after_ns)]
+        return f"No estimate for {changes_text}: the trace explains too little of the time."
+    sentences = [_describe_new_time(answer, whole, answer.before_ns, answer.after_ns)]
     if answer.latest_ns is not None:
         latest = duration(answer.latest_ns)
         sentences.append(
@@ -263,27 +283,29 @@ def _answer(answer: WhatIf) -> str:
         if note in answer.notes:
             sentences.append(NOTES[note])
     if answer.certainty != "bound":
-        sentences += _median_of(answer)
+        sentences += _describe_median(answer)
     return " ".join(sentences)
 
 
-def _between(answer: WhatIf, least: str, most: str) -> str:
-    """Of a change of which only a range is known."""
+def _describe_range(answer: WhatIf, least: str, most: str) -> str:
+    """Return sentences about a change of which only a range of times is known, from
+    `least` to `most`."""
     if least == most:
         times = f"{least} at both ends of the range"
     else:
         times = f"{least} to {most}"
     share = percent(answer.scaled_share or 0.0, 1)
     return (
-        f"{_capitalized(_whole(answer.of))} would take {times} instead of"
-        f" {duration(answer.before_ns)} with {_changes_made(answer)} (an estimate)."
+        f"{_capitalize(_whole(answer.of))} would take {times} instead of"
+        f" {duration(answer.before_ns)} with {_name_changes(answer)} (an estimate)."
         f" The scaled kernels take {share} of the critical path."
     )
 
 
-def _median_of(answer: WhatIf) -> Iterator[str]:
-    """Of which steps the time is the median, if they are several."""
-    number = _steps_in_median(answer)
+def _describe_median(answer: WhatIf) -> Iterator[str]:
+    """Yield a sentence about the steps whose median the estimated time is. Nothing if
+    it is one step."""
+    number = _count_median_steps(answer)
     if number <= 1 or not answer.after_range_ns:
         return
     low_ns, high_ns = answer.after_range_ns
@@ -301,52 +323,55 @@ def _median_of(answer: WhatIf) -> Iterator[str]:
     )
 
 
-def _would_take(
+def _describe_new_time(
     answer: WhatIf | JobWhatIf, whole: str, before_ns: int, after_ns: int
 ) -> str:
+    """Return a sentence about how long something would take with the changes, instead
+    of before."""
     certainty = "at best" if answer.certainty == "bound" else "estimate"
-    gain = gain_text(before_ns, after_ns)
+    gain = format_gain(before_ns, after_ns)
     before = duration(before_ns)
     after = duration(after_ns)
     if before == after:
         return (
-            f"{_capitalized(whole)} would still take {after} with"
-            f" {_changes_made(answer)} ({certainty}: {gain})."
+            f"{_capitalize(whole)} would still take {after} with"
+            f" {_name_changes(answer)} ({certainty}: {gain})."
         )
     return (
-        f"{_capitalized(whole)} would take {after} instead of {before} with"
-        f" {_changes_made(answer)} ({certainty}: {gain})."
+        f"{_capitalize(whole)} would take {after} instead of {before} with"
+        f" {_name_changes(answer)} ({certainty}: {gain})."
     )
 
 
-def _capitalized(sentence: str) -> str:
-    """The sentence with a capital; the rest stays as it is."""
+def _capitalize(sentence: str) -> str:
+    """Return the sentence with a capital first letter; the rest stays as it is."""
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def _changes_made(answer: WhatIf | JobWhatIf) -> str:
-    """The changes."""
+def _name_changes(answer: WhatIf | JobWhatIf) -> str:
+    """Return the changes in words, joined by "and"."""
     return printable(" and ".join(answer.changes))
 
 
-def replayed_sentence(answer: WhatIf) -> str:
-    """The line above a replay that is drawn, the result first."""
+def describe_replay(answer: WhatIf) -> str:
+    """Return the line above a drawn replay: that it was not recorded, its times, and
+    the changes."""
     after_ns = answer.after_ns or 0
     times = f"{duration(answer.before_ns)} -> {duration(after_ns)}"
-    what = _length(answer.of).step
-    gain = gain_text(answer.before_ns, after_ns)
+    length_name = _step_length(answer.of).step
+    gain = format_gain(answer.before_ns, after_ns)
     if answer.is_doubtful:
         gain += f", {percent(answer.residual_share, 1)} unexplained"
     certainty = "at best" if answer.certainty == "bound" else "estimate"
     return (
-        f"replayed, not recorded: {what} {times} ({certainty}: {gain})"
-        f" with {_changes_made(answer)}"
+        f"replayed, not recorded: {length_name} {times} ({certainty}: {gain})"
+        f" with {_name_changes(answer)}"
     )
 
 
-def gain_text(before_ns: int, after_ns: int) -> str:
-    """`11.8 % less`; of a change that is too small to matter, the time: `714 us less,
-    negligible`."""
+def format_gain(before_ns: int, after_ns: int) -> str:
+    """Return by how much a time changes, such as `11.8 % less`. A change that is too
+    small to matter is given as a time: `714 us less, negligible`."""
     difference_ns = abs(after_ns - before_ns)
     if difference_ns * NOTHING > before_ns:
         return change(before_ns, after_ns)
@@ -356,21 +381,21 @@ def gain_text(before_ns: int, after_ns: int) -> str:
     return f"{duration(difference_ns)} {direction}, negligible"
 
 
-def _steps_in_median(answer: WhatIf) -> int:
+def _count_median_steps(answer: WhatIf) -> int:
     """The steps of which the median is reported."""
     return max(1, sum(step.in_median for step in answer.steps))
 
 
 def _whole(of: str) -> str:
-    return _length(of).a_step
+    return _step_length(of).a_step
 
 
-def _length(of: str) -> StepLength:
-    """What the times of an answer are; `of`: as in WhatIf."""
+def _step_length(of: str) -> StepLength:
+    """Return what the times of an answer are of: a step, or else the whole span."""
     return StepLength.LAUNCHED if of == "step" else StepLength.SPAN
 
 
-def _wrapped(sentences: Sequence[str], width: int) -> str:
+def _wrap_sentences(sentences: Sequence[str], width: int) -> str:
     return "\n".join(wrap(" ".join(sentences), width))
 
 
@@ -418,9 +443,10 @@ WHY_UNKNOWN: dict[Why, str] = {
 """Why a change of a job has no estimate."""
 
 
-def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
-    """The answer, then a row for each rank."""
-    blocks = [_wrapped([*_job_answer(answer)], width)]
+def format_job_whatif(answer: JobWhatIf, width: int, top: int) -> str:
+    """Return the estimated gain of changes to a whole job as text, then a table with at
+    most `top` ranks (0: all)."""
+    blocks = [_wrap_sentences([*_describe_job_gain(answer)], width)]
     if answer.after_ns is not None:
         steps = max(len(answer.steps), 1)
         columns = (
@@ -433,14 +459,16 @@ def job_whatif_text(answer: JobWhatIf, width: int, top: int) -> str:
             ),
         )
         blocks.append(top_table(columns, answer.ranks, top, width, "rank"))
-        blocks += _remarks(answer, width)
+        blocks += _format_remarks(answer, width)
     return "\n\n".join(blocks)
 
 
-def _job_answer(answer: JobWhatIf) -> Iterator[str]:
+def _describe_job_gain(answer: JobWhatIf) -> Iterator[str]:
+    """Yield sentences about the estimated gain of changes to a job, or why there is no
+    estimate."""
     if answer.before_ns is None or answer.after_ns is None:
         yield (
-            f"No estimate of the job with {_changes_made(answer)}:"
+            f"No estimate of the job with {_name_changes(answer)}:"
             f" {WHY_UNKNOWN[answer.why_not]}."
         )
         return
@@ -448,8 +476,8 @@ def _job_answer(answer: JobWhatIf) -> Iterator[str]:
         share = percent(answer.residual_share, 1)
         yield f"Up to {share} of a rank's time is unexplained."
     whole = f"{_whole(answer.of)} of the job"
-    yield _would_take(answer, whole, answer.before_ns, answer.after_ns)
-    yield from _who_is_last(answer)
+    yield _describe_new_time(answer, whole, answer.before_ns, answer.after_ns)
+    yield from _describe_last_rank(answer)
     unchanged = [str(row.rank) for row in answer.ranks if not row.is_changed]
     if unchanged and len(unchanged) < len(answer.ranks):
         ranks = "rank" if len(unchanged) == 1 else "ranks"
@@ -459,8 +487,9 @@ def _job_answer(answer: JobWhatIf) -> Iterator[str]:
         yield f"The clocks of the machines are known only to within {uncertainty}."
 
 
-def _who_is_last(answer: JobWhatIf) -> Iterator[str]:
-    """The rank that arrives last most often, before and after the change."""
+def _describe_last_rank(answer: JobWhatIf) -> Iterator[str]:
+    """Yield sentences about which rank arrives last most often, before and after the
+    change."""
     before = max(answer.ranks, key=lambda row: row.last_before)
     after = max(answer.ranks, key=lambda row: row.last_after)
     if before.last_before:

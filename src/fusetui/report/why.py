@@ -22,23 +22,27 @@ from fusetui.analysis.why.model import (
 from fusetui.report import printed
 from fusetui.report.why_answer import (
     NEGLIGIBLE_HEADING,
-    accelerator_parts,
-    account_columns,
     account_lines,
-    account_rows,
     answer,
-    breakdown_parts,
     breakdown_text,
-    ceiling_text,
-    covered_by,
-    device_text,
-    is_limit,
+    describe_ceiling,
+    describe_cover,
+    describe_not_recorded,
+    divide_accelerator_time,
+    divide_time,
+    find_main_reason,
+    format_threads,
+    is_gpu_limit,
     listed,
-    main_reason,
-    not_recorded,
-    thread_lines,
+    make_account_columns,
+    make_account_rows,
+    name_devices,
 )
-from fusetui.report.worth import doubt_text, replayed_text, worth_text
+from fusetui.report.worth import (
+    describe_all_doubts,
+    describe_joint_gain,
+    describe_worth,
+)
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import (
@@ -82,94 +86,108 @@ class GapsDocument(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...]
 
 
-def why_text(why: Why, width: int, below: int = 0, everything: bool = False) -> str:
-    """At most MAX_LINES lines of at most `width` columns, whatever the trace holds,
-    with the lines that are printed `below`; or `everything`: all findings, each with
-    what to try, and tables of kernels and modules."""
+def format_why(why: Why, width: int, below: int = 0, everything: bool = False) -> str:
+    """Return the answer of `why` in at most MAX_LINES lines, with `below` lines kept
+    free for notes.
+
+    With `everything` there is no limit: all findings have what to try, and kernels and
+    modules have tables. Gaps are listed if there is room for MIN_GAPS.
+    """
     most = UNBOUNDED if everything else MAX_LINES - below
-    paragraphs = _paragraphs(why, most, width, everything)
+    paragraphs = _make_paragraphs(why, most, width, everything)
     max_gaps = MAX_GAPS_OF_EVERYTHING if everything else MAX_GAPS
-    room = _room(paragraphs, most) - 1 - LINES_AROUND_GAPS
-    gaps = listed(why)[: min(room, max_gaps)] if room >= MIN_GAPS else ()
+    lines_left = _count_lines_left(paragraphs, most) - 1 - LINES_AROUND_GAPS
+    gaps = listed(why)[: min(lines_left, max_gaps)] if lines_left >= MIN_GAPS else ()
     if gaps:
-        of_gaps = ["longest gaps", *gaps_table(gaps, width).split("\n")]
+        of_gaps = ["longest gaps", *format_gap_table(gaps, width).split("\n")]
         *others, unknown = paragraphs
         paragraphs = [*others, of_gaps, unknown]
-    texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
-    lines = "\n\n".join(texts).split("\n")
+    paragraph_texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
+    lines = "\n\n".join(paragraph_texts).split("\n")
     return "\n".join(cut_line(line, width) for line in lines[:most])
 
 
-def _paragraphs(
+def _make_paragraphs(
     why: Why, most: int, width: int, everything: bool
 ) -> list[Sequence[str]]:
-    """The answer, the account, the breakdown, the findings, and what was not recorded;
-    each as lines. Where they are more than there is room for, first the breakdown makes
-    room for the first finding, then reasons in the account."""
+    """Return the paragraphs of the answer as lines: the answer, the account of time,
+    the breakdown, the findings, what was not recorded.
+
+    If they do not fit in `most` lines, the breakdown is dropped for the first finding,
+    and then reasons of idle time.
+    """
 
     def findings_beside(*paragraphs: Sequence[str]) -> list[str]:
-        return _findings(why, _room(paragraphs, most), width, everything)
+        return _format_findings(
+            why, _count_lines_left(paragraphs, most), width, everything
+        )
 
     head = [printable(why.file), *wrapped_lines(printable(answer(why)), width)]
-    account = _account_lines(why, width)
+    account = _format_account(why, width)
     breakdown = _breakdown(why, width, everything)
-    unknown = wrapped_lines(printable(not_recorded(why)), width)[:MAX_LINES_OF_UNKNOWN]
+    unknown = wrapped_lines(printable(describe_not_recorded(why)), width)[
+        :MAX_LINES_OF_UNKNOWN
+    ]
     findings = findings_beside(head, account, unknown, breakdown)
-    if not _lacks_first(why, findings):
+    if not _lacks_first_finding(why, findings):
         return [head, account, breakdown, findings, unknown]
     findings = findings_beside(head, account, unknown)
-    if _lacks_first(why, findings) and doubt_text(why):
+    if _lacks_first_finding(why, findings) and describe_all_doubts(why):
         shorter_account = account_lines(why, width, FEW_REASONS)
         more_findings = findings_beside(head, shorter_account, unknown)
-        if not _lacks_first(why, more_findings):
+        if not _lacks_first_finding(why, more_findings):
             return [head, shorter_account, [], more_findings, unknown]
     return [head, account, [], findings, unknown]
 
 
-def _account_lines(why: Why, width: int) -> list[str]:
-    """Of the devices, or of the busiest threads where there are none."""
+def _format_account(why: Why, width: int) -> list[str]:
+    """Return lines about where the time of the devices went, or of the busiest threads
+    if there is no device."""
     if why.devices:
         return account_lines(why, width)
-    lines_of_accelerator = 2 if accelerator_parts(why) else 0
-    return thread_lines(why, width, MAX_THREADS - lines_of_accelerator, JSON_ALL)
+    lines_of_accelerator = 2 if divide_accelerator_time(why) else 0
+    return format_threads(why, width, MAX_THREADS - lines_of_accelerator, JSON_ALL)
 
 
-def _lacks_first(why: Why, lines: Sequence[str]) -> bool:
-    """Whether the first finding is not among these lines."""
+def _lacks_first_finding(why: Why, lines: Sequence[str]) -> bool:
+    """Return whether the first finding is missing from these lines. False if there is
+    no considerable finding."""
     if not considerable(why):
         return False
     return not any(line.startswith("1. ") for line in lines)
 
 
-def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
-    """The number of lines left for one more paragraph."""
+def _count_lines_left(paragraphs: Sequence[Sequence[str]], most: int) -> int:
+    """Return how many of `most` lines are left for one more paragraph. Each paragraph
+    takes an empty line too."""
     return most - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
-def _share_of_main_reason(gap: Gap) -> str:
-    return percent(gap.idle.get(main_reason(gap), 0), gap.dur_ns)
+def _format_main_share(gap: Gap) -> str:
+    return percent(gap.idle.get(find_main_reason(gap), 0), gap.dur_ns)
 
 
 IDLE_FOR = Column("idle for", cell=lambda gap: duration(gap.dur_ns))
 FROM = Column("from", spare=2, cell=lambda gap: duration(gap.start_ns))
 GPU = Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device)))
-MOSTLY = Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short)
-OF_IT = Column("of it", spare=4, cell=_share_of_main_reason)
+MOSTLY = Column("mostly", left=True, cell=lambda gap: IDLE[find_main_reason(gap)].short)
+OF_IT = Column("of it", spare=4, cell=_format_main_share)
 DRAINED_BY = Column(
     "drained by", left=True, spare=1, cell=lambda gap: printable(gap.drained_by or "")
 )
-WHILE = Column("while", left=True, cell=lambda gap: printable(covered_by(gap)))
+WHILE = Column("while", left=True, cell=lambda gap: printable(describe_cover(gap)))
 
 GAP_COLUMNS = (IDLE_FOR, FROM, GPU, MOSTLY, OF_IT, DRAINED_BY, WHILE)
 GAP_COLUMNS_IN_MARKDOWN = (IDLE_FOR, FROM, MOSTLY, WHILE)
 
 
 def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
-    """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
+    """Return lines about what takes the time of the GPU: a sentence, or tables with
+    `everything`."""
     if not everything or not (why._breakdown or why.cpu_work):
         return wrapped_lines(printable(breakdown_text(why, width)), width)
     lines: list[str] = []
-    for part in breakdown_parts(why):
+    for part in divide_time(why):
         if lines:
             lines.append("")
         columns = [
@@ -179,14 +197,15 @@ def _breakdown(why: Why, width: int, everything: bool) -> list[str]:
             Column(part.by, left=True),
         ]
         rows = [
-            (*_share_cells(share, part.whole_ns), share.name) for share in part.shares
+            (*_format_share(share, part.whole_ns), share.name) for share in part.shares
         ]
         lines += table(columns, rows, width).split("\n")
     return lines
 
 
-def _share_cells(share: Share, whole_ns: int) -> tuple[str, str, str]:
-    """Its time, its part of the whole, and how many it is."""
+def _format_share(share: Share, whole_ns: int) -> tuple[str, str, str]:
+    """Return the cells of a share: its time, its part of the whole, and how many events
+    it is."""
     return duration(share.ns), percent(share.ns, whole_ns), count(share.count)
 
 
@@ -197,59 +216,63 @@ class _FittingFindings(NamedTuple):
     shown: int
 
 
-def _findings(why: Why, room: int, width: int, everything: bool) -> list[str]:
-    """As many as there is room for, the first one with what to try. Of this remedy and
-    the ceiling, what leaves no room for the first finding is left out. With
-    `everything` all of them, each with what to try."""
-    summaries = (ceiling_text(why), replayed_text(why))
-    doubts = wrapped_lines(doubt_text(why), width)
+def _format_findings(why: Why, room: int, width: int, everything: bool) -> list[str]:
+    """Return lines with as many findings as fit in `room` lines, the first one with
+    what to try. With `everything` all have it.
+
+    If the first finding does not fit, its remedy is dropped, and then the sentence
+    about the ceiling. Doubts about the gains are never dropped alone.
+    """
+    summaries = (describe_ceiling(why), describe_joint_gain(why))
+    doubts = wrapped_lines(describe_all_doubts(why), width)
     above = [*wrapped_lines(" ".join(filter(None, summaries)), width), *doubts]
     if everything:
-        fitting = _fitting(why, above, len(why.findings), room, width)
-        return [*fitting.lines, *_negligible(why, width)]
+        fitting = _fit_findings(why, above, len(why.findings), room, width)
+        return [*fitting.lines, *_format_negligible(why, width)]
     for lines_above in (above, doubts):
         for remedies in (1, 0):
-            fitting = _fitting(why, lines_above, remedies, room, width)
+            fitting = _fit_findings(why, lines_above, remedies, room, width)
             if fitting.shown or not considerable(why):
-                return _with_left_out(why, fitting.lines, room)
+                return _append_left_out(why, fitting.lines, room)
     # No worth is told without the doubt about it.
-    return _fitting(why, [], 0, 1 if doubts else room, width).lines
+    return _fit_findings(why, [], 0, 1 if doubts else room, width).lines
 
 
-def _fitting(
+def _fit_findings(
     why: Why, above: Sequence[str], remedies: int, room: int, width: int
 ) -> _FittingFindings:
-    """The findings that fit below these lines, the first `remedies` with what to
-    try."""
+    """Return the lines `above` with the findings that fit below them. The first
+    `remedies` findings have what to try."""
     lines = [*above]
     findings = considerable(why)
     for number, finding in enumerate(findings, 1):
-        text = _claim(why, finding, with_remedy=number <= remedies)
+        text = _format_claim(why, finding, with_remedy=number <= remedies)
         claim = wrapped_lines(printable(f"{number}. {text}"), width, "   ")
-        left = len(findings) - number
-        lines_of_left = 1 if left else 0
+        findings_left = len(findings) - number
+        lines_of_left = 1 if findings_left else 0
         if len(lines) + len(claim) + lines_of_left > room:
-            lines += omitted_line(left + 1, "finding", TEXT_ALL)
+            lines += omitted_line(findings_left + 1, "finding", TEXT_ALL)
             return _FittingFindings(lines=lines, shown=number - 1)
         lines += claim
     return _FittingFindings(lines=lines, shown=len(findings))
 
 
-def _negligible(why: Why, width: int) -> list[str]:
-    """The findings below the floor, under a heading of their own."""
+def _format_negligible(why: Why, width: int) -> list[str]:
+    """Return lines with the findings that are too small to matter, under a heading of
+    their own. Empty if there are none."""
     findings = negligible(why)
     if not findings:
         return []
     lines = ["", NEGLIGIBLE_HEADING]
     for number, finding in enumerate(findings, len(considerable(why)) + 1):
-        text = f"{number}. {_claim(why, finding)}"
+        text = f"{number}. {_format_claim(why, finding)}"
         lines += wrapped_lines(printable(text), width, "   ")
     return lines
 
 
-def _with_left_out(why: Why, lines: list[str], room: int) -> list[str]:
-    """With how many negligible findings are not shown, if there is room for one more
-    line."""
+def _append_left_out(why: Why, lines: list[str], room: int) -> list[str]:
+    """Return the lines with how many negligible findings are not shown, if there is
+    room for one more line."""
     findings = negligible(why)
     if not findings or len(lines) >= room:
         return lines
@@ -257,34 +280,34 @@ def _with_left_out(why: Why, lines: list[str], room: int) -> list[str]:
     return [*lines, f"({number} omitted; {TEXT_ALL})"]
 
 
-def _claim(why: Why, finding: Finding, with_remedy: bool = True) -> str:
-    """With its worth, and what to try."""
-    sentences = [finding.text, worth_text(why, finding)]
+def _format_claim(why: Why, finding: Finding, with_remedy: bool = True) -> str:
+    """Return a finding in sentences, with its gain and, if wanted, what to try."""
+    sentences = [finding.text, describe_worth(why, finding)]
     if with_remedy and finding.try_:
         sentences.append(f"Try: {finding.try_}")
     return " ".join(filter(None, sentences))
 
 
-def gaps_text(why: Why, most: int | None, width: int) -> str:
-    """The first `most` gaps (None: all that are listed), and how many more there
-    are."""
+def format_gaps(why: Why, most: int | None, width: int) -> str:
+    """Return a table of the first `most` gaps, the idle times of a GPU, and how many
+    more there are. None means all that are listed."""
     if not why.gaps:
         return "No GPU was idle." if why.devices else "no GPU events in this trace"
     shown = why.gaps[:most]
-    text = gaps_table(shown, width)
-    left = why.gaps_count - len(shown)
-    if not left:
+    text = format_gap_table(shown, width)
+    unlisted_count = why.gaps_count - len(shown)
+    if not unlisted_count:
         return text
     shown_ns = sum(gap.dur_ns for gap in shown)
     idle_ns = sum(device.idle_ns for device in why.devices)
     return (
-        f"{text}\n... and {plural(left, 'more gap')}; those shown are "
+        f"{text}\n... and {plural(unlisted_count, 'more gap')}; those shown are "
         f"{percent(shown_ns, idle_ns)} of idle time (--all shows all)"
     )
 
 
-def gaps_table(gaps: Sequence[Gap], width: int) -> str:
-    """A table without the column of the GPU if there is only one."""
+def format_gap_table(gaps: Sequence[Gap], width: int) -> str:
+    """Return a table of gaps. The column of the GPU is dropped if there is only one."""
     devices = {printable(str(gap.device)) for gap in gaps}
     columns = [
         column for column in GAP_COLUMNS if column is not GPU or len(devices) != 1
@@ -293,51 +316,56 @@ def gaps_table(gaps: Sequence[Gap], width: int) -> str:
 
 
 def why_markdown(why: Why, everything: bool = False) -> str:
-    """The answer, the account, the ceiling, the findings and the longest gaps; with
-    `everything` also the negligible findings."""
+    """Return the answer of `why` as Markdown: where the time went, findings and the
+    longest gaps. With `everything`, negligible findings are listed too."""
     lines = [f"**{markdown(why.file)}**: {markdown(answer(why))}", ""]
-    lines += [*_account_in_markdown(why), ""]
-    if why.cpu_work or is_limit(why):
-        lines += _breakdown_in_markdown(why)
-    for sentence in (ceiling_text(why), replayed_text(why), doubt_text(why)):
+    lines += [*_format_account_table(why), ""]
+    if why.cpu_work or is_gpu_limit(why):
+        lines += _format_breakdown_tables(why)
+    for sentence in (
+        describe_ceiling(why),
+        describe_joint_gain(why),
+        describe_all_doubts(why),
+    ):
         if sentence:
             lines += [markdown(sentence), ""]
     findings = considerable(why)
     if findings:
-        lines += [*_numbered_in_markdown(why, findings, 1), ""]
+        lines += [*_number_findings(why, findings, 1), ""]
     negligible_findings = negligible(why)
     if everything and negligible_findings:
         lines += [f"{NEGLIGIBLE_HEADING.capitalize()}:", ""]
         first_number = len(findings) + 1
-        lines += _numbered_in_markdown(why, negligible_findings, first_number)
+        lines += _number_findings(why, negligible_findings, first_number)
         lines.append("")
     gaps = listed(why)[:MAX_GAPS_IN_MARKDOWN]
     if gaps:
-        lines += [*_gaps_in_markdown(gaps), ""]
-    lines.append(markdown(not_recorded(why)))
+        lines += [*_format_gap_rows(gaps), ""]
+    lines.append(markdown(describe_not_recorded(why)))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _numbered_in_markdown(
+def _number_findings(
     why: Why, findings: Sequence[Finding], first_number: int
 ) -> Iterator[str]:
     for number, finding in enumerate(findings, first_number):
-        yield f"{number}. {markdown(_claim(why, finding))}"
+        yield f"{number}. {markdown(_format_claim(why, finding))}"
 
 
-def _breakdown_in_markdown(why: Why) -> Iterator[str]:
-    """The lines of its tables, each with an empty one."""
-    for part in breakdown_parts(why):
+def _format_breakdown_tables(why: Why) -> Iterator[str]:
+    """Yield Markdown lines of tables of what takes the time, each with an empty line
+    below."""
+    for part in divide_time(why):
         titles = [part.by, part.time, "share", "count"]
         rows = [
-            [markdown(share.name), *_share_cells(share, part.whole_ns)]
+            [markdown(share.name), *_format_share(share, part.whole_ns)]
             for share in part.shares[:MAX_SHARES_IN_MARKDOWN]
         ]
         yield from markdown_table(titles, rows, [0])
         yield ""
 
 
-def _gaps_in_markdown(gaps: Sequence[Gap]) -> list[str]:
+def _format_gap_rows(gaps: Sequence[Gap]) -> list[str]:
     titles = [column.title for column in GAP_COLUMNS_IN_MARKDOWN]
     rows = [
         [markdown(column.cell(gap)) for column in GAP_COLUMNS_IN_MARKDOWN]
@@ -346,15 +374,16 @@ def _gaps_in_markdown(gaps: Sequence[Gap]) -> list[str]:
     return markdown_table(titles, rows, [2, 3])
 
 
-def _account_in_markdown(why: Why) -> list[str]:
-    """Of the devices, or of the threads where there are none."""
+def _format_account_table(why: Why) -> list[str]:
+    """Return Markdown lines of a table of where the time of the devices went, or of the
+    threads if there is no device."""
     if not why.devices:
-        return _threads_in_markdown(why.cpu)
-    titles = [markdown(device_text(why))]
-    for column in account_columns(why):
+        return _format_thread_table(why.cpu)
+    titles = [markdown(name_devices(why))]
+    for column in make_account_columns(why):
         titles += [column.title, "share"]
     rows = []
-    for row in account_rows(why):
+    for row in make_account_rows(why):
         cells = [markdown(row.text)]
         for part in row.shares:
             if part.ns:
@@ -365,7 +394,8 @@ def _account_in_markdown(why: Why) -> list[str]:
     return markdown_table(titles, rows, [0])
 
 
-def _threads_in_markdown(threads: Sequence[ThreadAccount]) -> list[str]:
+def _format_thread_table(threads: Sequence[ThreadAccount]) -> list[str]:
+    """Return Markdown lines of a table of where the time of CPU threads went."""
     titles = ["thread", "ops", "Python", "waiting", "nothing"]
     rows = []
     for thread in threads:
@@ -379,8 +409,9 @@ def _threads_in_markdown(threads: Sequence[ThreadAccount]) -> list[str]:
     return markdown_table(titles, rows, [0])
 
 
-def why_document(why: Why, trace: Trace) -> WhyDocument:
-    """Evidence is given as indices in traceEvents."""
+def make_why_document(why: Why, trace: Trace) -> WhyDocument:
+    """Return the answer of `why` for --json. The evidence of findings is given as
+    indices into traceEvents of the file."""
     findings = []
     for finding in why.findings:
         evidence = trace.order[list(finding.evidence)].tolist()

@@ -19,7 +19,7 @@ from fusetui.analysis.why.model import (
     steps_with_work,
     totals,
 )
-from fusetui.report.cpu_words import BreakdownPiece, breakdown_sentence, cpu_parts
+from fusetui.report.cpu_words import BreakdownPiece, describe_breakdown, divide_cpu_time
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells_of
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -91,20 +91,23 @@ totals."""
 
 
 def answer(why: Why) -> str:
-    """The first sentence: how long, how busy, and the main reason for being idle."""
+    """Return the first sentences of the answer: how long the step or span is, how busy
+    the GPUs are, and the main reason for being idle."""
     if not why.devices:
-        return _without_devices(why)
-    head = headline(why)
+        return _answer_without_devices(why)
+    head = make_headline(why)
     sentences = (
         head.text,
-        _busy(why, head.sums),
-        _idle(head.sums, len(why.devices)),
-        _other_story(why, head.sums),
+        _describe_busy(why, head.sums),
+        _describe_idle(head.sums, len(why.devices)),
+        _describe_unlike_span(why, head.sums),
     )
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _without_devices(why: Why) -> str:
+def _answer_without_devices(why: Why) -> str:
+    """Return sentences about why a trace has no GPU events, and what the breakdown
+    covers instead."""
     threads = plural(len(why.cpu), "CPU thread")
     name, events = why._accelerator
     if why._ends_early:
@@ -122,10 +125,10 @@ def _without_devices(why: Why) -> str:
     return f"{reason}. The breakdown covers {threads}."
 
 
-def _other_story(why: Why, sums: Sums) -> str:
-    """That the median step is not what the span is like, and where the difference
-    lies."""
-    whole = _unlike(why, sums)
+def _describe_unlike_span(why: Why, sums: Sums) -> str:
+    """Return a sentence about the whole span if its share of idle time is far from that
+    of the median step, else "". It also says where the difference lies."""
+    whole = _find_unlike_span(why, sums)
     if whole is None:
         return ""
     span_ns = whole["span"]
@@ -133,10 +136,10 @@ def _other_story(why: Why, sums: Sums) -> str:
     devices = len(why.devices)
     spans = "Its whole span" if devices == 1 else "Their whole spans"
     verb = "is" if devices == 1 else "are"
-    text = f"{spans} of {duration(span_ns)} {verb}"
+    span_sentence = f"{spans} of {duration(span_ns)} {verb}"
     if sums["idle"] * span_ns > idle_ns * sums["span"]:
-        return f"{text} {percent(span_ns - idle_ns, span_ns)} busy."
-    text += f" {percent(idle_ns, span_ns)} idle"
+        return f"{span_sentence} {percent(span_ns - idle_ns, span_ns)} busy."
+    span_sentence += f" {percent(idle_ns, span_ns)} idle"
     idle_of_steps = [
         sum(device.idle_ns for device in step.devices) for step in why.steps
     ]
@@ -144,39 +147,39 @@ def _other_story(why: Why, sums: Sums) -> str:
     if 2 * longest_idle_ns > idle_ns:
         step = why.steps[idle_of_steps.index(longest_idle_ns)]
         idle = duration(longest_idle_ns)
-        return f"{text}: {printable(step.name)} alone is idle for {idle}."
+        return f"{span_sentence}: {printable(step.name)} alone is idle for {idle}."
     steps_ns = sum(step.dur_ns for step in why.steps)
     if 2 * steps_ns * devices < span_ns:
         steps = count(len(why.steps))
-        return f"{text}: the {steps} steps take only {duration(steps_ns)}."
-    return f"{text}."
+        return f"{span_sentence}: the {steps} steps take only {duration(steps_ns)}."
+    return f"{span_sentence}."
 
 
-def _unlike(why: Why, sums: Sums) -> Sums | None:
-    """The account of the span, if the share of idle time in the median step is far from
-    that."""
+def _find_unlike_span(why: Why, sums: Sums) -> Sums | None:
+    """Return the times of the whole span if its share of idle time is far from that of
+    the median step; else None."""
     whole = totals(why.devices)
     has_steps = steps_tell(why) and len(why.steps) >= 2
-    if not has_steps or cut_off(why) or not whole["span"]:
+    if not has_steps or find_cut_off(why) or not whole["span"]:
         return None
-    difference = abs(_idle_share(sums) - _idle_share(whole))
+    difference = abs(_compute_idle_share(sums) - _compute_idle_share(whole))
     return whole if difference >= UNLIKE_SHARE else None
 
 
-def _idle_share(sums: Sums) -> float:
+def _compute_idle_share(sums: Sums) -> float:
     return sums["idle"] / sums["span"]
 
 
-def brief_answer(why: Why, with_reason: bool = True) -> str:
-    """The same in fewer words, for a small screen, also without the reason for being
-    idle."""
+def format_brief_answer(why: Why, with_reason: bool = True) -> str:
+    """Return the answer in fewer words, for a small screen. The main reason for idle
+    time is left out unless `with_reason`."""
     if not why.devices:
         return answer(why)
-    head = headline(why)
+    head = make_headline(why)
     sums = head.sums
     busy_ns = sums["span"] - sums["idle"]
     gpus = "the GPU is" if len(why.devices) == 1 else "the GPUs are"
-    if cut_off(why):
+    if find_cut_off(why):
         text = f"{gpus} busy for at least {duration(busy_ns)}"
     else:
         least = "at least " if unrecorded(why) else ""
@@ -185,8 +188,8 @@ def brief_answer(why: Why, with_reason: bool = True) -> str:
     if sums[reason]:
         text += f", {duration(sums['idle'])} idle"
         if with_reason:
-            text += f", {_part_of_idle(sums, reason)} {IDLE[reason].where}"
-    whole = _unlike(why, sums)
+            text += f", {_describe_part_of_idle(sums, reason)} {IDLE[reason].where}"
+    whole = _find_unlike_span(why, sums)
     if whole is not None:
         text += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
     return f"{head.text.removesuffix('.')}: {text}."
@@ -199,13 +202,12 @@ class Headline(NamedTuple):
     sums: Sums
 
 
-def headline(why: Why) -> Headline:
-    """Of the median step if steps tell, else of the span."""
+def make_headline(why: Why) -> Headline:
+    """Return what the figures of the answer are about, and their sums over all devices.
+    It is the median step if there are steps, else the span."""
     if steps_tell(why):
         step = median_step(why.steps)
-        text = (
-            f"{duration(step.dur_ns)} per step ({StepLength.WALL}{_which_step(why)})."
-        )
+        text = f"{duration(step.dur_ns)} per step ({StepLength.WALL}{_describe_median_step(why)})."
         return Headline(text=text, sums=totals(step.devices))
     sums = totals(why.devices)
     if why.about:
@@ -217,9 +219,10 @@ def headline(why: Why) -> Headline:
     return Headline(text=text, sums=sums)
 
 
-def _which_step(why: Why) -> str:
-    """Which of the steps the median step is, and what they are if no annotation is
-    around them; of an even number, no mean of two is a step."""
+def _describe_median_step(why: Why) -> str:
+    """Return which of the steps the median one is, to follow the word "step". For an
+    even number it is the lower of the two in the middle, as no mean of two is a step.
+    """
     steps = len(why.steps)
     ran = len(steps_with_work(why.steps))
     if steps == 1:
@@ -241,9 +244,9 @@ def _which_step(why: Why) -> str:
     )
 
 
-def cut_off(why: Why) -> list[str]:
-    """What is said of a span that probably begins with the end of work from before the
-    window."""
+def find_cut_off(why: Why) -> list[str]:
+    """Return the sentences about a span that probably begins with the end of work from
+    before the window. Empty if there is no such work."""
     return [
         finding.text
         for finding in why.findings
@@ -252,26 +255,28 @@ def cut_off(why: Why) -> list[str]:
 
 
 def unrecorded(why: Why) -> list[str]:
-    """What is said of work of the window that is not in the trace."""
+    """Return the sentences about work inside the window that is missing from the trace."""
     return [finding.text for finding in why.findings if finding.rule == HOLES]
 
 
-def qualified(why: Why) -> list[str]:
-    """What is said of work that ran and is not in the trace, wherever."""
-    return [*cut_off(why), *unrecorded(why)]
+def find_missing_work(why: Why) -> list[str]:
+    """Return the sentences about all work that ran and is missing from the trace."""
+    return [*find_cut_off(why), *unrecorded(why)]
 
 
-def _busy(why: Why, sums: Sums) -> str:
+def _describe_busy(why: Why, sums: Sums) -> str:
+    """Return a sentence about how busy the GPUs are, and about exposed communication if
+    it is considerable. The figure is a lower bound if work is missing."""
     busy_ns = sums["span"] - sums["idle"]
     is_one = len(why.devices) == 1
     gpus = "The GPU is" if is_one else f"The {count(len(why.devices))} GPUs are"
-    if cut_off(why):
+    if find_cut_off(why):
         return (
-            f"{gpus} busy for at least {duration(busy_ns)} of {_whole(why)}: work "
+            f"{gpus} busy for at least {duration(busy_ns)} of {_name_whole(why)}: work "
             "launched before the window also ran."
         )
     share = percent(busy_ns, sums["span"])
-    whole = _whole(why)
+    whole = _name_whole(why)
     if unrecorded(why):
         text = (
             f"{gpus} busy for at least {share} of {whole}, because some work was not "
@@ -285,8 +290,9 @@ def _busy(why: Why, sums: Sums) -> str:
     return f"{text}; for {only_comm} of that, nothing but communication runs."
 
 
-def _whole(why: Why) -> str:
-    """The time of which a share is given, as the headline names it."""
+def _name_whole(why: Why) -> str:
+    """Return the time of which a share is given, as the headline names it: the step,
+    the time, or the span."""
     if steps_tell(why):
         return "the step"
     if why.about:
@@ -294,14 +300,18 @@ def _whole(why: Why) -> str:
     return "the span" if len(why.devices) == 1 else "the spans"
 
 
-def _idle(sums: Sums, devices: int) -> str:
+def _describe_idle(sums: Sums, devices: int) -> str:
+    """Return a sentence about the idle time of the devices and its largest reason. ""
+    if there is no time at all."""
     reason = _largest_reason(sums)
     if not sums[reason]:
         never = "It is never idle." if devices == 1 else "They are never idle."
         return never if sums["span"] else ""
     idle = duration(sums["idle"])
     whose = "Idle" if devices == 1 else "Total idle time:"
-    return f"{whose} {idle}, {_part_of_idle(sums, reason)} {IDLE[reason].while_}."
+    return (
+        f"{whose} {idle}, {_describe_part_of_idle(sums, reason)} {IDLE[reason].while_}."
+    )
 
 
 def _largest_reason(sums: Sums) -> str:
@@ -309,8 +319,9 @@ def _largest_reason(sums: Sums) -> str:
     return max(IDLE, key=lambda name: (sums[name], name))
 
 
-def _part_of_idle(sums: Sums, reason: str) -> str:
-    """`all of it`, or `of which 23.4 us`: how much of the idle time has this reason."""
+def _describe_part_of_idle(sums: Sums, reason: str) -> str:
+    """Return how much of the idle time has this reason: `all of it`, or `of which 23.4
+    us`."""
     if sums[reason] == sums["idle"]:
         return "all of it"
     return f"of which {duration(sums[reason])}"
@@ -344,8 +355,9 @@ class TimeShare(NamedTuple):
     whole_ns: int
 
 
-def account_columns(why: Why) -> list[AccountColumn]:
-    """The median step, if steps tell, and the span; or only what was asked about."""
+def make_account_columns(why: Why) -> list[AccountColumn]:
+    """Return the columns of the account of time: the median step if there are steps,
+    and the span. If a part was asked about, it is the only column."""
     of_devices = totals(why.devices)
     if why.about:
         return [AccountColumn(title="time", sums=of_devices)]
@@ -357,13 +369,14 @@ def account_columns(why: Why) -> list[AccountColumn]:
 
 
 def account_lines(why: Why, width: int, most: int = REASON_ROWS) -> list[str]:
-    """Classes and at most so many reasons, of the median step and of the span."""
-    columns = account_columns(why)
-    titles = [device_text(why)]
+    """Return lines of a table of where the time went, by class and by reason of idle
+    time. At most `most` reasons are listed, and `width` is in cells."""
+    columns = make_account_columns(why)
+    titles = [name_devices(why)]
     for column in columns:
         unit = unit_of([column.sums["span"]])
         titles += [f"{column.title} {unit.name}", "share"]
-    rows = list(_account_cells(columns, most))
+    rows = list(_make_account_cells(columns, most))
     # The labels are cut, so that no figure has to be.
     _, *figures = zip(titles, *rows, strict=True)
     figures_width = sum(max(map(len, cells)) + len(GAP) for cells in figures)
@@ -386,9 +399,10 @@ THREAD_COLUMNS = (
 )
 
 
-def thread_lines(why: Why, width: int, most: int, hint: str = "") -> list[str]:
-    """What CPU threads did, the busiest first: at most so many of them, and a line that
-    says how many more there are, with a hint. Nothing without any."""
+def format_threads(why: Why, width: int, most: int, hint: str = "") -> list[str]:
+    """Return lines of a table of what CPU threads did, the busiest first, at most
+    `most` of them. A last line says how many more there are, with a hint. Empty without
+    threads."""
     if not why.cpu:
         return []
     busiest_first = sorted(
@@ -398,31 +412,36 @@ def thread_lines(why: Why, width: int, most: int, hint: str = "") -> list[str]:
     return [*lines, *omitted_line(len(busiest_first) - most, "thread", hint)]
 
 
-def _account_cells(columns: Sequence[AccountColumn], most: int) -> Iterator[list[str]]:
-    """The cells of each row, with at most so many reasons: those without time are left
-    out."""
-    for name in _with_time(PARTS, columns):
-        yield _cells(CLASSES[name], [name], columns)
-    reasons = _with_time(IDLE, columns)
+def _make_account_cells(
+    columns: Sequence[AccountColumn], most: int
+) -> Iterator[list[str]]:
+    """Yield the cells of each row of the account; rows without time are left out. At
+    most `most` reasons of idle time have a row, and the others share one."""
+    for name in _select_with_time(PARTS, columns):
+        yield _make_cells(CLASSES[name], [name], columns)
+    reasons = _select_with_time(IDLE, columns)
     reasons.sort(key=lambda name: [-column.sums[name] for column in columns])
     for name in reasons[:most]:
-        yield _cells(f"  {IDLE[name].sentence}", [name], columns)
+        yield _make_cells(f"  {IDLE[name].sentence}", [name], columns)
     others = reasons[most:]
     if others:
-        yield _cells(f"  {plural(len(others), 'other reason')}", others, columns)
-    for name in _with_time(HIDDEN, columns):
-        yield _cells(HIDDEN[name], [name], columns)
+        yield _make_cells(f"  {plural(len(others), 'other reason')}", others, columns)
+    for name in _select_with_time(HIDDEN, columns):
+        yield _make_cells(HIDDEN[name], [name], columns)
 
 
-def _with_time(names: Iterable[str], columns: Sequence[AccountColumn]) -> list[str]:
-    """Those that take time in any column."""
+def _select_with_time(
+    names: Iterable[str], columns: Sequence[AccountColumn]
+) -> list[str]:
+    """Return those of the classes or reasons that take time in any column."""
     return [name for name in names if any(column.sums[name] for column in columns)]
 
 
-def _cells(
+def _make_cells(
     text: str, names: Sequence[str], columns: Sequence[AccountColumn]
 ) -> list[str]:
-    """The time of these classes or reasons together, in each column."""
+    """Return the cells of a row: its text, then for each column the time of these
+    classes or reasons together, and its share."""
     cells = [text]
     for column in columns:
         ns = sum(column.sums[name] for name in names)
@@ -434,16 +453,18 @@ def _cells(
     return cells
 
 
-def account_rows(why: Why) -> list[AccountRow]:
-    """Classes, reasons and what is hidden, the largest reason first."""
-    columns = account_columns(why)
+def make_account_rows(why: Why) -> list[AccountRow]:
+    """Return the rows of the account with their exact times: classes, reasons with the
+    largest first, and what is hidden behind other work. Rows without time are left out.
+    """
+    columns = make_account_columns(why)
     main, *_ = columns
     texts = {name: CLASSES[name] for name in PARTS}
     for name in sorted(IDLE, key=lambda name: -main.sums[name]):
         texts[name] = f"idle, {IDLE[name].sentence}"
     texts |= HIDDEN
     rows = []
-    for name in _with_time(texts, columns):
+    for name in _select_with_time(texts, columns):
         shares = [
             TimeShare(ns=column.sums[name], whole_ns=column.sums["span"])
             for column in columns
@@ -452,26 +473,26 @@ def account_rows(why: Why) -> list[AccountRow]:
     return rows
 
 
-def account_line(why: Why, most: int) -> str:
-    """The same in one line of so many cells: no class is left out to make room for a
-    reason."""
-    sums = headline(why).sums
+def format_account_line(why: Why, most: int) -> str:
+    """Return the account in one line of at most `most` cells. Reasons of idle time are
+    dropped before any class is."""
+    sums = make_headline(why).sums
     for names in (CLASSES, SHORT_CLASSES):
-        classes = _classes(sums, names)
-        for parts in (_with_reasons(sums, classes), classes):
+        classes = _format_classes(sums, names)
+        for parts in (_append_reasons(sums, classes), classes):
             if cells_of(BETWEEN.join(parts[: len(classes)])) <= most:
                 return joined(parts, most, BETWEEN)
-    *before, idle = classes
-    return joined([*before[:1], idle, *before[1:]], most, BETWEEN)
+    *earlier_classes, idle = classes
+    return joined([*earlier_classes[:1], idle, *earlier_classes[1:]], most, BETWEEN)
 
 
-def account_parts(why: Why) -> list[str]:
-    """Each class with its share, then the main reasons of the idle time."""
-    sums = headline(why).sums
-    return _with_reasons(sums, _classes(sums, CLASSES))
+def make_account_parts(why: Why) -> list[str]:
+    """Return each class of time with its share, then the main reasons of idle time."""
+    sums = make_headline(why).sums
+    return _append_reasons(sums, _format_classes(sums, CLASSES))
 
 
-def _classes(sums: Sums, names: Mapping[str, str]) -> list[str]:
+def _format_classes(sums: Sums, names: Mapping[str, str]) -> list[str]:
     return [
         f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
         for name in PARTS
@@ -479,8 +500,9 @@ def _classes(sums: Sums, names: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _with_reasons(sums: Sums, classes: list[str]) -> list[str]:
-    """With the main reasons after the idle time, the last of the classes."""
+def _append_reasons(sums: Sums, classes: list[str]) -> list[str]:
+    """Return the classes with the main reasons of idle time appended to the last class,
+    which is idle time."""
     names = sorted((name for name in IDLE if sums[name]), key=lambda name: -sums[name])
     if not names:
         return classes
@@ -491,17 +513,18 @@ def _with_reasons(sums: Sums, classes: list[str]) -> list[str]:
     return [*before, f"{idle}: {main}", *others]
 
 
-def device_text(why: Why) -> str:
-    """The name of the one device, or how many there are."""
+def name_devices(why: Why) -> str:
+    """Return the name of the device if there is one, or else how many there are
+    together."""
     if len(why.devices) != 1:
         return f"{count(len(why.devices))} GPUs together"
     (device,) = why.devices
     return printable(f"{device_label(device.device)} {device.name}".rstrip())
 
 
-def ceiling_text(why: Why) -> str:
-    """What better kernels could save, for the kernels for which that is known; else
-    ""."""
+def describe_ceiling(why: Why) -> str:
+    """Return sentences about what better kernels could save, as far as the work of
+    kernels is known; "" if no work is known."""
     ceiling = why.ceiling
     if not ceiling or not ceiling.known_ns:
         return ""
@@ -516,15 +539,14 @@ def ceiling_text(why: Why) -> str:
     )
 
 
-def not_recorded(why: Why) -> str:
-    """What was not recorded, and the option that records it, and whether the device is
-    unknown, in one line; else "".
+def describe_not_recorded(why: Why) -> str:
+    """Return a line about what was not recorded, with the option that records it, and
+    whether the device is unknown. "" if nothing is missing.
 
-    `Not recorded: input shapes (record_shapes=True), memory events
-    (profile_memory=True).`
+        Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).
     """
     sentences = []
-    lacks = _lacks(why.cannot_tell)
+    lacks = _list_missing(why.cannot_tell)
     if lacks:
         between = "; " if any(", " in lack for lack in lacks) else ", "
         where = " in the part that was read" if why._ends_early else ""
@@ -534,8 +556,9 @@ def not_recorded(why: Why) -> str:
     return " ".join(sentences)
 
 
-def _lacks(unknown: Iterable[Unknown]) -> list[str]:
-    """What is missing, each once, by the option that records it."""
+def _list_missing(unknown: Iterable[Unknown]) -> list[str]:
+    """Return what is missing, each once, with the option that records it. What cannot
+    be recorded is left out."""
     can_be_recorded = [lack for lack in unknown if lack.record_with]
     by_option = by_key(can_be_recorded, key=lambda lack: lack.record_with)
     lacks = []
@@ -545,9 +568,10 @@ def _lacks(unknown: Iterable[Unknown]) -> list[str]:
     return lacks
 
 
-def covered_by(gap: Gap) -> str:
-    """What covered most of it, the most informative first; else the event that it
-    waited for."""
+def describe_cover(gap: Gap) -> str:
+    """Return what the CPU did during most of a gap: the frame, op, module and
+    annotation, the most informative first. Without any, it is the event that ended the
+    gap."""
     layers = (PATH.sub("", gap.frame or ""), gap.op, gap.module, gap.annotation)
     return ", ".join(filter(None, layers)) or f"before {gap.next}"
 
@@ -558,7 +582,7 @@ def listed(why: Why) -> Sequence[Gap]:
 
 
 def named(name: str) -> str:
-    """A class or a reason in words."""
+    """Return a class of time or a reason of idle time in words."""
     return CLASSES[name] if name in CLASSES else IDLE[name].sentence
 
 
@@ -569,22 +593,23 @@ BUSY_SHARE = 0.8
 """From this share of the time asked about on, the GPU itself is the limit."""
 
 
-def is_limit(why: Why) -> bool:
-    """Whether the GPU is busy for most of what the answer is about."""
+def is_gpu_limit(why: Why) -> bool:
+    """Return whether the GPU itself is the limit, because it is busy for most of what
+    the answer is about."""
     if not why.devices:
         return False
-    sums = headline(why).sums
+    sums = make_headline(why).sums
     busy_ns = sums["span"] - sums["idle"]
     return busy_ns >= BUSY_SHARE * sums["span"] > 0
 
 
-def breakdown_parts(why: Why) -> list[BreakdownPiece]:
-    """Those that are not empty: of GPU time; or of the time of another accelerator, and
-    of CPU time, if no GPU event was recorded."""
+def divide_time(why: Why) -> list[BreakdownPiece]:
+    """Return the ways to divide the time that is not idle, without empty ones. It is
+    GPU time, or else the time of another accelerator and of CPU threads."""
     if why.cpu_work is not None:
-        return [*accelerator_parts(why), *cpu_parts(why.cpu_work)]
+        return [*divide_accelerator_time(why), *divide_cpu_time(why.cpu_work)]
     if why._breakdown is None:
-        return accelerator_parts(why)
+        return divide_accelerator_time(why)
     parts = (
         BreakdownPiece(
             time=GPU_TIME,
@@ -602,9 +627,9 @@ def breakdown_parts(why: Why) -> list[BreakdownPiece]:
     return [part for part in parts if part.shares]
 
 
-def accelerator_parts(why: Why) -> list[BreakdownPiece]:
-    """The time of the events of an accelerator that is no GPU, by name; nothing where
-    there is none."""
+def divide_accelerator_time(why: Why) -> list[BreakdownPiece]:
+    """Return the time of an accelerator that is no GPU, divided by event, in a list.
+    Empty if there is none."""
     work = why._accelerator_work
     if work is None or not work.events:
         return []
@@ -618,20 +643,23 @@ def accelerator_parts(why: Why) -> list[BreakdownPiece]:
 
 
 def breakdown_text(why: Why, width: int = 0) -> str:
-    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %,
-    ...`; "" where the GPU is not the limit. Names are cut, unless nobody sees that."""
+    """Return a sentence about what takes the time of the GPU, or "" if the GPU is not
+    the limit. Names are cut, except for output to a file.
+
+        GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %.
+    """
     name_cells = width if isinstance(width, UncutWidth) else MAX_NAME_CELLS
     if why.cpu_work is not None:
         sentences = [
-            breakdown_sentence(parts, name_cells)
-            for parts in (accelerator_parts(why), cpu_parts(why.cpu_work))
+            describe_breakdown(parts, name_cells)
+            for parts in (divide_accelerator_time(why), divide_cpu_time(why.cpu_work))
             if parts
         ]
         return " ".join(filter(None, sentences))
-    if why._breakdown is None or not why._breakdown.kernels or not is_limit(why):
+    if why._breakdown is None or not why._breakdown.kernels or not is_gpu_limit(why):
         return ""
     texts = []
-    for part in breakdown_parts(why):
+    for part in divide_time(why):
         shares = [
             f"{cut_line(share.name, name_cells)} {percent(share.ns, part.whole_ns)}"
             for share in part.shares[:MAX_NAMES]
@@ -640,6 +668,7 @@ def breakdown_text(why: Why, width: int = 0) -> str:
     return f"{GPU_TIME} {'; '.join(texts)}."
 
 
-def main_reason(gap: Gap) -> str:
-    """The key of the reason with the most time."""
+def find_main_reason(gap: Gap) -> str:
+    """Return the key of the reason of idle time with the most time in a gap. It is
+    "queued" if the gap has no reason."""
     return max(gap.idle, key=lambda name: gap.idle[name], default="queued")

@@ -60,39 +60,47 @@ NONE = {
 """Why no finding has an estimated gain."""
 
 
-def worth_text(why: Why, finding: Finding) -> str:
-    """`Upper bound: 491 ms. Estimated gain: 402 ms (33 %) of the step.`, why no gain is
-    estimated, or ""; first of which other finding it is a part."""
-    part = _part_text(why, finding)
-    without = WITHOUT.get(finding.worth_note or "", "")
+def describe_worth(why: Why, finding: Finding) -> str:
+    """Return the upper bound of a finding and its estimated gain, or why no gain is
+    estimated. If it is part of another finding, that comes first. "" if nothing is
+    known.
+
+        Upper bound: 491 ms. Estimated gain: 402 ms (33 %) of the step.
+    """
+    part_sentence = _describe_whole_finding(why, finding)
+    reason_without_gain = WITHOUT.get(finding.worth_note or "", "")
     if finding.at_stake_ns is None:
-        return part + without
+        return part_sentence + reason_without_gain
     steps = len(why.steps) if why.worth_of == "step" else 1
     upper_bound = duration(finding.at_stake_ns)
-    bound = f"Upper bound: {upper_bound}{' in all steps' if steps > 1 else ''}."
+    bound_sentence = (
+        f"Upper bound: {upper_bound}{' in all steps' if steps > 1 else ''}."
+    )
     if finding.worth_ns is None and finding.worth_steps is None:
-        if not _says(finding.text, upper_bound):
-            part += f"{bound} "
-        return f"{part}{without}".rstrip()
-    gain = worth_part(why, finding)
-    return f"{part}{bound} {gain[0].upper()}{gain[1:]}.{_excess(finding, steps)}"
+        if not _contains_time(finding.text, upper_bound):
+            part_sentence += f"{bound_sentence} "
+        return f"{part_sentence}{reason_without_gain}".rstrip()
+    gain = describe_gain(why, finding)
+    return f"{part_sentence}{bound_sentence} {gain[0].upper()}{gain[1:]}.{_explain_excess(finding, steps)}"
 
 
-def _part_text(why: Why, finding: Finding) -> str:
+def _describe_whole_finding(why: Why, finding: Finding) -> str:
+    """Return a sentence about which other finding this one is a part of, or "" if it is
+    none."""
     for number, whole in enumerate(why.findings, 1):
         if whole.rule == finding.part_of:
             return f"Part of finding {number}. "
     return ""
 
 
-def _says(text: str, time: str) -> bool:
+def _contains_time(text: str, time: str) -> bool:
     """Whether a time is in a text, as a word."""
     return any(f" {time}{end}" in f" {text}" for end in " .,;:")
 
 
-def _excess(finding: Finding, steps: int) -> str:
-    """Why the estimated gain exceeds the upper bound of as many steps, as a sentence
-    after a blank; "" where it does not."""
+def _explain_excess(finding: Finding, steps: int) -> str:
+    """Return a sentence, after a blank, about why the estimated gain in `steps` steps
+    exceeds the upper bound. "" if it does not."""
     gain_in_all_ns = (finding.worth_ns or 0) * steps
     upper_bound_ns = finding.at_stake_ns or 0
     if gain_in_all_ns <= NEARLY_THE_BOUND * upper_bound_ns:
@@ -106,44 +114,52 @@ def _excess(finding: Finding, steps: int) -> str:
     return f" The gain exceeds the upper bound because {reason}."
 
 
-def worth_part(why: Why, finding: Finding) -> str:
-    """`estimated gain: 402 ms (33 %) of the step`, of a finding that has one."""
+def describe_gain(why: Why, finding: Finding) -> str:
+    """Return the estimated gain of a finding that has one, such as `estimated gain: 402
+    ms (33 %) of the step`."""
     if finding.worth_steps is not None:
-        return _worth_of_some(finding.worth_steps)
-    figure = worth_figure(finding)
+        return _describe_gain_of_some(finding.worth_steps)
+    figure = format_worth(finding)
     if figure == ZERO:
         return "no gain: not on the critical path"
     most = "at most " if finding.worth_note in ("at_most", "no_batch_waits") else ""
     condition = CONDITIONS.get(finding.worth_note or "", "")
     share = percent(finding.worth_share or 0.0, 1)
-    return f"estimated gain: {most}{figure} ({share}) {_whole(why)}{condition}"
+    return f"estimated gain: {most}{figure} ({share}) {_describe_whole(why)}{condition}"
 
 
-def _worth_of_some(some: SomeSteps) -> str:
-    """`estimated gain: 9 ms over 2 of 8 steps, none in most others`."""
+def _describe_gain_of_some(some: SomeSteps) -> str:
+    """Return the estimated gain of a finding that only some steps have.
+
+    estimated gain: 9 ms over 2 of 8 steps, none in most others
+    """
     in_steps = "over" if some.steps > 1 else "in"
     others = "most others" if 2 * some.steps < some.of else "the median step"
     return (
         f"estimated gain: {duration(some.saved_ns)} {in_steps} {count(some.steps)} of "
-        f"{plural(some.of, 'step')}, none in {others}{_longer(some)}"
+        f"{plural(some.of, 'step')}, none in {others}{_describe_longer_steps(some)}"
     )
 
 
-def _longer(some: SomeSteps) -> str:
-    """`; 1 step gets 6.8 ms longer, so the net gain is 4.3 ms`; blank where none does."""
+def _describe_longer_steps(some: SomeSteps) -> str:
+    """Return a clause about steps that a change makes longer, or "" if there are none.
+
+    ; 1 step gets 6.8 ms longer, so the net gain is 4.3 ms
+    """
     if not some.longer:
         return ""
-    lost = duration(some.lost_ns)
-    left = duration(some.net_ns)
+    longer_time = duration(some.lost_ns)
+    net_gain = duration(some.net_ns)
     if some.longer == 1:
-        change = f"1 step gets {lost} longer"
+        change = f"1 step gets {longer_time} longer"
     else:
-        change = f"{plural(some.longer, 'step')} get {lost} longer in total"
-    return f"; {change}, so the net gain is {left}"
+        change = f"{plural(some.longer, 'step')} get {longer_time} longer in total"
+    return f"; {change}, so the net gain is {net_gain}"
 
 
-def _whole(why: Why) -> str:
-    """What a gain is of, with its length unless the headline has it."""
+def _describe_whole(why: Why) -> str:
+    """Return what a gain is of: the step or the span. Its length is added unless the
+    headline has it."""
     before_ns = why.worth_before_ns or 0
     is_of_step = why.worth_of == "step"
     is_headline_of_step = steps_tell(why)
@@ -182,13 +198,15 @@ def doubt(
     )
 
 
-def doubt_text(why: Why) -> str:
-    """The same of all replays that findings rest on; blank where all is understood."""
+def describe_all_doubts(why: Why) -> str:
+    """Return a sentence about unexplained delays in all replays that findings rest on,
+    or "" if there are few."""
     return " ".join(doubt(why.residuals, why.residual_share or 0.0, "a change"))
 
 
-def worth_figure(finding: Finding) -> str:
-    """The time alone; blank where there is none."""
+def format_worth(finding: Finding) -> str:
+    """Return the estimated gain of a finding as a time alone. "" without one, and ZERO
+    for a gain too small to matter."""
     if finding.worth_ns is None:
         return ""
     if (finding.worth_share or 0.0) * MIN_GAIN_DIVISOR <= 1:
@@ -196,20 +214,20 @@ def worth_figure(finding: Finding) -> str:
     return duration(finding.worth_ns)
 
 
-def replayed_text(why: Why) -> str:
-    """The estimated gain of the first findings together, or why no gains are estimated;
-    "" for neither."""
+def describe_joint_gain(why: Why) -> str:
+    """Return a sentence about the estimated gain of the first findings together, or
+    about why no gains are estimated. "" if there is neither."""
     for finding in why.findings:
         if finding.worth_note in NONE:
             return NONE[finding.worth_note]
-    together = why.together
-    if together is None:
+    joint_gain = why.together
+    if joint_gain is None:
         return ""
-    number = together.findings
-    which = f"first {number} findings" if number > 1 else "first finding"
+    number = joint_gain.findings
+    findings_text = f"first {number} findings" if number > 1 else "first finding"
     if any(finding.worth_ns is None for finding in why.findings[:number]):
-        which += " that can be replayed"
+        findings_text += " that can be replayed"
     length = StepLength.LAUNCHED if why.worth_of == "step" else StepLength.SPAN
-    before = duration(together.before_ns)
-    after = duration(together.after_ns)
-    return f"Fixing the {which} would shorten {length.a_step} from {before} to {after}."
+    before = duration(joint_gain.before_ns)
+    after = duration(joint_gain.after_ns)
+    return f"Fixing the {findings_text} would shorten {length.a_step} from {before} to {after}."

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.tables.files import needed
+from fusetui.tables.files import import_optional
 from fusetui.tables.table import ColumnTable, Kind, TableColumn
 from fusetui.trace.model.arrays import prefix_sums
 
@@ -30,10 +30,12 @@ ARROW_TYPES: dict[Kind, str] = {
 
 
 def to_pandas(table: ColumnTable) -> Any:
-    """A pandas.DataFrame. Columns of numbers are those of the table, without a copy;
-    integers and truths of which some may be missing are Int64 and boolean. Raises
-    MissingPackageError."""
-    pandas = needed("pandas", "to_pandas()")
+    """The table as a pandas.DataFrame.
+
+    Columns of numbers are not copied. Integers and booleans that may be missing have
+    the types Int64 and boolean. Raises MissingPackageError without pandas.
+    """
+    pandas = import_optional("pandas", "to_pandas()")
     columns = {column.name: _pandas_column(pandas, column) for column in table.columns}
     return pandas.DataFrame(columns, copy=False)
 
@@ -64,7 +66,8 @@ def _pandas_column(pandas: Any, column: TableColumn) -> Any:
 
 
 def stream_of(table: ColumnTable) -> Any:
-    """A PyCapsule with an ArrowArrayStream, of at least one batch."""
+    """The table as a PyCapsule with an ArrowArrayStream. It has at least one batch,
+    even without rows."""
     import nanoarrow
     from nanoarrow.c_array_stream import CArrayStream
 
@@ -86,14 +89,14 @@ def stream_of(table: ColumnTable) -> Any:
 
 
 def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
-    """The schema of columns, by their names and kinds; it is known before there are any
-    rows."""
+    """The Arrow schema of columns, given by their names and kinds. It needs no rows."""
     import nanoarrow
 
     return nanoarrow.struct({name: _arrow_type(kind) for name, kind in columns})
 
 
 def _arrow_type(kind: Kind) -> Any:
+    """The Arrow type of the values of a kind of column."""
     import nanoarrow
 
     return getattr(nanoarrow, ARROW_TYPES[kind])()

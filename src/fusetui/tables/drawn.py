@@ -25,9 +25,10 @@ MAX_TEXT_CELLS = 40
 
 
 def table_repr(table: ColumnTable) -> str:
-    """Its size, and the first rows of the columns that a person sees first."""
+    """The text of a table at the Python prompt: its size, and the first rows of its
+    main columns."""
     shown = first_columns(table.top(REPR_ROWS))
-    texts = [_head(table), aligned_rows(shown, REPR_WIDTH)]
+    texts = [_describe_size(table), aligned_rows(shown, REPR_WIDTH)]
     rest = len(table) - REPR_ROWS
     if rest > 0:
         texts.append(f"... and {plural(rest, 'more row')}")
@@ -35,7 +36,9 @@ def table_repr(table: ColumnTable) -> str:
     return "\n".join(texts)
 
 
-def _head(table: ColumnTable) -> str:
+def _describe_size(table: ColumnTable) -> str:
+    """The name of a table with its number of rows and columns: `kernels: 3 rows, 12
+    columns`."""
     rows = plural(len(table), "row")
     columns = plural(len(table.columns), "column")
     return f"{table.name}: {rows}, {columns}"
@@ -57,15 +60,16 @@ def table_text(table: ColumnTable, most: int, width: int) -> str:
 
 
 def first_columns(table: ColumnTable) -> ColumnTable:
-    """The columns that a person sees without asking: figures, then texts."""
+    """A table with only those columns that a person sees without asking: figures first,
+    then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
-    chosen.sort(key=_order)
+    chosen.sort(key=_column_sort_key)
     return table.select(column.name for column in chosen)
 
 
-def _order(column: TableColumn) -> tuple[bool, int]:
-    """Return what columns are sorted by: figures come before texts, and among these
-    `file` and `short` before others."""
+def _column_sort_key(column: TableColumn) -> tuple[bool, int]:
+    """The sort key of a column: figures come before texts; among texts `file` and
+    `short` come first."""
     if column.name in FIRST_TEXTS:
         place = FIRST_TEXTS.index(column.name)
     else:
@@ -118,7 +122,8 @@ def _kept_columns(table: ColumnTable) -> set[int]:
 
 
 def without_unit(name: str) -> str:
-    """The name of a column whose values are shown with their unit."""
+    """The title of a column whose values are shown with their unit: `total` for
+    `total_ns`."""
     return name.removesuffix("_ns")
 
 
@@ -131,11 +136,12 @@ def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
         column: The column.
         most: How many cells a text may take; None for any number.
     """
-    return [_text(column, value, most) for value in column.to_list()]
+    return [_format_value(column, value, most) for value in column.to_list()]
 
 
-def _text(column: TableColumn, value: object, most: int | None) -> str:
-    """Return one value as people read it; see `value_texts`."""
+def _format_value(column: TableColumn, value: object, most: int | None) -> str:
+    """One value as people read it: "" for None, yes or no, a time with its unit, a
+    share in percent. Texts are cut to `most` cells, if that is not None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -165,10 +171,10 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     titles = [without_unit(name) for name in shown.names]
     texts_of_columns = [value_texts(column) for column in shown.columns]
     rows = zip(*texts_of_columns, strict=True)
-    caption = _as_html(_head(table))
+    caption = _escape_html(_describe_size(table))
     head = _html_row("th", titles, sides)
     body = "".join(_html_row("td", row, sides) for row in rows)
-    below = "".join(f"<p>{_as_html(sentence)}</p>" for sentence in table.left_out)
+    below = "".join(f"<p>{_escape_html(sentence)}</p>" for sentence in table.left_out)
     return (
         f"<table><caption>{caption}</caption>"
         f"<thead>{head}</thead>"
@@ -177,13 +183,15 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
 
 
 def _html_row(tag: str, values: Sequence[str], sides: Sequence[str]) -> str:
-    """`sides`: to which side each cell is aligned."""
+    """A row of an HTML table. `tag` is `th` or `td`; `sides` has the alignment of each
+    cell, left or right."""
     cells = [
-        f'<{tag} style="text-align: {side}">{_as_html(value)}</{tag}>'
+        f'<{tag} style="text-align: {side}">{_escape_html(value)}</{tag}>'
         for side, value in zip(sides, values, strict=True)
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _as_html(text: str) -> str:
+def _escape_html(text: str) -> str:
+    """A text with everything escaped that a terminal or HTML would interpret."""
     return escape(printable(text))

@@ -33,29 +33,29 @@ class RowForm(NamedTuple):
 
 
 def csv_lines(table: ColumnTable) -> Iterator[str]:
-    """RFC 4180 with a line of names. A missing value is blank, an empty text is
-    quoted."""
+    """Yield a table as CSV (RFC 4180), first a line with the names of the columns. A
+    missing value is blank, an empty text is in quotes."""
 
     def line(values: tuple[str, ...]) -> str:
         return ",".join(values) + "\n"
 
-    yield line(tuple(map(_csv, table.names)))
-    yield from _lines_of_rows(table, RowForm(quoted=_csv, line=line))
+    yield line(tuple(map(_quote_csv, table.names)))
+    yield from _format_rows(table, RowForm(quoted=_quote_csv, line=line))
 
 
 def tsv_lines(table: ColumnTable) -> Iterator[str]:
-    """With a line of names; backslashes and what is no plain character are escaped:
-    \\\\, \\t."""
+    """Yield a table as tab-separated lines, first a line with the names of the columns.
+    Tabs, backslashes and control characters in texts are escaped."""
 
     def line(values: tuple[str, ...]) -> str:
         return "\t".join(values) + "\n"
 
-    yield line(tuple(map(_tsv, table.names)))
-    yield from _lines_of_rows(table, RowForm(quoted=_tsv, line=line))
+    yield line(tuple(map(_escape_tsv, table.names)))
+    yield from _format_rows(table, RowForm(quoted=_escape_tsv, line=line))
 
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
-    """A table of GitHub's Markdown, numbers on the right."""
+    """Yield a table as Markdown of GitHub, with numbers aligned right."""
 
     def line(values: tuple[str, ...]) -> str:
         return f"| {' | '.join(values)} |\n"
@@ -66,29 +66,30 @@ def markdown_lines(table: ColumnTable) -> Iterator[str]:
     ]
     head = markdown_table(names, rows=(), left=of_texts)
     yield "\n".join([*head, ""])
-    yield from _lines_of_rows(table, RowForm(quoted=markdown, line=line))
+    yield from _format_rows(table, RowForm(quoted=markdown, line=line))
 
 
 def json_lines(table: ColumnTable) -> Iterator[str]:
     """Yield a JSON list with an object for each row, each on a line of its own."""
     fields = []
     for name in table.names:
-        key = _json(name).replace("%", "%%")
+        # the template is filled by the operator %
+        key = _quote_json(name).replace("%", "%%")
         fields.append(f"{key}: %s")
     row_template = f"{{{', '.join(fields)}}}"
 
     def line(values: tuple[str, ...]) -> str:
         return f",\n{row_template % values}"
 
-    form = RowForm(quoted=_json, line=line, missing="null")
+    form = RowForm(quoted=_quote_json, line=line, missing="null")
     is_first = True
-    for lines in _lines_of_rows(table, form):
+    for lines in _format_rows(table, form):
         yield "[" + lines.removeprefix(",\n") if is_first else lines
         is_first = False
     yield "[]\n" if is_first else "]\n"
 
 
-def _lines_of_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
+def _format_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
     """Yield the lines of a table, those of ROWS_AT_ONCE rows at a time.
 
     Args:
@@ -101,13 +102,13 @@ def _lines_of_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
     for begin in range(0, len(table), ROWS_AT_ONCE):
         some_rows = slice(begin, begin + ROWS_AT_ONCE)
         values = [
-            _values(column.take(some_rows), quoted, form.missing)
+            _format_values(column.take(some_rows), quoted, form.missing)
             for column, quoted in zip(table.columns, quoted_texts, strict=True)
         ]
         yield "".join(map(form.line, zip(*values, strict=True)))
 
 
-def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
+def _format_values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
     """Return the values of a column as they stand in a file: "3", "true", a text.
 
     Args:
@@ -130,17 +131,20 @@ def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
     ]
 
 
-def _tsv(text: str) -> str:
+def _escape_tsv(text: str) -> str:
+    """A text as a value of TSV, with backslashes and control characters escaped."""
     return printable(text.replace("\\", "\\\\"))
 
 
-def _json(text: str) -> str:
+def _quote_json(text: str) -> str:
+    """A text as a JSON string in ASCII, without any character that a terminal would
+    interpret."""
     # Python's json, which escapes all that is not ASCII; it leaves DEL alone, which a
     # terminal interprets.
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
-def _csv(text: str) -> str:
+def _quote_csv(text: str) -> str:
     """Return a text as a value of CSV: gemm is gemm, and `a, b` is in quotes.
 
     It is in quotes where a reader would not take it as it is; an empty text is too,
@@ -177,8 +181,9 @@ class UnknownFormatError(Error, ValueError):
     """One plain sentence: a file whose name does not say what to write."""
 
 
-def format_of(path: str) -> str:
-    """The format of a file by its name. Raises UnknownFormatError."""
+def format_from_name(path: str) -> str:
+    """The format in which a file is written, by the ending of its name. Raises
+    UnknownFormatError for any other ending."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
         raise UnknownFormatError(
@@ -190,12 +195,15 @@ def format_of(path: str) -> str:
 def save(
     table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False
 ) -> None:
-    """Writes a new file in a format, or in that of its name. Raises CannotWriteError,
-    MissingPackageError or UnknownFormatError, leaving nothing behind."""
-    form = form or format_of(path)
+    """Write a table to a new file in the format `form`, or in that of its name.
+
+    Raises CannotWriteError, MissingPackageError or UnknownFormatError, leaving nothing
+    behind. `replace` allows to replace an existing file.
+    """
+    form = form or format_from_name(path)
     if form == "parquet":
-        pyarrow = needed("pyarrow", "Parquet", "parquet")
-        parquet = needed("pyarrow.parquet", "Parquet", "parquet")
+        pyarrow = import_optional("pyarrow", "Parquet", "parquet")
+        parquet = import_optional("pyarrow.parquet", "Parquet", "parquet")
         with new_file(path, replace=replace) as file:
             parquet.write_table(pyarrow.table(table), file)
     else:
@@ -208,10 +216,12 @@ class MissingPackageError(Error, ImportError):
     """One plain sentence: which package to install."""
 
 
-def needed(package: str, what: str, extra: str = "") -> Any:
-    """An optional package, or a module of it, which `what` needs. Raises
-    MissingPackageError, with the command that installs the `extra` of fusetui or, without
-    one, the package."""
+def import_optional(package: str, what: str, extra: str = "") -> Any:
+    """Import an optional package, or a module of it.
+
+    Raises MissingPackageError, with the command that installs it. `what` is the feature
+    that needs it; `extra` is the extra of fusetui that has it, if there is one.
+    """
     try:
         return import_module(package)
     except ImportError:

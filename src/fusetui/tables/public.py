@@ -56,46 +56,53 @@ class Table(ColumnTable, frozen=True, eq=False):
         return row
 
     def __repr__(self) -> str:
+        """The size of the table and its first rows, for the Python prompt."""
         from fusetui.tables.drawn import table_repr
 
         return table_repr(self)
 
     def _repr_html_(self) -> str:
+        """The first rows of the table as HTML, for notebooks."""
         from fusetui.tables.drawn import table_html
 
         return table_html(self)
 
     def where(self, query: str) -> Table:
-        """The rows for which a query holds, as in `family = gemm and total_ns > 50us`;
-        docs/tables.md has the grammar. Raises WrongQueryError."""
+        """The rows for which a query holds, such as `family = gemm and total_ns >
+        50us`. docs/tables.md has the grammar. Raises WrongQueryError, and NoColumnError
+        for an unknown column."""
         from fusetui.tables.where import rows_where
 
         return self.take(rows_where(self, query))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A dataframe of pandas; its columns of numbers are not copied. Raises
-        MissingPackageError."""
+        """The table as a dataframe of pandas; columns of numbers are not copied. Raises
+        MissingPackageError without pandas."""
         from fusetui.tables.dataframes import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """A dataframe of polars. Raises MissingPackageError."""
-        from fusetui.tables.files import needed
+        """The table as a dataframe of polars. Raises MissingPackageError without
+        polars."""
+        from fusetui.tables.files import import_optional
 
-        return needed("polars", "to_polars()").DataFrame(self)  # by Arrow
+        return import_optional("polars", "to_polars()").DataFrame(self)  # by Arrow
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule;
-        another schema that is requested is not regarded."""
+        """The table as an ArrowArrayStream of int64, float64, bool and large_string
+        columns, in a PyCapsule. A requested schema is ignored."""
         from fusetui.tables.dataframes import stream_of
 
         return stream_of(self)
 
     def save(self, path: str, *, replace: bool = False) -> None:
-        """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that
-        must not exist unless it is to be replaced. Raises CannotWriteError, MissingPackageError
-        or UnknownFormatError, leaving nothing behind."""
+        """Write the table as CSV, TSV, Markdown, JSON or Parquet, as the ending of
+        `path` says.
+
+        The file must not exist unless `replace` is True. Raises CannotWriteError,
+        MissingPackageError or UnknownFormatError, leaving nothing behind.
+        """
         from fusetui.tables.files import save
 
         save(self, path, replace=replace)
@@ -136,9 +143,9 @@ def with_files(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table:
     first_table = tables[0][1]
     columns = [_file_column(tables, file)]
     for number, column in enumerate(first_table.columns):
-        name = renamed(first_table.name, column.name, file)
+        name = name_beside_file(first_table.name, column.name, file)
         parts = [table.columns[number] for _, table in tables]
-        columns.append(_one_below_the_other(name, parts))
+        columns.append(_stack_columns(name, parts))
     left_out = []
     for trace_name, table in tables:
         left_out += [f"{trace_name}: {sentence}" for sentence in table.left_out]
@@ -161,12 +168,13 @@ def _file_column(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table
     )
 
 
-def renamed(table: str, column: str, file: ColumnSpec) -> str:
-    """The name of a column behind the one of the file."""
+def name_beside_file(table: str, column: str, file: ColumnSpec) -> str:
+    """The name of a column in a table that also has a column for the file. A column
+    with the same name is prefixed by the name of its table."""
     return f"{table}_{column}" if column == file.name else column
 
 
-def _one_below_the_other(name: str, parts: Sequence[TableColumn]) -> TableColumn:
+def _stack_columns(name: str, parts: Sequence[TableColumn]) -> TableColumn:
     """Concatenate columns of one kind.
 
     Args:

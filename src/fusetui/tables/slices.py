@@ -44,24 +44,24 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
     name_of_op = np.where(op >= 0, trace.name[op], -1)
     columns = (
         TableColumn("row", np.arange(length, dtype=np.int64)),
-        _texts("name", trace.name[:length], trace.names),
-        _texts("category", trace.cat[:length], trace.categories),
-        _texts("kind", trace.role[:length], KINDS),
+        _text_column("name", trace.name[:length], trace.names),
+        _text_column("category", trace.cat[:length], trace.categories),
+        _text_column("kind", trace.role[:length], KINDS),
         TableColumn("start_ns", trace.start[:length] - trace.begin_ns),
         TableColumn("dur_ns", trace.dur[:length]),
-        *_lanes(trace, length),
-        _numbers("depth", trace.depth[:length]),
-        _optional_rows("parent", trace.parent[:length]),
-        _optional_rows("correlation", trace.correlation[:length]),
-        _optional_rows("launch", trace.launch[:length]),
-        _optional_texts("op", name_of_op, trace.names),
-        _steps(trace, is_gpu_event),
-        *_decoded(trace, is_gpu_event),
+        *_lane_columns(trace, length),
+        _int_column("depth", trace.depth[:length]),
+        _optional_int_column("parent", trace.parent[:length]),
+        _optional_int_column("correlation", trace.correlation[:length]),
+        _optional_int_column("launch", trace.launch[:length]),
+        _optional_text_column("op", name_of_op, trace.names),
+        _step_column(trace, is_gpu_event),
+        *_decoded_columns(trace, is_gpu_event),
     )
     return Table("slices", columns, first)
 
 
-def _lanes(trace: Trace, length: int) -> list[TableColumn]:
+def _lane_columns(trace: Trace, length: int) -> list[TableColumn]:
     """Make the columns that say where a slice is.
 
     They are `lane`, its track as the screen names it; `process` and `thread`, which
@@ -80,15 +80,15 @@ def _lanes(trace: Trace, length: int) -> list[TableColumn]:
     pids = [str(lane.pid) for lane in trace.tracks]
     tids = [str(lane.tid) for lane in trace.tracks]
     return [
-        _texts("lane", track, labels),
-        _optional_texts("process", cpu_track, pids),
-        _optional_texts("thread", cpu_track, tids),
-        _optional_texts("device", gpu_track, pids),
-        _optional_texts("stream", gpu_track, tids),
+        _text_column("lane", track, labels),
+        _optional_text_column("process", cpu_track, pids),
+        _optional_text_column("thread", cpu_track, tids),
+        _optional_text_column("device", gpu_track, pids),
+        _optional_text_column("stream", gpu_track, tids),
     ]
 
 
-def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
+def _step_column(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     """Make the column with the number of the step that each slice belongs to.
 
     It is the step during which the slice starts; of a GPU event, the one during which
@@ -105,14 +105,14 @@ def _steps(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     has_launch = launch >= 0
     begun_by = np.where(has_launch, launch, rows)
     step = steps.at(trace.start[begun_by])  # -1 outside all steps
-    known = (step >= 0) & (has_launch | ~is_gpu_event)
+    is_in_step = (step >= 0) & (has_launch | ~is_gpu_event)
     # the last number is found by the index -1
     numbers = np.array([*steps.numbers, -1], dtype=np.int64)
-    number_of_row = numbers[np.where(known, step, -1)]
-    return _numbers("step", number_of_row, known)
+    number_of_row = numbers[np.where(is_in_step, step, -1)]
+    return _int_column("step", number_of_row, is_in_step)
 
 
-def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
+def _decoded_columns(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
     """Make the columns FROM_KERNEL_NAME, which say what the name of a GPU event means.
 
     Every name is decoded once. Other slices have no value.
@@ -122,7 +122,7 @@ def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
         is_gpu_event: Whether each slice of the table is one.
     """
     name_of_row = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
-    decoded_names = _decoded_names(trace, name_of_row)
+    decoded_names = _decode_names(trace, name_of_row)
     columns = []
     for column, text_of in FROM_KERNEL_NAME.items():
         number_of_text: dict[str, int] = {}
@@ -134,11 +134,13 @@ def _decoded(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
                 new_number = len(number_of_text)
                 number_of_name[name] = number_of_text.setdefault(text, new_number)
         number_of_row = number_of_name[name_of_row]
-        columns.append(_optional_texts(column, number_of_row, list(number_of_text)))
+        columns.append(
+            _optional_text_column(column, number_of_row, list(number_of_text))
+        )
     return columns
 
 
-def _decoded_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]:
+def _decode_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]:
     """Decode the names that GPU events have.
 
     Args:
@@ -152,26 +154,31 @@ def _decoded_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]
     """
     is_in_use = np.zeros(len(trace.names) + 1, dtype=np.bool_)  # the last: no name
     is_in_use[name_of_row] = True
-    decoded: list[KernelName | None] = []
+    decoded_names: list[KernelName | None] = []
     for name, in_use in zip(trace.names, is_in_use[:-1].tolist(), strict=True):
-        decoded.append(decode(name) if in_use else None)
-    return decoded
+        decoded_names.append(decode(name) if in_use else None)
+    return decoded_names
 
 
-def _numbers(name: str, values: Values, known: Flags | None = None) -> TableColumn:
+def _int_column(name: str, values: Values, known: Flags | None = None) -> TableColumn:
+    """Make a column of integers. `known` says which rows have a value; None for all."""
     return TableColumn(name, values.astype(np.int64), texts=None, known=known)
 
 
-def _optional_rows(name: str, values: Values) -> TableColumn:
-    """Make a column of rows, correlations or the like; a negative one is no value."""
-    return _numbers(name, np.maximum(values, -1), known=values >= 0)
+def _optional_int_column(name: str, values: Values) -> TableColumn:
+    """Make a column of row numbers or correlation ids. A row with a negative one has no
+    value."""
+    return _int_column(name, np.maximum(values, -1), known=values >= 0)
 
 
-def _texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
+def _text_column(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
+    """Make a column of texts from the index of each row in `texts`."""
     return TableColumn(name, numbers.astype(np.int32), tuple(texts))
 
 
-def _optional_texts(name: str, numbers: Values, texts: Sequence[str]) -> TableColumn:
+def _optional_text_column(
+    name: str, numbers: Values, texts: Sequence[str]
+) -> TableColumn:
     """Make a column of texts, of which some rows may have none.
 
     Args:

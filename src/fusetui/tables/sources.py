@@ -55,7 +55,7 @@ def columns_of(table: str, by: str = "name") -> Specs:
             have the column `family` in place of `name`.
     """
     specs: list[ColumnSpec] = []
-    for section in _sections_of(table, by):
+    for section in _section_names(table, by):
         specs += _sections()[section]
     if table == "gaps":
         specs += _idle_specs("dur_ns", optional=False)
@@ -64,7 +64,7 @@ def columns_of(table: str, by: str = "name") -> Specs:
     return tuple(specs)
 
 
-def _sections_of(table: str, by: str) -> list[str]:
+def _section_names(table: str, by: str) -> list[str]:
     """Return the names of the sections of columns.txt that list the columns of a table.
 
     Most tables have one of their own name. Those of kernels and ops are composed:
@@ -80,7 +80,8 @@ def _sections_of(table: str, by: str) -> list[str]:
 
 
 def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
-    """Of the columns of each reason of idle time, which is a part of `whole`."""
+    """The columns for the idle time by reason, one for each reason. `whole` is the
+    column that they are a part of."""
     return [
         ColumnSpec(
             name=f"idle_{reason}_ns",
@@ -96,21 +97,23 @@ def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
 def _sections() -> dict[str, Specs]:
     """Read columns.txt: the columns of each section by its name.
 
-    A section is a line `[gaps]` and a line for each column, see `_spec`.
+    A section is a line `[gaps]` and a line for each column, see `_parse_spec`.
     """
     text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
     _, *sections = text.split("\n[")
     specs_by_name = {}
     for section in sections:
         name, lines = section.split("]\n", 1)
-        specs_by_name[name] = tuple(_spec(line) for line in lines.strip().splitlines())
+        specs_by_name[name] = tuple(
+            _parse_spec(line) for line in lines.strip().splitlines()
+        )
     return specs_by_name
 
 
 KINDS: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
 
 
-def _spec(line: str) -> ColumnSpec:
+def _parse_spec(line: str) -> ColumnSpec:
     """Read a line of columns.txt: name, kind and meaning of a column.
 
     `total_ns* int the time of all` is seen first by a person (*), and every row has a
@@ -170,28 +173,33 @@ def trace_table(name: str, trace: Trace, request: TableRequest | None = None) ->
 
 
 def ranks_table(answer: JobAnswer) -> Table:
-    """A row for each rank, in the order of the answer."""
+    """The table of the ranks of a job, with a row for each rank in the order of the
+    answer."""
     records = []
-    for row in answer.ranks:
-        record = {**msgspec.structs.asdict(row), "memory_peak": row.memory_peak_bytes}
-        worst_wait = row.worst_wait
+    for rank_row in answer.ranks:
+        record = {
+            **msgspec.structs.asdict(rank_row),
+            "memory_peak": rank_row.memory_peak_bytes,
+        }
+        worst_wait = rank_row.worst_wait
         if worst_wait is not None:
             record["wait_name"] = worst_wait.name
             record["wait_start_ns"] = worst_wait.start_ns
             record["wait_ns"] = worst_wait.wait_ns
             record["wait_rank"] = worst_wait.for_rank
-        if row.idle_ns is not None:
-            record |= _idle_columns(row.idle)
+        if rank_row.idle_ns is not None:
+            record |= _idle_columns(rank_row.idle)
         records.append(record)
     return table_of("ranks", columns_of("ranks"), records)
 
 
 def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
-    """A column for each reason, of the times (ns) of those that have any."""
+    """The value of each idle column: the ns of each reason, 0 for reasons that do not
+    occur in `idle`."""
     return {f"idle_{reason}_ns": idle.get(reason, 0) for reason in IDLE}
 
 
-def _kernels(trace: Trace, request: TableRequest) -> Records:
+def _make_kernels(trace: Trace, request: TableRequest) -> Records:
     """Make the rows of `kernels`: one for each group, the largest total first.
 
     What the name of a kernel says (family, dtype, tile) is in columns of its own, as
@@ -200,11 +208,11 @@ def _kernels(trace: Trace, request: TableRequest) -> Records:
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
-    from fusetui.report.groups import kernels_json
+    from fusetui.report.groups import make_kernels_document
 
     kernel_jobs = jobs(trace, overrides=dict(request.peaks))
     groups = kernel_groups(trace, kernel_jobs, request.by)
-    rows = _plain(kernels_json(groups, request.by, ()).kernels)
+    rows = _to_builtins(make_kernels_document(groups, request.by, ()).kernels)
     for row in rows:
         decoded = row.pop("decoded", None) or {}
         kernel_op = decoded.pop("op", None)
@@ -216,28 +224,31 @@ def _kernels(trace: Trace, request: TableRequest) -> Records:
     return rows
 
 
-def _ops(trace: Trace, request: TableRequest) -> Records:
+def _make_ops(trace: Trace, request: TableRequest) -> Records:
+    """Make the rows of `ops`: one for each group of CPU ops."""
     from fusetui.analysis.questions.groups import op_groups
 
-    return [{"captured": False, **row} for row in _plain(op_groups(trace, request.by))]
+    return [
+        {"captured": False, **row} for row in _to_builtins(op_groups(trace, request.by))
+    ]
 
 
-def _modules(trace: Trace, request: TableRequest) -> PartialRecords:
-    """The rows of `modules`: a path of modules each."""
-    from fusetui.report.program import outside_modules
+def _make_modules(trace: Trace, request: TableRequest) -> PartialRecords:
+    """Make the rows of `modules`: one for each path of nn.Modules."""
+    from fusetui.report.program import describe_outside_modules
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
 
     times = module_times(origins(trace), request.expand)
     return PartialRecords(
-        records=_plain(times.modules), left_out=outside_modules(times)
+        records=_to_builtins(times.modules), left_out=describe_outside_modules(times)
     )
 
 
-def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
-    """The rows of `lines`: a function or a line each."""
+def _make_lines(trace: Trace, request: TableRequest) -> PartialRecords:
+    """Make the rows of `lines`: one for each function or source line of the program."""
     from fusetui.analysis.why.causes import idle_causes
-    from fusetui.report.program import outside_functions
+    from fusetui.report.program import describe_outside_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
@@ -245,11 +256,14 @@ def _lines(trace: Trace, request: TableRequest) -> PartialRecords:
     by_line = request.by == "line"
     times = function_times(origins(trace), request.file, causes, by_line)
     return PartialRecords(
-        records=_plain(times.functions), left_out=outside_functions(times)
+        records=_to_builtins(times.functions),
+        left_out=describe_outside_functions(times),
     )
 
 
-def _compile(trace: Trace, _: TableRequest) -> PartialRecords:
+def _make_compile(trace: Trace, _: TableRequest) -> PartialRecords:
+    """Make the rows of `compile`: one for each kernel of a compiled region, the largest
+    total first."""
     from fusetui.analysis.compiled.answer import compile_answer
     from fusetui.analysis.compiled.finding import compile_log_of
     from fusetui.report.compiled import remarks
@@ -282,10 +296,10 @@ def _compile(trace: Trace, _: TableRequest) -> PartialRecords:
     return PartialRecords(records=records, left_out=tuple(remarks(answer)))
 
 
-def _gaps(trace: Trace, request: TableRequest) -> Records:
-    """The rows of `gaps`: an idle time of a GPU each."""
+def _make_gaps(trace: Trace, request: TableRequest) -> Records:
+    """Make the rows of `gaps`: one for each time in which a GPU was idle."""
     from fusetui.analysis.why.selection import accounted
-    from fusetui.report.why_answer import main_reason
+    from fusetui.report.why_answer import find_main_reason
 
     why = accounted(trace, msgspec.structs.replace(request.part, all_gaps=True))
     records = []
@@ -294,7 +308,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
             {
                 **msgspec.structs.asdict(gap),
                 "device": str(gap.device),
-                "mostly": main_reason(gap),
+                "mostly": find_main_reason(gap),
                 **_idle_columns(gap.idle),
                 "row": event,
                 "launch": _known(launch),
@@ -303,7 +317,7 @@ def _gaps(trace: Trace, request: TableRequest) -> Records:
     return records
 
 
-def _launches(trace: Trace, _: TableRequest) -> Records:
+def _make_launches(trace: Trace, _: TableRequest) -> Records:
     """Make the rows of `launches`: one for each name of a launch call on each thread,
     such as cudaLaunchKernel on thread 7."""
     from fusetui.analysis.questions.launches import thread_launches
@@ -321,8 +335,9 @@ def _launches(trace: Trace, _: TableRequest) -> Records:
     return records
 
 
-def _collectives(trace: Trace, _: TableRequest) -> Records:
-    """The rows of `collectives`: a collective of a GPU each."""
+def _make_collectives(trace: Trace, _: TableRequest) -> Records:
+    """Make the rows of `collectives`: one for each collective operation on a GPU. Times
+    are relative to the begin of the trace."""
     from fusetui.analysis.questions.collectives import collectives_of
 
     collectives = collectives_of(trace)
@@ -351,8 +366,8 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
     return records
 
 
-def _findings(trace: Trace, _: TableRequest) -> Records:
-    """The rows of `findings`."""
+def _make_findings(trace: Trace, _: TableRequest) -> Records:
+    """Make the rows of `findings`: one for each remark on what costs time."""
     from fusetui.analysis.why.answer import why
 
     return [
@@ -366,18 +381,19 @@ def _findings(trace: Trace, _: TableRequest) -> Records:
 
 
 def _steps(trace: Trace, _: TableRequest) -> Records:
-    """The rows of `steps`."""
+    """Make the rows of `steps`: one for each step of the program, with its number."""
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 
     numbers = steps_of(trace).numbers
-    steps = _plain(summary(trace).steps)
+    steps = _to_builtins(summary(trace).steps)
     return [
         {"number": number, **step} for number, step in zip(numbers, steps, strict=True)
     ]
 
 
-def _plain(records: object) -> Records:
+def _to_builtins(records: object) -> Records:
+    """Records as dicts with values of built-in types."""
     plain: Records = msgspec.to_builtins(records)
     return plain
 
@@ -388,15 +404,15 @@ def _known(number: int) -> int | None:
 
 
 MAKERS: Final[dict[str, Callable[[Trace, TableRequest], Records | PartialRecords]]] = {
-    "kernels": _kernels,
-    "ops": _ops,
-    "modules": _modules,
-    "lines": _lines,
-    "compile": _compile,
-    "gaps": _gaps,
-    "launches": _launches,
-    "collectives": _collectives,
-    "findings": _findings,
+    "kernels": _make_kernels,
+    "ops": _make_ops,
+    "modules": _make_modules,
+    "lines": _make_lines,
+    "compile": _make_compile,
+    "gaps": _make_gaps,
+    "launches": _make_launches,
+    "collectives": _make_collectives,
+    "findings": _make_findings,
     "steps": _steps,
 }
 TABLES = (*MAKERS, "slices")

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.tables.dataframes import schema_of
-from fusetui.tables.files import needed
-from fusetui.tables.public import Table, renamed, with_files
+from fusetui.tables.files import import_optional
+from fusetui.tables.public import Table, name_beside_file, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, trace_table
 from fusetui.tables.table import ColumnSpec, Kind, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
@@ -85,18 +85,23 @@ class SqlDatabase:
     """Tables, each made when a query first names it. A context manager."""
 
     def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
-        """`make` gives one of TABLES. Where they are `of_several` traces, the names of
-        these stand in the column `file`. Raises MissingPackageError."""
+        """Open an empty database, whose tables are made when a query needs them. Raises
+        MissingPackageError without DuckDB.
+
+        Args:
+            make: Makes one of TABLES, given its name.
+            of_several: Whether the tables are of several traces, with a column `file`.
+        """
         self._make = make
         self._of_several = of_several
         self._tables: dict[str, Table] = {}
         self._read: set[str] = set()  # names of tables that the last query reads
-        self._engine = needed("duckdb", "SQL", "sql")
+        self._engine = import_optional("duckdb", "SQL", "sql")
         self._connection = self._engine.connect(":memory:", config=SETTINGS)
-        self._in_a_thread(self._prepare)
+        self._run_in_thread(self._prepare)
 
     def _prepare(self) -> None:
-        """Locks the settings, and names the tables."""
+        """Register the tables, and lock the settings so that no query can change them."""
         for setting, value in LOCKED.items():
             self._connection.execute(f"SET {setting} = {value}")
         for name in TABLES:
@@ -104,25 +109,29 @@ class SqlDatabase:
             self._connection.register(name, table)
 
     def __enter__(self) -> Self:
+        """Return the database itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
+        """Close the connection."""
         # a query may still run, if it was interrupted twice
         with suppress(self._engine.Error):
             self._connection.close()
 
     def columns(self, name: str) -> tuple[ColumnSpec, ...]:
-        """The columns of a table, which need not be made for that."""
+        """The columns of a table. The table need not be made for that."""
         specs = columns_of(name)
         if not self._of_several:
             return specs
         behind_file = [
-            replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs
+            replace(spec, name=name_beside_file(name, spec.name, FILE))
+            for spec in specs
         ]
         return (FILE, *behind_file)
 
     def table(self, name: str) -> Table:
-        """One of TABLES, of all traces."""
+        """One of TABLES with the rows of all traces, made at its first use. It counts
+        as read by the present query."""
         if name not in self._tables:
             self._tables[name] = self._make(name)
         self._read.add(name)
@@ -142,9 +151,9 @@ class SqlDatabase:
             self._check(query)
             for name in self._tables_named(query):
                 self.table(name)
-            answer = self._in_a_thread(lambda: self._answer(query))
+            answer = self._run_in_thread(lambda: self._answer(query))
         except self._engine.Error as error:
-            raise WrongSqlError(_sentence(str(error))) from None
+            raise WrongSqlError(_format_error(str(error))) from None
         except UnicodeDecodeError:
             # DuckDB quotes bytes of the query in what it reports
             raise WrongSqlError(
@@ -157,12 +166,12 @@ class SqlDatabase:
         return replace(answer, left_out=tuple(left_out))
 
     def interrupt(self) -> None:
-        """Ends a query from another thread, which then raises WrongSqlError."""
+        """End a query that runs in another thread, which then raises WrongSqlError."""
         self._connection.interrupt()
 
     def _check(self, query: str) -> None:
-        """Raises WrongSqlError for anything but one SELECT, and an error of DuckDB for what
-        cannot be parsed."""
+        """Raise WrongSqlError unless the query is one SELECT, and an error of DuckDB if
+        it cannot be parsed."""
         statements = self._connection.extract_statements(query)
         if len(statements) != 1:
             number = len(statements) or "none"
@@ -174,7 +183,7 @@ class SqlDatabase:
             )
 
     def _tables_named(self, query: str) -> list[str]:
-        """The tables that a query needs, and perhaps some that it only seems to."""
+        """The tables that a query names, and perhaps some that it only seems to name."""
         try:
             names = set(self._connection.get_table_names(query))
         except self._engine.Error:
@@ -184,10 +193,10 @@ class SqlDatabase:
         return [name for name in TABLES if name in lower_names]
 
     def _answer(self, query: str) -> Table:
-        """The answer to a query, without what is left out of it. Raises an error of
-        DuckDB."""
+        """The answer to a query as a table, with a column for each of its expressions.
+        Raises an error of DuckDB."""
         relation = self._connection.sql(query)
-        names = _distinct(relation.columns)
+        names = _make_distinct(relation.columns)
         kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
         casts = [
             f"CAST(#{number} AS {CASTS[kind]}) AS c{number}"
@@ -197,12 +206,15 @@ class SqlDatabase:
         values_of_columns = [
             values[f"c{number}"] for number in range(1, len(kinds) + 1)
         ]
-        columns = map(_column, names, kinds, values_of_columns)
+        columns = map(_column_from_duckdb, names, kinds, values_of_columns)
         return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
-    def _in_a_thread(self, work: Callable[[], Result]) -> Result:
-        """Waits for another thread. In the main one, DuckDB would look for signals, and
-        raise an error of its own in place of what their handlers raise."""
+    def _run_in_thread(self, work: Callable[[], Result]) -> Result:
+        """Run `work` in another thread, and return its result or raise its error.
+
+        In the main thread, DuckDB would look for signals, and raise an error of its own
+        in place of what their handlers raise.
+        """
         result: Future[Result] = Future()
 
         def run() -> None:
@@ -225,11 +237,13 @@ class SqlTables(SqlDatabase):
     """The tables of one or several open traces."""
 
     def __init__(self, traces: Sequence[tuple[str, Trace]]) -> None:
+        """Open a database with the tables of traces, given as names and traces."""
         super().__init__(partial(table_of_all, traces), of_several=len(traces) > 1)
 
 
 def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
-    """One of TABLES, of one or several traces with their names."""
+    """One of TABLES, of one or several traces with their names. Several have a column
+    with the name."""
     tables = [(trace_name, trace_table(name, trace)) for trace_name, trace in traces]
     if len(tables) == 1:
         return tables[0][1]
@@ -240,19 +254,23 @@ class _LazyTable:
     """Columns for DuckDB, and the rows once it needs them."""
 
     def __init__(self, specs: Sequence[ColumnSpec], table: Callable[[], Table]) -> None:
+        """Remember the columns, and the function that makes the table."""
         self.specs = specs
         self.table = table
 
     def __arrow_c_schema__(self) -> Any:
+        """The Arrow schema of the columns; the table is not made for that."""
         schema = schema_of((spec.name, spec.kind) for spec in self.specs)
         return schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The rows as an Arrow stream, for which the table is made."""
         return self.table().__arrow_c_stream__(requested_schema)
 
 
-def _sentence(message: str) -> str:
-    """What DuckDB reports, in one line, without the kind of the error and its place."""
+def _format_error(message: str) -> str:
+    """A message of DuckDB as one sentence in one line, without the kind of the error
+    and its place in the query."""
     without_place = ERROR_PLACE.sub("", message)
     words = ERROR_KIND.sub("", without_place).split()
     text = " ".join(words)
@@ -260,8 +278,9 @@ def _sentence(message: str) -> str:
     return f"SQL: {text.rstrip('.!')}{end}"
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns, with a number behind those that came before: `a`, `a_1`."""
+def _make_distinct(names: Sequence[str]) -> list[str]:
+    """Names of columns made distinct: a name that came before gets a number behind it,
+    `a`, `a_1`."""
     distinct: dict[str, None] = {}
     for name in names:
         distinct_name = name
@@ -273,9 +292,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return list(distinct)
 
 
-def _column(name: str, kind: Kind, values: Any) -> TableColumn:
-    """The column of values as DuckDB gives them; a number that is not finite is
-    none."""
+def _column_from_duckdb(name: str, kind: Kind, values: Any) -> TableColumn:
+    """A column made of an array of DuckDB, in which missing values are masked. A float
+    that is not finite counts as missing."""
     known = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     if kind == "text":

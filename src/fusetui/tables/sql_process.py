@@ -112,25 +112,25 @@ def ask_elsewhere(
     assert process.stdout is not None
     most_cpu_s = int(limit_s * (THREADS + 1)) + SPARE_CPU_SECONDS
     try:
-        _send(
+        _send_message(
             process.stdin,
             pickle.dumps(
                 SqlQuery(text=query, of_several=of_several, most_cpu_s=most_cpu_s)
             ),
         )
-        messages = _received(process.stdout)
+        messages = _receive_messages(process.stdout)
         deadline_s = time.monotonic() + limit_s
         while True:
             reply = _next_reply(messages, deadline_s, limit_s, stop)
             if reply.error is not None:
                 raise WrongSqlError(reply.error)
             if reply.needs is None:
-                return _table(reply)
+                return _table_from_reply(reply)
             if reply.needs not in TABLES:
                 raise WrongSqlError(f"SQL: there is no table {reply.needs}.")
             began_s = time.monotonic()
             table = make(reply.needs)
-            _send(process.stdin, pickle.dumps(table, pickle.HIGHEST_PROTOCOL))
+            _send_message(process.stdin, pickle.dumps(table, pickle.HIGHEST_PROTOCOL))
             deadline_s += time.monotonic() - began_s
     except BrokenPipeError:
         raise WrongSqlError(PROCESS_ENDED) from None
@@ -168,9 +168,9 @@ def _next_reply(
             return msgspec.msgpack.decode(message, type=SqlReply)
 
 
-def _table(reply: SqlReply) -> Table:
-    """The answer that a reply has."""
-    columns = tuple(_table_column(column) for column in reply.columns)
+def _table_from_reply(reply: SqlReply) -> Table:
+    """The table that the other process has sent as its answer."""
+    columns = tuple(_decode_column(column) for column in reply.columns)
     return Table(
         name="rows",
         columns=columns,
@@ -179,8 +179,8 @@ def _table(reply: SqlReply) -> Table:
     )
 
 
-def _table_column(column: SqlColumn) -> TableColumn:
-    """A column from its bytes."""
+def _decode_column(column: SqlColumn) -> TableColumn:
+    """A column of a table, made from the bytes of its values."""
     known = None
     if column.known is not None:
         known = np.frombuffer(column.known, dtype=np.bool_)
@@ -192,8 +192,8 @@ def _table_column(column: SqlColumn) -> TableColumn:
     )
 
 
-def _sql_column(column: TableColumn) -> SqlColumn:
-    """A column as bytes."""
+def _encode_column(column: TableColumn) -> SqlColumn:
+    """A column of a table, with its values as bytes."""
     return SqlColumn(
         name=column.name,
         dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
@@ -203,8 +203,8 @@ def _sql_column(column: TableColumn) -> SqlColumn:
     )
 
 
-def _send(stream: IO[bytes], message: bytes) -> None:
-    """Writes the length of a message and the message."""
+def _send_message(stream: IO[bytes], message: bytes) -> None:
+    """Write a message to a stream, after its length."""
     for part in (LENGTH.pack(len(message)), message):
         rest = memoryview(part)
         while rest:  # the stream has no buffer: it may take a part only
@@ -212,7 +212,7 @@ def _send(stream: IO[bytes], message: bytes) -> None:
             rest = rest[written_bytes:]
 
 
-def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
+def _receive_messages(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
     """Start a thread that reads the messages of a stream into a queue.
 
     After the last message it puts None there, and closes the stream.
@@ -221,7 +221,7 @@ def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
 
     def read() -> None:
         with suppress(OSError, ValueError, MemoryError):
-            for message in _messages(stream):
+            for message in _read_messages(stream):
                 messages.put(message)
         messages.put(None)
         with suppress(OSError):
@@ -231,24 +231,24 @@ def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
     return messages
 
 
-def _messages(stream: IO[bytes]) -> Iterator[bytes]:
+def _read_messages(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the messages of a stream: each is its length and so many bytes.
 
     The last one is left out if the stream ends within it.
     """
     while True:
-        head = _exactly(stream, LENGTH.size)
+        head = _read_exactly(stream, LENGTH.size)
         if len(head) < LENGTH.size:
             return
         (length,) = LENGTH.unpack(head)
-        message = _exactly(stream, length)
+        message = _read_exactly(stream, length)
         if len(message) < length:
             return
         yield message
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
-    """So many bytes, or fewer at the end of the stream."""
+def _read_exactly(stream: IO[bytes], length: int) -> bytes:
+    """Read `length` bytes from a stream, or fewer at its end."""
     chunks: list[bytes] = []
     missing_bytes = length
     while missing_bytes:
@@ -269,7 +269,7 @@ def main() -> None:
     messages: SimpleQueue[bytes] = SimpleQueue()
 
     def read() -> None:
-        for message in _messages(sys.stdin.buffer):
+        for message in _read_messages(sys.stdin.buffer):
             messages.put(message)
         os._exit(1)  # nobody waits for the answer any more
 
@@ -278,7 +278,7 @@ def main() -> None:
     limits = _ResourceLimits(query.most_cpu_s)
 
     def reply(message: SqlReply) -> None:
-        _send(sys.stdout.buffer, msgspec.msgpack.encode(message))
+        _send_message(sys.stdout.buffer, msgspec.msgpack.encode(message))
         sys.stdout.buffer.flush()
 
     def table(name: str) -> Table:
@@ -292,7 +292,7 @@ def main() -> None:
     try:
         with SqlDatabase(table, of_several=query.of_several) as database:
             answer = database.ask(query.text)
-        columns = [_sql_column(column) for column in answer.columns]
+        columns = [_encode_column(column) for column in answer.columns]
         reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
     except WrongSqlError as error:
         reply(SqlReply(error=str(error)))
@@ -305,18 +305,20 @@ class _ResourceLimits:
     """What this process may use, where the system has such limits."""
 
     def __init__(self, most_cpu_s: int) -> None:
+        """Limit the CPU seconds and the memory of this process."""
         self._bytes = MEMORY_BYTES
         self._set("RLIMIT_CPU", most_cpu_s)
         self.widen(0)
 
     def widen(self, more_bytes: int) -> None:
-        """Allows more memory."""
+        """Allow this process some more bytes of memory."""
         self._bytes += more_bytes
         self._set("RLIMIT_DATA", self._bytes)
 
     @staticmethod
     def _set(name: str, limit: int) -> None:
-        """Lowers a limit of the system, in its own unit."""
+        """Set a limit of the system, not above its hard limit. Nothing happens where
+        the system has no such limits."""
         with suppress(ImportError, AttributeError, OSError, ValueError):
             import resource
 

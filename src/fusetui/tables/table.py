@@ -33,6 +33,7 @@ class NoColumnError(Error, KeyError):
     """One plain sentence: which column a table does not have, and those that it has."""
 
     def __str__(self) -> str:
+        """The sentence without the quotes that KeyError puts around it."""
         return str(self.args[0])
 
 
@@ -73,7 +74,7 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def has_value(self) -> Flags:
-        """Which rows have a value."""
+        """A flag for each row: whether it has a value."""
         if self.known is None:
             return np.ones(len(self), dtype=np.bool_)
         return self.known
@@ -128,7 +129,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return len(self.columns[0]) if self.columns else 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Each row, by the names of the columns."""
+        """Yield each row as a dict, by the names of the columns."""
         names = self.names
         for begin in range(0, len(self), ROWS_AT_ONCE):
             part = slice(begin, begin + ROWS_AT_ONCE)
@@ -142,8 +143,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:
-        """The column of this name, which may be without its unit (`dur`). Raises
-        NoColumnError."""
+        """The column with this name, with or without its unit: `dur` is `dur_ns`.
+        Raises NoColumnError."""
         for full_name in (name, f"{name}_ns"):
             for column in self.columns:
                 if column.name == full_name:
@@ -158,8 +159,11 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         raise NoColumnError(f"{self.name} has no column {name}{hint}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
-        """These columns, in this order, each once: `select("name")`, `select("name",
-        "count")` or `select(["name", "count"])`. Raises NoColumnError."""
+        """A table with only these columns, in this order, each once.
+
+        Names are given as `select("name", "count")` or `select(["name", "count"])`.
+        Raises NoColumnError.
+        """
         chosen = (names, *more) if isinstance(names, str) else (*names, *more)
         columns = tuple(self.column(name) for name in dict.fromkeys(chosen))
         return replace(
@@ -169,23 +173,26 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         )
 
     def take(self, rows: Rows | slice) -> Self:
-        """Some rows, in this order."""
+        """A table with some of the rows, in the order of `rows`."""
         columns = tuple(column.take(rows) for column in self.columns)
         return replace(self, columns=columns)
 
     def top(self, number: int) -> Self:
-        """The first rows. Raises ValueError for a negative number."""
+        """A table with the first rows. Raises ValueError for a negative number."""
         if number < 0:
             raise ValueError(f"top takes the number of rows, not {number}.")
         return self.take(slice(0, number))
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
-        """By one column, texts from a to z and others from the largest on, unless
-        `descending` says otherwise; rows without a value last. Raises NoColumnError."""
+        """The table sorted by one column; rows without a value come last.
+
+        Texts are sorted from a to z, other values from the largest on, unless
+        `descending` says otherwise. Raises NoColumnError.
+        """
         column = self.column(name)
         values = column.values
         if column.texts is not None:
-            values = _places_in_alphabet(column.texts)[values]
+            values = _rank_texts(column.texts)[values]
         is_down = column.kind != "text" if descending is None else descending
         order = _stable_descending(values) if is_down else values.argsort(kind="stable")
         with_value = order[column.has_value[order]]
@@ -201,7 +208,7 @@ def _stable_descending(values: Values) -> Rows:
     return len(values) - 1 - ascending_backwards
 
 
-def _places_in_alphabet(texts: Sequence[str]) -> Rows:
+def _rank_texts(texts: Sequence[str]) -> Rows:
     """Return the rank of each text in alphabetical order: ["b", "c", "a"] gives
     [1, 2, 0]."""
     sorted_numbers = sorted(range(len(texts)), key=texts.__getitem__)
@@ -225,7 +232,7 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
         values = [_float_or_none(value) for value in values]
     with_zeros = [value or 0 for value in values]
     array = np.array(with_zeros, dtype=DTYPES[spec.kind])
-    return TableColumn(name=spec.name, values=array, known=_known(spec, values))
+    return TableColumn(name=spec.name, values=array, known=_mark_values(spec, values))
 
 
 def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
@@ -236,17 +243,17 @@ def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
     number_of_text: dict[str, int] = {}
     numbers_of_rows = []
     for value in values:
-        text = _text(value)
+        text = _value_as_text(value)
         numbers_of_rows.append(number_of_text.setdefault(text, len(number_of_text)))
     return TableColumn(
         name=spec.name,
         values=np.array(numbers_of_rows, dtype=np.int32),
         texts=tuple(number_of_text),
-        known=_known(spec, values),
+        known=_mark_values(spec, values),
     )
 
 
-def _known(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
+def _mark_values(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
     """Return which rows have a value: all that are not None.
 
     It is None if all have one, and the declaration says that this is so in every trace.
@@ -257,7 +264,7 @@ def _known(spec: ColumnSpec, values: Sequence[Any]) -> Flags | None:
     return known
 
 
-def _text(value: object) -> str:
+def _value_as_text(value: object) -> str:
     """Return a value as a text: "" for None, "gemm" for "gemm", "[2,3]" for [2, 3]."""
     if value is None:
         return ""
@@ -265,14 +272,14 @@ def _text(value: object) -> str:
 
 
 def _int_or_none(value: float | None) -> int | None:
-    """None for what a column of integers cannot hold."""
+    """A number as an integer; None if it is None or does not fit into 64 bits."""
     if value is None or not -MAX_INT <= value < MAX_INT:
         return None
     return int(value)
 
 
 def _float_or_none(value: float | None) -> float | None:
-    """None for what a column of numbers cannot hold, as infinity."""
+    """A number as a float; None if it is None, infinite, NaN or too large."""
     if value is None or not abs(value) < MAX_FLOAT:
         return None
     return float(value)

@@ -58,7 +58,7 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     holds_of_part: dict[Written, Flags] = {}
     for parts in alternatives:
         for part in parts:
-            holds_of_part[part] = _holds(table, part)
+            holds_of_part[part] = _part_holds(table, part)
     is_without_condition = not alternatives
     holds = np.full(len(table), is_without_condition)
     for parts in alternatives:
@@ -66,7 +66,7 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     return np.flatnonzero(holds)
 
 
-def _holds(table: ColumnTable, part: Written) -> Flags:
+def _part_holds(table: ColumnTable, part: Written) -> Flags:
     """Tell of each row whether one part of a query holds for it.
 
     Args:
@@ -78,17 +78,17 @@ def _holds(table: ColumnTable, part: Written) -> Flags:
     pattern = pattern_of(part)
     if pattern:
         matches = partial(matching, pattern.text)
-        flags = _any(table, partial(_of_texts, test=matches))
+        flags = _any_text(table, partial(_test_texts, test=matches))
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)
-        flags = _any(table, partial(_contains, word=word))
+        flags = _any_text(table, partial(_contains_word, word=word))
     elif part.sign in COMPARED:
-        first_column, *_ = _columns(table, part.field)
-        return _compared(first_column, part)
+        first_column, *_ = _columns_of_field(table, part.field)
+        return _comparison_holds(first_column, part)
     else:
         flags = np.zeros(len(table), dtype=np.bool_)
-        for column in _columns(table, part.field):
-            flags |= _is(column, part)
+        for column in _columns_of_field(table, part.field):
+            flags |= _equals_or_contains(column, part)
         is_kind = part.field == "family" and part.value in LEGEND_ONLY_KINDS
         if is_kind or part.field == "kind":
             flags |= _is_of_kind(table, part)
@@ -113,19 +113,19 @@ def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
             [part.value in searched_kinds(name) for name in names], np.bool_
         )
 
-    is_of_kind = _of_texts(table.column("name"), are_of_kind)
+    is_of_kind = _test_texts(table.column("name"), are_of_kind)
     if "kind" in table.names:  # of all slices, not of kernels alone
-        is_of_kind &= _of_texts(
+        is_of_kind &= _test_texts(
             table.column("kind"), lambda kinds: np.isin(kinds, SLICES_WITH_WORK)
         )
         if part.value == "copy":
-            is_of_kind |= _of_texts(
+            is_of_kind |= _test_texts(
                 table.column("kind"), lambda kinds: np.isin(kinds, ("memcpy", "memset"))
             )
     return is_of_kind
 
 
-def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
+def _columns_of_field(table: ColumnTable, field: str) -> list[TableColumn]:
     """Return the columns that a field of a query stands for, at least one.
 
     `total_ns` is that column, `dtype` all columns with dtypes, `dur` the first of
@@ -142,7 +142,7 @@ def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
     return [table.column(field)]  # without its unit, or there is none
 
 
-def _compared(column: TableColumn, part: Written) -> Flags:
+def _comparison_holds(column: TableColumn, part: Written) -> Flags:
     """Tell of each row whether a comparison such as `total_ns > 50us` holds for it.
 
     It does not for a row without a value. So the negation `-total_ns>50us` holds for
@@ -155,7 +155,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
             f"{part.field} is text: search it with {part.field}:{part.value or '...'}"
         )
     # `bound.excluded` has `part.excluded` in it, which rows without a value need alone
-    bound = bound_of(part, _number(column, part))
+    bound = bound_of(part, _parse_number(column, part))
     if bound.above:
         is_beyond = column.values > bound.value
     else:
@@ -164,7 +164,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
     return (holds_without_exclusion & column.has_value) ^ part.excluded
 
 
-def _is(column: TableColumn, part: Written) -> Flags:
+def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     """Tell of each row whether its value is, or contains, the value of a part.
 
     A text contains it (name:gemm); an id (stream:7) and what is compared by `!=` has to
@@ -177,17 +177,17 @@ def _is(column: TableColumn, part: Written) -> Flags:
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
         word = word_of(Written(part.text, False, sign=sign), part.value)
-        return _contains(column, word)
+        return _contains_word(column, word)
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQueryError(f"{part.field} is true or false: {part.field} = true")
         is_wanted = np.equal(column.values, part.value == "true")
     else:
-        is_wanted = np.equal(column.values, _number(column, part))
+        is_wanted = np.equal(column.values, _parse_number(column, part))
     return is_wanted & column.has_value
 
 
-def _number(column: TableColumn, part: Written) -> float:
+def _parse_number(column: TableColumn, part: Written) -> float:
     """Return the value of a part of a query as a number.
 
     "50us" is 50_000 for a column in ns, "0.5" is 0.5, "10" is 10 as an int. Raises
@@ -210,16 +210,17 @@ def _number(column: TableColumn, part: Written) -> float:
     raise WrongQueryError(f"{part.field} needs a number: {part.field} > {example}")
 
 
-def _contains(column: TableColumn, word: Word) -> Flags:
-    """Tell of each row whether its text has a word."""
+def _contains_word(column: TableColumn, word: Word) -> Flags:
+    """Tell of each row whether its text contains a word of the query. A row without a
+    text gives False."""
 
     def holds(texts: tuple[str, ...]) -> Flags:
         return np.array([word.holds(text) for text in texts], dtype=np.bool_)
 
-    return _of_texts(column, holds)
+    return _test_texts(column, holds)
 
 
-def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
+def _test_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
     """Tell of each row of a column of texts whether its text passes a test.
 
     The test sees each distinct text once. A row without a text gives False.
@@ -231,8 +232,8 @@ def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> 
     return flags
 
 
-def _any(table: ColumnTable, test: Callable[[TableColumn], Flags]) -> Flags:
-    """Tell of each row whether its text in some column passes a test."""
+def _any_text(table: ColumnTable, test: Callable[[TableColumn], Flags]) -> Flags:
+    """Tell of each row whether its text in at least one column passes a test."""
     passes = np.zeros(len(table), dtype=np.bool_)
     for column in table.columns:
         if column.kind == "text":

@@ -36,9 +36,9 @@ def clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
     >>> clip("kernel", 6, "..."), clip("kernels", 6, "..."), clip("日本語の", 7, "...")
     ('kernel', 'ker...', '日本...')
     """
-    if len(_beginning(text, max_cells)) == len(text):
+    if len(_fitting_beginning(text, max_cells)) == len(text):
         return text
-    kept = _beginning(text, max_cells - width(ellipsis))
+    kept = _fitting_beginning(text, max_cells - width(ellipsis))
     return kept + ellipsis[: max(0, max_cells)]
 
 
@@ -152,11 +152,12 @@ def joined(parts: Sequence[str], max_cells: int, between: str = "   ") -> str:
 
 
 def warm() -> None:
-    """Loads the tables of widths, which takes longer than drawing a frame."""
+    """Load the tables with the widths of characters ahead of time, which takes longer
+    than drawing a frame."""
     _char_width(FIRST_OF_OTHER_WIDTH)
 
 
-def _beginning(text: str, cells: int) -> str:
+def _fitting_beginning(text: str, cells: int) -> str:
     """Return as much of a text as fits into some cells, including combining marks on
     the last character: "日" of "日本" for 3 cells."""
     if text.isascii():
@@ -180,5 +181,5 @@ def _char_width(char: str) -> int:
 
 
 def with_capital(sentence: str) -> str:
-    """A sentence with a capital at its begin."""
+    """A sentence with a capital letter at its begin; the rest is kept."""
     return sentence[:1].upper() + sentence[1:]

@@ -74,23 +74,25 @@ class Unit(msgspec.Struct, frozen=True):
     decimals: int
 
     def text(self, ns: int) -> str:
-        """The time in this unit, without the name of the unit, as `1,437.3`; rounded
-        half up. A time that would round to nothing is shown as `<0.1`, whatever its sign.
+        """A time in this unit, rounded half up, without the name of the unit:
+        `1,437.3`.
 
-        >>> unit_of([1_437_300, 12]).text(12)
-        '<0.001'
+        A time that would round to nothing is shown as `<0.1`, whatever its sign.
+
+            >>> unit_of([1_437_300, 12]).text(12)
+            '<0.001'
         """
-        last_digits = _rounded(abs(ns) * 10**self.decimals, self.scale)
+        last_digits = _round_half_up(abs(ns) * 10**self.decimals, self.scale)
         if self.hides(ns):
-            smallest = _decimal(1, self.decimals)
+            smallest = _format_decimal(1, self.decimals)
             return f"<{smallest}"
         sign = "-" if ns < 0 else ""
-        number = _decimal(last_digits, self.decimals, thousands=",")
+        number = _format_decimal(last_digits, self.decimals, thousands=",")
         return f"{sign}{number}"
 
     def hides(self, ns: int) -> bool:
-        """Whether a time rounds to nothing, though it is none."""
-        return ns != 0 and not _rounded(abs(ns) * 10**self.decimals, self.scale)
+        """Whether a time that is not 0 rounds to 0 in this unit."""
+        return ns != 0 and not _round_half_up(abs(ns) * 10**self.decimals, self.scale)
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
@@ -223,14 +225,14 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
     """
     if ns is None:
         return "-"
-    tenths = _rounded(abs(ns), 100)
+    tenths = _round_half_up(abs(ns), 100)
     if tenths == 0:
         sign = ""
     elif ns < 0:
         sign = "-"
     else:
         sign = "+" if signed else ""
-    return sign + _decimal(tenths, 1, thousands=",")
+    return sign + _format_decimal(tenths, 1, thousands=",")
 
 
 def tick(ns: int, step: int) -> str:
@@ -250,11 +252,11 @@ def tick(ns: int, step: int) -> str:
         decimals = 0
         while step * 10**decimals < unit.factor:
             decimals += 1
-        last_digits = _rounded(abs(ns) * 10**decimals, unit.factor)
+        last_digits = _round_half_up(abs(ns) * 10**decimals, unit.factor)
         is_one_or_more = last_digits >= 10**decimals
         is_step_shown = step >= unit.factor // 1000
         if unit.factor == 1 or (is_step_shown and is_one_or_more):
-            return f"{sign}{_decimal(last_digits, decimals)} {unit.name}"
+            return f"{sign}{_format_decimal(last_digits, decimals)} {unit.name}"
     raise AssertionError("nanoseconds are the last unit")
 
 
@@ -306,7 +308,7 @@ def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> 
         unit: The unit.
         digits: How many significant digits there are at most.
     """
-    exact = _fraction(value)
+    exact = _exact_fraction(value)
     size = abs(exact)
     is_tiny = exact != 0 and size * TINY_PER_ONE < 1
     if is_tiny or size >= HUGE:
@@ -327,7 +329,7 @@ def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
     >>> significant(0.012), significant(41.25), significant(812.34), significant(12041)
     ('0.012', '41.25', '812.3', '12041')
     """
-    size = abs(_fraction(value))
+    size = abs(_exact_fraction(value))
     decimals = digits
     if size >= 1:
         whole_digits = len(str(int(size)))
@@ -336,7 +338,7 @@ def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
     while 0 < size * 10**decimals < smallest:
         decimals += 1
     sign = "-" if value < 0 else ""
-    number = _trimmed(_rounded(size * 10**decimals, 1), decimals)
+    number = _format_trimmed(_round_half_up(size * 10**decimals, 1), decimals)
     return f"{sign}{number}"
 
 
@@ -354,22 +356,22 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
     if whole <= 0:
         return ""
     if part < 0:
-        return _signed(percent(-part, whole, fine=fine), "-")
+        return _put_sign(percent(-part, whole, fine=fine), "-")
     if part == 0:
         return "0 %"
     if part == whole:
         return "100 %"
     # Fractions are slower than integers.
-    exact_part = part if isinstance(part, int) else _fraction(part)
-    exact_whole = whole if isinstance(whole, int) else _fraction(whole)
-    tenths = _rounded(1000 * exact_part, exact_whole)
+    exact_part = part if isinstance(part, int) else _exact_fraction(part)
+    exact_whole = whole if isinstance(whole, int) else _exact_fraction(whole)
+    tenths = _round_half_up(1000 * exact_part, exact_whole)
     if tenths == 0:
         return "<0.1 %"
     if tenths == 1000:
         return ">99.9 %" if exact_part < exact_whole else ">100 %"
     if fine or tenths < 100 or 995 <= tenths < 1005:
-        return f"{_decimal(tenths, 1)} %"
-    return f"{_rounded(100 * exact_part, exact_whole)} %"
+        return f"{_format_decimal(tenths, 1)} %"
+    return f"{_round_half_up(100 * exact_part, exact_whole)} %"
 
 
 def signed_percent(part: float, whole: float) -> str:
@@ -382,11 +384,11 @@ def signed_percent(part: float, whole: float) -> str:
     """
     share = percent(part, whole, fine=True)
     if part > 0 and share:
-        return _signed(share, "+")
+        return _put_sign(share, "+")
     return share
 
 
-def _signed(share: str, sign: str) -> str:
+def _put_sign(share: str, sign: str) -> str:
     """Put a sign before the number of a share: "1.5 %" becomes "-1.5 %".
 
     A bound turns around below zero: "<0.1 %" becomes ">-0.1 %".
@@ -413,10 +415,10 @@ def multiple(before: float, after: float) -> str:
     """
     if before <= 0 or after < MIN_MULTIPLE * before:
         return ""
-    ratio = _fraction(after) / _fraction(before)
+    ratio = _exact_fraction(after) / _exact_fraction(before)
     if ratio < 100:
         return f"{significant(float(ratio), 3)} times"
-    return f"{count(_rounded(ratio, 1))} times"
+    return f"{count(_round_half_up(ratio, 1))} times"
 
 
 def pace(before: float, after: float) -> str:
@@ -451,7 +453,7 @@ def change(before: int, after: int) -> str:
 
 
 def count(number: int) -> str:
-    """1234567 -> `1,234,567`."""
+    """Write an integer with commas between thousands: 1234567 is `1,234,567`."""
     return f"{number:,}"
 
 
@@ -496,7 +498,8 @@ def amount(text: str) -> float | None:
     return number
 
 
-def _fraction(value: float) -> Fraction:
+def _exact_fraction(value: float) -> Fraction:
+    """The exact value of a float or an integer as a fraction."""
     from fractions import Fraction  # takes a while to import, and many runs need none
 
     return Fraction(value)
@@ -522,38 +525,38 @@ def _in_units(
         whole = int(size) // unit.factor
         whole_digits = len(str(whole)) if whole else 0
         decimals = max(0, digits - whole_digits)
-        last_digits = _rounded(size * 10**decimals, unit.factor)
+        last_digits = _round_half_up(size * 10**decimals, unit.factor)
         is_one_or_more = last_digits >= 10**decimals
         if is_one_or_more or unit.factor == 1:
-            return f"{sign}{_trimmed(last_digits, decimals)} {unit.name}"
+            return f"{sign}{_format_trimmed(last_digits, decimals)} {unit.name}"
     raise AssertionError("the first unit is 1")
 
 
-def _rounded(value: Number, scale: Number) -> int:
+def _round_half_up(value: Number, scale: Number) -> int:
     """Return value / scale, rounded half up; neither is negative.
 
-    >>> _rounded(5, 2), _rounded(4, 3)
+    >>> _round_half_up(5, 2), _round_half_up(4, 3)
     (3, 1)
     """
     return int((2 * value + scale) // (2 * scale))
 
 
-def _trimmed(number: int, decimals: int) -> str:
+def _format_trimmed(number: int, decimals: int) -> str:
     """Write number / 10**decimals without zeros at the end of its fraction.
 
-    >>> _trimmed(41200, 3), _trimmed(5000, 3), _trimmed(500, 0)
+    >>> _format_trimmed(41200, 3), _format_trimmed(5000, 3), _format_trimmed(500, 0)
     ('41.2', '5', '500')
     """
-    text = _decimal(number, decimals)
+    text = _format_decimal(number, decimals)
     if not decimals:
         return text
     return text.rstrip("0").rstrip(".")
 
 
-def _decimal(number: int, decimals: int, thousands: str = "") -> str:
+def _format_decimal(number: int, decimals: int, thousands: str = "") -> str:
     """Write number / 10**decimals.
 
-    >>> _decimal(14373, 1), _decimal(14373, 1, thousands=",")
+    >>> _format_decimal(14373, 1), _format_decimal(14373, 1, thousands=",")
     ('1437.3', '1,437.3')
     """
     whole, fraction = divmod(number, 10**decimals)

@@ -19,11 +19,13 @@ class _LazyPattern:
     `pattern`, its source, is there without compiling."""
 
     def __init__(self, pattern: object, flags: int) -> None:
+        """Remember a pattern without compiling it."""
         self.pattern = pattern
         self._flags = flags
 
     def __getattr__(self, name: str) -> object:
-        """Called only for attributes that are not kept yet."""
+        """Compile the pattern and keep the method that is asked for. Python calls this
+        only for attributes that are not kept yet."""
         method = getattr(compiled(self.pattern, self._flags), name)
         setattr(self, name, method)
         return method

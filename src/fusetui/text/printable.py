@@ -53,7 +53,8 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Like `printable`, but keeps line ends."""
+    """Escape what a terminal would interpret or hide in each line of a text; line ends
+    are kept."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -73,7 +74,7 @@ def json_lines(text: str) -> str:
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if not is_printable(line):
-            lines[number] = "".join(map(_json_escaped, line))
+            lines[number] = "".join(map(_escape_in_json, line))
     return "\n".join(lines)
 
 
@@ -121,7 +122,7 @@ def without_credentials(text: str) -> str:
     return re.sub(URL_QUERY, r"\1...", without_users)
 
 
-def _json_escaped(char: str) -> str:
+def _escape_in_json(char: str) -> str:
     r"""Return a character as JSON escapes it, if a terminal would not show it.
 
     Characters beyond 16 bits become a pair of surrogates: `\udb40\udd00`.

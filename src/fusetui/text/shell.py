@@ -18,17 +18,18 @@ def shell_word(word: str) -> str:
     """
     if is_printable(word):
         return shlex.quote(word)
-    escaped = "".join(map(_escaped, word))
+    escaped = "".join(map(_escape_in_quotes, word))
     return f"$'{escaped}'"
 
 
 def shell_path(path: str) -> str:
-    """As `shell_word`, of a path: one that begins with `-` is no option."""
+    """A path as a word that a shell reads back exactly. One that begins with `-` gets
+    `./` before it, so that it is not an option."""
     return shell_word(f"./{path}" if path.startswith("-") else path)
 
 
-def _escaped(character: str) -> str:
-    """A character between `$'` and `'`."""
+def _escape_in_quotes(character: str) -> str:
+    """A character as it is written between `$'` and `'`."""
     if is_printable(character):
         return ESCAPED_IN_QUOTES.get(character, character)
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

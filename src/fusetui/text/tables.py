@@ -127,6 +127,8 @@ def _fitting_columns(
 
 
 def _cells_before_last(shown: Sequence[int], widths: Sequence[int]) -> int:
+    """How many cells of a line the shown columns take before the last one, gaps
+    included."""
     return sum(widths[number] + len(GAP) for number in shown[:-1])
 
 
@@ -201,12 +203,12 @@ def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
 
 
 def time_or_blank(ns: int) -> str:
-    """A cell that is blank for no time at all."""
+    """The text of a time in ns; "" for 0."""
     return duration(ns) if ns else ""
 
 
 def count_or_blank(number: int) -> str:
-    """A cell that is blank for none."""
+    """The text of a number; "" for 0."""
     return count(number) if number else ""
 
 

@@ -15,13 +15,14 @@ class WrongFileError(Error):
     """One plain sentence: why it cannot be used."""
 
 
-def text_of(path: Path) -> str:
-    """The text of a regular file of at most 1 MiB, in UTF-8 with or without a mark of
-    the byte order. Raises FileNotFoundError, and WrongFileError for anything else."""
+def read_text(path: Path) -> str:
+    """The text of a regular file of at most 1 MiB in UTF-8; a mark of the byte order is
+    dropped. Raises FileNotFoundError, and WrongFileError if it cannot be used."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise WrongFileError(f"{path} is not a file.")
         with path.open("rb") as file:
+            # one byte more tells whether it is too large
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise WrongFileError(f"{path} is larger than 1 MiB.")
@@ -33,8 +34,8 @@ def text_of(path: Path) -> str:
 
 
 def table_in(text: str, path: object) -> dict[str, Any]:
-    """The keys and values of a text in TOML. Raises WrongFileError, whose sentence names
-    `path`."""
+    """The keys and values of a TOML text. Raises WrongFileError with a sentence that
+    names `path`, if the text is not valid."""
     import tomllib  # only where there is a file
 
     try:

@@ -24,11 +24,17 @@ from fusetui.trace.scrub.values import write
 
 
 def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
-    """Writes the trace at `path` (`-` is standard input) to `out`, which must not
-    exist; returns what was read. Raises TraceError with one plain sentence, leaving
-    nothing behind.
+    """Write a trace of any format as a JSON trace, and return what was read.
+
+    Args:
+        path: The trace; `-` is standard input.
+        out: The new file, which must not exist.
+        progress: Is called with the bytes that are done and those of the file.
+
+    Raises TraceError with one plain sentence, leaving nothing behind.
     """
     check_target(out)
+    # reading is the first half of the work
     raw = read(path, Callbacks(progress=lambda done, total: progress(done // 2, total)))
     report = raw.report
     if not report.events - report.unreadable:
@@ -40,14 +46,15 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
 
 
 def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
-    """The document, piece by piece. Raises TraceError or OSError."""
+    """Yield the JSON of a whole trace, piece by piece. `progress` is called with the
+    bytes that are done and those of the file. Raises TraceError or OSError."""
     stretches = raw.elements.stretches
     size = raw.report.bytes
 
     def pieces() -> Iterator[bytes]:
         """The text of each stretch. Raises CannotReadError if the file has changed."""
         for number, stretch in enumerate(stretches, 1):
-            yield _text(raw.elements, stretch)
+            yield _join_elements(raw.elements, stretch)
             # Reading was the first half of the work.
             done = len(stretches) + number
             progress(size * done // (2 * len(stretches)), size)
@@ -60,8 +67,8 @@ def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
 
 
 def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON of a trace, piece by piece: its top-level keys, then its events, of
-    which each piece has some with commas between them, or none."""
+    """Yield the JSON of a trace, piece by piece: first its top-level keys, then its
+    events. Each piece of `pieces` has events with commas between them, or is empty."""
     yield b"{\n"
     for key, value in keys.items():
         yield f"{json.dumps(key)}: {write(value)},\n".encode()
@@ -74,21 +81,24 @@ def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes
     yield b"\n]\n}\n"
 
 
-def _text(events: Events, stretch: Stretch) -> bytes:
-    """The elements of a stretch, with commas between them."""
+def _join_elements(events: Events, stretch: Stretch) -> bytes:
+    """The JSON elements of a stretch of the document, with commas between them.
+    Elements that cannot be read are left out."""
     if stretch.places is None:
-        return in_utf8(bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,"))
-    elements = []
+        return replace_invalid_utf8(
+            bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,")
+        )
+    element_texts = []
     for _, start, end in stretch.places.tolist():
-        text = _as_json(bytes(events.text.part(start, end)))
+        text = _repair_element(bytes(events.text.part(start, end)))
         if text:
-            elements.append(text)
-    return b",\n".join(elements)
+            element_texts.append(text)
+    return b",\n".join(element_texts)
 
 
-def in_utf8(text: bytes) -> bytes:
-    """Text of a file; bytes in it that are not UTF-8 become U+FFFD, as they are
-    shown."""
+def replace_invalid_utf8(text: bytes) -> bytes:
+    """A text in which bytes that are not valid UTF-8 are replaced by U+FFFD, as they
+    are shown."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -96,11 +106,11 @@ def in_utf8(text: bytes) -> bytes:
     return text
 
 
-def _as_json(text: bytes) -> bytes:
-    """One element as JSON; b"" if it cannot be read."""
+def _repair_element(text: bytes) -> bytes:
+    """One element as valid JSON, repaired where that is safe; b"" if it cannot be read."""
     with suppress(*UNDECODABLE):
         decode_raw(b"[" + text + b"]")
-        return in_utf8(text)
+        return replace_invalid_utf8(text)
     with suppress(RecursionError, ValueError):
         return write(loads(text)).encode()
     return b""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.trace.convert import document, in_utf8
+from fusetui.trace.convert import document, replace_invalid_utf8
 from fusetui.trace.layout.steps import CLIPPED, clipped_before
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, last_at_or_before
 from fusetui.trace.model.categories import GPU_ROLES, Role
@@ -206,8 +206,9 @@ def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
 def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
-    """The text of the part, in pieces, with these top-level keys and CLIPPED besides
-    its own. Raises CannotReadError where the file cannot be read any more."""
+    """Yield the text of the part in pieces. `keys` are added to the top-level keys of
+    the trace, and so is CLIPPED. Raises CannotReadError if the file cannot be read any
+    more."""
     keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
     return document(keys, _pieces(trace, part, progress))
 
@@ -233,10 +234,10 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
         is_unchanged = has_all_slices and not part.clipped[indices].any()
         has_others = slice_counts[number] < stretch.events
         if is_unchanged and _has_all_others(part, stretch):
-            yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
+            yield replace_invalid_utf8(bytes(_read_stretch(events.text, stretch)[1:-1]))
         elif len(indices) or (has_others and _may_have_others(part, stretch)):
             first = int(firsts[number])
-            yield _of_stretch(trace, part, stretch, first, indices)
+            yield _write_stretch(trace, part, stretch, first, indices)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
         raise CannotReadError(f"{problem}.")
@@ -255,18 +256,18 @@ def _slices_of_stretches(trace: Trace, firsts: Int64s) -> Int64s:
 
 
 def _has_all_others(part: Excerpt, stretch: Stretch) -> bool:
-    """Whether all events of a stretch that are no slices are in the part."""
+    """Whether all events of a stretch that are not slices lie in the part."""
     before_ns, after_ns = stretch.reach
     return part.first_ns <= before_ns and after_ns <= part.last_ns
 
 
 def _may_have_others(part: Excerpt, stretch: Stretch) -> bool:
-    """Whether some events of a stretch that are no slices may be in the part."""
+    """Whether some events of a stretch that are not slices may lie in the part."""
     before_ns, after_ns = stretch.reach
     return before_ns < part.last_ns and after_ns > part.first_ns
 
 
-def _of_stretch(
+def _write_stretch(
     trace: Trace, part: Excerpt, stretch: Stretch, first: int, indices: Rows
 ) -> bytes:
     """Return the texts of what is kept of a stretch, with commas between them.
@@ -283,14 +284,14 @@ def _of_stretch(
     """
     rows = part.rows[indices]
     numbers = trace.order[rows] - first  # of the elements of the stretch
-    listed = _read(trace.elements.own.text, stretch)
+    listed = _read_stretch(trace.elements.own.text, stretch)
     heads: list[Head] = []
     with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
         heads = decode_heads(listed)
     if stretch.places is not None or len(heads) != stretch.events:
-        texts = _rewritten_each(trace, part, numbers, rows)
-        texts |= _others_one_by_one(trace, part, stretch, first, slices=texts)
-        return _joined(texts)
+        texts = _rewrite_slices(trace, part, numbers, rows)
+        texts |= _keep_others_one_by_one(trace, part, stretch, first, slices=texts)
+        return _join_elements(texts)
 
     phases = [phase_of(head.ph, head.cat) for head in heads]
     is_pair = np.array([phases[number] != "X" for number in numbers.tolist()], np.bool_)
@@ -300,9 +301,11 @@ def _of_stretch(
     texts = {}
     if unchanged:
         raw = decode_raw(listed)
-        texts = {number: in_utf8(bytes(raw[number])) for number in unchanged}
-    texts |= _rewritten_each(trace, part, numbers[is_rewritten], rows[is_rewritten])
-    return _joined(texts)
+        texts = {
+            number: replace_invalid_utf8(bytes(raw[number])) for number in unchanged
+        }
+    texts |= _rewrite_slices(trace, part, numbers[is_rewritten], rows[is_rewritten])
+    return _join_elements(texts)
 
 
 def _kept_others(
@@ -328,23 +331,25 @@ def _kept_others(
     return kept
 
 
-def _joined(texts: Mapping[int, bytes]) -> bytes:
-    """The texts of elements in the order of their numbers."""
+def _join_elements(texts: Mapping[int, bytes]) -> bytes:
+    """The texts of elements in the order of their numbers, with commas between them."""
     return b",\n".join(texts[number] for number in sorted(texts))
 
 
-def _rewritten_each(
+def _rewrite_slices(
     trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows
 ) -> dict[int, bytes]:
-    """By the numbers of the elements, the texts of these slices as one event each."""
+    """The texts of slices as one event each, by the numbers of their elements.
+    `numbers` and `rows` belong together."""
     return {
-        number: _rewritten(trace, part, row)
+        number: _rewrite_slice(trace, part, row)
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
     }
 
 
-def _read(text: Text, stretch: Stretch) -> bytearray:
-    """A stretch as a list. Raises CannotReadError."""
+def _read_stretch(text: Text, stretch: Stretch) -> bytearray:
+    """The bytes of a stretch as a JSON list. Raises CannotReadError if the file cannot
+    be read any more."""
     try:
         return list_text(text, stretch)
     except (OSError, TraceError) as error:
@@ -352,13 +357,14 @@ def _read(text: Text, stretch: Stretch) -> bytearray:
 
 
 def _is_inside(time: bytes, part: Excerpt) -> bool:
-    """Whether a time, as written, lies in what is kept; not if it is none."""
+    """Whether a time in microseconds, as it is written, lies in the kept part. False if
+    it is not a number."""
     with suppress(ValueError, OverflowError):
         return part.first_ns <= exact_nanoseconds(time) < part.last_ns
     return False
 
 
-def _others_one_by_one(
+def _keep_others_one_by_one(
     trace: Trace, part: Excerpt, stretch: Stretch, first: int, slices: dict[int, bytes]
 ) -> dict[int, bytes]:
     """Return the texts of what is kept of a damaged stretch, slices aside.
@@ -393,7 +399,7 @@ def _others_one_by_one(
     return texts
 
 
-def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
+def _rewrite_slice(trace: Trace, part: Excerpt, row: int) -> bytes:
     """Return a slice as the text of one event (ph X), clipped to the part.
 
     GPU events are not clipped. The event keeps all fields that it has in the file.
@@ -408,11 +414,11 @@ def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
     from_trace = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row)}
     event = from_trace | element  # what the element has itself counts more
     event["ph"] = "X"
-    event["ts"] = _digits(start)
-    event["dur"] = _digits(max(end - start, 0))
+    event["ts"] = _format_micros(start)
+    event["dur"] = _format_micros(max(end - start, 0))
     return write(event).encode()
 
 
-def _digits(ns: int) -> Digits:
+def _format_micros(ns: int) -> Digits:
     """Return a time as JSON has it: 1500 ns as 1.500, in microseconds."""
     return Digits(micros(ns).decode())

@@ -50,17 +50,18 @@ and what recognizes each by the first HEAD bytes of a document."""
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:
-    """Reads a trace of any format; FILE#PID is one process of a file that several
-    share. Raises CannotReadError or NotATraceError with one plain sentence.
+    """Read a trace of any format into columns. The path FILE#PID is one process of a
+    file that several processes share.
 
-    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
-    empty.
+    Raises CannotReadError or NotATraceError with one plain sentence. If the user stops
+    it, the result has a `prefix`, which says how far the file was read. Raises
+    NothingReadError if there would be no event in it.
     """
     file, process = _file_and_process(path)
     stored = open_arriving(file)
     try:
         with closing(stored.file):
-            package = reader(_format_in(stored))
+            package = reader(_detect_format(stored))
             if process is None:
                 raw: Raw = package.read(stored, callbacks)
                 return raw
@@ -81,7 +82,7 @@ def processes_in(path: str) -> list[str]:
     processes: list[int] = []
     with suppress(OSError, TraceError):
         if os.path.isfile(path):
-            package = _reader_of(path)
+            package = _choose_reader(path)
             if hasattr(package, "processes"):
                 processes = package.processes(path)
     if len(processes) < 2:
@@ -100,52 +101,56 @@ def _file_and_process(path: str) -> tuple[str, int | None]:
     is_number = pid.isdecimal() and len(pid) <= MAX_PROCESS_DIGITS
     if mark and is_number and not os.path.exists(path):
         with suppress(OSError):
-            if hasattr(_reader_of(file), "processes"):
+            if hasattr(_choose_reader(file), "processes"):
                 return file, int(pid)
     return path, None
 
 
 def text_of(name: str, path: str, file: OpenFile, state: State) -> Text:
-    """The text behind a trace of the format `name` that was in the cache."""
+    """The text behind a trace that came from the cache. `name` is its format; `state`
+    is that of the file when it was read."""
     text: Text = reader(name).text(path, file, state)
     return text
 
 
 def reader(name: str) -> Any:
-    """The package that reads the format `name`."""
+    """The package that reads the format `name`; any name that is not in FORMATS means
+    JSON. It is imported only when needed."""
     package = f"{name}.reading" if name in FORMATS else "read"
     return import_module(f"fusetui.trace.{package}")
 
 
-def _format_in(stored: Stored) -> str:
-    """The format of an open file. Raises OSError."""
+def _detect_format(stored: Stored) -> str:
+    """The name of the format of an open file, found from its first bytes. Compressed
+    files are unpacked as far as needed. Raises OSError."""
     first_byte = stored.document[:1]
     if not stored.packing and first_byte.startswith(FIRST_BYTES_OF_JSON):
         name = JSON
         debug("%s begins with %r: it is read as JSON", stored.path, first_byte)
     else:
-        head = b"".join(first_pieces(stored.document, stored.packing, HEAD))
-        name = format_of(head)
+        first_bytes = b"".join(first_pieces(stored.document, stored.packing, HEAD))
+        name = format_of(first_bytes)
         packing = stored.packing.name if stored.packing else "not packed"
         debug(
             "%s (%s) begins with %r: it is read as %s",
             stored.path,
             packing,
-            head[:16],
+            first_bytes[:16],
             name,
         )
     return name
 
 
-def _reader_of(path: str) -> Any:
-    """The package that reads this file. Raises OSError."""
+def _choose_reader(path: str) -> Any:
+    """The package that reads the file at a path, chosen by its first bytes. Raises
+    OSError."""
     with open(path, "rb") as file:
         return reader(format_of(file.read(HEAD)))
 
 
 def format_of(head: bytes) -> str:
-    """The name of the format of a document that begins with these bytes; "json" if it
-    is none of FORMATS."""
+    """The name of the format of a document that begins with the bytes `head`. It is
+    "json" if no other format recognizes them."""
     for name, is_of_format in FORMATS.items():
         if is_of_format(head):
             return name
@@ -153,7 +158,7 @@ def format_of(head: bytes) -> str:
 
 
 def looks_like_a_trace(path: str) -> bool:
-    """False also for what cannot be read."""
+    """Whether the file at a path begins like a trace. False also if it cannot be read."""
     head = beginning(path)
     if EVENTS_KEY in head or EVENT.search(head):
         return True

@@ -112,7 +112,9 @@ def build(raw: Raw) -> Trace:
     adopt_overlapping(layout.tracks, start, end, tree.parent, cpu_op)
     op = gpu_ops(layout.role, launch, cpu_op, correlation, in_order["external_id"])
     return Trace(
-        report=_report(raw, negative_delays=_started_before_launch(start, launch)),
+        report=_report(
+            raw, negative_delays=_count_started_before_launch(start, launch)
+        ),
         keys=raw.keys,
         names=raw.names,
         categories=raw.categories,
@@ -129,7 +131,7 @@ def build(raw: Raw) -> Trace:
     )
 
 
-def _started_before_launch(start: Int64s, launch: Int32s) -> int:
+def _count_started_before_launch(start: Int64s, launch: Int32s) -> int:
     """Count the GPU events that start before their launch call, because the clocks of
     CPU and GPU differ.
 

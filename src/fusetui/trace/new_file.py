@@ -34,7 +34,7 @@ class CannotWriteError(TraceError):
 
 @contextmanager
 def new_file(path: str, *, replace: bool = False) -> Iterator[IO[bytes]]:
-    """A file open for writing, which gets its name when the block ends.
+    """Open a new file for writing, which gets its name when the block ends.
 
     With `replace` it takes the place of a regular file of that name. Raises
     CannotWriteError for what the system refuses, also within the block, and leaves
@@ -55,7 +55,8 @@ def new_file(path: str, *, replace: bool = False) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replaced_file(place: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of whatever is at `place` when the block ends.
+    """Open a file for writing that takes the place of whatever is at `place` when the
+    block ends.
 
     Others see the old file or the complete new one, which only this user can read.
     Raises OSError, leaving nothing unfinished.
@@ -68,10 +69,10 @@ def replaced_file(place: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
-    """A file beside `place`, and its path, which is gone when the block ends.
+    """Create a file beside `place`, and give it with its path. It is removed when the
+    block ends, unless the block has renamed it.
 
-    The block renames the file to keep it. `mode` holds its permissions, of which the
-    umask takes some away. Raises OSError.
+    `mode` holds its permissions, of which the umask takes some away. Raises OSError.
     """
     temporary = place.with_name(f"{place.name}.{_random_part()}{TEMPORARY_SUFFIX}")
     file = os.fdopen(os.open(temporary, _CREATE | _SAFELY, mode), "w+b")
@@ -90,8 +91,8 @@ def _random_part() -> str:
 
 
 def check_new(path: str, *, replace: bool = False) -> None:
-    """Raises CannotWriteError unless a file of this name can be created, or replaced:
-    no device is."""
+    """Raise CannotWriteError unless a file of this name can be created. With `replace`,
+    a regular file may be there already."""
     if os.path.lexists(path) and not (replace and os.path.isfile(path)):
         raise CannotWriteError(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
@@ -99,8 +100,8 @@ def check_new(path: str, *, replace: bool = False) -> None:
 
 
 def _publish(temporary: Path, path: str) -> None:
-    """Gives a complete file its name. Raises OSError, and CannotWriteError if another
-    file has got that name meanwhile."""
+    """Give a complete file its final name. Raises OSError, and CannotWriteError if
+    another file has got that name meanwhile."""
     try:
         os.link(temporary, path)
     except FileExistsError:

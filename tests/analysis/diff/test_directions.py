@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff, RowKind
 from fusetui.analysis.diff.story import with_summary
-from fusetui.report.diff import judgment, to_text
+from fusetui.report.diff import format_diff, judgment
 from fusetui.report.diff_lines import lines
 from fusetui.trace import Trace, open_trace
 
@@ -46,7 +46,7 @@ def test_a_ratio_that_contradicts_the_medians_is_named(
 
 def test_a_ratio_that_agrees_needs_no_name(build: Build) -> None:
     found = diff(build(STEP), build([(*piece[:2], 2 * piece[2]) for piece in STEP]))
-    assert "median step" not in to_text(found)
+    assert "median step" not in format_diff(found)
 
 
 def test_from_ten_times_on_the_diff_says_times_instead_of_a_percentage(
@@ -95,7 +95,7 @@ def test_a_file_cut_before_its_gpu_events_is_compared_by_ops(
         f"{side} launches GPU work, but its file has no"
     )
     assert {row.kind for row in found.rows} == {RowKind.SAME}
-    assert "CPU only" not in to_text(found)
+    assert "CPU only" not in format_diff(found)
 
 
 def test_a_program_on_the_cpu_is_still_another_device(build: Build) -> None:

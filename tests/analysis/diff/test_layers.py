@@ -13,7 +13,7 @@ import pytest
 from fusetui.analysis.diff.blocks import LaneWork, blocks
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
-from fusetui.report.diff import to_text
+from fusetui.report.diff import format_diff
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -58,7 +58,7 @@ def test_a_removed_layer_is_one_row_with_its_time(build: Build) -> None:
         )
         assert found.accounting.rows_ns == row.change_ns
         assert "6 layers -> 5" in found.story
-        assert "6 layers -> 5" in to_text(found)
+        assert "6 layers -> 5" in format_diff(found)
 
 
 def test_a_layer_done_twice_is_one_row(build: Build) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
-from fusetui.report.diff import to_text
+from fusetui.report.diff import format_diff
 from fusetui.report.diff_lines import MANY_LINES, lines, regions
 from fusetui.trace import Trace
 
@@ -40,7 +40,7 @@ def test_the_same_kernel_several_times_on_both_sides_is_one_group(
 
 def test_such_a_group_says_how_often(build: Build) -> None:
     a, b = build(eager(*[(ADD, 20.0)] * 3)), build(compiled(*[(ADD, 60.0)] * 2))
-    assert "3 -> 2 times" in to_text(diff(a, b), 200)
+    assert "3 -> 2 times" in format_diff(diff(a, b), 200)
 
 
 def test_copies_that_only_one_side_has_are_added(build: Build, work: Work) -> None:

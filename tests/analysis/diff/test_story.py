@@ -9,7 +9,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
-from fusetui.report.diff import document, to_markdown, to_text
+from fusetui.report.diff import document, format_diff, format_markdown
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -58,9 +58,9 @@ def test_story_of_equal_traces_says_the_same_time(build: Build) -> None:
 
 def test_the_story_comes_before_the_table(build: Build) -> None:
     found = diff(build([MM, ADD]), build(slow()))
-    assert to_text(found, 300).splitlines()[1] == found.story
+    assert format_diff(found, 300).splitlines()[1] == found.story
     assert (
-        to_markdown(found)
+        format_markdown(found)
         .splitlines()[2]
         .startswith("B takes 250 us more per step: +200 us GEMMs")
     )
@@ -102,7 +102,7 @@ def test_summary_does_not_call_a_change_of_a_quarter_the_same(build: Build) -> N
     b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
     rows = [
         text
-        for text in to_text(diff(a, b), 200).splitlines()
+        for text in format_diff(diff(a, b), 200).splitlines()
         if "  may be noise " in text
     ]
     assert len(rows) == 1

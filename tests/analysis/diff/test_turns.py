@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.compare import diff, limits_of
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.analysis.diff.statistics import paired_interval, rejected_rounds
-from fusetui.report.diff import to_text
+from fusetui.report.diff import format_diff
 from fusetui.trace import Trace, open_trace
 
 Times = NDArray[np.int64]
@@ -154,7 +154,7 @@ def test_an_interruption_is_no_part_of_a_step(tmp_path: Path) -> None:
     assert found.step.interrupted_a == 0
     assert found.step.interrupted_b > 0.3
     assert "b: steps were interrupted for 53" in " ".join(found.notes)
-    assert "within these two runs" in to_text(found, 300)
+    assert "within these two runs" in format_diff(found, 300)
 
 
 def test_work_that_always_takes_longer_is_no_interruption(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
-from fusetui.report.diff import document, to_text
+from fusetui.report.diff import document, format_diff
 from fusetui.trace import Trace
 
 Trained = Callable[..., Trace]
@@ -123,7 +123,9 @@ def test_compilation_is_told_apart(trained: Trained) -> None:
 
 def test_the_idle_line_says_what_the_gpu_waited_for(trained: Trained) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10))
-    (line,) = [line for line in to_text(found, 200).splitlines() if " idle  " in line]
+    (line,) = [
+        line for line in format_diff(found, 200).splitlines() if " idle  " in line
+    ]
     assert line.endswith("   GPU idle   -390 us waiting for the data loader")
 
 

@@ -15,7 +15,7 @@ from tests.snapshots import MB, Machine, backward, forward, stepping, train
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
 from fusetui.analysis.memory.history import histories
-from fusetui.report.memory import memory_text
+from fusetui.report.memory import format_memory
 from fusetui.trace.snapshot.columns import Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
@@ -213,7 +213,7 @@ def test_actions_that_torch_was_told_to_skip(
     path = machine.write(tmp_path / "a.pickle", lost=lost, skipped=skipped)
     found = answers(path)[0]
     assert found.unrecorded == skipped
-    said = memory_text(memory(read(path)), "code", 5, 400).replace("\n", " ")
+    said = format_memory(memory(read(path)), "code", 5, 400).replace("\n", " ")
     assert f"Events {' and '.join(skipped)} were not recorded: {follows}." in said
     assert "contradict" not in said
     if len(skipped) == 1 and skipped != ("alloc",):

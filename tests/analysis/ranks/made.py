@@ -23,7 +23,7 @@ from fusetui.analysis.ranks.model import (
     packed,
     packed_regions,
 )
-from fusetui.report.ranks_words import straggler_text, verdict_lines
+from fusetui.report.ranks_words import describe_straggler, describe_verdict
 
 US = 1_000  # ns
 Times = Sequence[tuple[float, float]]
@@ -35,11 +35,11 @@ def answer_of(ranks: Iterable[RankSummary | LeftOut]) -> JobAnswer:
 
 def texts_of(answer: JobAnswer) -> list[str]:
     """What is said of each straggler."""
-    return [straggler_text(answer, one) for one in answer.stragglers]
+    return [describe_straggler(answer, one) for one in answer.stragglers]
 
 
 def verdict_of(answer: JobAnswer) -> tuple[str, ...]:
-    return tuple(verdict_lines(answer))
+    return tuple(describe_verdict(answer))
 
 
 def rank(

@@ -21,7 +21,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.chains import shares_of_late
 from fusetui.analysis.ranks.model import JobVerdict, RankSummary
-from fusetui.report.ranks_words import _in_turn, headline
+from fusetui.report.ranks_words import _describe_changing_ranks, describe_given
 
 TP = [ProcessGroup("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
 DP = [ProcessGroup("dp", (0, 2, 4, 6), 4), ProcessGroup("dp", (1, 3, 5, 7), 4)]
@@ -283,7 +283,7 @@ def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
     answer = answer_of(given)
     assert answer.stragglers == ()
     assert "the cause lies in ranks that are not given." in verdict_of(answer)[-1]
-    said = list(headline(answer))
+    said = list(describe_given(answer))
     assert answer.one_given == 24  # six layers of four steps, on rank 4
     assert (
         "24 collectives could not be matched: only one rank of their groups is given."
@@ -365,7 +365,7 @@ def test_a_late_reduction_may_have_held_up_the_rank_that_is_late_next() -> None:
 
 def test_no_rank_is_said_to_be_late_in_turn_where_none_is() -> None:
     verdict = JobVerdict(stages=None, kind="in turn", waits_ns=(20e6, 30e6), in_turn=0)
-    assert _in_turn(verdict, "a step") == (
+    assert _describe_changing_ranks(verdict, "a step") == (
         "No rank stands out: ranks wait 25 ms per step (20 ms to 30 ms), but "
         "no single rank causes 2.0 % of a step."
     )

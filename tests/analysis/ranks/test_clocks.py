@@ -12,7 +12,7 @@ from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.clocks import clocks_of
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.report.ranks_words import clocks_text
+from fusetui.report.ranks_words import describe_clocks
 
 
 def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
@@ -97,7 +97,7 @@ def test_who_is_last_on_one_host_is_decided_above_two_microseconds(
     assert answer.untold == (0 if is_decided else 1)
     assert (
         "Differences of up to 2 us are too small to show which rank arrives last."
-    ) in clocks_text(answer)
+    ) in describe_clocks(answer)
 
 
 def test_times_that_contradict_each_other_a_little_decide_less() -> None:
@@ -118,14 +118,14 @@ def test_no_limit_of_one_host_where_each_rank_has_its_own() -> None:
     ranks = [rank(n, [(10 + n, 30)], host=f"node{n}") for n in range(2)]
     answer = answer_of(ranks)
     assert answer.clocks.on_one_host_ns is None
-    assert "do not decide" not in clocks_text(answer)
+    assert "do not decide" not in describe_clocks(answer)
 
 
 def test_with_several_hosts_the_limit_is_that_of_one_host() -> None:
     assert (
         "Differences of up to 2 us on one machine are too small to show which rank "
         "arrives last."
-    ) in clocks_text(answer_of(two_hosts(5000)))
+    ) in describe_clocks(answer_of(two_hosts(5000)))
 
 
 def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
@@ -138,7 +138,7 @@ def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
     assert (answer.stragglers, verdict_of(answer)) == ((), ())
     # nothing that compares two ranks
     assert [row.waited_ns for row in answer.ranks] == [0, 0]
-    assert clocks_text(answer).startswith(
+    assert describe_clocks(answer).startswith(
         "Inconclusive which rank waits for which: one all_reduce ends"
     )
 
@@ -183,7 +183,7 @@ def test_with_two_hosts_the_straggler_has_a_name() -> None:
     assert answer.stragglers[0].caused_ns == pytest.approx(40 * 300 * US, rel=0.02)
     assert (
         "The clocks of 2 machines are aligned, by the ends of collectives,"
-        in clocks_text(answer)
+        in describe_clocks(answer)
     )
     assert answer.kinds[0].bus_bytes_per_s is not None
 
@@ -200,7 +200,7 @@ def test_the_drift_of_a_host_is_a_robust_line() -> None:
     assert (
         "are corrected for clock drift on b, by 99.49 us per second: no "
         "constant offset explains all collectives. Differences"
-    ) in clocks_text(answer)
+    ) in describe_clocks(answer)
 
 
 def test_constant_offset_that_satisfies_every_bound_means_no_drift() -> None:
@@ -217,7 +217,7 @@ def test_constant_offset_that_satisfies_every_bound_means_no_drift() -> None:
     clocks = clocks_of(match(ranks))
     assert not clocks.drift.any()
     assert abs(clocks.offset[2]) <= clocks.uncertainty[2]  # the true offset is 0
-    assert "drift" not in clocks_text(answer)
+    assert "drift" not in describe_clocks(answer)
 
 
 def test_a_drift_that_no_clock_has_is_a_contradiction() -> None:
@@ -238,7 +238,7 @@ def test_ends_outside_the_bounds_are_not_believed() -> None:
     answer = answer_of(ranks)
     assert [one.contradicted for one in answer.clocks.hosts] == [False, True]
     assert answer.clocks.uncertainty_ns == 20 * US
-    assert "Collective end times on b contradict the bounds" in clocks_text(answer)
+    assert "Collective end times on b contradict the bounds" in describe_clocks(answer)
 
 
 def test_hosts_are_guessed_from_the_devices_of_a_machine() -> None:
@@ -247,7 +247,7 @@ def test_hosts_are_guessed_from_the_devices_of_a_machine() -> None:
     ranks = [rank(n, [(0, 30)], size=4, devices=2, device=n % 2) for n in range(4)]
     answer = answer_of(ranks)
     assert [one.ranks for one in answer.clocks.hosts] == [2, 2]
-    assert "each machine has 2 devices" in clocks_text(answer)
+    assert "each machine has 2 devices" in describe_clocks(answer)
     moved = rank(1, [(500, 530)], size=4, devices=2, device=1)
     answer = answer_of([ranks[0], moved, *ranks[2:]])
     assert ([one.ranks for one in answer.clocks.hosts], answer.clocks.refused) == (

@@ -12,7 +12,7 @@ from tests.analysis.ranks.made import answer_of, rank, texts_of
 
 from fusetui.analysis.ranks.model import JobAnswer, RankSummary
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.report.ranks_words import clocks_text, headline
+from fusetui.report.ranks_words import describe_clocks, describe_given
 from fusetui.trace.layout.steps import CLIPPED
 
 Make = Callable[..., dict[str, Any]]
@@ -96,13 +96,13 @@ def test_cut_collective_is_reported_in_the_headline() -> None:
     assert (
         "1 collective is cut off at the start or end of a recording and is excluded "
         "from clocks and lateness."
-    ) in list(headline(answer))
+    ) in list(describe_given(answer))
     both = answer_of([replace(one, cut=(0, 4)) for one in ranks])
     assert (
         "2 collectives are cut off at the start or end of a recording and are "
         "excluded from clocks and lateness."
-    ) in list(headline(both))
-    assert clocks_text(both) == (
+    ) in list(describe_given(both))
+    assert describe_clocks(both) == (
         "Times are compared without clock alignment: all ranks ran on one machine. "
         "Differences of up to 2 us are too small to show which rank arrives last."
     )

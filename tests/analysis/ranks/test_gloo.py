@@ -11,7 +11,7 @@ from tests.places import ROOT
 
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.report.ranks_words import straggler_text
+from fusetui.report.ranks_words import describe_straggler
 
 JOB = ROOT / "benchmarks" / "gloo_job.py"
 
@@ -35,6 +35,6 @@ def test_the_delay_and_its_place_are_found(tmp_path: Path) -> None:
         1,
         "inside",
     )
-    assert "load_batch" in straggler_text(answer, first)
+    assert "load_batch" in describe_straggler(answer, first)
     place = next(one for one in first.reason.excess if one.name == "load_batch")
     assert place.ns >= 2 * 90_000_000

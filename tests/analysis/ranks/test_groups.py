@@ -10,7 +10,7 @@ from tests.analysis.ranks.made import US, Meet, answer_of, played
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.groups import with_groups
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.report.ranks_words import clocks_text, headline
+from fusetui.report.ranks_words import describe_clocks, describe_given
 
 PAIRS = [ProcessGroup("1", (0, 1), 2, "tp"), ProcessGroup("2", (2, 3), 2, "tp")]
 ACROSS = [ProcessGroup("3", (0, 2), 2, "dp"), ProcessGroup("4", (1, 3), 2, "dp")]
@@ -93,7 +93,7 @@ def test_undecided_groups_name_no_straggler(apart: bool) -> None:
     answer = answer_of(ranks)
     assert answer.stragglers == ()
     assert answer.no_group > 0
-    assert "the process group of 48 collectives was not recorded." in clocks_text(
+    assert "the process group of 48 collectives was not recorded." in describe_clocks(
         answer
     )
-    assert not any("counts disagree" in line for line in headline(answer))
+    assert not any("counts disagree" in line for line in describe_given(answer))

@@ -18,7 +18,7 @@ from fusetui.analysis.ranks.executors import processes_for, summarize
 from fusetui.analysis.ranks.matching import job_of
 from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.report.ranks_words import clocks_text, headline, ranks_named
+from fusetui.report.ranks_words import describe_clocks, describe_given, ranks_named
 
 Make = Callable[..., Any]
 DAY = 86_400e6  # us
@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
     assert "Not given: rank 2. It may have arrived later than the given ranks." in list(
-        headline(answer)
+        describe_given(answer)
     )
 
 
@@ -82,14 +82,14 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
 def test_job_without_readable_ranks_has_no_rows() -> None:
     answer = answer_of(LeftOut(name, None, f"{name} is empty.") for name in "ab")
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
-    assert next(iter(headline(answer))) == "0 ranks, 0 steps, 0 collectives."
+    assert next(iter(describe_given(answer))) == "0 ranks, 0 steps, 0 collectives."
 
 
 def test_waits_are_known_no_better_than_the_clocks() -> None:
     """Rank 1 starts within 20 us before rank 0 ends, and the other way round within
     30."""
     answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
-    assert clocks_text(answer).startswith(
+    assert describe_clocks(answer).startswith(
         "Clocks are aligned to rank 0 to within 25 us, which limits the "
         "precision of waits. The"
     )
@@ -132,7 +132,7 @@ def test_damage_is_a_row_with_its_reason(folder: Path) -> None:
         2: True,
     }
     assert [Path(one.path).name for one in answer.left_out] == ["rank3.json"]
-    assert "Rank 2: the file is truncated." in list(headline(answer))
+    assert "Rank 2: the file is truncated." in list(describe_given(answer))
 
 
 def test_a_summary_is_read_from_the_cache(

@@ -13,7 +13,7 @@ from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import JobAnswer, RankRow, RankSummary
 from fusetui.analysis.ranks.pipeline import balance, outliers
-from fusetui.report.ranks_words import wait_text
+from fusetui.report.ranks_words import describe_longest_wait
 
 
 def row(answer: JobAnswer, number: int) -> RankRow:
@@ -66,7 +66,7 @@ def test_a_rank_that_never_waits_has_no_longest_wait() -> None:
     ]
     answer = answer_of(ranks)
     assert row(answer, 1).worst_wait is None
-    assert not list(wait_text(row(answer, 1)))
+    assert not list(describe_longest_wait(row(answer, 1)))
     assert row(answer, 0).worst_wait is not None
 
 

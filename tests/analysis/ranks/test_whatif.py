@@ -22,7 +22,7 @@ from fusetui.analysis.ranks.rank_graphs import graphs_of
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChangeError
-from fusetui.report.whatif import job_whatif_text
+from fusetui.report.whatif import format_job_whatif
 
 cases = benchmark("rank_jobs")
 US = 1_000  # ns
@@ -157,7 +157,7 @@ def test_a_wait_is_a_bound_unless_something_is_inferred(
     found = job_whatif(facts_of(write(run, tmp_path, ahead)), ["no-sync:Synchronize"])
     assert (found.why_not, found.certainty) == ("", certainty)
     assert (found.inferred_waits > 0) == (call == "cudaStreamSynchronize")
-    assert ("at best" in job_whatif_text(found, 200, 0)) == (certainty == "bound")
+    assert ("at best" in format_job_whatif(found, 200, 0)) == (certainty == "bound")
 
 
 def test_two_hosts_whose_clocks_are_apart(tmp_path: Path) -> None:

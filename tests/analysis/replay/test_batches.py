@@ -28,7 +28,7 @@ from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
-from fusetui.report.whatif import whatif_text
+from fusetui.report.whatif import format_whatif
 from fusetui.trace import Trace, open_trace
 
 Us = Callable[..., tuple[float, float | None]]
@@ -115,7 +115,7 @@ def test_loader_says_what_waiting_costs(asked: Ask) -> None:
     assert found.after_ns == 1000 * (80 + STEP)
     assert found.certainty == "bound"
     assert "loader_never_waits" in found.notes
-    assert "upper bound" in whatif_text(found, 1000)
+    assert "upper bound" in format_whatif(found, 1000)
 
 
 def test_without_workers_nothing_is_unknown(asked: Ask) -> None:
@@ -160,7 +160,7 @@ def test_steps_that_only_begin_earlier_say_so(asked: Ask) -> None:
     assert found.after_ns is not None
     assert found.after_ns > found.before_ns
     assert "same_work_later" in found.notes
-    assert "The work itself takes no longer:" in whatif_text(found, 1000)
+    assert "The work itself takes no longer:" in format_whatif(found, 1000)
 
 
 @pytest.mark.parametrize("kind", sorted(LOADING))

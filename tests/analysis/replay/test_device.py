@@ -11,7 +11,7 @@ from tests.analysis.replay.events import call, host, kernel
 
 from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.analysis.replay.whatif import WhatIf, whatif
-from fusetui.report.whatif import whatif_text
+from fusetui.report.whatif import format_whatif
 from fusetui.trace import Trace
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn"
@@ -103,7 +103,7 @@ def test_little_that_is_scaled_decides_nothing(trace_of: Callable[..., Trace]) -
     assert found.scales_little
     assert found.abstains
     assert (found.after_ns, found.between_ns) == (None, None)
-    assert whatif_text(found, 200).startswith(
+    assert format_whatif(found, 200).startswith(
         "Inconclusive: device=H100 80GB HBM3 scales only"
     )
 
@@ -112,11 +112,11 @@ def test_the_share_that_is_scaled_is_told(moved: Callable[..., WhatIf]) -> None:
     found = moved("H100 80GB HBM3")
     assert found.scaled_share == pytest.approx(1000 / 1005)
     assert "take 99.5 % of the critical path" in " ".join(
-        whatif_text(found, 200).split()
+        format_whatif(found, 200).split()
     )
 
 
 def test_equal_ends_are_said_to_be_that(moved: Callable[..., WhatIf]) -> None:
     found = moved("A100-SXM4-80GB")
     assert found.between_ns == (1_005_000, 1_005_000)
-    assert "would take 1.005 ms at both ends of the range" in whatif_text(found, 200)
+    assert "would take 1.005 ms at both ends of the range" in format_whatif(found, 200)

@@ -29,7 +29,7 @@ from tests.analysis.replay.recording import write
 from tests.analysis.replay.simulator import Residuals, simulate
 
 from fusetui.analysis.replay.whatif import WhatIf, whatif
-from fusetui.report.whatif import gain_text
+from fusetui.report.whatif import format_gain
 from fusetui.trace import open_trace
 
 CASES = (
@@ -246,4 +246,4 @@ def test_a_change_of_other_kernels_leaves_waiting_for_ranks_as_it_was(
     ],
 )
 def test_a_saving_that_is_next_to_nothing_is_told(after_ns: int, said: str) -> None:
-    assert gain_text(43_419_714_000, after_ns) == said
+    assert format_gain(43_419_714_000, after_ns) == said

@@ -32,8 +32,8 @@ from fusetui.analysis.why.model import (
     Why,
 )
 from fusetui.analysis.why.selection import Selection
-from fusetui.report.why import why_markdown, why_text
-from fusetui.report.worth import replayed_text, worth_text
+from fusetui.report.why import format_why, why_markdown
+from fusetui.report.worth import describe_joint_gain, describe_worth
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.intervals import Cover
@@ -165,7 +165,7 @@ def test_a_wait_is_a_bound_unless_it_is_inferred(
     trace = trace_of([*synced(), *more()])
     found = said(trace, (finding(), AsyncCalls(named(trace, "cudaStreamSynchronize"))))
     assert found.findings[0].worth_note == note
-    assert text in worth_text(found, found.findings[0])
+    assert text in describe_worth(found, found.findings[0])
     told = whatif_of(trace, ["no-sync:Synchronize"]).certainty
     assert told == ("bound" if note else "estimate")
 
@@ -202,8 +202,8 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     found = with_worth(trace, why(trace))
     one = drained(found)
     reason = "bound because launches and other waits would also be hidden"
-    assert reason in worth_text(found, one)
-    assert reason not in worth_text(found, replace(one, worth_ns=40_000))
+    assert reason in describe_worth(found, one)
+    assert reason not in describe_worth(found, replace(one, worth_ns=40_000))
 
 
 def stepped(*lasts: int, names: Sequence[str] = ()) -> list[Event]:
@@ -265,7 +265,7 @@ def test_a_step_that_the_headline_does_not_tell_is_named(
     first."""
     trace = trace_of(stepped(*steps))
     found = said(trace, (finding(), shorter(10)(trace)))
-    assert text in worth_text(found, found.findings[0])
+    assert text in describe_worth(found, found.findings[0])
 
 
 def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None:
@@ -274,7 +274,7 @@ def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None
     (one,) = found.findings
     assert (one.worth_note, one.worth_ns, one.worth_share) == ("some_steps", None, None)
     assert one.worth_steps == SomeSteps(steps=1, of=3, saved_ns=10_000)
-    assert worth_text(found, one) == (
+    assert describe_worth(found, one) == (
         "Upper bound: 1 us in all steps. Estimated gain: 10 us in 1 of 3 steps, none "
         "in most others."
     )
@@ -311,7 +311,7 @@ def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
     assert one.worth_steps == SomeSteps(
         steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
     )
-    assert worth_text(found, one) == (
+    assert describe_worth(found, one) == (
         "Upper bound: 1 us in all steps. Estimated gain: 30 us in 1 of 4 steps, none "
         "in most others; 1 step gets 7 us longer, so the net gain is 23 us."
     )
@@ -349,7 +349,7 @@ def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -
     in_one, in_three = sorted(found.findings, key=lambda one: one.rule)
     assert in_one.worth_steps == SomeSteps(steps=1, of=9, saved_ns=45_000)
     assert in_three.worth_steps == SomeSteps(steps=3, of=9, saved_ns=27_000)
-    assert "27 us over 3 of 9 steps" in worth_text(found, in_three)
+    assert "27 us over 3 of 9 steps" in describe_worth(found, in_three)
 
 
 def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
@@ -363,7 +363,7 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     (one,) = found.findings
     assert found.worth_before_ns == 250_000
     assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
-    assert worth_text(found, one) == (
+    assert describe_worth(found, one) == (
         "Upper bound: 1 us. Estimated gain: 50 us (20 %) of the span. The gain "
         "exceeds the upper bound because later work would also start earlier."
     )
@@ -403,9 +403,9 @@ def test_the_worth_of_loading_says_what_it_assumes(
     found = said(trace, (loading, "loader"))
     (one,) = found.findings
     assert one.worth_note == note
-    assert text in worth_text(found, one)
+    assert text in describe_worth(found, one)
     if kind == "MultiProcessing":
-        assert "at most" in worth_text(found, one)
+        assert "at most" in describe_worth(found, one)
         assert one.worth_ns == whatif_of(trace, ["loader"]).saved_ns
 
 
@@ -436,15 +436,15 @@ def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     )
     notes = {one.rule: one.worth_note for one in found.findings}
     assert notes == {"rule": "limit_unknown", "other": None}
-    text = " ".join(why_text(found, 80).split())
+    text = " ".join(format_why(found, 80).split())
     doubt = text.index(
         "Unexplained delays: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
     )
     assert doubt < text.index("1. It is slow. Upper bound: 1 us. Estimated gain: 10 us")
     assert "Unexplained" in why_markdown(found)
-    assert "Unexplained" not in why_text(replace(found, residual_share=0.05), 80)
+    assert "Unexplained" not in format_why(replace(found, residual_share=0.05), 80)
     for below in range(20):  # lines that leave less room
-        lines = why_text(found, 80, below)
+        lines = format_why(found, 80, below)
         assert "worth 10 us" not in lines or "Unexplained" in lines
 
 
@@ -510,7 +510,7 @@ def test_findings_replayed_together_are_counted_without_those_that_cannot_be(
     """The first finding has no change that can be replayed."""
     trace = trace_of(gpu_bound())
     each = (finding("unknown", 99_000), None), (finding("known"), shorter(10)(trace))
-    text = replayed_text(said(trace, *each, together=1))
+    text = describe_joint_gain(said(trace, *each, together=1))
     assert text.startswith(
         "Fixing the first finding that can be replayed would shorten the span from "
         "250 us to 200 us"
@@ -538,7 +538,7 @@ def test_finding_of_unknown_gain_comes_before_one_without_gain(
     ]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
-    assert "because the other CPU work would then overlap" in worth_text(
+    assert "because the other CPU work would then overlap" in describe_worth(
         found, own_time
     )
 
@@ -562,7 +562,7 @@ def test_gain_of_the_first_two_findings_together_is_exact(trace_of: TraceOf) -> 
     )
     assert found.together is not None
     assert (found.together.findings, found.together.saved_ns) == (2, 150_000)
-    assert replayed_text(found) == (
+    assert describe_joint_gain(found) == (
         "Fixing the first 2 findings would shorten the span from 250 us to 100 us."
     )
 
@@ -573,7 +573,7 @@ def test_finding_off_the_critical_path_has_no_gain(trace_of: TraceOf) -> None:
     followed = named(trace, "k")[:-1]
     shortened = ReducedDurations(followed, np.full(len(followed), 3_000))
     found = said(trace, (finding(), shortened))
-    assert worth_text(found, found.findings[0]) == (
+    assert describe_worth(found, found.findings[0]) == (
         "Upper bound: 1 us. No gain: not on the critical path."
     )
 
@@ -584,7 +584,7 @@ def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
     found = said(
         trace, (finding("outer"), shorter(20)(trace)), (inner, shorter(10)(trace))
     )
-    first, second = (worth_text(found, one) for one in found.findings)
+    first, second = (describe_worth(found, one) for one in found.findings)
     assert first.startswith("Upper bound")
     assert second.startswith("Part of finding 1. Upper bound")
 
@@ -593,11 +593,11 @@ def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> N
     trace = trace_of(gpu_bound())
     found = said(trace, (finding(), None))
     (one,) = found.findings
-    assert worth_text(found, one).startswith(
+    assert describe_worth(found, one).startswith(
         "Upper bound: 1 us. No gain is estimated: the fix"
     )
     told = replace(one, text="1 us is lost")
-    assert worth_text(found, told).startswith("No gain is estimated: the fix")
+    assert describe_worth(found, told).startswith("No gain is estimated: the fix")
 
 
 def test_a_part_has_none(trace_of: TraceOf) -> None:
@@ -607,7 +607,7 @@ def test_a_part_has_none(trace_of: TraceOf) -> None:
         trace, replace(found, findings=(finding(),), _wanted=(shorter(1)(trace),))
     )
     assert (told.findings[0].worth_ns, told.findings[0].worth_note) == (None, "part")
-    assert replayed_text(told) == "Gains are estimated for whole traces only."
+    assert describe_joint_gain(told) == "Gains are estimated for whole traces only."
 
 
 def test_a_large_trace_has_none_unless_it_is_asked_for(

@@ -10,7 +10,12 @@ from tests.analysis.why.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.selection import Selection
-from fusetui.report.why_answer import account_line, account_lines, answer, brief_answer
+from fusetui.report.why_answer import (
+    account_lines,
+    answer,
+    format_account_line,
+    format_brief_answer,
+)
 from fusetui.trace import Trace
 
 US = 1_000
@@ -89,7 +94,7 @@ def test_a_step_that_is_another_story_than_the_span(
         "Its whole span of 1.404 ms is 71 % idle: ProfilerStep#0 alone is "
         "idle for 1 ms."
     )
-    assert brief_answer(found).endswith("; 71 % of the span is idle.")
+    assert format_brief_answer(found).endswith("; 71 % of the span is idle.")
 
 
 def test_work_between_steps_is_another_story(
@@ -162,7 +167,7 @@ def test_no_class_of_the_account_is_left_out_for_a_reason(
     }
     others = [reduce | {"ts": 9000, "dur": 100}, copy | {"ts": 9500, "dur": 50}]
     found = why(trace_of([*work(("aten::add", ADD, 200)), *others]))
-    line = account_line(found, most)
+    line = format_account_line(found, most)
     assert len(line) <= most
     assert [
         name for name in ("compute", "comm", "copies", "idle") if name in line

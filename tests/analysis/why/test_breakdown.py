@@ -11,7 +11,7 @@ from tests.analysis.why.rules.work import ADD, SGEMM, module, work
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
-from fusetui.report.why import why_markdown, why_text
+from fusetui.report.why import format_why, why_markdown
 from fusetui.report.why_answer import breakdown_text
 from fusetui.text.tables import UncutWidth
 from fusetui.trace import Trace
@@ -60,6 +60,6 @@ def test_the_page_tells_it(trace_of: Make) -> None:
 
 def test_only_a_screen_cuts_names(trace_of: Make) -> None:
     found = why(trace_of(events(LONG)))
-    assert LONG in " ".join(why_text(found, UncutWidth(100)).split())
-    assert LONG in why_text(found, UncutWidth(100), everything=True)
-    assert LONG not in why_text(found, 100)
+    assert LONG in " ".join(format_why(found, UncutWidth(100)).split())
+    assert LONG in format_why(found, UncutWidth(100), everything=True)
+    assert LONG not in format_why(found, 100)

@@ -18,7 +18,7 @@ from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
 from fusetui.analysis.why.selection import Selection
 from fusetui.analysis.why.versus import Compared, Versus, versus
-from fusetui.report.versus import below_rows, finding_rows
+from fusetui.report.versus import describe_doubts, make_finding_rows
 from fusetui.trace import open_trace
 
 LENGTH = 1_000_000  # ns of a step
@@ -75,23 +75,27 @@ WAITS = ("host-bound", 4 * 300_000)
 def test_a_finding_that_is_gone() -> None:
     one = only(versus(side(LATE, WAITS), side([0] * 4)))
     assert (one.status, one.a_ns, one.b_ns) == ("gone", 300_000, 0)
-    assert finding_rows([one]) == [("host-bound", "gone", "300 us", "0 ns", "-300 us")]
+    assert make_finding_rows([one]) == [
+        ("host-bound", "gone", "300 us", "0 ns", "-300 us")
+    ]
 
 
 def test_finding_only_in_b_is_new() -> None:
     one = only(versus(side([0] * 4), side(LATE, WAITS)))
-    assert finding_rows([one]) == [("host-bound", "new", "0 ns", "300 us", "+300 us")]
+    assert make_finding_rows([one]) == [
+        ("host-bound", "new", "0 ns", "300 us", "+300 us")
+    ]
 
 
 def test_a_finding_that_stays_and_costs_less_is_told_as_less() -> None:
     one = only(versus(side(LATE, WAITS), side([200_000] * 4, ("host-bound", 800_000))))
-    assert (one.status, finding_rows([one])[0][1]) == ("stays", "less")
+    assert (one.status, make_finding_rows([one])[0][1]) == ("stays", "less")
 
 
 def test_the_same_twice_is_silent() -> None:
     found = versus(side(LATE, WAITS, ("recording", None)), side(LATE, WAITS))
-    assert (only(found).status, finding_rows(found.findings)) == ("stays", [])
-    assert below_rows(found.findings, found.is_sure) == []
+    assert (only(found).status, make_finding_rows(found.findings)) == ("stays", [])
+    assert describe_doubts(found.findings, found.is_sure) == []
 
 
 def test_as_many_steps_again_are_no_change() -> None:
@@ -132,7 +136,7 @@ def test_few_steps_tell_only_a_change_to_a_quarter(after: int, differs: bool) ->
     )
     found = versus(a, b)
     assert only(found).differs == differs
-    assert bool(below_rows(found.findings, found.is_sure)) == differs
+    assert bool(describe_doubts(found.findings, found.is_sure)) == differs
 
 
 def test_notes_are_left_out() -> None:
@@ -155,7 +159,7 @@ def test_a_rule_that_cannot_tell() -> None:
     lack = Unknown("host-bound", "launch calls", "ProfilerActivity.CUDA")
     found = versus(side(LATE, WAITS), side([0] * 4, cannot_tell=(lack,)))
     assert (only(found).status, only(found).b_ns) == ("unknown", None)
-    assert below_rows(found.findings, True) == [
+    assert describe_doubts(found.findings, True) == [
         (
             "Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): "
             "host-bound."
@@ -204,8 +208,8 @@ def test_rules_name_what_they_need(rule: str, needs: set[str]) -> None:
 def test_a_trace_twice_is_silent(any_trace: Path) -> None:
     found = why(open_trace(str(any_trace)))
     twice = versus(found, found)
-    assert not finding_rows(twice.findings)
-    assert not below_rows(twice.findings, twice.is_sure)
+    assert not make_finding_rows(twice.findings)
+    assert not describe_doubts(twice.findings, twice.is_sure)
 
 
 def halves_do_not_differ(path: Path, first_steps: int) -> None:
@@ -218,7 +222,7 @@ def halves_do_not_differ(path: Path, first_steps: int) -> None:
     )
     found = versus(*(replace(half, about=None) for half in halves))
     assert found.is_sure
-    assert finding_rows(found.findings) == []
+    assert make_finding_rows(found.findings) == []
 
 
 def test_findings_of_two_halves_of_a_run_do_not_differ(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.selection import Selection
-from fusetui.report.why import why_markdown, why_text
+from fusetui.report.why import format_why, why_markdown
 from fusetui.report.why_answer import breakdown_text
 from fusetui.trace import Trace
 
@@ -58,9 +58,9 @@ def test_cpu_work_is_printed_by_op_function_and_wait(
         "function: work (a.py:3) 30 %; by wait: sleep in work (a.py:3) 20 %."
     )
     assert breakdown_text(found) == text
-    assert text in " ".join(why_text(found, 80).split())
+    assert text in " ".join(format_why(found, 80).split())
     assert "| aten::mm | 30 us | 30 % | 2 |" in why_markdown(found).split("\n")
-    assert "30 us   30 %      2  aten::mm" in why_text(found, 80, everything=True)
+    assert "30 us   30 %      2  aten::mm" in format_why(found, 80, everything=True)
 
 
 def test_a_window_has_its_part(trace_of: Make, event: Make) -> None:
@@ -93,4 +93,4 @@ def test_with_a_gpu_there_is_none(trace_of: Make, launched: Make) -> None:
 
 def test_hostile_names_are_shown_printable(trace_of: Make, event: Make) -> None:
     trace: Trace = trace_of([event("\x1b[31maten::mm", 0, 100)])
-    assert "\x1b" not in why_text(why(trace), 80)
+    assert "\x1b" not in format_why(why(trace), 80)

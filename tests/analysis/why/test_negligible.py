@@ -12,7 +12,7 @@ from tests.analysis.why.rules.work import A100, SGEMM, work
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
-from fusetui.report.why import why_document, why_markdown, why_text
+from fusetui.report.why import format_why, make_why_document, why_markdown
 from fusetui.report.why_answer import NEGLIGIBLE_HEADING
 from fusetui.trace import Trace
 from fusetui.tui.pages.why import Heading, list_entries
@@ -63,7 +63,7 @@ def test_negligible_finding_is_last_and_printed_only_with_all(trace_of: Make) ->
     assert [one.rule for one in found.findings if one.negligible] == [
         found.findings[-1].rule
     ]
-    short, whole = why_text(found, 100), why_text(found, 100, everything=True)
+    short, whole = format_why(found, 100), format_why(found, 100, everything=True)
     assert "float32 matrix products" not in short
     assert "(1 negligible finding omitted; --all prints all)" in short
     before, _, below = whole.partition(NEGLIGIBLE_HEADING)
@@ -80,7 +80,7 @@ def test_markdown_has_it_with_all(trace_of: Make) -> None:
 
 def test_json_has_it_with_a_mark(trace_of: Make) -> None:
     trace = trace_of(product(29_000), **A100)
-    document = msgspec.to_builtins(why_document(why(trace), trace))
+    document = msgspec.to_builtins(make_why_document(why(trace), trace))
     marks = [one["negligible"] for one in document["findings"]]
     assert marks == [False] * (len(marks) - 1) + [True]
 
@@ -100,5 +100,5 @@ def test_the_page_has_it_last_under_a_heading(trace_of: Make) -> None:
 
 def test_without_one_there_is_no_heading(trace_of: Make) -> None:
     found = why(trace_of(product(100), **A100))
-    assert NEGLIGIBLE_HEADING not in why_text(found, 100, everything=True)
+    assert NEGLIGIBLE_HEADING not in format_why(found, 100, everything=True)
     assert not any(isinstance(entry, Heading) for entry in list_entries(found))

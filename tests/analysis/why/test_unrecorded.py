@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.answer import why
-from fusetui.report.why_answer import answer, brief_answer, not_recorded
+from fusetui.report.why_answer import answer, describe_not_recorded, format_brief_answer
 
 Make = Callable[..., Any]
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100"}]}
@@ -29,7 +29,7 @@ def test_the_headline_is_qualified_where_work_is_missing(
         "The GPU is busy for at least 10 % of the span, because some work was not "
         "recorded." in answer(found)
     )
-    assert "the GPU is at least 10 % busy" in brief_answer(found)
+    assert "the GPU is at least 10 % busy" in format_brief_answer(found)
     assert "The GPU is busy for 10 % of the span." in answer(why(trace_of(work)))
 
 
@@ -37,7 +37,7 @@ def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
     trace_of: Make, event: Make
 ) -> None:
     found = why(trace_of([event("aten::mul")], deviceProperties=[]))
-    assert "ProfilerActivity" not in not_recorded(found)
+    assert "ProfilerActivity" not in describe_not_recorded(found)
     assert {
         one.record_with for one in found.cannot_tell if one.missing == "GPU events"
     } == {""}
@@ -46,7 +46,7 @@ def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
 def test_a_run_without_gpu_events_beside_a_gpu_does(
     trace_of: Make, event: Make
 ) -> None:
-    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(
+    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(
         why(trace_of([event("aten::mul")], **GPU))
     )
 
@@ -56,7 +56,7 @@ def test_where_launches_were_recorded_no_activity_is_missing(
 ) -> None:
     launch = event("cudaLaunchKernel", cat="cuda_runtime", args={"correlation": 1})
     found = why(trace_of([event("aten::mul"), launch], **GPU))
-    assert "ProfilerActivity" not in not_recorded(found)
+    assert "ProfilerActivity" not in describe_not_recorded(found)
     assert {
         one.record_with for one in found.cannot_tell if one.missing == "GPU events"
     } == {""}
@@ -64,14 +64,16 @@ def test_where_launches_were_recorded_no_activity_is_missing(
 
 def test_a_run_on_xpu_is_told_its_own_activity(trace_of: Make, event: Make) -> None:
     call = event("urQueueFinish", cat="xpu_runtime")
-    assert "GPU events (ProfilerActivity.XPU)" in not_recorded(why(trace_of([call])))
+    assert "GPU events (ProfilerActivity.XPU)" in describe_not_recorded(
+        why(trace_of([call]))
+    )
 
 
 def test_another_accelerator_is_named(trace_of: Make, event: Make) -> None:
     work = event("fc", 0, 5, cat="mtia_ccp_events", pid=17, tid=1)
     found = why(trace_of([event("aten::mul"), work], **ARTEMIS))
     assert "(the 1 ARTEMIS event is" in answer(found)
-    assert "CUDA" not in not_recorded(found)
+    assert "CUDA" not in describe_not_recorded(found)
 
 
 def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
@@ -82,7 +84,7 @@ def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
     assert answer(found).startswith(
         "No GPU events were recorded, only 1 CUPTI counter range"
     )
-    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(found)
+    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(found)
 
 
 def test_a_device_that_the_table_of_peaks_lacks(
@@ -92,13 +94,15 @@ def test_a_device_that_the_table_of_peaks_lacks(
     names = "NVIDIA A100-SXM4-80GB", "NVIDIA Foo"
     devices = ([{"id": 0, "name": name, "numSms": 108}] for name in names)
     known, unknown = (
-        not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one)))
+        describe_not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one)))
         for one in devices
     )
     assert "table of peaks" not in known
     assert "The peak rates of this device" in unknown
     assert "deviceProperties" not in known + unknown
-    assert "deviceProperties" in not_recorded(why(trace_of(launched(1, 0, 10))))
+    assert "deviceProperties" in describe_not_recorded(
+        why(trace_of(launched(1, 0, 10)))
+    )
 
 
 NSYS = {"converted_from": {"format": "nsys"}}
@@ -119,10 +123,10 @@ def test_where_there_are_gpu_events_no_activity_is_asked_for(
         missing = {one.missing: one.record_with for one in found.cannot_tell}
         assert missing["launch calls"] == ""
         assert found._lacks["launch configurations"] == ""
-        assert "ProfilerActivity" not in not_recorded(found)
-        assert "nsys profile -t cuda" not in not_recorded(found)
+        assert "ProfilerActivity" not in describe_not_recorded(found)
+        assert "nsys profile -t cuda" not in describe_not_recorded(found)
     without = why(trace_of([event("aten::mul")], **GPU))
-    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(without)
+    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(without)
 
 
 def of_nsys(event: Make, launched: Make) -> dict[str, list[Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.compile_logs import Kernel, Line, Log
 
-from fusetui.trace.compile_log.files import files_of, text_in
+from fusetui.trace.compile_log.files import find_log_files, read_text_in
 from fusetui.trace.compile_log.log import (
     code_of,
     read_compile_log,
@@ -26,7 +26,9 @@ def test_logs_are_recognized_by_content_in_folders_below(tmp_path: Path) -> None
     first = Log().metrics().write(tmp_path, "dedicated_log_torch_trace_rank_0_x.log")
     second = Log().metrics().write(tmp_path / "inner", "other.txt")
     (tmp_path / "notes.log").write_text("nothing of that kind")
-    assert files_of(str(tmp_path)).logs == tuple(sorted(map(str, (first, second))))
+    assert find_log_files(str(tmp_path)).logs == tuple(
+        sorted(map(str, (first, second)))
+    )
 
 
 def test_links_are_left_out(tmp_path: Path) -> None:
@@ -35,7 +37,7 @@ def test_links_are_left_out(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.log").symlink_to(outside)
     (folder / "b").symlink_to(outside.parent, target_is_directory=True)
-    files = files_of(str(folder))
+    files = find_log_files(str(folder))
     assert files.is_empty
     assert files.links == 2
     with pytest.raises(NotATraceError, match="Links are not followed"):
@@ -48,13 +50,13 @@ def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
     Log().metrics().write(tmp_path, "b.log")
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(os.path.relpath(tmp_path / "c.log"))
-        assert files_of(str(tmp_path)).logs == (str(tmp_path / "b.log"),)
+        assert find_log_files(str(tmp_path)).logs == (str(tmp_path / "b.log"),)
 
 
 def test_urls_and_missing_files_are_refused(tmp_path: Path) -> None:
     for path in ("https://example.com/x.log", "-", str(tmp_path / "none")):
         with pytest.raises(CannotReadError):
-            files_of(path)
+            find_log_files(path)
 
 
 HOSTILE_PATHS = (
@@ -123,4 +125,4 @@ def test_a_link_in_a_folder_of_a_graph_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "graph"
     folder.mkdir()
     (folder / "output_code.py").symlink_to(tmp_path / "secret")
-    assert text_in(str(folder), "output_code.py", 100) == ""
+    assert read_text_in(str(folder), "output_code.py", 100) == ""

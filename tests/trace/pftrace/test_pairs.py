@@ -9,7 +9,7 @@ import pytest
 from tests import pftraces
 from tests.pftraces import BEGIN, END, OP, OTHER, THREAD, Slice, at
 
-from fusetui.trace.pftrace.index import paired
+from fusetui.trace.pftrace.index import pair_begins
 from fusetui.trace.pftrace.scan import TracePiece, scan
 
 
@@ -18,7 +18,7 @@ def scanned(*packets: bytes) -> TracePiece:
 
 
 def times(piece: TracePiece, cut: bool = False) -> list[tuple[int, int | None]]:
-    end, _ = paired(piece.begins, piece.ends, cut)
+    end, _ = pair_begins(piece.begins, piece.ends, cut)
     ends = [
         int(piece.ends.time[n]) - pftraces.BASE if n >= 0 else None
         for n in end.tolist()
@@ -79,7 +79,7 @@ def test_pftrace_pairs_equal_plain_stacks_at_random() -> None:
         ]
         marks.append((9, END, 77))  # so that the runs do not match
         piece = scanned(*(mark(*each) for each in marks))
-        end, by_runs = paired(piece.begins, piece.ends, False)
+        end, by_runs = pair_begins(piece.begins, piece.ends, False)
         assert not by_runs
         assert end.tolist() == stacked(marks)
 

@@ -15,7 +15,7 @@ from fusetui.trace.pftrace.wire import (
     VARINT,
     decoded,
     fields,
-    packets,
+    find_packets,
     varints,
     words_of,
 )
@@ -122,7 +122,7 @@ def test_consecutive_packets_are_found_with_their_bounds(
 ) -> None:
     whole = b"".join(packet((1, content)) for content in contents)
     data = whole + rest.replace(b"\x0a", b"")
-    start, end, used, next_end = packets(words_of(data), data)
+    start, end, used, next_end = find_packets(words_of(data), data)
     places = zip(start.tolist(), end.tolist(), strict=True)
     assert [data[at:end] for at, end in places] == [
         message([(1, each)]) for each in contents
@@ -133,10 +133,10 @@ def test_consecutive_packets_are_found_with_their_bounds(
 def test_packets_in_packets_are_none() -> None:
     inner = packet((1, b"x")) * 5
     data = packet((1, inner)) + inner
-    assert len(packets(words_of(data), data)[0]) == 6
+    assert len(find_packets(words_of(data), data)[0]) == 6
 
 
 def test_the_last_packet_may_be_cut() -> None:
     data = packet((1, b"abc")) + packet((1, b"x" * 50))[:20]
-    start, _, used, next_end = packets(words_of(data), data)
+    start, _, used, next_end = find_packets(words_of(data), data)
     assert (len(start), used, next_end) == (1, 7, 61)

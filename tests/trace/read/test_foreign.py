@@ -17,7 +17,7 @@ import pytest
 
 from fusetui.sample_traces import lessons
 from fusetui.trace import CannotReadError, NotATraceError, open_trace
-from fusetui.trace.read.foreign import foreign
+from fusetui.trace.read.foreign import explain_foreign
 
 LESSON = lessons.path("mlp-eager")
 TRACE = gzip.decompress(LESSON.read_bytes())
@@ -163,7 +163,7 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
     ],
 )
 def test_ordinary_files_are_not_taken_for_foreign_formats(content: bytes) -> None:
-    assert foreign("trace.json", content) is None
+    assert explain_foreign("trace.json", content) is None
 
 
 XPROF = """{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},

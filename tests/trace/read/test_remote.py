@@ -24,7 +24,7 @@ from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError
 from fusetui.trace.read import remote
-from fusetui.trace.read.remote import matching, state_of_url
+from fusetui.trace.read.remote import expand_pattern, state_of_url
 from fusetui.trace.read.source import is_remote
 
 fsspec = pytest.importorskip(
@@ -144,8 +144,8 @@ def test_a_trace_behind_a_url_is_the_same(in_memory: str, tmp_path: Path) -> Non
 
 def test_patterns_and_folders_behind_urls_list_their_traces(in_memory: str) -> None:
     wanted = "memory:///job/rank3.json.gz"
-    assert matching(f"{in_memory}/*.gz") == [wanted]
-    assert wanted in matching(in_memory)
+    assert expand_pattern(f"{in_memory}/*.gz") == [wanted]
+    assert wanted in expand_pattern(in_memory)
 
 
 @pytest.mark.skipif(
@@ -382,7 +382,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_ranks_of_an_s3_bucket_are_summarized(bucket: str) -> None:
-    found = summarize(matching(f"{bucket}/*.json.gz"))
+    found = summarize(expand_pattern(f"{bucket}/*.json.gz"))
     assert [(one.path, one.rank) for one in found if isinstance(one, RankSummary)] == [
         ("s3://job/rank0.json.gz", 0),
         ("s3://job/rank1.json.gz", 1),

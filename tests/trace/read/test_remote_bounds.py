@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 from fusetui.cli import run
-from fusetui.commands.errors import guarded
+from fusetui.commands.errors import run_guarded
 from fusetui.text.printable import without_credentials
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotReadError
@@ -163,7 +163,7 @@ def test_no_output_repeats_a_password(
     url = f"http://me:secret@{server('')}/trace.json?signature=hidden"
     for name in ("trace", "none"):
         urls = [url.replace("trace", name)] * (2 if command == "diff" else 1)
-        guarded(partial(run, [command, *urls, "--json"]))
+        run_guarded(partial(run, [command, *urls, "--json"]))
     shown = "".join(capsys.readouterr())
     assert "127.0.0.1" in shown
     assert not [word for word in ("me:", "secret", "hidden") if word in shown]

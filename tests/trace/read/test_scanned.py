@@ -22,7 +22,7 @@ from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import BOUNDARY, decode_list
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.gather import ChunkColumns
-from fusetui.trace.read.samples import totals_in
+from fusetui.trace.read.samples import read_totals
 from fusetui.trace.read.scanned import scanned as scan
 
 pytestmark = pytest.mark.skipif(
@@ -210,7 +210,7 @@ def test_scanned_memory_totals_are_those_that_python_reads(events: list[str]) ->
     text = Held(",".join(f"{{{each}}}" for each in events).encode())
     stretch = Stretch(0, len(text), len(events), samples=1)
     found = args_in(text, stretch, [], ("a",), sequences=True)
-    expected = totals_in(text, stretch)
+    expected = read_totals(text, stretch)
     assert found is not None
     assert found[2] is not None
     assert expected is not None

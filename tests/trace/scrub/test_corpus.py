@@ -19,7 +19,7 @@ from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.trace import open_trace
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.detect import named_in, secrets_of, tokens_in
+from fusetui.trace.scrub.detect import find_named_secrets, find_tokens, secrets_of
 from fusetui.trace.scrub.document import scrub_file
 from fusetui.trace.scrub.events import STRING
 
@@ -94,7 +94,7 @@ def secrets_in(document: bytes) -> set[str]:
     for raw in set(STRING.findall(document)):
         text = json.loads(b'"%b"' % raw, strict=False)
         is_masked_token = text.startswith("hf_0000")
-        if not is_masked_token and [*tokens_in(text), *named_in(text)]:
+        if not is_masked_token and [*find_tokens(text), *find_named_secrets(text)]:
             secrets.add(text)
     return secrets
 

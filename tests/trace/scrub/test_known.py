@@ -13,7 +13,7 @@ from fuzz import known, scrub
 from fuzz.oracle_of_secrets import detected, plugins
 from tests.cases import Cases
 
-from fusetui.trace.scrub.detect import secrets_in
+from fusetui.trace.scrub.detect import find_secret_names
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.secrets import Placeholders
 from fusetui.trace.scrub.texts import scrub_secrets
@@ -112,7 +112,7 @@ def test_every_known_form_of_a_secret_is_warned_of_and_removed() -> None:
             for _ in range(DRAWS):
                 text = known.drawn(form, rnd)
                 with cases.case(name, text):
-                    assert secrets_in({}, [text])
+                    assert find_secret_names({}, [text])
                     assert "<secret1>" in scrubbed(text)
 
 
@@ -123,7 +123,7 @@ def test_every_value_after_the_name_of_a_secret_is_warned_of_and_removed() -> No
                 password = known.password(Random(name + sign))
                 text = sign.format(n=name, v=password)
                 with cases.case(text):
-                    assert secrets_in({}, [text])
+                    assert find_secret_names({}, [text])
                     assert password not in scrubbed(text)
 
 
@@ -131,7 +131,7 @@ def test_text_that_only_looks_like_a_secret_stays() -> None:
     with Cases() as cases:
         for text in INNOCENT:
             with cases.case(text):
-                assert secrets_in({}, [text]) == ()
+                assert find_secret_names({}, [text]) == ()
                 assert scrubbed(text) == text
 
 
@@ -154,7 +154,7 @@ def test_hostile_text_takes_linear_time() -> None:
         for piece in HOSTILE:
             text = piece * (HOSTILE_CHARS // len(piece))
             begin = time.process_time()
-            secrets_in({}, [text])
+            find_secret_names({}, [text])
             scrubbed(text)
             with cases.case(piece):
                 assert time.process_time() - begin < MAX_HOSTILE_SECONDS

@@ -12,7 +12,7 @@ import pytest
 
 from fusetui.trace.read import damaged
 from fusetui.trace.read.document import Document
-from fusetui.trace.scrub.events import EventCutter, texts_of
+from fusetui.trace.scrub.events import EventCutter, elements_of
 
 INNER = {"a": [{"b": 1}, {"c": [{}, {}]}], "text": '"}, {"ph": \\'}
 EVENTS = [{"ph": "X", "name": f"f{n}", "args": {"n": n, **INNER}} for n in range(200)]
@@ -40,7 +40,7 @@ def pieces_of(
     found: list[Any] = []
     for piece in cut.pieces():
         whole = document[piece.start : piece.end]
-        elements = [whole] if piece.places is None else texts_of(document, piece)
+        elements = [whole] if piece.places is None else elements_of(document, piece)
         events = [event for text in elements for event in json.loads(b"[%b]" % text)]
         assert len(events) == piece.events
         found += events
@@ -107,5 +107,5 @@ def test_a_first_event_with_args_that_are_no_utf_8_is_kept() -> None:
         document = Document(file.fileno(), len(data))
         pieces = list(EventCutter(document, data.index(b"[") + 1).pieces())
         assert [
-            text for piece in pieces for text in texts_of(document, piece)
+            text for piece in pieces for text in elements_of(document, piece)
         ] == events

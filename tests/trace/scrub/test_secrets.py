@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import open_trace
-from fusetui.trace.scrub.detect import secrets_in, secrets_of, tokens_in
+from fusetui.trace.scrub.detect import find_secret_names, find_tokens, secrets_of
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
 from fusetui.trace.scrub.texts import Texts
 
@@ -29,7 +29,7 @@ TOKENS = {
 
 @pytest.mark.parametrize("kind", TOKENS)
 def test_known_forms_of_tokens(kind: str) -> None:
-    assert [found for *_, found in tokens_in(f"x {TOKENS[kind]} y")] == [kind]
+    assert [found for *_, found in find_tokens(f"x {TOKENS[kind]} y")] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_known_forms_of_tokens(kind: str) -> None:
      "eyJ.a.b", "ghp_short", "basic block of 12 warps", "postgres://ada:***@db"],
 )  # fmt: skip
 def test_text_that_only_looks_like_a_token_is_none(text: str) -> None:
-    assert list(tokens_in(text)) == []
+    assert list(find_tokens(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_secrets_are_named_once_and_never_told() -> None:
         "more": [{"HF_TOKEN": "x1y2z3"}],
         "note": f"cloned with {token}",
     }
-    found = secrets_in(keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"])
+    found = find_secret_names(
+        keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"]
+    )
     assert found == ("HF_TOKEN", "a GitHub token", "WANDB_API_KEY")
     assert not any(value in str(found) for value in (token, "qwertyuiop", "0123abcd"))
 
@@ -100,7 +102,7 @@ def test_secrets_are_named_once_and_never_told() -> None:
     ],
 )
 def test_password_after_an_option_p_is_found_and_removed(command: str) -> None:
-    assert secrets_in({}, [command]) == ("password",)
+    assert find_secret_names({}, [command]) == ("password",)
     assert "hunter22" not in Texts().scrub(command)
 
 
@@ -109,7 +111,7 @@ def test_password_after_an_option_p_is_found_and_removed(command: str) -> None:
     ["ssh -p 2222 gpu", "mkdir -p logs", "mysql -u root -p", "sshpass -f file ssh gpu"],
 )
 def test_other_options_of_one_letter_are_no_passwords(command: str) -> None:
-    assert secrets_in({}, [command]) == ()
+    assert find_secret_names({}, [command]) == ()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_trace_without_secrets_has_none() -> None:
         "traceName": "t.json",
         "metadata": {"cache_key": "abc1234567890abcdef", "tokens_per_s": 3},
     }
-    assert secrets_in(keys, ["aten::mm", "[memory]", "a basic kernel"]) == ()
+    assert find_secret_names(keys, ["aten::mm", "[memory]", "a basic kernel"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_secret_that_begins_like_a_version_is_one() -> None:
 
 def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
     text = "x=ibm_cloud_iam_key: Uh-epSFZSSefWrnfVwJ5CzB5T--V-EqJ3zgFd-9Fq-dS"
-    assert secrets_in({"note": text}, ()) == ("ibm_cloud_iam_key",)
+    assert find_secret_names({"note": text}, ()) == ("ibm_cloud_iam_key",)
 
 
 @pytest.mark.parametrize(
@@ -185,4 +187,4 @@ def test_key_of_an_iam_is_a_secret_even_with_many_dashes() -> None:
     ],
 )
 def test_a_long_random_value_with_few_digits_is_a_secret(text: str) -> None:
-    assert secrets_in({"note": text}, ()) == ("auth",)
+    assert find_secret_names({"note": text}, ()) == ("auth",)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fusetui.trace.scrub.events import Strings, Used, changed, parts, swapped
+from fusetui.trace.scrub.events import Strings, Used, changed, parts, swap_strings
 
 
 def upper(text: str) -> str:
@@ -40,18 +40,18 @@ def test_swapping_differing_strings_equals_changing_one_by_one() -> None:
     used.add(7, set(parts(text)[1::2]))
     differing = used.differing(7, final)
     assert differing is not None
-    assert swapped(text, differing) == changed(text, final)
+    assert swap_strings(text, differing) == changed(text, final)
 
 
 @pytest.mark.parametrize("raw", [b",", b": ", b"1, 2", b"true"])
 def test_text_that_may_stand_between_strings_is_not_swapped_bytewise(
     raw: bytes,
 ) -> None:
-    assert swapped(b'["a", "b"]', [(raw, b"x")]) is None
+    assert swap_strings(b'["a", "b"]', [(raw, b"x")]) is None
 
 
 def test_many_are_not_done_one_by_one() -> None:
-    assert swapped(b"[]", [(b"/a", b"b")] * 100) is None
+    assert swap_strings(b"[]", [(b"/a", b"b")] * 100) is None
 
 
 def test_a_string_is_looked_at_once() -> None:

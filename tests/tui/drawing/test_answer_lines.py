@@ -11,7 +11,7 @@ from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import BY_NAME, after, at, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
-from fusetui.report.why_answer import answer, brief_answer
+from fusetui.report.why_answer import answer, format_brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
@@ -157,9 +157,11 @@ def test_the_verdict_is_not_cut(trace_of: Make, size: Size) -> None:
 def test_a_verdict_that_does_not_fit_is_said_in_fewer_words(trace_of: Make) -> None:
     trace = trace_of(training())
     state = after(opened(trace, size=Size(60, 18)), explained)
-    assert brief_answer(why(trace)) in " ".join(drawn(state).split())
+    assert format_brief_answer(why(trace)) in " ".join(drawn(state).split())
     least = after(opened(trace, size=Size(40, 12)), explained)
-    assert brief_answer(why(trace), with_reason=False) in " ".join(drawn(least).split())
+    assert format_brief_answer(why(trace), with_reason=False) in " ".join(
+        drawn(least).split()
+    )
 
 
 def test_shares_of_modules_and_kernels_add_up(trace_of: Make) -> None:

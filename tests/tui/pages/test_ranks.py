@@ -16,7 +16,7 @@ from fusetui import sample_traces
 from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.gpu.kinds import is_collective
-from fusetui.report.ranks_words import clocks_text, headline
+from fusetui.report.ranks_words import describe_clocks, describe_given
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
@@ -287,6 +287,6 @@ def test_the_headline_of_a_job_uses_the_lines_below_a_short_table(
     monkeypatch.setattr("fusetui.tui.pages.ranks.MIN_ABOVE_LINES", 1)
     answer = state.job.answer
     assert answer is not None
-    said = " ".join([*headline(answer), clocks_text(answer)])
+    said = " ".join([*describe_given(answer), describe_clocks(answer)])
     text = drawn(replace(state, size=Size(40, 40)))
     assert said in " ".join(text.split())

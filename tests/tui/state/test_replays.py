@@ -15,7 +15,7 @@ from tests.tui.prepared import after, at, do, explained, laid_over, opened
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.analysis.why.causes import idle_causes
-from fusetui.report.program import functions_text
+from fusetui.report.program import format_functions
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import keep_result, kept_result
@@ -238,7 +238,7 @@ def test_my_functions_are_those_of_the_command(lesson: State) -> None:
     assert len(found.functions) > 1
     state = after(outcome[0], with_functions(trace, found))
     times = function_times(origins(trace), idle=idle_causes(trace))
-    lines = functions_text(times, 0, 86, trace.report.format).split("\n")
+    lines = format_functions(times, 0, 86, trace.report.format).split("\n")
     shown = laid_over(state)
     assert "my functions" in shown
     for line in lines[:4]:

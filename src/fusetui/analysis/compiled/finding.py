@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fusetui.trace.compile_log.files import checked_path, logs_beside
+from fusetui.trace.compile_log.files import check_log_path, logs_beside
 from fusetui.trace.compile_log.log import CompileLog, read_compile_log
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -54,7 +54,7 @@ def with_log_at(trace: Trace, path: str) -> Trace:
     Raises:
         TraceError: There is no log at this path.
     """
-    report = replace(trace.report, compile_log=checked_path(path))
+    report = replace(trace.report, compile_log=check_log_path(path))
     return replace(trace, report=report)
 
 

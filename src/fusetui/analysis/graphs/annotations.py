@@ -39,7 +39,7 @@ from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
 from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory
-from fusetui.trace.read.source import stored_in
+from fusetui.trace.read.source import describe_file
 
 PATH_FIELDS: Final = ("module_name", "name", "str")
 """The fields of an annotation that may name a path; the first that is there counts."""
@@ -393,7 +393,7 @@ def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
         file.flush()
-        trace = build(read(stored_in(source, file), Callbacks(alone=True)))
+        trace = build(read(describe_file(source, file), Callbacks(alone=True)))
 
     # `order` has for each row the event in the file; argsort inverts it.
     row_of_event = np.argsort(trace.order).tolist()

@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.counters import DEVICE_TYPES, SERIES_OF_TOTAL, finite
+from fusetui.trace.layout.counters import DEVICE_TYPES, SERIES_OF_TOTAL, float_if_finite
 from fusetui.trace.model.arrays import Floats, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST
-from fusetui.trace.read.samples import PLACE, totals_in
+from fusetui.trace.read.samples import PLACE, read_totals
 
 KEPT_AS: Final = "memory"
 _GPU_KINDS: Final = [kind for kind, name in DEVICE_TYPES.items() if name == "GPU"]
-# columns of what `totals_in` gives
+# columns of what `read_totals` gives
 _KIND: Final = 0
 _DEVICE: Final = 1
 _TOTALS: Final = slice(2, 4)  # allocated and reserved
@@ -76,14 +76,14 @@ def peaks_in(events: Events, number: int, totals: Floats | None = None) -> Stret
     Args:
         events: The events of the file.
         number: The index of the stretch.
-        totals: What `totals_in` returns for it, if it was read already: a row for each
+        totals: What `read_totals` returns for it, if it was read already: a row for each
             memory event, with kind of device, device, allocated and reserved bytes.
     """
     stretch = events.stretches[number]
     if not stretch.samples:
         return StretchPeaks()
     if totals is None:
-        totals = totals_in(events.text, stretch)
+        totals = read_totals(events.text, stretch)
     if totals is None:
         totals = _one_by_one(events, number)
     is_gpu = np.isin(totals[:, _KIND], _GPU_KINDS) & (totals[:, _DEVICE] >= 0)
@@ -130,13 +130,13 @@ def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
 
 
 def _one_by_one(events: Events, number: int) -> Floats:
-    """Read the totals of a stretch event by event, where `totals_in` cannot read it."""
+    """Read the totals of a stretch event by event, where `read_totals` cannot read it."""
     rows = []
     for sample, _ in events.samples(number):
         if not sample.is_memory:
             continue
         place = [_whole_number(sample.args.get(name)) for name in PLACE]
-        totals = [finite(sample.args.get(name)) for name in SERIES_OF_TOTAL]
+        totals = [float_if_finite(sample.args.get(name)) for name in SERIES_OF_TOTAL]
         rows.append([*place, *totals])
     return np.array(rows, dtype=np.float64).reshape(
         -1, len(PLACE) + len(SERIES_OF_TOTAL)

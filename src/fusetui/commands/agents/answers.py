@@ -26,13 +26,13 @@ from fusetui.commands.agents.questions import (
     Answer,
     PagedItems,
     answer_without_traces,
-    without_duplicates,
+    drop_duplicates,
 )
 from fusetui.commands.agents.tools import LEAST, TOOLS, taken
 from fusetui.commands.errors import CommandError
-from fusetui.commands.tables import rows_asked
+from fusetui.commands.tables import select_rows
 from fusetui.tables.drawn import first_columns
-from fusetui.tables.files import needed
+from fusetui.tables.files import import_optional
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TableRequest, trace_table
 from fusetui.tables.sql import table_of_all
@@ -55,47 +55,57 @@ MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 """The integers that the encoder of JSON takes."""
 
 
-def paged(
+def fit_items(
     head: Mapping[str, object],
     items: PagedItems,
     max_tokens: int,
     cursor: str | None,
     question: object,
 ) -> dict[str, Any]:
-    """The head, and as many items as `max_tokens` hold. Raises CommandError if that is
-    not even one, or if the cursor is not one of this question."""
+    """Return one page of an answer: `head`, and as many items as fit in `max_tokens` (a
+    token is estimated as 4 characters of JSON).
+
+    The first page has no `cursor`. If items remain, the key "cursor" of the page has
+    the cursor of the next one, else None. A cursor is valid for the same `question`
+    only. Raises CommandError for another cursor, or if not even one item fits.
+    """
     digest = blake2b(repr(question).encode(), digest_size=6).hexdigest()
-    begin = 0 if cursor is None else _place(cursor, digest, items.count)
-    given: list[Any] = []
+    first_index = 0 if cursor is None else _parse_cursor(cursor, digest, items.count)
+    fitted_items: list[Any] = []
     answer: dict[str, Any] = {
         **safe(head),
-        items.key: given,
+        items.key: fitted_items,
         "total": items.total,
         "cursor": None,
         "tokens": 0,
     }
-    room = max_tokens * CHARACTERS - len(text_of(answer)) - MAX_CURSOR_CHARACTERS
-    if begin < items.count:
-        for item in items.rest(begin):
+    characters_left = (
+        max_tokens * CHARACTERS - len(encode_json(answer)) - MAX_CURSOR_CHARACTERS
+    )
+    if first_index < items.count:
+        for item in items.rest(first_index):
             value = safe(item)
-            room -= len(text_of(value)) + 1
-            if room < 0:
-                answer["cursor"] = f"{begin + len(given)}-{digest}"
+            characters_left -= len(encode_json(value)) + 1
+            if characters_left < 0:
+                answer["cursor"] = f"{first_index + len(fitted_items)}-{digest}"
                 break
-            given.append(value)
-    if room < 0 and not given:  # not even one item, or a head without items
-        needed_tokens = max_tokens - room // CHARACTERS
+            fitted_items.append(value)
+    if (
+        characters_left < 0 and not fitted_items
+    ):  # not even one item, or a head without items
+        needed_tokens = max_tokens - characters_left // CHARACTERS
         raise CommandError(
             f"This does not fit in {max_tokens:,} tokens: ask with max_tokens of at least "
             f"{needed_tokens:,}, or of a table for fewer columns."
         )
-    answer["tokens"] = -(-len(text_of(answer)) // CHARACTERS)  # rounded up
+    answer["tokens"] = -(-len(encode_json(answer)) // CHARACTERS)  # rounded up
     return answer
 
 
-def _place(cursor: str, digest: str, count: int) -> int:
-    """The number of the item at which a cursor goes on, of so many items. Raises
-    CommandError if it is not one of the question with this digest."""
+def _parse_cursor(cursor: str, digest: str, count: int) -> int:
+    """Return the index of the item at which a cursor continues, between 1 and `count -
+    1`. Raises CommandError if the cursor is malformed or belongs to a question with
+    another digest."""
     parts = CURSOR.fullmatch(cursor)
     if parts is not None:
         number = int(parts[1])
@@ -108,8 +118,9 @@ def _place(cursor: str, digest: str, count: int) -> int:
 
 
 def safe(value: Any) -> Any:
-    """As JSON has it, with texts in which nothing is left that a terminal interprets or
-    hides; larger integers are texts."""
+    """Return a value as JSON can hold it. Control and invisible characters in texts are
+    escaped, because a terminal would interpret or hide them. Integers outside MIN_INT
+    to MAX_INT become texts."""
     plain = msgspec.to_builtins(value)
     if isinstance(plain, str):
         return printable(plain)
@@ -122,8 +133,8 @@ def safe(value: Any) -> Any:
     return plain
 
 
-def text_of(value: object) -> str:
-    """Compact JSON."""
+def encode_json(value: object) -> str:
+    """Return a value as compact JSON."""
     return orjson.dumps(value).decode()
 
 
@@ -165,41 +176,57 @@ class Answerer:
     def call(
         self, name: str, arguments: Mapping[str, object], stop: Stop = never
     ) -> dict[str, Any]:
-        """The answer as JSON has it. Raises Error, also once `stop` says so."""
-        asked = _checked_arguments(name, arguments)
+        """Return the answer of the tool `name` as JSON can hold it, one page of it.
+        Raises Error with a sentence for the client, also once `stop` returns True."""
+        checked_arguments = _check_arguments(name, arguments)
         try:
-            answered = self._answered(name, asked, stop)
+            answered = self._answered(name, checked_arguments, stop)
         except Error as error:
             raise CommandError(self._opener.told(str(error))) from None
         answer = answered.answer
-        question = (name, _without_cursor(asked), answered.states, answer.items.total)
-        return paged(
-            answer.head, answer.items, asked.max_tokens, asked.cursor, question
+        question = (
+            name,
+            _drop_cursor(checked_arguments),
+            answered.states,
+            answer.items.total,
+        )
+        return fit_items(
+            answer.head,
+            answer.items,
+            checked_arguments.max_tokens,
+            checked_arguments.cursor,
+            question,
         )
 
     def _answered(self, name: str, asked: Any, stop: Stop) -> _Answered:
-        """Raises Error."""
+        """Return the answer to a call with checked arguments. It runs at most
+        READINGS_AT_ONCE at a time, except for tools that read no trace. Raises Error.
+        """
         if name in WITHOUT_TRACES:
             answer = answer_without_traces(name, asked, self._opener)
             return _Answered(answer=answer, states=())
         if name == "sql":
-            return self._answer_of_query(asked, stop)
+            return self._answer_query(asked, stop)
         with holding(self._readings, stop):
             if name in WITH_FILES:
                 return self._answer_about_files(name, asked, stop)
             return self._answer_about_traces(name, asked, stop)
 
     def _answer_about_files(self, name: str, asked: Any, stop: Stop) -> _Answered:
+        """Return the answer of a tool that reads other files than traces, or many
+        traces. It is kept for the next pages, as long as the files do not change."""
         states = self._opener.states_of(asked)
 
         def make() -> Answer:
             return WITH_FILES[name](asked, self._opener, stop)
 
-        key = (name, states, repr(_without_cursor(asked)))
+        key = (name, states, repr(_drop_cursor(asked)))
         answer = self._opener.answers.get(key, make, stop)
         return _Answered(answer=answer, states=states)
 
     def _answer_about_traces(self, name: str, asked: Any, stop: Stop) -> _Answered:
+        """Return the answer of a tool about one trace or two, which stay open. It is
+        kept for the next pages, as long as the files do not change."""
         traces = [
             self._opener.open(getattr(asked, argument), stop)
             for argument in TRACE_ARGUMENTS
@@ -214,12 +241,13 @@ class Answerer:
         def make() -> Answer:
             return WITH_TRACES[name](asked, *traces)
 
-        key = (name, states, repr(_without_cursor(asked)))
+        key = (name, states, repr(_drop_cursor(asked)))
         answer = self._opener.answers.get(key, make, stop)
         return _Answered(answer=answer, states=states)
 
     def _table(self, name: str, opened: KeptTrace, asked: Any, stop: Stop) -> Answer:
-        """Some rows and columns of a table of a trace; the whole table is kept."""
+        """Return the rows and columns that were asked for of a table of one trace. The
+        whole table is kept for later calls with other rows or columns."""
         by = getattr(asked, "by", "name")
         step = getattr(asked, "step", None)
 
@@ -229,12 +257,12 @@ class Answerer:
 
         key = (name, by, step, opened.state)
         whole = self._opener.answers.get(key, make, stop)
-        rows = rows_asked(whole, asked, "where")
-        return _rows([opened], name, _columns_asked(rows, asked), asked.top)
+        rows = select_rows(whole, asked, "where")
+        return _answer_rows([opened], name, _select_columns(rows, asked), asked.top)
 
-    def _answer_of_query(self, asked: Any, stop: Stop) -> _Answered:
-        """The rows of a query, as many and for as long as a server can afford. Raises
-        Error."""
+    def _answer_query(self, asked: Any, stop: Stop) -> _Answered:
+        """Return the rows of a query in SQL over one or several traces. A kept result
+        is used again for the same query on unchanged files. Raises Error."""
         with holding(self._readings, stop):
             names = (asked.trace, *(asked.others or ()))
             traces = [self._opener.open(name, stop) for name in names]
@@ -242,14 +270,15 @@ class Answerer:
             key = ("sql", states, asked.query)
             table = self._opener.answers.kept(key)
         if table is None:
-            table = self._queried(asked.query, traces, stop)
+            table = self._run_query(asked.query, traces, stop)
             self._opener.answers.get(key, lambda: table)
-        return _Answered(answer=_rows(traces, "sql", table), states=states)
+        return _Answered(answer=_answer_rows(traces, "sql", table), states=states)
 
-    def _queried(self, query: str, traces: Sequence[KeptTrace], stop: Stop) -> Table:
-        """The query runs in another process, so that others are answered meanwhile;
-        only tables are made here. Raises Error."""
-        needed("duckdb", "SQL", "sql")
+    def _run_query(self, query: str, traces: Sequence[KeptTrace], stop: Stop) -> Table:
+        """Run a query in another process, so that other calls are answered meanwhile;
+        only its tables are made here. Raises Error, also if it has over MAX_QUERY_ROWS
+        rows or takes over MAX_QUERY_SECONDS."""
+        import_optional("duckdb", "SQL", "sql")
         named_traces = [(trace.name, trace.trace) for trace in traces]
 
         def make(name: str) -> Table:
@@ -272,10 +301,11 @@ class Answerer:
         return table
 
 
-def _checked_arguments(name: str, arguments: Mapping[str, object]) -> Any:
-    """The arguments of a tool as a record of the type that `taken` makes. Raises
-    CommandError."""
-    if not is_text(name) or not is_text(arguments):
+def _check_arguments(name: str, arguments: Mapping[str, object]) -> Any:
+    """Return the arguments of the tool `name` as a record of the type of its arguments.
+    Raises CommandError for an unknown tool, wrong arguments, or text that is not valid
+    Unicode."""
+    if not is_valid_unicode(name) or not is_valid_unicode(arguments):
         raise CommandError(
             "The arguments contain a lone surrogate, which is not valid Unicode: "
             "send plain characters or surrogate pairs."
@@ -288,26 +318,32 @@ def _checked_arguments(name: str, arguments: Mapping[str, object]) -> Any:
         raise CommandError(f"{name}: {error}.") from None
 
 
-def _without_cursor(asked: Any) -> Any:
-    """The same arguments for all pages of an answer."""
+def _drop_cursor(asked: Any) -> Any:
+    """Return the arguments without what tells pages apart. They are equal for all pages
+    of one answer, so they identify the question."""
     return replace(asked, cursor=None, max_tokens=LEAST)
 
 
-def is_text(value: object) -> bool:
-    """Whether all texts in it can be written as UTF-8."""
+def is_valid_unicode(value: object) -> bool:
+    """Return whether all texts in a value, also nested ones, can be written as UTF-8.
+    Keys of mappings count too; values that are no text are fine."""
     if isinstance(value, str):
         return NO_TEXT.search(value) is None
     if isinstance(value, Mapping):
-        return all(is_text(key) and is_text(inner) for key, inner in value.items())
+        return all(
+            is_valid_unicode(key) and is_valid_unicode(inner)
+            for key, inner in value.items()
+        )
     if isinstance(value, list | tuple):
-        return all(is_text(inner) for inner in value)
+        return all(is_valid_unicode(inner) for inner in value)
     return True
 
 
-def _rows(
+def _answer_rows(
     traces: Sequence[KeptTrace], name: str, table: ColumnTable, top: int | None = None
 ) -> Answer:
-    """The first `top` rows, with what no row of the table has among the notes."""
+    """Return an answer with the first `top` rows of a table (None: all). Notes say what
+    no row has, and what a user of the figures of each trace must know."""
     shown = table.top(top) if top else table
 
     def rest(begin: int) -> Iterator[list[Any]]:
@@ -318,7 +354,7 @@ def _rows(
         notes += trace.notes
     head: dict[str, object] = {
         "trace": traces[0].name,
-        "notes": without_duplicates(notes),
+        "notes": drop_duplicates(notes),
         "table": name,
         "columns": table.names,
     }
@@ -326,8 +362,9 @@ def _rows(
     return Answer(head=head, items=items)
 
 
-def _columns_asked(table: Table, asked: Any) -> ColumnTable:
-    """As the option of the command line of the same name."""
+def _select_columns(table: Table, asked: Any) -> ColumnTable:
+    """Return the columns that `asked.columns` names, divided by commas. `*` selects
+    all, and an empty value the first ones, as for --columns on the command line."""
     if asked.columns == "*":
         return table
     if not asked.columns:

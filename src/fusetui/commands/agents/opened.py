@@ -24,8 +24,8 @@ from fusetui.commands.sources import (
     ENDINGS,
     LESSON,
     SAMPLE,
+    find_traces_of_job,
     is_shipped,
-    of_one_job,
     one_trace,
 )
 from fusetui.report.output import notes_of
@@ -68,7 +68,9 @@ class State(NamedTuple):
     inode: int
 
 
-def _state(path: str, status: os.stat_result) -> State:
+def _make_state(path: str, status: os.stat_result) -> State:
+    """Return the state of the file at `path`: its path, size, time of change and inode.
+    A file with an equal state is taken to be unchanged."""
     return State(
         path=path,
         size_bytes=status.st_size,
@@ -89,8 +91,9 @@ class KeptTrace(msgspec.Struct, frozen=True, eq=False):
 
 @contextmanager
 def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
-    """Within the block the lock is held. Raises CannotReadError once `stop` says so
-    before."""
+    """Hold the lock within the block. While it is taken, wait and ask `stop` every
+    POLL_SECONDS. Raises CannotReadError if `stop` returns True before the block begins.
+    """
     while not lock.acquire(timeout=POLL_SECONDS):
         if stop():
             raise CannotReadError(CANCELLED)
@@ -115,17 +118,20 @@ class Recent:
         self._makers = WeakValueDictionary[Hashable, Lock]()
 
     def kept(self, key: Hashable) -> Any:
-        """The value of this key; None if there is none."""
+        """Return the value of a key, or None if it is not kept. A value that is
+        returned counts as the one used last, so it is dropped last."""
         with self._lock:
             if key not in self._values:
                 return None
+            # put it at the end, as the one that was used last
             value = self._values.pop(key)
             self._values[key] = value
             return value
 
     def get(self, key: Hashable, make: Callable[[], Any], stop: Stop = never) -> Any:
-        """The value of this key, made if it is not there. Raises what `make` does, and
-        CannotReadError if `stop` says so while another thread makes it."""
+        """Return the value of a key; if none is kept, make it and keep it. If another
+        thread is already making it, wait for that thread. Raises what `make` raises,
+        and CannotReadError if `stop` returns True while waiting."""
         value = self.kept(key)
         if value is not None:
             return value
@@ -142,6 +148,8 @@ class Recent:
         return value
 
     def _keep(self, key: Hashable, value: Any) -> None:
+        """Keep a value as the one used last, and drop the oldest ones beyond the
+        maximum number."""
         with self._lock:
             self._values[key] = value
             while len(self._values) > self._max_values:
@@ -169,35 +177,41 @@ class Opener:
         self._names = _Names()
 
     def open(self, name: str, stop: Stop = never) -> KeptTrace:
-        """The trace of that name. Raises Error with one plain sentence, also once
-        `stop` has ended the reading."""
+        """Return the trace of that name, which is kept open for later calls. A file
+        that changed since is read again. Raises Error with one plain sentence, also
+        once `stop` has ended the reading."""
         path = self.folders.file(name)
         file = self._opened(name, path)
-        state = _state(path, os.fstat(file.number))
-        kept: KeptTrace = self._traces.get(
+        state = _make_state(path, os.fstat(file.number))
+        kept_trace: KeptTrace = self._traces.get(
             state, lambda: self._read(name, state, file, stop), stop
         )
-        self._names.by_place[_place(kept.file)] = name
-        return kept if kept.name == name else replace(kept, name=name)
+        self._names.by_place[_descriptor_path(kept_trace.file)] = name
+        return kept_trace if kept_trace.name == name else replace(kept_trace, name=name)
 
     @contextmanager
     def lent(self, name: str) -> Iterator[str]:
-        """Within the block, a place at which a file that need not be a trace can be
-        read. Raises Error."""
+        """Within the block, give a path at which the file `name` can be read, which
+        need not be a trace. Raises Error, also after the block if the file was replaced
+        meanwhile."""
         path = self.folders.file(name)
         file = self._opened(name, path)
-        place = _place(file)
-        if not os.path.exists(place):
-            place = path
-        self._names.by_place[place] = name
-        yield place
-        if place == path and not _is_still(path, os.fstat(file.number)):
+        readable_path = _descriptor_path(file)
+        # some systems give no paths for open files
+        if not os.path.exists(readable_path):
+            readable_path = path
+        self._names.by_place[readable_path] = name
+        yield readable_path
+        if readable_path == path and not _is_unchanged_path(
+            path, os.fstat(file.number)
+        ):
             raise CannotReadError(f"{name} was replaced while it was read: try again.")
 
     @contextmanager
     def lent_job(self, names: Sequence[str]) -> Iterator[list[str]]:
-        """Within the block, the paths of the traces of a job, which other processes may
-        read. Raises Error, at the end if one of them was replaced meanwhile."""
+        """Within the block, give the paths of the traces of a job, which other
+        processes may read. `names` are files and folders. Raises Error, also after the
+        block if a file was replaced meanwhile."""
         paths = self._job(names)
         status_before: dict[str, os.stat_result] = {}
         for path in paths:
@@ -209,15 +223,16 @@ class Opener:
             status_before[path] = os.fstat(file.number)
         yield paths
         for path, before in status_before.items():
-            if not _is_still(path, before):
+            if not _is_unchanged_path(path, before):
                 name = self._names.by_place[path]
                 raise CannotReadError(
                     f"{name} was replaced while it was read: try again."
                 )
 
     def states_of(self, asked: Any) -> tuple[State, ...]:
-        """The states of all files that a call names, which are not opened. Raises
-        Error."""
+        """Return the states of all files that a call names, without opening them. Equal
+        states mean unchanged files. Raises Error if a file cannot be found or examined.
+        """
         paths = []
         for argument in ("trace", "model_config"):
             name = getattr(asked, argument, None)
@@ -227,7 +242,7 @@ class Opener:
         states = []
         for path in paths:
             try:
-                states.append(_state(path, os.stat(path)))
+                states.append(_make_state(path, os.stat(path)))
             except OSError as error:
                 raise CannotReadError(
                     f"{path} cannot be opened: {reason(error)}."
@@ -235,8 +250,8 @@ class Opener:
         return tuple(states)
 
     def with_names(self, answer: Any) -> Any:
-        """An answer as plain values, with the names of traces in place of their
-        paths."""
+        """Return an answer with the names of traces in place of their paths, in all its
+        texts. Structs are not accepted: it has to be plain values."""
         if isinstance(answer, str):
             return self.told(answer)
         if isinstance(answer, dict):
@@ -246,7 +261,8 @@ class Opener:
         return answer
 
     def _job(self, names: Sequence[str]) -> list[str]:
-        """The traces that are named, and those of folders, each once. Raises Error."""
+        """Return the paths of the traces that `names` stand for, each once. A folder
+        stands for all traces of the job in it. Raises Error."""
         paths: list[str] = []
         for name in names:
             may_be_folder = not is_shipped(name) and not is_remote(name)
@@ -257,24 +273,31 @@ class Opener:
         return list(dict.fromkeys(paths))
 
     def _opened(self, name: str, path: str) -> OpenFile:
-        """The file at a path of `Folders.file`. Raises CannotReadError."""
+        """Open the file at `path`, which the server is allowed to read. `name` is what
+        the client calls it. Raises CannotReadError."""
         try:
-            return _shipped(path) if is_shipped(name) else self.folders.opened(path)
+            return (
+                _open_shipped_file(path)
+                if is_shipped(name)
+                else self.folders.opened(path)
+            )
         except OSError as error:
             raise CannotReadError(
                 f"{name} cannot be opened: {reason(error)}."
             ) from None
 
     def told(self, sentence: str) -> str:
-        """A sentence with the names of traces, where it has the places that they were
-        read at."""
+        """Return a sentence with the names that the client uses in place of the paths
+        of files. The longest paths are replaced first, as one path may begin with
+        another."""
         longest_first = sorted(self._names.by_place, key=len, reverse=True)
-        for place in longest_first:
-            sentence = sentence.replace(place, self._names.by_place[place])
+        for read_path in longest_first:
+            sentence = sentence.replace(read_path, self._names.by_place[read_path])
         return sentence
 
     def _read(self, name: str, state: State, file: OpenFile, stop: Stop) -> KeptTrace:
-        """Raises Error."""
+        """Read the trace in an open file, join the captures of its CUDA graphs, and
+        collect notes on its figures. Raises Error."""
         trace = self._trace(name, state.path, file, stop)
         notes = [*notices(trace.report)]
         if wants_capture(trace):
@@ -290,29 +313,35 @@ class Opener:
         )
 
     def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
-        """What an open file holds. Where the system does not give the file by its
-        number, or a database is opened by its name, that must still lead to it
-        afterwards."""
-        place = _place(file)
+        """Return the trace in an open file. `path` is the path that its report names.
+
+        Where the system gives no paths for open files, and for an SQLite database, the
+        file is read at `path`. Raises CannotReadError if it was replaced meanwhile, or
+        once `stop` returns True.
+        """
+        readable_path = _descriptor_path(file)
         is_database = read_at(file.number, 0, len(SQLITE_HEAD)) == SQLITE_HEAD
-        if is_database or not os.path.exists(place):
-            place = path
-        self._names.by_place[place] = name
+        if is_database or not os.path.exists(readable_path):
+            readable_path = path
+        self._names.by_place[readable_path] = name
         try:
-            trace = open_trace(place, stop=stop)
+            trace = open_trace(readable_path, stop=stop)
             if trace.report.prefix is not None:
                 raise NothingReadError
         except NothingReadError:
             raise CannotReadError(
                 f"{name} was not read: the request was cancelled."
             ) from None
-        if place == path and not _is_still(path, os.fstat(file.number)):
+        if readable_path == path and not _is_unchanged_path(
+            path, os.fstat(file.number)
+        ):
             raise CannotReadError(f"{name} was replaced while it was read: try again.")
         return replace(trace, report=replace(trace.report, path=path, named=name))
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
-        """The trace with the captures that are found beside it, unless a link there
-        leads out of the folders; and notes. Raises CannotReadError."""
+        """Return the trace with captures of its CUDA graphs that lie beside it, and
+        notes about them. Nothing is joined if a file beside it is a link out of the
+        allowed folders. Raises CannotReadError."""
         from fusetui.analysis.graphs.opening import (
             files_beside,
             join_sentences,
@@ -321,14 +350,14 @@ class Opener:
 
         path = trace.report.path
         if not ships:
-            for beside in files_beside(path):
-                if not self.folders.has(beside.path):
+            for neighbor in files_beside(path):
+                if not self.folders.has(neighbor.path):
                     return trace, [NOT_JOINED]
         open_files: list[OpenFile] = []  # as long as captures are read
 
         def opened(path: str) -> Trace:
             try:
-                file = _shipped(path) if ships else self.folders.opened(path)
+                file = _open_shipped_file(path) if ships else self.folders.opened(path)
             except OSError as error:
                 raise CannotReadError(
                     f"{path} cannot be opened: {reason(error)}."
@@ -355,23 +384,25 @@ class Folders:
         self.roots = tuple(map(os.path.realpath, named))
 
     def file(self, name: str) -> str:
-        """The file of a trace, without links. Raises CommandError."""
+        """Return the path of a trace, without links. Raises CommandError for a URL, for
+        what is not a file, and for a file outside the allowed folders."""
         if is_shipped(name):
             return one_trace(name)
         if is_remote(name):
             raise CommandError(f"{name} is a URL: this server reads files only.")
         path = self._inside(name)
         if not os.path.isfile(path):
-            what = "a folder" if os.path.isdir(path) else "no file"
+            kind_of_path = "a folder" if os.path.isdir(path) else "no file"
             raise CommandError(
-                f"{name} is {what}: the tool traces lists the available files."
+                f"{name} is {kind_of_path}: the tool traces lists the available files."
             )
         return path
 
     def opened(self, path: str) -> OpenFile:
-        """The regular file at a path without links. What became a link since is not
-        followed, so the file lies where it did when it was allowed. Raises OSError."""
-        number = _without_links(path)
+        """Open the regular file at a path that has no links. If part of the path has
+        become a link since, it is not followed, so the file lies where it was allowed.
+        Raises OSError."""
+        number = _open_without_links(path)
         try:
             if not stat.S_ISREG(os.fstat(number).st_mode):
                 raise OSError(errno.EINVAL, "it is no longer a regular file")
@@ -380,7 +411,8 @@ class Folders:
             os.close(number)
 
     def has(self, path: str) -> bool:
-        """Whether it lies in one of the folders."""
+        """Return whether a path lies in one of the allowed folders, once all links are
+        followed."""
         real = os.path.realpath(path)
         return any(os.path.commonpath([real, root]) == root for root in self.roots)
 
@@ -390,9 +422,11 @@ class Folders:
         return os.path.isdir(self._inside(name))
 
     def traces_below(self, name: str) -> list[str]:
-        """The traces of a job in a folder, none of which a link leads out to. Raises
-        Error."""
-        paths = [os.path.realpath(path) for path in of_one_job(self._inside(name))]
+        """Return the traces of a job in a folder, as paths without links. A link that
+        leads out of the allowed folders is left out. Raises Error."""
+        paths = [
+            os.path.realpath(path) for path in find_traces_of_job(self._inside(name))
+        ]
         return [path for path in paths if self.has(path) and os.path.isfile(path)]
 
     def called(self, path: str) -> str:
@@ -402,20 +436,25 @@ class Folders:
         return os.path.relpath(path, root) if is_below else path
 
     def listed(self) -> tuple[list[Listed], list[str]]:
-        """What may be a trace, and what ships with fusetui; and a note if that is not
-        all of it."""
-        files = list(islice(self._files(), MAX_LISTED_FILES + 1))
-        listed = files[:MAX_LISTED_FILES]
+        """Return the files that may be traces and all samples and lessons, and notes.
+        There is one note, if only MAX_LISTED_FILES files are listed; else none."""
+        files = list(islice(self._find_files(), MAX_LISTED_FILES + 1))
+        listed_files = files[:MAX_LISTED_FILES]
         for name in lessons.names():
-            listed.append(Listed(LESSON + name, shows=lessons.describe(name)))
+            listed_files.append(Listed(LESSON + name, shows=lessons.describe(name)))
         for name in sample_traces.names():
-            listed.append(Listed(SAMPLE + name, shows=sample_traces.describe(name)))
+            listed_files.append(
+                Listed(SAMPLE + name, shows=sample_traces.describe(name))
+            )
         if len(files) <= MAX_LISTED_FILES:
-            return listed, []
+            return listed_files, []
         note = f"Only the first {MAX_LISTED_FILES:,} files are listed: name a folder with fewer."
-        return listed, [note]
+        return listed_files, [note]
 
     def _inside(self, name: str) -> str:
+        """Return the path that a client names, without links. A relative name starts at
+        the first folder. Raises CommandError if the path lies outside the allowed
+        folders."""
         try:
             real = os.path.realpath(os.path.join(self.roots[0], name))
         except ValueError:  # a null byte
@@ -427,9 +466,9 @@ class Folders:
             )
         return real
 
-    def _files(self) -> Iterator[Listed]:
-        """The files in the folders that are named as traces are. Hidden folders are
-        left out, and no link to a folder is followed."""
+    def _find_files(self) -> Iterator[Listed]:
+        """Yield the files in the allowed folders whose names end like those of traces,
+        sorted. Hidden folders are skipped, and no link to a folder is followed."""
         for root in self.roots:
             for folder, inner_folders, names in os.walk(root):
                 inner_folders[:] = sorted(
@@ -446,13 +485,15 @@ class Folders:
                     yield Listed(called, bytes=os.path.getsize(path))
 
 
-def _place(file: OpenFile) -> str:
-    """The path of an open file, where the system gives files by their numbers."""
+def _descriptor_path(file: OpenFile) -> str:
+    """Return the path of an open file by its number, on systems such as Linux that have
+    /proc."""
     return f"/proc/self/fd/{file.number}"
 
 
-def _is_still(path: str, before: os.stat_result) -> bool:
-    """Whether a path leads to the same file as before, and by no link."""
+def _is_unchanged_path(path: str, before: os.stat_result) -> bool:
+    """Return whether `path` still leads to the file with the status `before`, and by no
+    link. False if it cannot be examined."""
     try:
         is_link = os.path.realpath(path) != path
         return not is_link and os.path.samestat(os.stat(path), before)
@@ -460,15 +501,19 @@ def _is_still(path: str, before: os.stat_result) -> bool:
         return False
 
 
-def _shipped(path: str) -> OpenFile:
+def _open_shipped_file(path: str) -> OpenFile:
+    """Open a file that ships with fusetui, which may be a link. Raises OSError."""
     with open(path, "rb") as file:
         return OpenFile(file.fileno())
 
 
-def _without_links(path: str) -> int:
-    """Opens an absolute path, no part of which may be a link; where the system cannot
-    open a folder after the other, links are looked for once it is open. Raises
-    OSError."""
+def _open_without_links(path: str) -> int:
+    """Open an absolute path for reading and return its descriptor. Raises OSError, also
+    if any part of the path is a link.
+
+    Folder after folder is opened, so that no part can be replaced meanwhile. Where the
+    system cannot do that, the path is checked for links after it is opened.
+    """
     if os.open not in os.supports_dir_fd:
         number = os.open(path, OPEN_FLAGS)
         if os.path.realpath(path) == path:

@@ -60,40 +60,46 @@ class Answer(NamedTuple):
 
 
 def every(key: str, items: Sequence[object]) -> PagedItems:
-    """All of some items."""
+    """Return all of these items, to be given in pages under this key."""
     return PagedItems(key=key, total=len(items), rest=lambda begin: items[begin:])
 
 
-def without_duplicates(notes: Iterable[str]) -> list[str]:
-    """Notes in their order, each once."""
+def drop_duplicates(notes: Iterable[str]) -> list[str]:
+    """Return the notes in their order, each of them once."""
     return list(dict.fromkeys(notes))
 
 
-def head_of(opened: KeptTrace) -> dict[str, object]:
-    """What each answer about a trace begins with."""
+def make_head(opened: KeptTrace) -> dict[str, object]:
+    """Return what each answer about a trace begins with: its name, and notes on its
+    figures."""
     return {"trace": opened.name, "notes": opened.notes}
 
 
-def _fields_but(record: msgspec.Struct, *left_out: str) -> dict[str, Any]:
-    """The fields of a record by name, in their order."""
+def _fields_except(record: msgspec.Struct, *left_out: str) -> dict[str, Any]:
+    """Return the fields of a record by name, in their order, without those in
+    `left_out`."""
     return {
         name: value for name, value in asdict(record).items() if name not in left_out
     }
 
 
-def _open(_: Any, opened: KeptTrace) -> Answer:
+def _answer_open(_: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `open`: the key figures of a trace. Its steps are
+    the items."""
     from fusetui.analysis.questions.summary import summary
 
     figures = summary(opened.trace)
     head: dict[str, object] = {
         "trace": opened.name,
         "notes": [*opened.notes, *secret_notices(opened.trace)],
-        "figures": _fields_but(figures, *LISTS),
+        "figures": _fields_except(figures, *LISTS),
     }
     return Answer(head=head, items=every("steps", figures.steps))
 
 
-def _why(asked: Any, opened: KeptTrace) -> Answer:
+def _answer_why(asked: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `why`: where the time of a trace, or of one step,
+    went. Its findings are the items, as dicts; their keys follow ROWS_OF."""
     from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
     from fusetui.report.why_answer import answer
@@ -101,7 +107,7 @@ def _why(asked: Any, opened: KeptTrace) -> Answer:
     part = Selection(step=asked.step)
     explained = with_worth(opened.trace, why(opened.trace, part))
     head: dict[str, object] = {
-        **head_of(opened),
+        **make_head(opened),
         "answer": answer(explained),
         "about": explained.about,
         "devices": explained.devices,
@@ -121,32 +127,36 @@ def _why(asked: Any, opened: KeptTrace) -> Answer:
     return Answer(head=head, items=every("findings", findings))
 
 
-def _diff(_: Any, a: KeptTrace, b: KeptTrace) -> Answer:
-    """The largest change first; dispatch, which is no part of the sum, last."""
+def _answer_diff(_: Any, a: KeptTrace, b: KeptTrace) -> Answer:
+    """Return the answer of the tool `diff`: what trace b does differently from trace a.
+    Rows come with the largest change of time first. Rows that do not count in the sum
+    (dispatch) are last."""
     from fusetui.analysis.diff.compare import diff
     from fusetui.report.diff import judgment
 
-    found = diff(a.trace, b.trace)
+    difference = diff(a.trace, b.trace)
     rows = []
-    for row in found.rows:
-        first_of_sides = {key: getattr(row, key)[:FEW] for key in SIDES_OF_A_ROW}
-        rows.append(replace(row, **first_of_sides))
+    for row in difference.rows:
+        shortened_sides = {key: getattr(row, key)[:FEW] for key in SIDES_OF_A_ROW}
+        rows.append(replace(row, **shortened_sides))
     rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
     head: dict[str, object] = {
         "a": a.name,
         "b": b.name,
-        "answer": judgment(found),
-        "verdict": found.verdict,
-        "step": found.step,
-        "story": found.story,
-        "accounting": found.accounting,
-        "by_work": found.by_work,
-        "notes": without_duplicates((*found.notes, *a.notes, *b.notes)),
+        "answer": judgment(difference),
+        "verdict": difference.verdict,
+        "step": difference.step,
+        "story": difference.story,
+        "accounting": difference.accounting,
+        "by_work": difference.by_work,
+        "notes": drop_duplicates((*difference.notes, *a.notes, *b.notes)),
     }
     return Answer(head=head, items=every("rows", rows))
 
 
-def _slice(asked: Any, opened: KeptTrace) -> Answer:
+def _answer_slice(asked: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `slice`: a row of the table `slices`, with its args
+    as items. Raises CommandError if the trace has no such row."""
     trace = opened.trace
     row = asked.row
     if row >= trace.recorded():
@@ -164,17 +174,19 @@ def _slice(asked: Any, opened: KeptTrace) -> Answer:
     args = [
         {"name": name, "value": value} for name, value in trace.args_of(row).items()
     ]
-    head: dict[str, object] = {**head_of(opened), "slice": about}
+    head: dict[str, object] = {**make_head(opened), "slice": about}
     return Answer(head=head, items=every("args", args))
 
 
-def _whatif(asked: Any, opened: KeptTrace) -> Answer:
+def _answer_whatif(asked: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `whatif`: the estimated gain of changes, by a
+    replay of the trace. Its steps are the items."""
     from fusetui.analysis.replay.whatif import whatif
 
     replayed = whatif(opened.trace, asked.changes, asked.step)
-    figures = _fields_but(replayed, "steps", "notes")
+    figures = _fields_except(replayed, "steps", "notes")
     head = {
-        **head_of(opened),
+        **make_head(opened),
         **figures,
         "replay_notes": replayed.notes,
         "abstains": replayed.abstains,
@@ -182,18 +194,22 @@ def _whatif(asked: Any, opened: KeptTrace) -> Answer:
     return Answer(head=head, items=every("steps", replayed.steps))
 
 
-def _path(_: Any, opened: KeptTrace) -> Answer:
+def _answer_path(_: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `path`: the critical path of a trace, with its rows
+    as items. Of the slack of other rows only the first MAX_SLACK are given."""
     from fusetui.analysis.replay.path import path
 
     critical = path(opened.trace)
-    figures = _fields_but(critical, "rows")
+    figures = _fields_except(critical, "rows")
     figures["slack"] = critical.slack[:MAX_SLACK]
     figures["slack_total"] = len(critical.slack)
-    head = {**head_of(opened), **figures}
+    head = {**make_head(opened), **figures}
     return Answer(head=head, items=every("rows", critical.rows))
 
 
-def _check(asked: Any, opened: KeptTrace) -> Answer:
+def _answer_check(asked: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `check`: whether the guessed numbers of kernels are
+    right. The guesses are the items. Raises Error if the guess cannot be parsed."""
     from fusetui.analysis.questions.computing import tallies
     from fusetui.capture.record import compare_guess, parse_guess
 
@@ -201,7 +217,7 @@ def _check(asked: Any, opened: KeptTrace) -> Answer:
     counted = tallies(opened.trace)
     guesses = compare_guess(expected, counted)
     head: dict[str, object] = {
-        **head_of(opened),
+        **make_head(opened),
         "per": "step" if counted.steps else "trace",
         "counted": "kernels" if counted.on_gpu else "cpu_ops",
         "right": all(guess.right for guess in guesses),
@@ -218,9 +234,13 @@ def _check(asked: Any, opened: KeptTrace) -> Answer:
     return Answer(head=head, items=every("guesses", rows))
 
 
-def _reproduce(asked: Any, opened: KeptTrace) -> Answer:
-    """The calls that took the most time, or the lines of the script of one, or of the
-    generated code that it runs."""
+def _answer_reproduce(asked: Any, opened: KeptTrace) -> Answer:
+    """Return the answer of the tool `reproduce`. Without op, kernel and row, its items
+    are the calls that took the most time.
+
+    Else they are the lines of a script that repeats one call, or of the generated code
+    that it runs. Raises Error.
+    """
     from fusetui.analysis.reproduce.select import call_asked, most_expensive_calls
     from fusetui.report.reproduce.documents import reproduce_document
 
@@ -230,19 +250,19 @@ def _reproduce(asked: Any, opened: KeptTrace) -> Answer:
             raise CommandError("generated needs a kernel, an op or a row.")
         calls = most_expensive_calls(trace, MAX_CALLS)
         document = reproduce_document(calls)
-        return Answer(head=head_of(opened), items=every("calls", document.calls))
+        return Answer(head=make_head(opened), items=every("calls", document.calls))
     call = call_asked(
         trace, op=asked.op or "", kernel=asked.kernel or "", row=asked.row
     )
-    written = _script_asked(trace, call, asked.generated)
+    script = _make_script(trace, call, asked.generated)
     (about,) = reproduce_document([call]).calls
     head: dict[str, object] = {
-        **head_of(opened),
+        **make_head(opened),
         "call": about,
-        "file": written.file_name,
-        "about_file": written.about,
+        "file": script.file_name,
+        "about_file": script.about,
     }
-    return Answer(head=head, items=every("lines", written.text.split("\n")))
+    return Answer(head=head, items=every("lines", script.text.split("\n")))
 
 
 class _Script(NamedTuple):
@@ -256,8 +276,10 @@ class _Script(NamedTuple):
 SCRIPT_NAME = "reproduced.py"
 
 
-def _script_asked(trace: Trace, call: Call, is_code: bool) -> _Script:
-    """The script of a call, or the generated code that it runs. Raises Error."""
+def _make_script(trace: Trace, call: Call, is_code: bool) -> _Script:
+    """Return the script that repeats a call; if `is_code`, the code that torch.compile
+    generated for it. Raises Error if the call has no script, or no generated code that
+    was asked for."""
     from fusetui.analysis.reproduce.generated import (
         NoGeneratedCodeError,
         generated_code,
@@ -295,33 +317,35 @@ def _script_asked(trace: Trace, call: Call, is_code: bool) -> _Script:
 
 
 WITH_TRACES: dict[str, Callable[..., Answer]] = {
-    "open": _open,
-    "why": _why,
-    "diff": _diff,
-    "slice": _slice,
-    "whatif": _whatif,
-    "path": _path,
-    "reproduce": _reproduce,
-    "check": _check,
+    "open": _answer_open,
+    "why": _answer_why,
+    "diff": _answer_diff,
+    "slice": _answer_slice,
+    "whatif": _answer_whatif,
+    "path": _answer_path,
+    "reproduce": _answer_reproduce,
+    "check": _answer_check,
 }
 """What answers with the traces that were asked about."""
 
 
-def _serving(asked: Any, opener: Opener, stop: Stop) -> Answer:
+def _answer_serving(asked: Any, opener: Opener, stop: Stop) -> Answer:
+    """Return the answer of the tool `serving`: the steps of an inference server, with
+    lower bounds of their times. Steps are the items. Raises Error."""
     from fusetui.analysis.serving.answer import serving
     from fusetui.analysis.serving.config import read_config
-    from fusetui.report.serving import serving_json
+    from fusetui.report.serving import make_serving_document
 
     config = None
     if asked.model_config:
-        with opener.lent(asked.model_config) as place:
-            config = read_config(place)
+        with opener.lent(asked.model_config) as config_path:
+            config = read_config(config_path)
     opened = opener.open(asked.trace, stop)
-    document = serving_json(serving(opened.trace, config))
+    document = make_serving_document(serving(opened.trace, config))
     steps = document.pop("steps")
     del document["base_ns"]
     del document["file"]
-    head = {**head_of(opened), **document}
+    head = {**make_head(opened), **document}
     return Answer(head=head, items=every("steps", steps))
 
 
@@ -333,61 +357,75 @@ class _HeldMemory(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
+def _answer_memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
+    """Return the answer of the tool `memory`: who holds GPU memory at a moment.
+    `asked.trace` names a memory snapshot or a trace. Raises CommandError, also if
+    nothing was recorded at that moment."""
     from fusetui.analysis.memory.answer import NoMomentError
     from fusetui.commands.memory import is_trace
     from fusetui.trace.snapshot.reading import read_snapshot
 
-    with opener.lent(asked.trace) as place:
-        snapshot = None if is_trace(asked.trace, place) else read_snapshot(place)
+    with opener.lent(asked.trace) as readable_path:
+        snapshot = (
+            None
+            if is_trace(asked.trace, readable_path)
+            else read_snapshot(readable_path)
+        )
     try:
         if snapshot is None:
-            held = _memory_of_trace(asked, opener.open(asked.trace, stop))
+            held_memory = _memory_in_trace(asked, opener.open(asked.trace, stop))
         else:
-            held = _memory_of_snapshot(asked, snapshot)
+            held_memory = _memory_in_snapshot(asked, snapshot)
     except NoMomentError as missing:
         raise CommandError(f"{asked.trace}: {missing}") from None
-    for device in held.devices:
+    for device in held_memory.devices:
         for key in HOLDERS:
             device.pop(key, None)
     head: dict[str, object] = {
         "trace": asked.trace,
-        "notes": held.notes,
+        "notes": held_memory.notes,
         "at": asked.at,
-        "devices": held.devices,
+        "devices": held_memory.devices,
     }
-    return Answer(head=head, items=every("rows", held.rows))
+    return Answer(head=head, items=every("rows", held_memory.rows))
 
 
-def _memory_of_trace(asked: Any, opened: KeptTrace) -> _HeldMemory:
-    """By op, whatever was asked for. Raises CommandError, and NoMomentError."""
+def _memory_in_trace(asked: Any, opened: KeptTrace) -> _HeldMemory:
+    """Return who holds memory by the memory events of a trace. Rows are by op, because
+    a trace knows no code lines. Raises CommandError if it has no memory events, and
+    NoMomentError."""
     from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
     from fusetui.commands.memory import moment
     from fusetui.report.memory import rows_of
-    from fusetui.report.memory_words import no_events
+    from fusetui.report.memory_words import explain_no_events
 
-    at = moment(asked.at, start_us(opened.trace))
-    devices = memory_of_trace(opened.trace, at)
+    moment_us_or_name = moment(asked.at, start_us(opened.trace))
+    devices = memory_of_trace(opened.trace, moment_us_or_name)
     if not devices:
-        raise CommandError(f"{asked.trace} has {no_events(opened.trace)}.")
+        raise CommandError(f"{asked.trace} has {explain_no_events(opened.trace)}.")
     rows = [row for device in devices for row in rows_of(device, "op")]
     documents = msgspec.to_builtins(devices)
     return _HeldMemory(devices=documents, rows=rows, notes=opened.notes)
 
 
-def _memory_of_snapshot(asked: Any, snapshot: Snapshot) -> _HeldMemory:
-    """Raises CommandError, and NoMomentError."""
+def _memory_in_snapshot(asked: Any, snapshot: Snapshot) -> _HeldMemory:
+    """Return who holds memory in a memory snapshot, grouped by `asked.by`. Raises
+    CommandError for a wrong time, and NoMomentError if the time is outside the
+    recording."""
     from fusetui.analysis.memory.answer import memory
-    from fusetui.commands.memory import first_event_us, moment
-    from fusetui.report.memory import memory_document, rows_of
+    from fusetui.commands.memory import first_event_time, moment
+    from fusetui.report.memory import make_memory_document, rows_of
 
-    answer = memory(snapshot, moment(asked.at, first_event_us(snapshot)))
+    answer = memory(snapshot, moment(asked.at, first_event_time(snapshot)))
     rows = [row for device in answer.devices for row in rows_of(device, asked.by)]
-    documents = msgspec.to_builtins(memory_document(answer).devices)
+    documents = msgspec.to_builtins(make_memory_document(answer).devices)
     return _HeldMemory(devices=documents, rows=rows, notes=())
 
 
-def _ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
+def _answer_ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
+    """Return the answer of the tool `ranks`: which rank of a job is late, and who waits
+    for it. Ranks are the items; paths are replaced by names. Raises CommandError if no
+    file is a rank."""
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import summarize
     from fusetui.commands.ranks import without_passwords
@@ -414,15 +452,16 @@ def _ranks(asked: Any, opener: Opener, stop: Stop) -> Answer:
 
 
 WITH_FILES: dict[str, Callable[[Any, Opener, Stop], Answer]] = {
-    "serving": _serving,
-    "memory": _memory,
-    "ranks": _ranks,
+    "serving": _answer_serving,
+    "memory": _answer_memory,
+    "ranks": _answer_ranks,
 }
 """What reads other files than traces, or more of them than stay open."""
 
 
 def answer_without_traces(name: str, asked: Any, opener: Opener) -> Answer:
-    """Of the tools `decode` and `traces`."""
+    """Return the answer of a tool that reads no trace: `decode` explains kernel names,
+    `traces` lists files."""
     if name == "decode":
         from fusetui.gpu.kernel_names import decoded
 

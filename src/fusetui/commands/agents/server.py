@@ -26,10 +26,10 @@ from mcp_types import (
 )
 
 from fusetui import __version__
-from fusetui.commands.agents.answers import Answerer, text_of
-from fusetui.commands.agents.input import readable_input
+from fusetui.commands.agents.answers import Answerer, encode_json
+from fusetui.commands.agents.input import filter_input
 from fusetui.commands.agents.tools import DATA, TOOLS, description, schema, taken
-from fusetui.commands.crash import crash_sentence
+from fusetui.commands.crash import describe_crash
 from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.text.printable import printable, without_credentials
 
@@ -47,18 +47,20 @@ READS = ToolAnnotations(
 
 
 def serve(folders: Sequence[str]) -> None:
-    """Serves until standard input ends. Raises BrokenPipeError when nobody reads the
-    answers."""
+    """Serve the Model Context Protocol until standard input ends. Only files in
+    `folders` can be read. Raises BrokenPipeError when nobody reads the answers."""
     # Asyncio would replace the default handler, and wait for the next line of input.
     signal.signal(signal.SIGINT, lambda *given: signal.default_int_handler(*given))
     try:
-        with readable_input():
-            asyncio.run(_serve(server_of(folders)))
+        with filter_input():
+            asyncio.run(_run_server(make_server(folders)))
     except* BrokenPipeError:
         raise BrokenPipeError from None
 
 
-async def _serve(server: Server[Any]) -> None:
+async def _run_server(server: Server[Any]) -> None:
+    """Run a server on standard input and output until the input ends. If nobody reads
+    the answers, all other tasks are cancelled too."""
     async with stdio_server() as (requests, responses):
         try:
             await server.run(
@@ -71,7 +73,8 @@ async def _serve(server: Server[Any]) -> None:
 
 
 def tool_definitions() -> list[Tool]:
-    """All tools as clients see them."""
+    """Return the definitions of all tools, as clients see them: name, description and
+    schema of the arguments."""
     return [
         Tool(
             name=name,
@@ -83,8 +86,9 @@ def tool_definitions() -> list[Tool]:
     ]
 
 
-def server_of(folders: Sequence[str]) -> Server[Any]:
-    """A server that reads traces in these folders only."""
+def make_server(folders: Sequence[str]) -> Server[Any]:
+    """Return a server of the Model Context Protocol that reads traces in these folders
+    only. Each call runs in a thread, at most MAX_CALLS_AT_ONCE at a time."""
     answerer = Answerer(folders)
     # Calls that wait for others, or for a query, must not keep the next one from a
     # thread.
@@ -105,11 +109,11 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
             raise
         except Exception as error:
             is_ours = isinstance(error, OUR_SENTENCES)
-            told = str(error) if is_ours else crash_sentence(error)
-            sentence = printable(without_credentials(told))
+            error_text = str(error) if is_ours else describe_crash(error)
+            sentence = printable(without_credentials(error_text))
             return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
         return CallToolResult(
-            content=[TextContent(text=text_of(answer))], structured_content=answer
+            content=[TextContent(text=encode_json(answer))], structured_content=answer
         )
 
     return Server(

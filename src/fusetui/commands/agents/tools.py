@@ -45,11 +45,15 @@ class Parameter(NamedTuple):
 Parameters = dict[str, Parameter]
 
 
-def _required(type_: Any, text: str) -> Parameter:
+def _required_parameter(type_: Any, text: str) -> Parameter:
+    """Return a parameter of a tool that must be given. `text` describes it for the
+    agent."""
     return Parameter(Annotated[type_, Meta(description=text)])
 
 
-def _optional(type_: Any, text: str) -> Parameter:
+def _optional_parameter(type_: Any, text: str) -> Parameter:
+    """Return a parameter of a tool that may be left out, and is None then. `text`
+    describes it for the agent."""
     return Parameter(Annotated[type_ | None, Meta(description=text)], default=None)
 
 
@@ -58,18 +62,20 @@ ANY: Parameters = {
         Annotated[int, Meta(ge=LEAST, description="of the answer, at most")],
         default=USUAL,
     ),
-    "cursor": _optional(str, "of the page before; repeat its other arguments"),
+    "cursor": _optional_parameter(
+        str, "of the page before; repeat its other arguments"
+    ),
 }
 """What every tool takes."""
 
-FILE = _required(str, "a file, lesson:NAME or sample:NAME")
+FILE = _required_parameter(str, "a file, lesson:NAME or sample:NAME")
 TRACE: Parameters = {"trace": FILE}
-STEP: Parameters = {"step": _optional(int, "only this step, by number")}
+STEP: Parameters = {"step": _optional_parameter(int, "only this step, by number")}
 TABLE: Parameters = TRACE | {
-    "where": _optional(str, "kind = gemm and dur > 50us"),
-    "sort": _optional(str, "a column: largest first, texts a to z"),
-    "columns": _optional(str, "name,total_ns; * for all"),
-    "top": _optional(Annotated[int, Meta(ge=1)], "only so many rows"),
+    "where": _optional_parameter(str, "kind = gemm and dur > 50us"),
+    "sort": _optional_parameter(str, "a column: largest first, texts a to z"),
+    "columns": _optional_parameter(str, "name,total_ns; * for all"),
+    "top": _optional_parameter(Annotated[int, Meta(ge=1)], "only so many rows"),
 }
 NAMES = Parameter(Annotated[list[str], Meta(min_length=1)])
 
@@ -119,7 +125,10 @@ TOOLS: Final = {
         "ops, modules, lines, compile, gaps, launches, collectives, findings, steps, slices. "
         "DESCRIBE slices lists columns.",
         TRACE
-        | {"query": Parameter(str), "others": _optional(list[str], "more traces")},
+        | {
+            "query": Parameter(str),
+            "others": _optional_parameter(list[str], "more traces"),
+        },
     ),
     "diff": Tool(
         "What trace b does differently from trace a, and whether the change of its step is more "
@@ -138,9 +147,11 @@ TOOLS: Final = {
         "torch.",
         TRACE
         | {
-            "op": _optional(str, "aten::mm, mm, AddmmBackward0"),
-            "kernel": _optional(str, "the op that launched it"),
-            "row": _optional(Annotated[int, Meta(ge=0)], "of the table slices"),
+            "op": _optional_parameter(str, "aten::mm, mm, AddmmBackward0"),
+            "kernel": _optional_parameter(str, "the op that launched it"),
+            "row": _optional_parameter(
+                Annotated[int, Meta(ge=0)], "of the table slices"
+            ),
             "generated": Parameter(
                 Annotated[
                     bool,
@@ -175,18 +186,20 @@ TOOLS: Final = {
     ),
     "serving": Tool(
         "The steps of an inference server, and their lower bounds.",
-        TRACE | {"model_config": _optional(str, "the config.json of the model")},
+        TRACE
+        | {"model_config": _optional_parameter(str, "the config.json of the model")},
     ),
     "check": Tool(
         "Checks an expected number of kernels.",
-        TRACE | {"expect": _required(str, "kernels=5 gemm=3")},
+        TRACE | {"expect": _required_parameter(str, "kernels=5 gemm=3")},
     ),
     "decode": Tool("What the parts of kernel names mean.", {"names": NAMES}),
 }
 
 
 def taken(name: str) -> type[msgspec.Struct]:
-    """The type of the arguments of a tool."""
+    """Return the type of the arguments of a tool: its own ones, and those that every
+    tool takes. Unknown arguments are forbidden."""
     fields = [
         (parameter_name, parameter.type, parameter.default)
         for parameter_name, parameter in (TOOLS[name].takes | ANY).items()
@@ -197,12 +210,13 @@ def taken(name: str) -> type[msgspec.Struct]:
 
 
 def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of arguments. What may be left out may be null too, which is not
-    told."""
+    """Return the JSON Schema of a type of arguments. An optional argument may be null
+    too, but the schema leaves that out to stay short."""
     _, components = msgspec.json.schema_components([of])
     top: dict[str, Any] = components.pop(of.__name__)
     properties = {
-        name: _short(property_) for name, property_ in top["properties"].items()
+        name: _shorten_property(property_)
+        for name, property_ in top["properties"].items()
     }
     return {
         "type": "object",
@@ -212,10 +226,12 @@ def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-def _short(property_: dict[str, Any]) -> dict[str, Any]:
-    """A property without its title, and without null where that is only one of its
-    types: `{"anyOf": [{"type": "integer"}, {"type": "null"}]}` is `{"type": "integer"}`. A
-    default of null goes too."""
+def _shorten_property(property_: dict[str, Any]) -> dict[str, Any]:
+    """Return a property of a schema without title, default of null, or null among its
+    types.
+
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]} -> {"type": "integer"}
+    """
     short = {
         key: value for key, value in property_.items() if key not in ("title", "anyOf")
     }
@@ -228,18 +244,19 @@ def _short(property_: dict[str, Any]) -> dict[str, Any]:
 
 
 def description(name: str) -> str:
-    """For the agent: what it answers, and the columns of its table."""
+    """Return the description of a tool for the agent: the question that it answers, and
+    the columns of its table, if it has one."""
     lines = [f"{TOOLS[name].about} {DATA}"]
     if name == "table":
-        lines += [_columns(table) for table in OTHERS]
+        lines += [_describe_columns(table) for table in OTHERS]
     elif "columns" in TOOLS[name].takes:
-        lines.append(_columns(name))
+        lines.append(_describe_columns(name))
     return "\n".join(lines)
 
 
-def _columns(table: str) -> str:
-    """Those that are given unless others are asked for, with what they mean, and the
-    others."""
+def _describe_columns(table: str) -> str:
+    """Return a sentence about the columns of a table. Columns that are given by default
+    are explained; the others are only named."""
     specs = columns_of(table)
     first = "; ".join(f"{spec.name}: {spec.meaning}" for spec in specs if spec.first)
     others = ", ".join(spec.name for spec in specs if not spec.first)

@@ -20,8 +20,8 @@ SECTION_LEVEL = 2
 """The level of the heading of a section; h1 is the title of the document."""
 
 
-def asset(name: str) -> str:
-    """The text of a file of this package."""
+def read_asset(name: str) -> str:
+    """Return the text of a file of this package, without white space at its ends."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
@@ -55,27 +55,27 @@ class Heading(NamedTuple):
 
 
 def heading(place: Heading) -> str:
-    """The HTML of a heading, with the anchor that links lead to."""
+    """Return the HTML of a heading, with the anchor that links lead to."""
     tag = f"h{place.level}"
     return f'<{tag} id="{text(place.anchor)}">{text(place.title)}</{tag}>'
 
 
 def contents(places: Sequence[Heading]) -> str:
-    """Links to all headings: a list for each section, which its own heading begins."""
+    """Return HTML with links to all headings, in a list for each section. The first
+    heading must be that of a section."""
     sections: list[list[str]] = []
-    for place in places:
-        if place.level == SECTION_LEVEL:
+    for section_heading in places:
+        if section_heading.level == SECTION_LEVEL:
             sections.append([])
-        link = f'<a href="#{text(place.anchor)}">{text(place.title)}</a>'
+        link = f'<a href="#{text(section_heading.anchor)}">{text(section_heading.title)}</a>'
         sections[-1].append(f"<li>{link}</li>")
     lists = "\n".join(f"<ul>{''.join(links)}</ul>" for links in sections)
     return f'<nav aria-label="Contents">{lists}</nav>'
 
 
 def scrolling(content: str, label: str = "") -> str:
-    """A box that scrolls sideways by itself where its content is too wide for the page.
-    `label` names a box in which nothing else takes the focus, so that keys can scroll
-    it."""
+    """Return HTML of a box that scrolls sideways if its content is too wide for the
+    page. With a `label`, the box itself takes the focus, so that keys can scroll it."""
     region = f' tabindex="0" role="region" aria-label="{text(label)}"' if label else ""
     return f'<div class="scrolls"{region}>{content}</div>'
 
@@ -83,12 +83,13 @@ def scrolling(content: str, label: str = "") -> str:
 def table(
     caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
 ) -> str:
-    """A table in a box that scrolls. The first column of texts is the head of its rows;
-    the `last` rows stay below all others, however a reader sorts them."""
-    head_column = _first_of_texts(heads)
-    titles = "".join(_column_head(head) for head in heads)
-    body = "\n".join(_table_row(row, head_column) for row in rows)
-    foot = "\n".join(_table_row(row, head_column) for row in last)
+    """Return HTML of a table in a box that scrolls. The first column of texts is the
+    header of its rows. The `last` rows stay at the bottom, however a reader sorts the
+    table."""
+    head_column = _find_text_column(heads)
+    titles = "".join(_format_column_head(head) for head in heads)
+    body = "\n".join(_format_table_row(row, head_column) for row in rows)
+    foot = "\n".join(_format_table_row(row, head_column) for row in last)
     return scrolling(
         f"<table><caption>{text(caption)}</caption>\n"
         f"<thead><tr>{titles}</tr></thead>\n"
@@ -97,9 +98,9 @@ def table(
     )
 
 
-def column_table(answer: ColumnTable, max_rows: int) -> str:
-    """The first rows of an answer as a table, with the columns that people see first;
-    and below it what the answer leaves out."""
+def format_column_table(answer: ColumnTable, max_rows: int) -> str:
+    """Return HTML of the first `max_rows` rows of a table, with the columns that people
+    see first. What the answer leaves out is said below it."""
     shown = first_columns(answer.top(max_rows))
     meanings = {spec.name: spec.meaning for spec in columns_of(answer.name)}
     heads = []
@@ -121,35 +122,43 @@ def column_table(answer: ColumnTable, max_rows: int) -> str:
     rows_text = plural(len(answer), "row")
     if len(shown) < len(answer):
         rows_text = f"the first {len(shown)} of {rows_text}"
-    left_out = [f'<p class="faint">{text(said)}</p>' for said in answer.left_out]
+    left_out = [
+        f'<p class="faint">{text(left_out_sentence)}</p>'
+        for left_out_sentence in answer.left_out
+    ]
     rows = zip(*columns, strict=True)
     return table(f"{answer.name}: {rows_text}", heads, rows) + "".join(left_out)
 
 
-def _first_of_texts(heads: Sequence[ColumnHead]) -> int:
-    """The number of the first column of texts; -1 where all hold figures."""
+def _find_text_column(heads: Sequence[ColumnHead]) -> int:
+    """Return the index of the first column of texts, or -1 if all columns have figures."""
     for number, head in enumerate(heads):
         if not head.figures:
             return number
     return -1
 
 
-def _column_head(head: ColumnHead) -> str:
-    """A button: the script sorts the rows by the column."""
+def _format_column_head(head: ColumnHead) -> str:
+    """Return HTML of the header of a column. It is a button, with which a script sorts
+    the rows."""
     title = f' title="{text(head.meaning)}"' if head.meaning else ""
     kind = ' class="figure"' if head.figures else ""
     return f'<th scope="col"{kind}{title}><button type="button">{text(head.title)}</button></th>'
 
 
-def _table_row(row: Sequence[Cell], head_column: int) -> str:
+def _format_table_row(row: Sequence[Cell], head_column: int) -> str:
+    """Return HTML of a row of a table. `head_column` is the index of the value that
+    names the row; -1 for none."""
     values = [
-        _table_value(value, is_head=number == head_column)
+        _format_table_value(value, is_head=number == head_column)
         for number, value in enumerate(row)
     ]
     return f"<tr>{''.join(values)}</tr>"
 
 
-def _table_value(value: Cell, is_head: bool) -> str:
+def _format_table_value(value: Cell, is_head: bool) -> str:
+    """Return HTML of a value of a table. A figure keeps its exact value beside its
+    text, and is empty if it is unknown."""
     if isinstance(value, str):
         if is_head:
             return f'<th scope="row">{text(value)}</th>'

@@ -15,10 +15,10 @@ from fusetui.commands.web.html import (
     ColumnHead,
     Figure,
     Heading,
-    asset,
-    column_table,
     contents,
+    format_column_table,
     heading,
+    read_asset,
     table,
 )
 from fusetui.commands.web.timeline import colors, timeline
@@ -27,14 +27,18 @@ from fusetui.report.diff_lines import DiffLine, closing, largest, lines
 from fusetui.report.html_document import document, text
 from fusetui.report.output import notes_of
 from fusetui.report.why_answer import (
-    account_columns,
-    account_rows,
     answer,
-    ceiling_text,
-    device_text,
-    not_recorded,
+    describe_ceiling,
+    describe_not_recorded,
+    make_account_columns,
+    make_account_rows,
+    name_devices,
 )
-from fusetui.report.worth import doubt_text, replayed_text, worth_text
+from fusetui.report.worth import (
+    describe_all_doubts,
+    describe_joint_gain,
+    describe_worth,
+)
 from fusetui.tables.sources import trace_table
 from fusetui.text.figures import count, duration, percent, plural, signed_duration
 from fusetui.trace.model.columns import Trace
@@ -86,19 +90,20 @@ class _Outline:
         return self._heading(SECTION_LEVEL + 1, title, anchor)
 
     def _heading(self, level: int, title: str, anchor: str) -> str:
-        place = Heading(level=level, title=title, anchor=anchor)
-        self.headings.append(place)
-        return heading(place)
+        """Return the HTML of a heading, and keep it for the contents of the document."""
+        new_heading = Heading(level=level, title=title, anchor=anchor)
+        self.headings.append(new_heading)
+        return heading(new_heading)
 
 
-def html_of(
+def make_html(
     reported: Sequence[ReportedTrace],
     diff: Diff | None,
     light: bool | None,
     max_rows: int,
 ) -> str:
-    """A whole report about one trace, or about two and their diff, with at most so many
-    rows of each table. `light` is as `html.document` takes it."""
+    """Return the HTML of a report about one trace, or about two and their diff. Tables
+    have at most `max_rows` rows. `light` is the theme as `html.document` takes it."""
     title = f"fusetui: {' → '.join(one.name for one in reported)}"
     notes = notes_of(*(one.trace for one in reported))
     outline = _Outline()
@@ -106,14 +111,14 @@ def html_of(
     if diff is not None:
         main.append('<section aria-label="diff">')
         main.append(outline.section("What B does differently", "diff"))
-        main += _diff(diff, notes, max_rows)
+        main += _make_diff(diff, notes, max_rows)
         main.append("</section>")
     for letter, one in zip("AB", reported, strict=False):
         heading_text = one.name if diff is None else f"{letter}: {one.name}"
         anchor = letter.lower()
         main.append("<section>")
         main.append(outline.section(heading_text, anchor))
-        main += _about_trace(one, outline, anchor, max_rows)
+        main += _make_trace_section(one, outline, anchor, max_rows)
         main.append("</section>")
     body = [
         f"<header><h1>{text(title)}</h1>",
@@ -125,112 +130,124 @@ def html_of(
         "</main>",
         '<footer class="faint"><p>Written by fusetui.</p></footer>',
     ]
-    style = asset("page.css") + colors()
-    return document(title, "\n".join(body), style, asset("page.js"), light)
+    style = read_asset("page.css") + colors()
+    return document(title, "\n".join(body), style, read_asset("page.js"), light)
 
 
-def _about_trace(
+def _make_trace_section(
     reported: ReportedTrace, outline: _Outline, anchor: str, max_rows: int
 ) -> Iterator[str]:
-    """What follows the heading of a trace: its account, findings, timeline and
-    tables."""
+    """Yield HTML of what follows the heading of a trace: where its time went, findings,
+    timeline and tables. Empty tables are left out."""
     trace, why = reported
     yield f"<p>{text(' · '.join(parts(trace)))}</p>"
-    yield from _account(why)
+    yield from _make_account(why)
     yield outline.subsection("Findings", f"{anchor}-findings")
-    yield from _findings(why)
+    yield from _make_findings(why)
     yield outline.subsection("Timeline", f"{anchor}-timeline")
     yield timeline(trace, width=CELLS_PER_ROW * max_rows)
     for name in TABLES:
         rows = trace_table(name, trace)
         if len(rows):
             yield outline.subsection(name.capitalize(), f"{anchor}-{name}")
-            yield column_table(rows, max_rows)
+            yield format_column_table(rows, max_rows)
 
 
-def _account(why: Why) -> Iterator[str]:
-    """The answer in a sentence, and the times that it is about: of the devices, or of
-    CPU threads where there is none."""
+def _make_account(why: Why) -> Iterator[str]:
+    """Yield HTML of the answer in a sentence, and a table of where the time went. Rows
+    are devices, or CPU threads if there are none."""
     yield f"<p><strong>{text(answer(why))}</strong></p>"
     if not why.devices:
-        yield _account_of_threads(why)
+        yield _make_thread_table(why)
         return
-    heads = [_texts(device_text(why))]
-    for column in account_columns(why):
+    heads = [_text_column(name_devices(why))]
+    for column in make_account_columns(why):
         heads.append(ColumnHead(column.title))
         heads.append(ColumnHead(f"of {column.title}"))
     rows: list[list[Cell]] = []
-    for row in account_rows(why):
+    for row in make_account_rows(why):
         cells: list[Cell] = [row.text]
         for part in row.shares:
             share = part.ns / part.whole_ns if part.whole_ns else None
-            cells.append(_time(part.ns))
+            cells.append(_time_figure(part.ns))
             cells.append(Figure(percent(part.ns, part.whole_ns), share))
         rows.append(cells)
     yield table("Where the time went", heads, rows)
 
 
-def _account_of_threads(why: Why) -> str:
+def _make_thread_table(why: Why) -> str:
+    """Return HTML of a table with the times of CPU threads, at most MAX_THREADS of
+    them."""
     rows: list[list[Cell]] = []
     for thread in why.cpu[:MAX_THREADS]:
         times_ns = (thread.op_ns, thread.python_ns, thread.wait_ns, thread.nothing_ns)
-        rows.append([thread.label, *map(_time, times_ns)])
+        rows.append([thread.label, *map(_time_figure, times_ns)])
     caption = "CPU threads"
     if len(rows) < len(why.cpu):
         caption = f"{MAX_THREADS} of the {len(why.cpu)} {caption}"
-    return table(caption, [_texts("thread"), *TIMES_OF_A_THREAD], rows)
+    return table(caption, [_text_column("thread"), *TIMES_OF_A_THREAD], rows)
 
 
-def _findings(why: Why) -> Iterator[str]:
-    """What holds of all findings, then the list of those that are not negligible."""
-    for said in (ceiling_text(why), replayed_text(why), doubt_text(why)):
-        if said:
-            yield f"<p>{text(said)}</p>"
+def _make_findings(why: Why) -> Iterator[str]:
+    """Yield HTML of sentences about all findings, then the list of those that are not
+    negligible. What was not recorded comes last."""
+    for sentence in (
+        describe_ceiling(why),
+        describe_joint_gain(why),
+        describe_all_doubts(why),
+    ):
+        if sentence:
+            yield f"<p>{text(sentence)}</p>"
     items = []
     for finding in considerable(why):
-        worth = worth_text(why, finding)
+        worth = describe_worth(why, finding)
         item = text(f"{finding.text} {worth}" if worth else finding.text)
         if finding.try_:
             item += f'<br><span class="faint">Try: {text(finding.try_)}</span>'
         items.append(f"<li>{item}</li>")
     yield f"<ol>{''.join(items)}</ol>" if items else "<p>None.</p>"
-    lacking = not_recorded(why)
+    lacking = describe_not_recorded(why)
     if lacking:
         yield f'<p class="faint">{text(lacking)}</p>'
 
 
-def _diff(diff: Diff, known_notes: Collection[str], max_rows: int) -> Iterator[str]:
-    """The judgment, the summary, notes that are not among `known_notes`, and two
-    tables."""
+def _make_diff(
+    diff: Diff, known_notes: Collection[str], max_rows: int
+) -> Iterator[str]:
+    """Yield HTML of the judgment of a diff, its summary, its notes without
+    `known_notes`, and two tables."""
     yield f"<p><strong>{text(judgment(diff))}</strong></p>"
     summary = diff.story[:1].upper() + diff.story[1:]
     yield f"<p>{text(summary)}.</p>" if summary else ""
     for note in diff.notes:
         if note not in known_notes:
             yield f'<p class="note">{text(note)}</p>'
-    yield _both_sides(diff)
-    yield _changes(diff, max_rows)
+    yield _make_side_table(diff)
+    yield _make_change_table(diff, max_rows)
 
 
-def _both_sides(diff: Diff) -> str:
+def _make_side_table(diff: Diff) -> str:
+    """Return HTML of a table that compares the figures of both traces, A and B."""
     length = diff.step.length_a.a_step
-    rows: list[list[Cell]] = [[length, _time(diff.step.a_ns), _time(diff.step.b_ns)]]
+    rows: list[list[Cell]] = [
+        [length, _time_figure(diff.step.a_ns), _time_figure(diff.step.b_ns)]
+    ]
     for field, title in FIGURES_OF_A_SIDE.items():
-        figure = _time if field.endswith("_ns") else _count
+        figure = _time_figure if field.endswith("_ns") else _count_figure
         of_a = figure(getattr(diff.side_a, field))
         of_b = figure(getattr(diff.side_b, field))
         rows.append([title, of_a, of_b])
-    heads = [_texts("figure"), ColumnHead("A"), ColumnHead("B")]
+    heads = [_text_column("figure"), ColumnHead("A"), ColumnHead("B")]
     return table("Both sides", heads, rows)
 
 
-def _changes(diff: Diff, max_rows: int) -> str:
-    """The largest changes; below them the sum of the others, and what closes the
-    sum."""
+def _make_change_table(diff: Diff, max_rows: int) -> str:
+    """Return HTML of a table of the largest changes. Below them is the sum of all
+    smaller ones, and then the rows that close the sum."""
     changes = largest(lines(diff), max_rows)
-    last = closing(diff)
+    closing_rows = closing(diff)
     if changes.rest:
-        rest = DiffLine(
+        summed_line = DiffLine(
             mark="",
             kind="",
             a_ns=None,
@@ -238,29 +255,31 @@ def _changes(diff: Diff, max_rows: int) -> str:
             change_ns=sum(line.change_ns for line in changes.rest if line.counts),
             what=plural(len(changes.rest), "smaller line"),
         )
-        last.insert(0, rest)
+        closing_rows.insert(0, summed_line)
     return table(
         "Changes of a step, which add up; values in parentheses overlap other work",
         [
             ColumnHead("A"),
             ColumnHead("B"),
             ColumnHead("change"),
-            _texts("kind"),
-            _texts("what"),
-            _texts("why"),
+            _text_column("kind"),
+            _text_column("what"),
+            _text_column("why"),
         ],
-        [_row_of_change(line) for line in changes.shown],
-        [_row_of_change(line) for line in last],
+        [_make_change_row(line) for line in changes.shown],
+        [_make_change_row(line) for line in closing_rows],
     )
 
 
-def _row_of_change(line: DiffLine) -> list[Cell]:
+def _make_change_row(line: DiffLine) -> list[Cell]:
+    """Return the cells of one change. A time that does not count in the sum is in
+    parentheses."""
     change = signed_duration(line.change_ns)
     if not line.counts:
         change = f"({change})"
     return [
-        _time(line.a_ns),
-        _time(line.b_ns),
+        _time_figure(line.a_ns),
+        _time_figure(line.b_ns),
         Figure(change, line.change_ns),
         line.kind,
         line.what,
@@ -268,14 +287,15 @@ def _row_of_change(line: DiffLine) -> list[Cell]:
     ]
 
 
-def _texts(title: str) -> ColumnHead:
-    """The head of a column of texts."""
+def _text_column(title: str) -> ColumnHead:
+    """Return the head of a column of texts."""
     return ColumnHead(title, figures=False)
 
 
-def _time(ns: int | None) -> Figure:
+def _time_figure(ns: int | None) -> Figure:
+    """Return a time in ns as a figure; None is an unknown one."""
     return Figure("" if ns is None else duration(ns), ns)
 
 
-def _count(number: int) -> Figure:
+def _count_figure(number: int) -> Figure:
     return Figure(count(number), number)

@@ -89,7 +89,7 @@ class _Axis(NamedTuple):
 
 
 def colors() -> str:
-    """The style of what is drawn, on white and on black."""
+    """Return the CSS of the colors of all shapes, each for a light and a dark page."""
     rules = []
     for name, token in TOKENS.items():
         fill, text_on_it = LIGHT.colors[token]
@@ -101,8 +101,8 @@ def colors() -> str:
 
 
 def timeline(trace: Trace, width: int) -> str:
-    """A figure of the first screen's lanes, so many cells wide, and what the script
-    needs."""
+    """Return HTML of a figure with the lanes that the app shows first, `width` cells
+    wide. At most MAX_LINES lines are drawn. It has all that its script needs."""
     (side,) = make_sides([trace], [""])
     idle_by_device = {
         idle.device: idle
@@ -123,45 +123,50 @@ def timeline(trace: Trace, width: int) -> str:
     for number, place in enumerate(shown):
         y = number * LINE_HEIGHT
         if place.line is not None:
-            shapes += _slices(trace, place.line, axis, y, slices_of_a_line)
+            shapes += _draw_slices(trace, place.line, axis, y, slices_of_a_line)
         elif place.idle_of is not None:
             device = place.idle_of.pid
-            shapes += _idle(idle_by_device[device], axis, y)
+            shapes += _draw_idle(idle_by_device[device], axis, y)
     caption = (
         f"Of each line the {count(slices_of_a_line)} longest slices as they are, "
         f"of the others what takes most of each of {count(width)} parts of the time. "
         "Lines that are left out are counted as in (+3). "
         "Drag over a part to zoom in, double-click for all of it."
     )
-    drawing = _drawing(_labels(shown), shapes, axis, height=LINE_HEIGHT * len(shown))
+    drawing = _make_drawing(
+        _make_labels(shown), shapes, axis, height=LINE_HEIGHT * len(shown)
+    )
     label = f"Timeline of {Path(trace.report.file).name}"
     return (
         f'<figure data-ns="{axis.span_ns}"><figcaption>{caption}</figcaption>\n'
-        f"<p hidden>{_buttons()}</p>{_legend(shapes)}\n"
+        f"<p hidden>{_make_buttons()}</p>{_make_legend(shapes)}\n"
         f"{scrolling(drawing, label=label)}\n"
         "<output></output></figure>"
     )
 
 
 def _is_drawn(place: Place, idle_by_device: Collection[Id]) -> bool:
-    """Not the counters, nor what is hidden; the names of groups stay."""
+    """Return whether a line of the app's screen is part of the figure. Counters and
+    hidden lines are not; the names of groups are."""
     if place.idle_of is not None:
         return place.idle_of.pid in idle_by_device
     return place.curve is None and not place.where and place.lane >= 0
 
 
-def _labels(shown: Sequence[Place]) -> str:
-    """An item for each line, and an empty one beside the ruler."""
+def _make_labels(shown: Sequence[Place]) -> str:
+    """Return HTML list items: the label of each line, then an empty one beside the
+    ruler. `(+3)` counts lines that are left out."""
     items = []
-    for place in shown:
-        label = clip(place.label.strip(), MAX_NAME_CELLS)
-        if place.more:
-            label += f" (+{place.more})"
+    for screen_line in shown:
+        label = clip(screen_line.label.strip(), MAX_NAME_CELLS)
+        if screen_line.more:
+            label += f" (+{screen_line.more})"
         items.append(f"<li>{text(label)}</li>")
     return "".join([*items, "<li></li>"])
 
 
-def _buttons() -> str:
+def _make_buttons() -> str:
+    """Return HTML of the buttons that zoom and move the timeline."""
     return "".join(
         f'<button type="button" value="{button.value}" aria-label="{button.title}" '
         f'title="{button.title}">{button.sign}</button> '
@@ -169,8 +174,9 @@ def _buttons() -> str:
     )
 
 
-def _drawing(labels: str, shapes: Sequence[str], axis: _Axis, height: int) -> str:
-    """The labels, beside them the SVG, and below it a ruler."""
+def _make_drawing(labels: str, shapes: Sequence[str], axis: _Axis, height: int) -> str:
+    """Return HTML of the labels, beside them the SVG of the shapes, and below it a
+    ruler. `height` is in pixels."""
     described = (
         f"Timeline of {duration(axis.span_ns)}; the tables below have its figures"
     )
@@ -180,37 +186,40 @@ def _drawing(labels: str, shapes: Sequence[str], axis: _Axis, height: int) -> st
         f'<div class="lanes"><ul>{labels}</ul><div class="view">'
         f'<svg role="img" aria-label="{described}" viewBox="{view_box}" height="{height}" '
         f'preserveAspectRatio="none">\n{lines}</svg>\n'
-        f'<div class="ruler">{_ruler(axis.span_ns)}</div></div></div>'
+        f'<div class="ruler">{_make_ruler(axis.span_ns)}</div></div></div>'
     )
 
 
-def _ruler(span_ns: int) -> str:
-    """TICKS times at equal distances, from the begin to the end."""
+def _make_ruler(span_ns: int) -> str:
+    """Return HTML of TICKS times at equal distances, from the begin of the timeline to
+    its end."""
     resolution_ns = max(1, span_ns // 100)
     times = [span_ns * number // (TICKS - 1) for number in range(TICKS)]
     return "".join(f"<span>{tick(ns, resolution_ns)}</span>" for ns in times)
 
 
-def _slices(
+def _draw_slices(
     trace: Trace, line: DepthRow, axis: _Axis, y: int, max_slices: int
 ) -> Iterator[str]:
-    """The shapes of a line: what most cells show, as one path for each kind, if there
-    are more than `max_slices`; then the longest slices by themselves."""
+    """Yield the shapes of one line. If it has over `max_slices` slices, cells show
+    first what takes most of them, as a path for each kind. Then the longest slices are
+    drawn one by one."""
     if len(line) > max_slices:
         borders = axis.edges
         drawn = cells(line, borders)
-        yield from _paths(
+        yield from _draw_paths(
             drawn.kind,
-            levels=_levels(drawn.covered, borders),
+            levels=_bar_levels(drawn.covered, borders),
             y=y,
             names=[kind.replace("-", "_") for kind in KINDS],
         )
     for index in sorted(line.by_rank[-max_slices:].tolist()):
-        yield _slice(trace, line, index, axis, y)
+        yield _draw_slice(trace, line, index, axis, y)
 
 
-def _slice(trace: Trace, line: DepthRow, index: int, axis: _Axis, y: int) -> str:
-    """The slice of a line with this index."""
+def _draw_slice(trace: Trace, line: DepthRow, index: int, axis: _Axis, y: int) -> str:
+    """Return the rectangle of one slice of a line, with its name and times as its
+    title. `index` counts the slices of the line, and `y` is in pixels."""
     row = int(line.rows[index])
     begin_ns = int(line.start[index]) - trace.begin_ns
     shown_ns = int(line.end[index]) - int(line.start[index])
@@ -227,35 +236,36 @@ def _slice(trace: Trace, line: DepthRow, index: int, axis: _Axis, y: int) -> str
     )
 
 
-def _idle(idle: IdleTime, axis: _Axis, y: int) -> Iterator[str]:
-    """The shapes of the idle time of a device: in each cell the reason with the most
-    time."""
+def _draw_idle(idle: IdleTime, axis: _Axis, y: int) -> Iterator[str]:
+    """Yield the shapes of the idle time of a device. Each cell shows the reason with
+    the most time in it. None if there is no reason."""
     borders = axis.edges
     ns_by_reason = idle.within(borders)
     if not len(ns_by_reason):
         return
     idle_ns = ns_by_reason.sum(axis=0)
-    yield from _paths(
+    yield from _draw_paths(
         np.where(idle_ns > 0, ns_by_reason.argmax(axis=0), -1),
-        levels=_levels(idle_ns, borders),
+        levels=_bar_levels(idle_ns, borders),
         y=y,
         names=[f"idle_{reason.name}" for reason in idle.reasons],
     )
 
 
-def _levels(covered_ns: Int64s, borders: Int64s) -> Int64s:
-    """How high the bar of each cell is: its covered share of BAR_LEVELS, rounded up, at
-    least 1; shape [cells]."""
+def _bar_levels(covered_ns: Int64s, borders: Int64s) -> Int64s:
+    """Return how high the bar of each cell is, from 1 to BAR_LEVELS: its covered share,
+    rounded up. Shape [cells]."""
     cell_ns = np.maximum(np.diff(borders), 1)
     rounded_up = -(-BAR_LEVELS * covered_ns // cell_ns)
     return np.clip(rounded_up, 1, BAR_LEVELS)
 
 
-def _paths(
+def _draw_paths(
     kinds: NDArray[np.integer], levels: Int64s, y: int, names: Sequence[str]
 ) -> Iterator[str]:
-    """A path for each kind, of its runs of cells of one height. `kinds` of shape
-    [cells] are indices of `names`; cells whose kind is below 0 are empty."""
+    """Yield an SVG path for each kind, made of runs of cells with equal kind and
+    height. `kinds` of shape [cells] are indices into `names`; cells below 0 are empty.
+    """
     differs = (np.diff(kinds) != 0) | (np.diff(levels) != 0)
     run_begins = np.flatnonzero(differs) + 1
     runs: dict[int, list[str]] = {}
@@ -271,10 +281,10 @@ def _paths(
         yield f'<path class="{names[kind]}" d="{"".join(rectangles)}"/>'
 
 
-def _legend(shapes: Sequence[str]) -> str:
-    """What the colors mean that are there."""
+def _make_legend(shapes: Sequence[str]) -> str:
+    """Return HTML that says what the colors of the drawn shapes mean."""
     classes_drawn = {shape.split('"', 2)[1] for shape in shapes}
-    meanings = _meanings()
+    meanings = _class_meanings()
     swatches = [
         f'<span><span class="swatch {name}"></span>{text(meanings[name])}</span>'
         for name in TOKENS
@@ -283,8 +293,9 @@ def _legend(shapes: Sequence[str]) -> str:
     return f'<p class="legend">{" ".join(swatches)}</p>'
 
 
-def _meanings() -> Mapping[str, str]:
-    """By the class of a shape: its kind of slices, or the reason of idle time."""
+def _class_meanings() -> Mapping[str, str]:
+    """Return what each class of shapes means: a kind of slices, or a reason of idle
+    time."""
     meanings = {name: name.removeprefix("gpu_") for name in TOKENS}
     for name, reason in IDLE.items():
         meanings[f"idle_{name}"] = f"idle: {reason.short}"

@@ -103,6 +103,7 @@ def columns_of(record: type) -> tuple[str, ...]:
 
 
 def _is_array(hint: Any) -> bool:
+    """Whether the type of a field is a numpy array."""
     kind = get_origin(hint) or hint
     # From numpy 2.5 on NDArray is a `type` statement, whose meaning is its value.
     meaning = getattr(kind, "__value__", kind)
@@ -139,7 +140,7 @@ def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
         name: np.ascontiguousarray(getattr(record, name))
         for name in columns_of(type(record))
     }
-    header = _header_of(record, origin, columns)
+    header = _encode_header(record, origin, columns)
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
     position = len(MAGIC) + 4 + 4 + len(header)  # in the file
     for column in columns.values():
@@ -153,13 +154,13 @@ def write(record: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def _header_of(
+def _encode_header(
     record: msgspec.Struct, origin: Origin, columns: Mapping[str, NDArray[Any]]
 ) -> bytes:
-    """The encoded header: everything but the values of the columns."""
+    """The encoded header of an entry: everything but the values of its columns."""
     names = rest_of(type(record)).__struct_fields__
     rest = {name: getattr(record, name) for name in names}
-    encoded_rest = msgspec.msgpack.encode(rest, enc_hook=_stored_stretches)
+    encoded_rest = msgspec.msgpack.encode(rest, enc_hook=_encode_stretches)
     forms = {
         name: ColumnForm(dtype=column.dtype.str, shape=column.shape)
         for name, column in columns.items()
@@ -171,8 +172,12 @@ def _header_of(
 
 
 def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
-    """The fields of a record; its columns are mapped. Raises an Exception if the file
-    is damaged, or of another version, record or state of the origin."""
+    """Read the fields of a record from the cache, by name. Its columns are mapped, so
+    they are read when they are used.
+
+    Raises an Exception if the file is damaged, or of another version, record or state
+    of the original file.
+    """
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     data = memoryview(mapped)
     crc_at = len(MAGIC)
@@ -189,19 +194,22 @@ def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
         raise ValueError("it is from another version of fusetui")
     if header.origin != origin:
         raise ValueError("it was made from another state of the file")
-    rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_converted)
-    return asdict(rest) | _mapped_columns(mapped, header.columns, header_end)
+    rest = msgspec.msgpack.decode(
+        header.rest, type=rest_of(kind), dec_hook=_convert_value
+    )
+    return asdict(rest) | _map_columns(mapped, header.columns, header_end)
 
 
-def _converted(kind: type, value: Any) -> Any:
-    """What msgpack does not know as a type: the Counter of a report."""
+def _convert_value(kind: type, value: Any) -> Any:
+    """A decoded value as the type that msgpack does not know: the Counter of a report."""
     return kind(value)
 
 
-def _mapped_columns(
+def _map_columns(
     mapped: mmap.mmap, forms: Mapping[str, ColumnForm], header_end: int
 ) -> dict[str, NDArray[Any]]:
-    """The columns of an entry by name, which are read when they are looked at."""
+    """The columns of an entry by name, mapped from the file. They begin at multiples of
+    COLUMN_ALIGNMENT after the header."""
     columns: dict[str, NDArray[Any]] = {}
     at = header_end
     for name, form in forms.items():
@@ -216,8 +224,9 @@ def _mapped_columns(
     return columns
 
 
-def _stored_stretches(events: Events) -> list[StoredStretch]:
-    """The stretches of events as an entry has them."""
+def _encode_stretches(events: Events) -> list[StoredStretch]:
+    """The stretches of events, which are ranges of the document, in the form in which
+    an entry has them."""
     return [
         StoredStretch(
             start=stretch.start,
@@ -231,8 +240,8 @@ def _stored_stretches(events: Events) -> list[StoredStretch]:
     ]
 
 
-def _stretch(stored: StoredStretch) -> Stretch:
-    """A stretch from what an entry has of it."""
+def _decode_stretch(stored: StoredStretch) -> Stretch:
+    """A stretch made from the form in which an entry has it."""
     places: Int64s | None = None
     if stored.places is not None:
         places = np.frombuffer(stored.places, np.int64).reshape(-1, 3)
@@ -257,7 +266,7 @@ class CacheRecord(msgspec.Struct, frozen=True):
     place: Path
 
     def beside(self, name: str) -> CacheRecord:
-        """The file beside it; `name` is one of folder.BESIDE."""
+        """The record that is kept beside this one under a name of folder.BESIDE."""
         return CacheRecord(
             path=self.path,
             origin=self.origin,
@@ -265,7 +274,8 @@ class CacheRecord(msgspec.Struct, frozen=True):
         )
 
     def load(self, kind: type[T]) -> T | None:
-        """The record, if there is one for this state of the file."""
+        """The record of this type, if there is one for the present state of the file;
+        else None."""
         return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
     def _load(self, make: Callable[[IO[bytes]], T]) -> T | None:
@@ -297,10 +307,10 @@ class CacheRecord(msgspec.Struct, frozen=True):
         return None
 
     def store(self, record: msgspec.Struct) -> None:
-        """Keeps it, unless the file has changed, or there is no space, permission or
-        memory."""
+        """Write the record to the cache. Nothing is written if the file has changed, or
+        there is no space, permission or memory."""
         try:
-            if _origin(self.path) != self.origin:
+            if _describe_origin(self.path) != self.origin:
                 debug("cache: %s has changed, so nothing is kept of it", self.path)
                 return
             replace_file(self.place, partial(write, record, self.origin))
@@ -314,15 +324,16 @@ class Entry(CacheRecord, frozen=True):
     """The file of a trace."""
 
     def trace(self, text_of: TextOf) -> Trace | None:
-        """The trace, if there is a valid entry for this state of the file."""
-        return self._load(lambda file: self._trace_in(file, text_of))
+        """The trace, if there is a valid entry for the present state of the file; else
+        None. `text_of` makes the text of its events."""
+        return self._load(lambda file: self._read_trace(file, text_of))
 
-    def _trace_in(self, file: IO[bytes], text_of: TextOf) -> Trace:
-        """The trace in an entry. Raises an Exception if there is none."""
+    def _read_trace(self, file: IO[bytes], text_of: TextOf) -> Trace:
+        """The trace in an open entry. Raises an Exception if there is none."""
         fields = read(file, self.origin, Trace)
         stored_stretches = fields.pop("elements")
         report = replace(fields.pop("report"), path=self.path)
-        stretches = [_stretch(stored) for stored in stored_stretches]
+        stretches = [_decode_stretch(stored) for stored in stored_stretches]
         state = State(size=self.origin.size, mtime_ns=self.origin.mtime_ns)
         with Path(self.path).open("rb") as original:
             file_of_text = OpenFile(original.fileno())
@@ -330,29 +341,31 @@ class Entry(CacheRecord, frozen=True):
         return Trace(report=report, elements=Elements(text, stretches), **fields)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
-        """As of Keeper: what is kept beside the trace."""
+        """The record that is kept beside the trace under a name; None if there is none."""
         return self.beside(name).load(kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
-        """As of Keeper: keeps a record beside the trace."""
+        """Keep a record beside the trace under a name, and remove old entries if the
+        cache is full."""
         self.beside(name).store(found)
         tidy(self.place.parent)
 
     def store(self, record: msgspec.Struct) -> None:
+        """Write the trace to the cache, and remove old entries if the cache is full."""
         super().store(record)
         tidy(self.place.parent)
 
 
 def entry_for(path: str) -> Entry | None:
-    """None for what is not cached: small files, archives, URLs, standard input, or if
-    the cache is off."""
+    """The place of a trace in the cache. None if the cache is off, and for small files,
+    archives, URLs and standard input."""
     with suppress(OSError, ImportError, TraceError):  # reading the file will report it
         folder = cache_folder()
         if folder is None:
             debug("cache: it is off")
         elif path != "-" and _is_worth_an_entry(path):
-            origin = _origin_of_file(path)
-            place = _place_in(folder, origin.path)
+            origin = _describe_file(path)
+            place = _entry_path(folder, origin.path)
             return Entry(path=path, origin=origin, place=place)
         else:
             debug(
@@ -364,32 +377,34 @@ def entry_for(path: str) -> Entry | None:
 
 
 def record_for(path: str, name: str) -> CacheRecord | None:
-    """The record `name`, one of folder.BESIDE, about a file, folder or URL.
+    """The place in the cache of a record about a file, folder or URL; `name` is one of
+    folder.BESIDE.
 
-    None if the cache is off, or nothing tells one state of the file from another:
-    standard input, and servers that say neither when it was changed nor its etag. A
-    folder has no states: its record has to tell itself what became of each file."""
+    None if the cache is off, for standard input, and for servers that tell no state of
+    a file from another. A folder has no states: its record has to say itself what
+    became of each file.
+    """
     with suppress(Exception):  # reading the file will report it
         folder = cache_folder()
         if folder is not None and path != "-":
-            origin = _origin(path)
-            place = _place_in(folder, origin.path)
+            origin = _describe_origin(path)
+            place = _entry_path(folder, origin.path)
             return CacheRecord(path=path, origin=origin, place=place).beside(name)
     return None
 
 
 def tidy(folder: Path | None = None) -> None:
-    """Removes what was not used for longest if the cache is too large. To be called
-    after storing records: not for each of thousands."""
+    """Remove what was not used for longest if the cache is too large. Call it after
+    storing several records, not after each of thousands."""
     with suppress(OSError):
         folder = folder or cache_folder()
         if folder:
             make_room(folder)
 
 
-def _place_in(folder: Path, path: str) -> Path:
-    """A distinct file for each path and user, so that several users can share a
-    folder."""
+def _entry_path(folder: Path, path: str) -> Path:
+    """The file of the cache for a path. It differs for each user, so that several users
+    can share a folder."""
     from hashlib import blake2b
 
     user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
@@ -398,8 +413,8 @@ def _place_in(folder: Path, path: str) -> Path:
 
 
 def _is_worth_an_entry(path: str) -> bool:
-    """Whether it is a large file. An archive is not: what is kept would be the text of
-    the archive, not of the trace in it."""
+    """Whether a path is a large file that is not an archive. Of an archive the wrong
+    text would be kept: its own, not that of the trace in it."""
     if not os.path.isfile(path):
         return False
     with Path(path).open("rb") as file:
@@ -410,9 +425,9 @@ def _is_worth_an_entry(path: str) -> bool:
     return stored.likely_size >= MIN_DOCUMENT_BYTES
 
 
-def _origin(path: str) -> Origin:
-    """The state of a file, folder or URL. Raises OSError, or ValueError if it is not
-    known."""
+def _describe_origin(path: str) -> Origin:
+    """The state of a file, folder or URL, by which a change is noticed. Raises OSError,
+    or ValueError if a server does not tell it."""
     if is_remote(path):
         from fusetui.trace.read.remote import state_of_url  # only for URLs
 
@@ -420,11 +435,12 @@ def _origin(path: str) -> Origin:
         return Origin(path=path, size=size, mtime_ns=0, ends=tag)
     if os.path.isdir(path):
         return Origin(path=os.path.realpath(path), size=0, mtime_ns=0, ends=b"")
-    return _origin_of_file(path)
+    return _describe_file(path)
 
 
-def _origin_of_file(path: str) -> Origin:
-    """Raises OSError."""
+def _describe_file(path: str) -> Origin:
+    """The state of a file: size, times, inode, and a hash of its first and last bytes.
+    Raises OSError."""
     from hashlib import blake2b  # not needed if the cache is off
 
     with Path(path).open("rb") as file:

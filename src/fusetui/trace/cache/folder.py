@@ -70,7 +70,8 @@ class OwnFile(msgspec.Struct, frozen=True):
 
 
 def cache_folder() -> Path | None:
-    """Where entries are kept; None if the cache is off, or no folder is known."""
+    """The folder of the cache. None if the cache is off, or the user has no folder for
+    it."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named is not None:
         return None if named in OFF else Path(named)
@@ -84,8 +85,8 @@ def cache_folder() -> Path | None:
 
 
 def is_own_file(place: Path) -> bool:
-    """Whether there is a regular file of this user at `place`, itself and not a link to
-    one."""
+    """Whether there is a regular file of this user at a path; a link to one does not
+    count."""
     try:
         _check_regular(os.lstat(place))
     except OSError:
@@ -95,20 +96,23 @@ def is_own_file(place: Path) -> bool:
 
 @contextmanager
 def open_own(place: Path) -> Iterator[IO[bytes]]:
-    """Opens the file at an entry's place, if it is a regular file of this user. Raises
-    OSError.
+    """Open the file of an entry, if it is a regular file of this user. Raises OSError.
 
-    Follows no link, and opens nothing that could block.
+    Links are not followed, and nothing that could block is opened.
     """
     _check_regular(os.lstat(place))
     with os.fdopen(os.open(place, _CAREFULLY), "rb") as file:
+        # another file may have taken its place between the two calls
         _check_regular(os.fstat(file.fileno()))
         yield file
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Others see the old file or the complete new one; a file of this name that is not
-    an entry is kept. Raises OSError, leaving nothing unfinished."""
+    """Write a file of the cache, so that others see the old one or the complete new
+    one. A file of this name that is not an entry is kept.
+
+    Raises OSError, leaving nothing unfinished.
+    """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _may_replace(place):
         with replaced_file(place) as out:
@@ -142,8 +146,8 @@ def make_room(folder: Path) -> None:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Folder]:
-    """A descriptor of a folder, so that all further calls are about this very
-    folder."""
+    """Open a folder, so that all further calls are about this very folder, even if it
+    is renamed. Where the system cannot, it is the path."""
     if not hasattr(os, "O_DIRECTORY"):
         yield folder
         return
@@ -166,8 +170,8 @@ def own_files(folder: Folder) -> Iterator[OwnFile]:
             if not finished and not item.name.endswith(TEMPORARY_SUFFIX):
                 continue
             with suppress(OSError):  # it is gone, or we may not read it
-                state = _stat(folder, item.name)
-                if _is_own(folder, item.name, state):
+                state = _stat_itself(folder, item.name)
+                if _is_own_state(folder, item.name, state):
                     yield OwnFile(name=item.name, state=state, finished=finished)
 
 
@@ -178,9 +182,9 @@ def remove(folder: Folder, file: OwnFile) -> bool:
         Whether it is gone; also if another process removed it.
     """
     try:
-        is_same = os.path.samestat(_stat(folder, file.name), file.state)
+        is_same = os.path.samestat(_stat_itself(folder, file.name), file.state)
         if is_same:
-            path, dir_fd = _place(folder, file.name)
+            path, dir_fd = _path_for_system(folder, file.name)
             os.unlink(path, dir_fd=dir_fd)
         return is_same
     except FileNotFoundError:  # another process removed it
@@ -190,8 +194,8 @@ def remove(folder: Folder, file: OwnFile) -> bool:
 
 
 def _may_replace(place: Path) -> bool:
-    """Whether there is no file, an entry, or an empty file, as after a power
-    failure."""
+    """Whether a path may be written: there is no file, an entry, or an empty file, as
+    after a power failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")
@@ -201,11 +205,11 @@ def _may_replace(place: Path) -> bool:
         return False
 
 
-def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
-    """Whether the file with this state is ours, by its name and signature. Raises
-    OSError."""
+def _is_own_state(folder: Folder, name: str, state: os.stat_result) -> bool:
+    """Whether a file in this state was written by fusetui, by its name and its
+    signature. Raises OSError."""
     _check_regular(state)
-    path, dir_fd = _place(folder, name)
+    path, dir_fd = _path_for_system(folder, name)
     file = os.open(path, _CAREFULLY, dir_fd=dir_fd)
     try:
         if not os.path.samestat(os.fstat(file), state):
@@ -218,22 +222,22 @@ def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
     return head == MAGIC and _ENTRY.fullmatch(name) is not None
 
 
-def _stat(folder: Folder, name: str) -> os.stat_result:
+def _stat_itself(folder: Folder, name: str) -> os.stat_result:
     """The state of a file itself, not of what it may link to. Raises OSError."""
-    path, dir_fd = _place(folder, name)
+    path, dir_fd = _path_for_system(folder, name)
     return os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
 
 
-def _place(folder: Folder, name: str) -> tuple[str, int | None]:
-    """The path and dir_fd of a file, as the calls of the system take them."""
+def _path_for_system(folder: Folder, name: str) -> tuple[str, int | None]:
+    """The path and the dir_fd of a file in a folder, as calls of the system take them."""
     if isinstance(folder, int):
         return name, folder
     return str(folder / name), None
 
 
 def _check_regular(state: os.stat_result) -> None:
-    """Raises OSError unless it is a regular file of this user, where the system says
-    whose it is."""
+    """Raise PermissionError unless a state is that of a regular file of this user.
+    Where the system does not tell users, any user will do."""
     is_of_user = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
     if not stat.S_ISREG(state.st_mode) or not is_of_user:
         raise PermissionError("it is not a regular file of this user")

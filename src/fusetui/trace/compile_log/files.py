@@ -40,12 +40,13 @@ class LogFiles(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
         return not (self.logs or self.graph_folders)
 
 
-def files_of(path: str) -> LogFiles:
-    """The logs behind a path: the file itself, or what lies in a folder and below it.
-    Raises CannotReadError for what does not exist and for a URL."""
+def find_log_files(path: str) -> LogFiles:
+    """The logs behind a path: the file itself, or everything in a folder and below it.
+    Raises CannotReadError for a URL, and for what is no file or folder."""
     if is_remote(path) or path == "-":
         raise CannotReadError(
             f"{path} is not a local file or folder, which a compile log must be."
@@ -69,36 +70,38 @@ def files_of(path: str) -> LogFiles:
     )
 
 
-def checked_path(path: str) -> str:
-    """The path, if there is a log behind it. Raises TraceError if there is none."""
-    files = files_of(path)
+def check_log_path(path: str) -> str:
+    """The path itself, if there is a compile log behind it. Raises TraceError if there
+    is none."""
+    files = find_log_files(path)
     if files.is_empty:
-        raise NotATraceError(why_empty(files))
+        raise NotATraceError(explain_empty(files))
     if not os.path.isdir(path) and not looks_like_log(path):
         raise NotATraceError(f"{path} is not a TORCH_TRACE log.")
     return path
 
 
 def logs_beside(folder: Path, most: int) -> list[str]:
-    """The logs in a folder itself, by content, of at most so many files with the names
-    of logs; [] if it cannot be listed."""
+    """The logs directly in a folder, recognized by their content. At most `most` files
+    with the names of logs are looked at. [] if the folder cannot be listed."""
     names = []
-    for entry in _entries(folder, MAX_ENTRIES):
+    for entry in _list_folder(folder, MAX_ENTRIES):
         if entry.name.endswith(ENDINGS) and _is_regular(entry):
             names.append(entry.path)
     return [path for path in sorted(names)[:most] if looks_like_log(path)]
 
 
 def looks_like_log(path: str) -> bool:
-    """Whether a file is a compile log, by its first bytes, unpacked."""
+    """Whether a file is a compile log, judged by its first bytes once unpacked. False
+    if it cannot be read."""
     try:
-        return is_compile_log(head_of(path))
+        return is_compile_log(read_head(path))
     except (TraceError, OSError):
         return False
 
 
-def head_of(path: str) -> bytes:
-    """The first bytes of a file, unpacked; b"" of what cannot be unpacked. Raises
+def read_head(path: str) -> bytes:
+    """The first bytes of a file, unpacked; b"" if it cannot be unpacked. Raises
     TraceError and OSError."""
     stored = open_stored(path)
     with stored.file:
@@ -110,6 +113,7 @@ class _Walk:
     """Goes through folders, within bounds."""
 
     def __init__(self) -> None:
+        """Start without files."""
         self.logs: list[str] = []
         self.graph_folders: list[str] = []
         self.links = 0
@@ -117,24 +121,26 @@ class _Walk:
         self._entries_left = MAX_ENTRIES
 
     def look_into(self, folder: Path, levels: int) -> None:
-        """Takes the logs in a folder and in those below it."""
-        inner: list[Path] = []
-        for entry in _entries(folder, self._entries_left):
+        """Take the logs in a folder and in the folders below it, at most `levels` deep.
+        Links are counted, not followed."""
+        subfolders: list[Path] = []
+        for entry in _list_folder(folder, self._entries_left):
             self._entries_left -= 1
             if entry.is_symlink():
                 self.links += 1
             elif entry.is_dir(follow_symlinks=False):
-                inner.append(Path(entry.path))
+                subfolders.append(Path(entry.path))
             elif _is_regular(entry):
                 self._take(folder, entry)
-        if self._entries_left <= 0 or (inner and not levels):
-            self.is_cut = self.is_cut or bool(inner)
+        if self._entries_left <= 0 or (subfolders and not levels):
+            self.is_cut = self.is_cut or bool(subfolders)
             return
-        for path in sorted(inner):
+        for path in sorted(subfolders):
             self.look_into(path, levels - 1)
 
     def _take(self, folder: Path, entry: os.DirEntry[str]) -> None:
-        """A regular file: takes it if it is a log, or part of the folder of a graph."""
+        """Take a regular file if it is a log, or the code in the folder of a graph.
+        `is_cut` notes that there are too many."""
         if entry.name == OUTPUT_CODE:
             if len(self.graph_folders) < MAX_GRAPH_FOLDERS:
                 self.graph_folders.append(str(folder))
@@ -147,8 +153,8 @@ class _Walk:
                 self.is_cut = True
 
 
-def _entries(folder: Path, most: int) -> Iterator[os.DirEntry[str]]:
-    """What a folder lists, at most so many entries; nothing if it cannot be listed."""
+def _list_folder(folder: Path, most: int) -> Iterator[os.DirEntry[str]]:
+    """Yield at most `most` entries of a folder; nothing if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             for number, entry in enumerate(entries):
@@ -160,22 +166,22 @@ def _entries(folder: Path, most: int) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_regular(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a regular file and no link."""
+    """Whether an entry of a folder is a regular file, not a link to one."""
     try:
         return stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return False
 
 
-def text_in(folder: str, name: str, most: int) -> str:
-    """The text of a regular file in a folder, at most so many bytes of it; "" where
-    there is none. A link is never followed."""
-    return bytes_in(folder, name, most).decode("utf-8", "replace")
+def read_text_in(folder: str, name: str, most: int) -> str:
+    """The text of a regular file in a folder, at most `most` bytes of it; "" if there
+    is none. Links are not followed."""
+    return read_bytes_in(folder, name, most).decode("utf-8", "replace")
 
 
-def bytes_in(folder: str, name: str, most: int) -> bytes:
-    """The first bytes of a regular file in a folder, at most so many; b"" where there
-    is none. A link is never followed."""
+def read_bytes_in(folder: str, name: str, most: int) -> bytes:
+    """The first bytes of a regular file in a folder, at most `most`; b"" if there is
+    none. Links are not followed."""
     path = os.path.join(folder, name)
     no_follow = getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -188,8 +194,8 @@ def bytes_in(folder: str, name: str, most: int) -> bytes:
         return b""
 
 
-def why_empty(files: LogFiles) -> str:
-    """One sentence about a path in which no log was found."""
+def explain_empty(files: LogFiles) -> str:
+    """A sentence about a path at which no compile log was found."""
     links = " Links are not followed." if files.links else ""
     return (
         f"{files.path} contains no torch.compile log (written by "

@@ -23,10 +23,10 @@ from fusetui.text.figures import size
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.files import (
     LogFiles,
-    bytes_in,
-    files_of,
-    text_in,
-    why_empty,
+    explain_empty,
+    find_log_files,
+    read_bytes_in,
+    read_text_in,
 )
 from fusetui.trace.compile_log.records import (
     MAX_PAYLOAD_BYTES,
@@ -35,7 +35,7 @@ from fusetui.trace.compile_log.records import (
     read_records,
 )
 from fusetui.trace.compile_log.stacks import MAX_CODE_CHARS, CodeLine, frames_in
-from fusetui.trace.compile_log.wrapper import Wrapper, wrapper_of
+from fusetui.trace.compile_log.wrapper import Wrapper, parse_wrapper
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import Progress, silent
@@ -190,87 +190,106 @@ class CompileLog(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def graphs(self) -> tuple[CompiledGraph, ...]:
-        """All graphs, in the order of the logs; then those of torch_compile_debug."""
+        """All graphs: first those of the logs in their order, then those in folders of
+        torch_compile_debug."""
         graphs: list[CompiledGraph] = []
         for number, log in enumerate(self.logs):
-            graphs += _graphs(number, log, first=len(graphs))
+            graphs += _collect_graphs(number, log, first=len(graphs))
         for folder in self.files.graph_folders:
-            graphs.append(_graph_of_folder(folder, number=len(graphs)))
+            graphs.append(_graph_from_folder(folder, number=len(graphs)))
         return tuple(graphs)
 
     @cached_property
     def compilations(self) -> tuple[Compilation, ...]:
         """All compilations, in the order in which each log has them."""
-        found: list[Compilation] = []
+        compilations: list[Compilation] = []
         for number in range(len(self.logs)):
-            found += self._compilations(number)
-        return tuple(found)
+            compilations += self._compilations(number)
+        return tuple(compilations)
 
     @cached_property
     def breaks(self) -> tuple[GraphBreak, ...]:
         """All graph breaks, in the order in which each log has them. A break that
-        several attempts of one frame report counts once."""
+        several attempts at one frame report counts once."""
         breaks: list[GraphBreak] = []
         for number, log in enumerate(self.logs):
-            seen: set[tuple[CompileId | None, str, int, str]] = set()
-            for record in _records_of(log, BREAK):
-                one = _break(number, log, record)
-                key = (one.compile_id, one.file, one.line, one.reason)
-                if key not in seen:
-                    seen.add(key)
-                    breaks.append(one)
+            seen_keys: set[tuple[CompileId | None, str, int, str]] = set()
+            for record in _records_of_kind(log, BREAK):
+                graph_break = _parse_break(number, log, record)
+                break_key = (
+                    graph_break.compile_id,
+                    graph_break.file,
+                    graph_break.line,
+                    graph_break.reason,
+                )
+                if break_key not in seen_keys:
+                    seen_keys.add(break_key)
+                    breaks.append(graph_break)
         return tuple(breaks)
 
     @cached_property
     def functions(self) -> Mapping[tuple[int, CompileId], str]:
-        """The name of the compiled function, by log and compile id."""
+        """The name of each compiled function, by the number of its log and its compile
+        id. Compilations without an id or a name are left out."""
         names: dict[tuple[int, CompileId], str] = {}
-        for one in self.compilations:
-            if one.compile_id is not None and one.function:
-                names.setdefault((one.log, one.compile_id), one.function)
+        for compilation in self.compilations:
+            if compilation.compile_id is not None and compilation.function:
+                names.setdefault(
+                    (compilation.log, compilation.compile_id), compilation.function
+                )
         return names
 
     def text(self, payload: Payload) -> str:
-        """The text behind a payload. Raises CannotReadError."""
+        """The text that a payload refers to: a record of a log, or a file. Raises
+        CannotReadError."""
         if payload.folder:
-            return text_in(payload.folder, payload.file, MAX_PAYLOAD_BYTES)
+            return read_text_in(payload.folder, payload.file, MAX_PAYLOAD_BYTES)
         return self.logs[payload.log].text(payload.record)
 
     def exact_bytes(self, payload: Payload, most: int) -> bytes:
-        """What is behind a payload, as it was logged. Raises CannotReadError for more
-        than so many bytes, and for what is not what torch wrote."""
+        """The bytes that a payload refers to, exactly as they were logged.
+
+        Raises CannotReadError if there are more than `most` bytes, or if they are not
+        what torch wrote.
+        """
         if payload.folder:
-            return _bytes_of_file(payload, most)
-        return _bytes_of_record(self.logs[payload.log], payload, most)
+            return _read_file_payload(payload, most)
+        return _read_record_payload(self.logs[payload.log], payload, most)
 
     def _compilations(self, number: int) -> Iterator[Compilation]:
+        """Yield the compilations of the log with this number: first the forward passes,
+        then the backward passes. Each has the guards that failed before it, and the
+        outcome of the cache."""
         log = self.logs[number]
-        reasons = _failed_guards(log)
-        caches = {
+        guards_of_frame = _collect_failed_guards(log)
+        cache_outcomes = {
             (graph.compile_id, _is_backward(self, graph)): graph.cache
             for graph in self.graphs
             if graph.log == number
         }
         for kind in (METRICS, BACKWARD_METRICS):
-            for record in _records_of(log, kind):
+            for record in _records_of_kind(log, kind):
                 fields = log.header_json(record).get(kind)
                 if isinstance(fields, dict):
-                    compile_id = _compile_id(log, record)
+                    compile_id = _read_compile_id(log, record)
                     is_backward = kind == BACKWARD_METRICS
-                    yield _compilation(
+                    yield _build_compilation(
                         number,
                         log,
                         record,
                         fields,
-                        guards=() if is_backward else reasons.get(compile_id, ()),
-                        cache=caches.get((compile_id, is_backward), ""),
+                        guards=()
+                        if is_backward
+                        else guards_of_frame.get(compile_id, ()),
+                        cache=cache_outcomes.get((compile_id, is_backward), ""),
                     )
 
 
-def _bytes_of_file(payload: Payload, most: int) -> bytes:
-    """A file of torch_compile_debug. Raises CannotReadError."""
+def _read_file_payload(payload: Payload, most: int) -> bytes:
+    """The bytes of a file in a folder of torch_compile_debug. Raises CannotReadError if
+    it is empty, no regular file, or larger than `most` bytes."""
     path = os.path.join(payload.folder, payload.file)
-    content = bytes_in(payload.folder, payload.file, most + 1)
+    content = read_bytes_in(payload.folder, payload.file, most + 1)
     if not content:
         raise CannotReadError(f"{path} is empty or not a regular file.")
     if len(content) > most:
@@ -278,9 +297,9 @@ def _bytes_of_file(payload: Payload, most: int) -> bytes:
     return content
 
 
-def _bytes_of_record(log: LogRecords, payload: Payload, most: int) -> bytes:
-    """The payload of a record, whose MD5 torch wrote beside it. Raises
-    CannotReadError."""
+def _read_record_payload(log: LogRecords, payload: Payload, most: int) -> bytes:
+    """The payload of a record, checked against the MD5 that torch wrote beside it.
+    Raises CannotReadError if it is larger than `most` bytes, or was cut or changed."""
     stored_bytes = log.stored_bytes(payload.record)
     if stored_bytes > most:
         raise CannotReadError(
@@ -298,12 +317,16 @@ def _bytes_of_record(log: LogRecords, payload: Payload, most: int) -> bytes:
 
 
 def read_compile_log(path: str, progress: Progress = silent) -> CompileLog:
-    """The log of a file, or all logs and folders of torch_compile_debug at and below a
-    folder. `progress` is called with the number of files read and of all. Raises
-    CannotReadError or NotATraceError if nothing can be read."""
-    files = files_of(path)
+    """Read the logs of torch.compile at a path.
+
+    A file is one log. Of a folder, all logs and folders of torch_compile_debug in it
+    and below are read. `progress` is called with the number of files read and of all
+    files. Logs that cannot be read are listed in `unread`. Raises CannotReadError or
+    NotATraceError if nothing can be read.
+    """
+    files = find_log_files(path)
     if files.is_empty:
-        raise NotATraceError(why_empty(files))
+        raise NotATraceError(explain_empty(files))
     logs: list[LogRecords] = []
     unread: list[UnreadLog] = []
     for number, name in enumerate(files.logs):
@@ -319,15 +342,15 @@ def read_compile_log(path: str, progress: Progress = silent) -> CompileLog:
 
 @memo(WRAPPERS_KEPT)
 def wrapper_in(log: CompileLog, graph: CompiledGraph) -> Wrapper | None:
-    """The generated wrapper of a graph; None if the log does not hold it or it can no
-    longer be read."""
+    """The wrapper that Inductor generated for a graph, parsed. None if the log does not
+    hold it or it can no longer be read."""
     text = code_of(log, graph)
-    return wrapper_of(text) if text else None
+    return parse_wrapper(text) if text else None
 
 
 def code_of(log: CompileLog, graph: CompiledGraph) -> str:
-    """The text of the generated wrapper; "" if there is none or it can no longer be
-    read."""
+    """The source text of the wrapper that Inductor generated for a graph. "" if there
+    is none or it can no longer be read."""
     return _text_or_blank(log, graph.code)
 
 
@@ -342,7 +365,9 @@ def stacks_of(
     did not log them.
     """
     stacks: dict[str, tuple[tuple[CodeLine, ...], ...]] = {}
-    for handle, texts in _table(_text_or_blank(log, graph.stack_traces)).items():
+    for handle, texts in _decode_object(
+        _text_or_blank(log, graph.stack_traces)
+    ).items():
         if isinstance(texts, list):
             frames = [frames_in(text) for text in texts if isinstance(text, str)]
             stacks[handle] = tuple(stack for stack in frames if stack)
@@ -351,21 +376,21 @@ def stacks_of(
 
 @memo(WRAPPERS_KEPT)
 def nodes_of(log: CompileLog, graph: CompiledGraph) -> dict[str, tuple[str, ...]]:
-    """The nodes of the graph after its passes that each kernel computes, by its handle.
-    {} without provenance."""
-    return _mapping(log, graph, "cppCodeToPost")
+    """The nodes of the post-grad graph that each kernel computes, by the handle of the
+    kernel. {} if torch did not log where kernels come from."""
+    return _read_node_mapping(log, graph, "cppCodeToPost")
 
 
 @memo(WRAPPERS_KEPT)
 def dynamo_nodes_of(
     log: CompileLog, graph: CompiledGraph
 ) -> dict[str, tuple[str, ...]]:
-    """The nodes of Dynamo's graph that each node after the passes comes from. {} without
-    provenance."""
-    return _mapping(log, graph, "postToPre")
+    """The nodes of Dynamo's graph that each node of the post-grad graph comes from, by
+    its name. {} if torch did not log where nodes come from."""
+    return _read_node_mapping(log, graph, "postToPre")
 
 
-def _mapping(
+def _read_node_mapping(
     log: CompileLog, graph: CompiledGraph, name: str
 ) -> dict[str, tuple[str, ...]]:
     """Return one of the mappings between nodes that torch logged for a graph.
@@ -378,10 +403,10 @@ def _mapping(
         graph: The graph.
         name: The name of the mapping; {} if there is none of this name.
     """
-    mappings = _table(_text_or_blank(log, graph.node_mappings))
+    mappings = _decode_object(_text_or_blank(log, graph.node_mappings))
     return {
         key: tuple(text for text in texts if isinstance(text, str))
-        for key, texts in _dict(mappings.get(name)).items()
+        for key, texts in _dict_or_empty(mappings.get(name)).items()
         if isinstance(texts, list)
     }
 
@@ -399,30 +424,33 @@ def lines_of_dynamo_nodes(log: CompileLog, graph: CompiledGraph) -> dict[str, Co
     {} if the log does not hold that graph.
     """
     lines: dict[str, CodeLine] = {}
-    line: CodeLine | None = None
-    for text in _text_or_blank(log, graph.dynamo_graph).split("\n"):
-        comment = NODE_COMMENT.match(text)
+    code_line: CodeLine | None = None
+    for graph_line in _text_or_blank(log, graph.dynamo_graph).split("\n"):
+        comment = NODE_COMMENT.match(graph_line)
         if comment:
-            line = CodeLine(
+            code_line = CodeLine(
                 file=comment["file"],
                 line=int(comment["line"]),
                 function=comment["function"],
                 code=comment["code"].strip()[:MAX_CODE_CHARS],
             )
             continue
-        if text.lstrip().startswith("#"):
-            line = None  # no stack trace was found for the following nodes
+        if graph_line.lstrip().startswith("#"):
+            code_line = None  # no stack trace was found for the following nodes
             continue
-        node = NODE.match(text)
-        if node and line is not None:
-            lines.setdefault(node["name"], line)
+        node = NODE.match(graph_line)
+        if node and code_line is not None:
+            lines.setdefault(node["name"], code_line)
     return lines
 
 
 @memo(WRAPPERS_KEPT)
 def graph_lines_of(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
-    """The line of the graph after its passes that defines each node, by its name. {} if
-    the log does not hold it."""
+    """The line that defines each node in the text of the post-grad graph, by the name
+    of the node. {} if the log does not hold that graph.
+
+    The type of the node and what follows a semicolon are left out.
+    """
     lines: dict[str, str] = {}
     for line in _text_or_blank(log, graph.post_grad).split("\n"):
         name, equals, value = line.strip().partition(" = ")
@@ -434,26 +462,30 @@ def graph_lines_of(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
 
 @memo(WRAPPERS_KEPT)
 def ops_of_dynamo_nodes(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
-    """What each node of Dynamo's graph calls: `gelu` of `torch._C._nn.gelu(...)`, `sin`
-    of `x.sin()`; `mul` of `h * y`; of anything else the name of the node without its number."""
+    """The op that each node of Dynamo's graph calls, by the name of the node.
+
+    It is `gelu` for `torch._C._nn.gelu(...)`, `sin` for `x.sin()` and `mul` for `h *
+    y`. Any other node is called by its own name without the number at the end.
+    """
     ops: dict[str, str] = {}
-    for text in _text_or_blank(log, graph.dynamo_graph).split("\n"):
-        node = NODE.match(text)
+    for graph_line in _text_or_blank(log, graph.dynamo_graph).split("\n"):
+        node = NODE.match(graph_line)
         if node is None:
             continue
-        called = CALLED.match(text, node.end())
-        sign = SIGN.search(text, node.end())
+        called = CALLED.match(graph_line, node.end())
+        sign = SIGN.search(graph_line, node.end())
         if called:
-            name = called["op"]
+            op_name = called["op"]
         elif sign:
-            name = OP_OF_SIGN[sign["sign"]]
+            op_name = OP_OF_SIGN[sign["sign"]]
         else:
-            name = NUMBER_OF_NODE.sub("", node["name"])
-        ops.setdefault(node["name"], name)
+            op_name = NUMBER_OF_NODE.sub("", node["name"])
+        ops.setdefault(node["name"], op_name)
     return ops
 
 
 def _text_or_blank(log: CompileLog, payload: Payload | None) -> str:
+    """The text of a payload; "" if there is no payload or it cannot be read."""
     if payload is None:
         return ""
     try:
@@ -462,28 +494,31 @@ def _text_or_blank(log: CompileLog, payload: Payload | None) -> str:
         return ""
 
 
-def _table(text: str) -> dict[str, Any]:
-    """The object of a JSON text; {} for anything else."""
+def _decode_object(text: str) -> dict[str, Any]:
+    """The object that a JSON text holds; {} for anything else."""
     try:
         value = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return _dict(value)
+    return _dict_or_empty(value)
 
 
-def _dict(value: object) -> dict[str, Any]:
+def _dict_or_empty(value: object) -> dict[str, Any]:
+    """The value if it is a dict, else {}."""
     return value if isinstance(value, dict) else {}
 
 
-def _records_of(log: LogRecords, kind: str) -> list[int]:
-    """The records of a kind, in their order."""
+def _records_of_kind(log: LogRecords, kind: str) -> list[int]:
+    """The numbers of all records of one kind, in their order; [] if the log has no such
+    kind."""
     if kind not in log.kinds:
         return []
     records: list[int] = np.flatnonzero(log.kind == log.kinds.index(kind)).tolist()
     return records
 
 
-def _compile_id(log: LogRecords, record: int) -> CompileId | None:
+def _read_compile_id(log: LogRecords, record: int) -> CompileId | None:
+    """The compile id of a record; None if the record does not say one."""
     frame, compile_ = int(log.frame[record]), int(log.compile[record])
     if frame == UNKNOWN or compile_ == UNKNOWN:
         return None
@@ -498,6 +533,7 @@ class _OpenGraph:
 
     @property
     def has_code(self) -> bool:
+        """Whether the record with the generated code has come."""
         return OUTPUT_CODE in self.record_of
 
 
@@ -509,7 +545,8 @@ class _GraphsOfLog:
     """Takes the records of a log in their order, and puts graphs together."""
 
     def __init__(self, number: int, log: LogRecords, first: int) -> None:
-        """`first`: the number that the first graph gets."""
+        """Prepare to collect the graphs of a log. `number` is the number of the log,
+        `first` the one that its first graph gets."""
         self.graphs: list[CompiledGraph] = []
         self._number = number
         self._log = log
@@ -519,7 +556,12 @@ class _GraphsOfLog:
         self._dynamo_graph: dict[CompileId | None, int] = {}  # of the last attempt
 
     def take(self, record: int, kind: str) -> None:
-        compile_id = _compile_id(self._log, record)
+        """Take the next record of the log.
+
+        A record about the cache ends the graph of its compile id. A second generated
+        code for one compile id also ends the graph before: then the cache was off.
+        """
+        compile_id = _read_compile_id(self._log, record)
         if kind.removeprefix(CACHE) in CACHE_OUTCOMES:
             self._end(compile_id, record)
         elif kind == DYNAMO_GRAPH:
@@ -532,16 +574,19 @@ class _GraphsOfLog:
             graph.record_of[kind] = record
 
     def end(self) -> None:
-        """The log is over: graphs without a record of the cache have no key."""
+        """End all graphs that are still open, as the log is over. Without a record
+        about the cache they have no cache key."""
         for compile_id in list(self._open):
             self._end(compile_id, UNKNOWN)
 
     def _end(self, compile_id: CompileId | None, cache_record: int) -> None:
+        """Close the graph of a compile id and keep it if it has generated code.
+        `cache_record` is the record about the cache, or UNKNOWN."""
         graph = self._open.pop(compile_id, None)
         if graph is None or not graph.has_code:
             return
         self.graphs.append(
-            _graph(
+            _build_graph(
                 self._number,
                 self._log,
                 graph,
@@ -552,8 +597,8 @@ class _GraphsOfLog:
         )
 
 
-def _graphs(number: int, log: LogRecords, first: int) -> list[CompiledGraph]:
-    """The graphs of a log; `first`: the number that the first of them gets."""
+def _collect_graphs(number: int, log: LogRecords, first: int) -> list[CompiledGraph]:
+    """The graphs of a log, in order. `first` is the number that the first of them gets."""
     graphs = _GraphsOfLog(number, log, first)
     for record, kind in enumerate(log.kind.tolist()):
         graphs.take(record, log.kinds[kind])
@@ -561,7 +606,7 @@ def _graphs(number: int, log: LogRecords, first: int) -> list[CompiledGraph]:
     return graphs.graphs
 
 
-def _graph(
+def _build_graph(
     number: int,
     log: LogRecords,
     graph: _OpenGraph,
@@ -570,7 +615,16 @@ def _graph(
     dynamo_graph: int,
     number_of_graph: int,
 ) -> CompiledGraph:
-    """The graph of some records; UNKNOWN stands for a record that there is not."""
+    """Make a graph from its records.
+
+    Args:
+        number: The number of the log.
+        log: The log.
+        graph: The records of the graph, by their kind.
+        cache_record: The record about the cache, or UNKNOWN.
+        dynamo_graph: The record with the graph of Dynamo, or UNKNOWN.
+        number_of_graph: The number that the graph gets.
+    """
 
     def payload(record: int | None) -> Payload | None:
         if record is None or record == UNKNOWN:
@@ -580,15 +634,15 @@ def _graph(
     key, cache = "", ""
     if cache_record != UNKNOWN:
         cache = log.kinds[int(log.kind[cache_record])].removeprefix(CACHE)
-        key = _key_of(log, cache_record)
+        key = _find_cache_key(log, cache_record)
     code = graph.record_of[OUTPUT_CODE]
-    header = _dict(log.header_json(code).get(OUTPUT_CODE))
+    header = _dict_or_empty(log.header_json(code).get(OUTPUT_CODE))
     path = header.get("file_path") or header.get("filename") or ""
     return CompiledGraph(
         number=number_of_graph,
         log=number,
         rank=log.rank,
-        compile_id=_compile_id(log, code),
+        compile_id=_read_compile_id(log, code),
         attempt=int(log.attempt[code]),
         key=key,
         cache=cache,
@@ -601,17 +655,17 @@ def _graph(
     )
 
 
-def _key_of(log: LogRecords, record: int) -> str:
-    """The `key` near the beginning of a payload; "" without one."""
+def _find_cache_key(log: LogRecords, record: int) -> str:
+    """The `key` near the beginning of the payload of a record; "" without one."""
     start = int(log.payload[record])
     end = min(int(log.end[record]), start + KEY_CHARS)
     match = KEY.search(log.document[start:end].decode("utf-8", "replace"))
     return match[1] if match else ""
 
 
-def _graph_of_folder(folder: str, number: int) -> CompiledGraph:
-    """The graph of a folder of torch_compile_debug, which names neither a compile id
-    nor a key."""
+def _graph_from_folder(folder: str, number: int) -> CompiledGraph:
+    """The graph in a folder of torch_compile_debug. Such a folder says neither its
+    compile id nor its cache key."""
 
     def payload(file: str) -> Payload:
         return Payload(log=UNKNOWN, record=UNKNOWN, digest="", folder=folder, file=file)
@@ -634,59 +688,67 @@ def _graph_of_folder(folder: str, number: int) -> CompiledGraph:
 
 
 def _is_backward(log: CompileLog, graph: CompiledGraph) -> bool:
-    """Whether the wrapper of a graph is that of a backward pass, by its AOT id."""
+    """Whether the generated code of a graph is for a backward pass, by the AOT id at
+    its beginning. False for a graph of a folder."""
     if graph.code is None or graph.code.folder:
         return False
     records = log.logs[graph.log]
     start = int(records.payload[graph.code.record])
+    # the first line has it: # AOT ID: ['0_backward']
     return b"_backward']" in records.document[start : start + 200]
 
 
-def _failed_guards(log: LogRecords) -> dict[CompileId | None, tuple[FailedGuard, ...]]:
-    """Why each frame was compiled again, the newest entry of the cache first."""
+def _collect_failed_guards(
+    log: LogRecords,
+) -> dict[CompileId | None, tuple[FailedGuard, ...]]:
+    """The guards that failed before each recompilation, by the compile id of that. The
+    newest cache entry comes first."""
     guards: dict[CompileId | None, tuple[FailedGuard, ...]] = {}
-    for record in _records_of(log, RECOMPILE_REASONS):
-        guards[_compile_id(log, record)] = guards_in(log.text(record))
+    for record in _records_of_kind(log, RECOMPILE_REASONS):
+        guards[_read_compile_id(log, record)] = guards_in(log.text(record))
     return guards
 
 
 def guards_in(text: str) -> tuple[FailedGuard, ...]:
-    """The guards of a text of `recompile_reasons`, the newest entry of the cache first:
-    one text, or a JSON list of several. What has no `0/1: ` before it is kept as it is.
+    """The failed guards in a text of `recompile_reasons`, the newest cache entry first.
 
-    >>> guards_in("0/0: tensor 'x' size mismatch")
-    (FailedGuard(entry='0/0', guard="tensor 'x' size mismatch"),)
+    The text is one reason, or a JSON list of several. A reason without `0/1: ` before
+    it is kept with a blank entry.
+
+        >>> guards_in("0/0: tensor 'x' size mismatch")
+        (FailedGuard(entry='0/0', guard="tensor 'x' size mismatch"),)
     """
-    texts: list[str] = []
+    reasons: list[str] = []
     if text.lstrip().startswith("["):
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, list):
-            texts = [one for one in value if isinstance(one, str)]
-    if not texts:
-        texts = [text.strip()] if text.strip() else []
+            reasons = [reason for reason in value if isinstance(reason, str)]
+    if not reasons:
+        reasons = [text.strip()] if text.strip() else []
     guards = []
-    for one in texts:
-        match = GUARD_OF_ENTRY.match(one)
+    for reason in reasons:
+        match = GUARD_OF_ENTRY.match(reason)
         if match:
             guards.append(
                 FailedGuard(entry=match["entry"], guard=match["guard"].strip())
             )
         else:
-            guards.append(FailedGuard(entry="", guard=one.split("\n")[0].strip()))
-    guards.sort(key=_age)
+            guards.append(FailedGuard(entry="", guard=reason.split("\n")[0].strip()))
+    guards.sort(key=_age_of_entry)
     return tuple(guards)
 
 
-def _age(guard: FailedGuard) -> int:
-    """Smaller for a newer entry of the cache; those without a number come last."""
+def _age_of_entry(guard: FailedGuard) -> int:
+    """A sort key that is smaller for a newer cache entry: -2 for entry 0/2. Entries
+    without a number come last."""
     number = guard.entry.rpartition("/")[2]
     return -int(number) if number.isdigit() else 1
 
 
-def _compilation(
+def _build_compilation(
     number: int,
     log: LogRecords,
     record: int,
@@ -695,6 +757,16 @@ def _compilation(
     guards: tuple[FailedGuard, ...],
     cache: str,
 ) -> Compilation:
+    """Make a compilation from the metrics that torch logged for it.
+
+    Args:
+        number: The number of the log.
+        log: The log.
+        record: The record with the metrics.
+        fields: The metrics by name, of any JSON type.
+        guards: The guards that failed before it; if (), the metrics may name one.
+        cache: The outcome of the cache: hit, miss, bypass or "".
+    """
     failure = [
         text
         for text in (fields.get("fail_type"), fields.get("fail_reason"))
@@ -707,16 +779,16 @@ def _compilation(
     return Compilation(
         log=number,
         rank=log.rank,
-        compile_id=_compile_id(log, record),
+        compile_id=_read_compile_id(log, record),
         is_backward=log.kinds[int(log.kind[record])] == BACKWARD_METRICS,
         function=_text_field(fields, "co_name"),
         file=_text_field(fields, "co_filename"),
         line=_int_field(fields, "co_firstlineno"),
-        start_ns=_time_ns(fields, micros="start_time_us", seconds="start_time"),
-        duration_ns=_time_ns(
+        start_ns=_time_field_ns(fields, micros="start_time_us", seconds="start_time"),
+        duration_ns=_time_field_ns(
             fields, micros="duration_us", seconds="entire_frame_compile_time_s"
         ),
-        inductor_ns=_time_ns(
+        inductor_ns=_time_field_ns(
             fields,
             micros="inductor_cumulative_compile_time_us",
             seconds="inductor_compile_time_s",
@@ -729,18 +801,20 @@ def _compilation(
 
 
 def _text_field(fields: dict[str, Any], name: str) -> str:
+    """A metric that is a text; "" if it is missing or of another type."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 
 def _int_field(fields: dict[str, Any], name: str) -> int:
+    """A metric that is a whole number below 2**31; 0 if it is missing or anything else."""
     value = fields.get(name)
     return value if type(value) is int and 0 <= value < 1 << 31 else 0
 
 
-def _time_ns(fields: dict[str, Any], *, micros: str, seconds: str) -> int:
-    """A time in ns, from a field in microseconds or else one in seconds; 0 without
-    either."""
+def _time_field_ns(fields: dict[str, Any], *, micros: str, seconds: str) -> int:
+    """A duration or time in ns, from a metric in microseconds or else one in seconds. 0
+    if neither is there, or it is out of range."""
     for name, factor in ((micros, NS_PER_US), (seconds, NS_PER_S)):
         value = fields.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -750,29 +824,31 @@ def _time_ns(fields: dict[str, Any], *, micros: str, seconds: str) -> int:
     return 0
 
 
-def _break(number: int, log: LogRecords, record: int) -> GraphBreak:
+def _parse_break(number: int, log: LogRecords, record: int) -> GraphBreak:
+    """Parse the text of a graph break: where it is, its reason, explanation, hints and
+    stack. Parts that the text lacks are blank."""
     text = log.text(record)
-    place = BROKE_AT.search(text)
+    location = BROKE_AT.search(text)
     explanation = EXPLANATION.search(text)
     hints = dict.fromkeys(match["text"].strip() for match in HINT.finditer(text))
-    stack = USER_STACK.search(text)
+    stack_match = USER_STACK.search(text)
     return GraphBreak(
         log=number,
         rank=log.rank,
-        compile_id=_compile_id(log, record),
-        file=place["file"] if place else "",
-        line=int(place["line"]) if place else 0,
-        reason=_reason(text),
+        compile_id=_read_compile_id(log, record),
+        file=location["file"] if location else "",
+        line=int(location["line"]) if location else 0,
+        reason=_find_reason(text),
         explanation=explanation["text"].strip() if explanation else "",
         hints=tuple(hints),
-        stack=frames_in(stack["stack"]) if stack else (),
+        stack=frames_in(stack_match["stack"]) if stack_match else (),
         payload=Payload(log=number, record=record, digest=log.digests[record]),
     )
 
 
-def _reason(text: str) -> str:
-    """What is unsupported: the paragraph after the line with the reason, or that line
-    itself where nothing follows it."""
+def _find_reason(text: str) -> str:
+    """The sentence that says what Dynamo does not support. It is the paragraph after
+    the line `Graph Break Reason:`, or that line itself if nothing follows it."""
     reason = REASON.search(text)
     if reason is None:
         return text.strip().split("\n")[0]

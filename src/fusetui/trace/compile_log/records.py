@@ -68,7 +68,8 @@ class RecordHeader(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The name of the record; of an artifact its own name; "" for others."""
+        """The kind of the record: the name of an artifact, or of another known kind; ""
+        for all others."""
         if self.artifact is not None:
             return self.artifact.name
         for name in PLAIN_KINDS:
@@ -133,7 +134,7 @@ class LogRecords(msgspec.Struct, frozen=True, eq=False):
         return len(self.kind)
 
     def header_json(self, record: int) -> dict[str, Any]:
-        """The JSON of a record's line; {} if it can no longer be read."""
+        """The JSON in the line of a record; {} if it can no longer be read."""
         line = self.document[int(self.header[record]) : int(self.payload[record])]
         brace = line.find(HEADER_END)
         try:
@@ -143,17 +144,17 @@ class LogRecords(msgspec.Struct, frozen=True, eq=False):
         return fields if isinstance(fields, dict) else {}
 
     def text(self, record: int) -> str:
-        """The payload of a record, without the tabs before its lines. Bytes that are
-        no UTF-8 become replacement characters. Raises CannotReadError."""
+        """The payload of a record as text, without the tabs before its lines. Invalid
+        UTF-8 becomes replacement characters. Raises CannotReadError."""
         return self.bytes_of(record, MAX_PAYLOAD_BYTES).decode("utf-8", "replace")
 
     def stored_bytes(self, record: int) -> int:
-        """The size of the payload of a record, with the tabs before its lines."""
+        """The size of the payload of a record in bytes, with the tabs before its lines."""
         return int(self.end[record] - self.payload[record])
 
     def bytes_of(self, record: int, most: int) -> bytes:
-        """The payload of a record as it was logged, without the tabs before its lines;
-        of at most so many bytes of the file. Raises CannotReadError."""
+        """The payload of a record as it was logged, without the tabs before its lines.
+        At most `most` bytes of the file are read. Raises CannotReadError."""
         start = int(self.payload[record])
         size = min(self.stored_bytes(record), most)
         try:
@@ -175,7 +176,7 @@ class _Line(NamedTuple):
 
 
 def is_compile_log(head: bytes) -> bool:
-    """Whether a document is a log of TORCH_TRACE, by its first bytes."""
+    """Whether the first bytes of a document are those of a log of TORCH_TRACE."""
     if head[:1] not in LOG_LEVELS or COMPILE_LOG.match(head) is None:
         return False
     first_line = head.partition(b"\n")[0]
@@ -196,22 +197,23 @@ def read_records(path: str) -> LogRecords:
                 document = present(room)
         if not is_compile_log(document[: 1 << 16]):
             raise NotATraceError(f"{path} is not a TORCH_TRACE log.")
-        return _scanned(path, document, source.cut or "")
+        return _scan_records(path, document, source.cut or "")
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
 
 
-def _scanned(path: str, document: Document, cut: str) -> LogRecords:
-    """The columns of a document."""
+def _scan_records(path: str, document: Document, cut: str) -> LogRecords:
+    """Read the records of a document. `cut` says how it ends too early, "" if it does
+    not."""
     columns = _Columns()
-    for line in _record_lines(document):
+    for line in _find_record_lines(document):
         columns.end_record(line.start)
         columns.add(line)
     columns.end_record(len(document))
     return columns.records(path, document, cut)
 
 
-def _record_lines(document: Document) -> Iterator[_Line]:
+def _find_record_lines(document: Document) -> Iterator[_Line]:
     """Yield the lines that begin a record: those that are not empty and do not begin
     with a tab, as the lines of a payload do."""
     size = len(document)
@@ -226,7 +228,7 @@ def _record_lines(document: Document) -> Iterator[_Line]:
         if is_last and (not len(ends) or ends[-1] != len(chunk) - 1):
             ends = np.append(ends, len(chunk))
         if not len(ends):  # a line longer than a chunk
-            start = _end_of_line(document, start + len(chunk))
+            start = _find_next_line(document, start + len(chunk))
             continue
         starts = np.concatenate(([0], ends[:-1] + 1))
         first_bytes = chunk_bytes[np.minimum(starts, len(chunk) - 1)]
@@ -238,7 +240,7 @@ def _record_lines(document: Document) -> Iterator[_Line]:
         start += int(ends[-1]) + 1
 
 
-def _end_of_line(document: Document, start: int) -> int:
+def _find_next_line(document: Document, start: int) -> int:
     """Return where the next line begins, after the line in which byte `start` is; the
     size of the document if there is none."""
     while start < len(document):
@@ -256,6 +258,7 @@ class _Columns:
     """Takes the lines of records in the order of the file."""
 
     def __init__(self) -> None:
+        """Start without records."""
         self._numbers = {
             name: array("q")
             for name in ("kind", "frame", "compile", "attempt", "header", "payload")
@@ -272,7 +275,7 @@ class _Columns:
         self._unread_count = 0
 
     def end_record(self, byte: int) -> None:
-        """The last record that was added, if it is open, ends here."""
+        """Let the last record end at this byte, if it has no end yet."""
         if len(self._end) < len(self._digests):
             self._end.append(byte)
 
@@ -308,7 +311,7 @@ class _Columns:
         if self._rank == UNKNOWN and header.rank is not None:
             self._rank = header.rank
         if self._process == UNKNOWN:
-            self._process = _process_of(line.bytes[:brace])
+            self._process = _parse_process_id(line.bytes[:brace])
         self._add_row(line, header)
 
     def _add_row(self, line: _Line, header: RecordHeader) -> None:
@@ -331,6 +334,8 @@ class _Columns:
         self._digests.append(header.has_payload or "")
 
     def _leave_out(self, line: _Line, why: str) -> None:
+        """Count a line that cannot be read, and name it with its reason if there are
+        few so far."""
         self._unread_count += 1
         if len(self._unread) < MAX_UNREAD_NAMED:
             self._unread.append(UnreadRecord(line.start, why))
@@ -377,7 +382,7 @@ def _column_number(number: int | None) -> int:
     return number
 
 
-def _process_of(prefix: bytes) -> int:
+def _parse_process_id(prefix: bytes) -> int:
     """Return the process id in the prefix of a line: 5539 in `V1128 17:05:01.123456
     5539 torch/x.py:12`; UNKNOWN without one."""
     words = prefix.split(b" ", 3)

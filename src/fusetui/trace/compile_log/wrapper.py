@@ -67,25 +67,27 @@ class Wrapper(msgspec.Struct, frozen=True):
     definitions: tuple[KernelDefinition, ...]
 
     def definition_of(self, name: str) -> KernelDefinition | None:
-        """The code of a kernel; None for one that is not defined here."""
+        """The code of the kernel with this name; None if the wrapper does not define
+        it."""
         for definition in self.definitions:
             if definition.name == name:
                 return definition
         return None
 
 
-def wrapper_of(text: str) -> Wrapper:
-    """Reads the text of a wrapper, without running any of it."""
+def parse_wrapper(text: str) -> Wrapper:
+    """Parse the source of a wrapper that Inductor generated, without running any of it."""
     lines = text.split("\n")
+    # it stands in the first lines
     aot_id = AOT_ID.search(text[:10_000])
     return Wrapper(
         aot_id=aot_id["id"] if aot_id else "",
-        calls=_calls(lines),
-        definitions=_definitions(lines),
+        calls=_find_calls(lines),
+        definitions=_find_definitions(lines),
     )
 
 
-def _calls(lines: list[str]) -> tuple[KernelCall, ...]:
+def _find_calls(lines: list[str]) -> tuple[KernelCall, ...]:
     """Find the calls of kernels in the functions of the wrapper, MAX_CALLS at most.
 
     These lines are one call, on line 4, with its handle and its nodes:
@@ -131,12 +133,14 @@ def _lines_of_functions(lines: list[str]) -> Iterator[tuple[int, str]]:
     indent_of_function = -1  # outside of one
     for number, line in enumerate(lines, start=1):
         if FUNCTION.match(line):
-            indent_of_function = _indent(line)
+            indent_of_function = _measure_indent(line)
             yield number, line
             continue
         if indent_of_function < 0 or not line.strip():
             continue
-        if _indent(line) <= indent_of_function and not line.lstrip().startswith("#"):
+        if _measure_indent(line) <= indent_of_function and not line.lstrip().startswith(
+            "#"
+        ):
             indent_of_function = -1
             continue
         yield number, line
@@ -166,6 +170,7 @@ class _Comments:
     """The comments above the next call."""
 
     def __init__(self) -> None:
+        """Start without comments."""
         self.handle = ""
         self.nodes: tuple[str, ...] = ()
         self.aten: tuple[str, ...] = ()
@@ -178,8 +183,8 @@ class _Comments:
             return True
         nodes = NODES.match(line)
         if nodes:
-            self.nodes = _names(nodes["nodes"])
-            self.aten = _names(nodes["aten"] or "")
+            self.nodes = _split_names(nodes["nodes"])
+            self.aten = _split_names(nodes["aten"] or "")
             return True
         return line.lstrip().startswith("#")
 
@@ -194,7 +199,7 @@ class _KernelPath(NamedTuple):
 NO_KERNEL_PATH = _KernelPath(path="", line=0)
 
 
-def _definitions(lines: list[str]) -> tuple[KernelDefinition, ...]:
+def _find_definitions(lines: list[str]) -> tuple[KernelDefinition, ...]:
     """Find the kernels that the wrapper compiles.
 
     Their code is a string that begins on the line with `async_compile` and ends on the
@@ -237,10 +242,11 @@ def _definitions(lines: list[str]) -> tuple[KernelDefinition, ...]:
     return tuple(definitions)
 
 
-def _indent(line: str) -> int:
+def _measure_indent(line: str) -> int:
+    """The number of blanks before the first character of a line."""
     return len(line) - len(line.lstrip())
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """`linear, h` -> ("linear", "h")."""
+def _split_names(text: str) -> tuple[str, ...]:
+    """The names in a text with commas between them: ("linear", "h") for `linear, h`."""
     return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -57,7 +57,7 @@ class Tensors(msgspec.Struct, frozen=True):
 
     @property
     def element_count(self) -> int:
-        """Elements of all tensors together."""
+        """The number of elements of all tensors together."""
         total = 0
         for dimensions in self.sizes:
             elements = 1
@@ -95,6 +95,7 @@ class RankDump(msgspec.Struct, frozen=True):
 
     @property
     def lost_beginning(self) -> bool:
+        """Whether the recorder has lost the oldest entries of this rank."""
         return self.first_record > 0
 
 

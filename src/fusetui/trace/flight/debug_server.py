@@ -71,17 +71,17 @@ class TakenDump(msgspec.Struct, frozen=True):
 
 
 def dumps_of_server(address: str) -> dict[str, list[TakenDump]]:
-    """What the ranks of a job answer to its debug server, by the name of the recorder,
-    with their stacks of Python. Only recorders that have entries are in it, or if none
-    has any, the last one.
+    """Ask the debug server of a job for the flight recorder dumps of all ranks, with
+    their Python stacks.
 
-    Raises NoDebugServerError.
+    The result is by the name of the recorder, and has only recorders with entries. If
+    none has any, it has the last recorder. Raises NoDebugServerError.
     """
-    server = _server(address)
-    stacks = _stacks(server)
+    server = _parse_address(address)
+    stacks = _fetch_stacks(server)
     answers: dict[str, list[TakenDump]] = {}
     for recorder in RECORDERS:
-        html = _answer(server, recorder.path)
+        html = _fetch_page(server, recorder.path)
         answers[recorder.name] = dumps_in(html, stacks)
     with_entries = {
         name: ranks
@@ -100,15 +100,15 @@ def dumps_of_server(address: str) -> dict[str, list[TakenDump]]:
 
 
 def dumps_in(html: bytes, stacks: Mapping[int, str] = NO_STACKS) -> list[TakenDump]:
-    """The dumps on a page of the debug server, by rank; those of ranks that have
-    `stacks` hold them under a key of their own."""
+    """The dumps on a page of the debug server, by rank. `stacks` has the Python stacks
+    of some ranks, which are put into their dumps."""
     return [
-        _dump_of(rank, part, stacks.get(rank))
-        for rank, part in _parts_of_ranks(html).items()
+        _read_dump(rank, part, stacks.get(rank))
+        for rank, part in _split_by_rank(html).items()
     ]
 
 
-def _parts_of_ranks(html: bytes) -> dict[int, bytes]:
+def _split_by_rank(html: bytes) -> dict[int, bytes]:
     """Divide a page into the parts of the ranks, in ascending order of the ranks.
 
     The part of a rank is what follows its heading, up to the next heading. If a rank
@@ -122,8 +122,8 @@ def _parts_of_ranks(html: bytes) -> dict[int, bytes]:
     return dict(sorted(parts.items()))
 
 
-def _text_in(part: bytes) -> bytes | None:
-    """The text that a part of a page shows; None if it shows none."""
+def _preformatted_text(part: bytes) -> bytes | None:
+    """The preformatted text in a part of an HTML page; None if there is none."""
     begin = part.find(_TEXT_BEGINS)
     end = part.rfind(_TEXT_ENDS)
     if begin < 0 or end < begin:
@@ -131,40 +131,40 @@ def _text_in(part: bytes) -> bytes | None:
     return part[begin + len(_TEXT_BEGINS) : end]
 
 
-def _stacks(server: SplitResult) -> dict[int, str]:
-    """The stacks of Python by rank; those of ranks that do not answer are left out, and
-    all of them if the server has no such page."""
+def _fetch_stacks(server: SplitResult) -> dict[int, str]:
+    """The Python stacks of each rank, as text. Ranks that do not answer are left out;
+    {} if the server has no such page."""
     try:
-        html = _answer(server, STACKS_PATH)
+        html = _fetch_page(server, STACKS_PATH)
     except NoDebugServerError:
         return {}
     stacks = {}
-    for rank, part in _parts_of_ranks(html).items():
-        text = None if _has_failed(part) else _text_in(part)
+    for rank, part in _split_by_rank(html).items():
+        text = None if _find_failure(part) else _preformatted_text(part)
         if text is not None:
             stacks[rank] = text.decode("utf-8", "replace")
     return stacks
 
 
-def _has_failed(part: bytes) -> re.Match[bytes] | None:
-    """The status with which a rank answered, unless that was 200."""
+def _find_failure(part: bytes) -> re.Match[bytes] | None:
+    """A match with the status with which a rank failed to answer; None if it answered."""
     return _FAILED.search(part.partition(_TEXT_BEGINS)[0])
 
 
-def _dump_of(rank: int, part: bytes, stacks: str | None) -> TakenDump:
-    """The dump in the part of a page that follows the heading of a rank, with its stacks
-    if they are known."""
-    failed = _has_failed(part)
+def _read_dump(rank: int, part: bytes, stacks: str | None) -> TakenDump:
+    """The dump in the part of a page that belongs to a rank. `stacks` is the text of
+    its Python stacks, or None. Without a dump, the result says why."""
+    failed = _find_failure(part)
     if failed:
         status = failed[1].decode()
         return _no_dump(rank, f"it did not answer the debug server (status {status})")
-    text = _text_in(part)
+    text = _preformatted_text(part)
     if text is None:
         return _no_dump(rank, "the debug server shows no text for it")
-    document = _document(text)
+    document = _decode_object(text)
     if document is None:  # a server that escapes what it shows
         text = unescape(text.decode("utf-8", "replace")).encode()
-        document = _document(text)
+        document = _decode_object(text)
     if document is None:
         return _no_dump(rank, "the debug server shows no dump for it")
     entries = document.get("entries")
@@ -175,10 +175,11 @@ def _dump_of(rank: int, part: bytes, stacks: str | None) -> TakenDump:
 
 
 def _no_dump(rank: int, why: str) -> TakenDump:
+    """The answer of a rank without a dump, for the reason `why`."""
     return TakenDump(rank=rank, text=b"", entries=0, why_missing=why)
 
 
-def _document(text: bytes) -> dict[str, Any] | None:
+def _decode_object(text: bytes) -> dict[str, Any] | None:
     """The JSON object in a text; None if it is none."""
     try:
         document = orjson.loads(text)
@@ -187,8 +188,9 @@ def _document(text: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _server(address: str) -> SplitResult:
-    """The parts of an address. Raises NoDebugServerError for what is none."""
+def _parse_address(address: str) -> SplitResult:
+    """The parts of the address of a debug server, with http:// added if it is missing.
+    Raises NoDebugServerError if it is no address."""
     whole = address if "://" in address else f"http://{address}"
     try:
         server = urlsplit(whole)
@@ -203,9 +205,9 @@ def _server(address: str) -> SplitResult:
     return server
 
 
-def _answer(server: SplitResult, path: str) -> bytes:
-    """What a server answers, which may send the caller nowhere else. Raises
-    NoDebugServerError."""
+def _fetch_page(server: SplitResult, path: str) -> bytes:
+    """The content of a page of a server; redirects are not followed. Raises
+    NoDebugServerError if the server does not answer, or sends too much."""
     from http.client import HTTPConnection, HTTPException
 
     port = server.port or DEFAULT_PORT

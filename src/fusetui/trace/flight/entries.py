@@ -65,7 +65,7 @@ class DumpTables:
     tables."""
 
     def __init__(self) -> None:
-        """Empty tables."""
+        """Start with empty tables."""
         self._ranks: list[RankDump] = []
         self._columns = {name: array(code) for name, code in COLUMN_TYPES.items()}
         self._groups: dict[GroupName, int] = {}
@@ -92,16 +92,16 @@ class DumpTables:
         # the ids of the lists of another value may be the same
         self._stack_of_list.clear()
         self._tensors_of_lists.clear()
-        rows = [self._row(entry) for entry in _list(value, "entries")]
+        rows = [self._row(entry) for entry in _list_field(value, "entries")]
         group_of_id = self._group_ids(value)
         dump = RankDump(
             rank=rank,
             path=path,
             version=str(value.get("version", ""))[:MAX_VERSION_CHARS],
             first_record=min((row["record"] for row in rows), default=0),
-            members=_members(value),
-            status=_status(value, group_of_id),
-            now=_stack_now(value),
+            members=_read_members(value),
+            status=_read_status(value, group_of_id),
+            now=_main_stack(value),
         )
         rows.sort(key=lambda row: row["record"])
         for row in rows:
@@ -111,7 +111,12 @@ class DumpTables:
         self._ranks.append(dump)
 
     def dumps(self, unread: Sequence[Unread], *, ranks_from_order: bool) -> FlightDumps:
-        """All that was added."""
+        """Everything that was added, as columns and tables.
+
+        Args:
+            unread: The files that could not be read.
+            ranks_from_order: Whether ranks were numbered by the order of the files.
+        """
         columns: dict[str, Any] = {
             name: np.frombuffer(column, column.typecode)
             for name, column in self._columns.items()
@@ -130,30 +135,34 @@ class DumpTables:
         )
 
     def _row(self, entry: Any) -> dict[str, int]:
-        """The values of an entry by the names of COLUMN_TYPES; `dump` is set later.
-        Raises MalformedError."""
+        """The values of an entry by the names of the columns; its dump is set later.
+        Raises MalformedError if the entry is not one of torch."""
         if not isinstance(entry, dict):
             raise MalformedError("an entry is not a dict")
         is_p2p = entry.get("is_p2p") is True
         return {
             "dump": UNKNOWN,
-            "record": _number(entry, "record_id"),
-            "group": _index(self._groups, _group(entry)),
-            "sequence": _sequence(entry, is_p2p=is_p2p),
-            "op": _number(entry, "op_id", missing=UNKNOWN),
-            "operation": _index(self._operations, _text(entry, "profiling_name")),
+            "record": _int_field(entry, "record_id"),
+            "group": _number_in_table(self._groups, _read_group(entry)),
+            "sequence": _sequence_number(entry, is_p2p=is_p2p),
+            "op": _int_field(entry, "op_id", missing=UNKNOWN),
+            "operation": _number_in_table(
+                self._operations, _text_field(entry, "profiling_name")
+            ),
             "inputs": self._tensors_at(entry, "input"),
             "outputs": self._tensors_at(entry, "output"),
             "stack": self._stack(entry.get("frames")),
             "state": STATES.get(str(entry.get("state")), EntryState.OTHER),
             "is_p2p": is_p2p,
             "is_retired": entry.get("retired") is True,
-            "created_ns": _number(entry, "time_created_ns", missing=UNKNOWN),
-            "started_ns": _number(entry, "time_discovered_started_ns", missing=UNKNOWN),
-            "completed_ns": _number(
+            "created_ns": _int_field(entry, "time_created_ns", missing=UNKNOWN),
+            "started_ns": _int_field(
+                entry, "time_discovered_started_ns", missing=UNKNOWN
+            ),
+            "completed_ns": _int_field(
                 entry, "time_discovered_completed_ns", missing=UNKNOWN
             ),
-            "timeout_ms": _number(entry, "timeout_ms", missing=UNKNOWN),
+            "timeout_ms": _int_field(entry, "timeout_ms", missing=UNKNOWN),
         }
 
     def _tensors_at(self, entry: dict[str, Any], side: str) -> int:
@@ -166,7 +175,7 @@ class DumpTables:
         lists = id(entry.get(f"{side}_sizes")), id(entry.get(f"{side}_dtypes"))
         known = self._tensors_of_lists.get(lists)
         if known is None:
-            known = _index(self._tensors, _tensors(entry, side))
+            known = _number_in_table(self._tensors, _tensors(entry, side))
             self._tensors_of_lists[lists] = known
         return known
 
@@ -186,7 +195,7 @@ class DumpTables:
             raise MalformedError(
                 f"the frames of an entry are not a list of at most {MAX_FRAMES:,} frames"
             )
-        stack = _index(self._stacks, tuple(map(_frame, frames)))
+        stack = _number_in_table(self._stacks, tuple(map(_read_frame, frames)))
         self._stack_of_list[id(frames)] = stack
         return stack
 
@@ -197,23 +206,23 @@ class DumpTables:
         ranks is made first, so it has number 0 even if no entry of it is left.
         """
         groups = {"0": ALL_RANKS}
-        for entry in _list(value, "entries"):
+        for entry in _list_field(value, "entries"):
             if type(entry.get("pg_id")) is int:
-                groups[str(entry["pg_id"])] = _group(entry)
+                groups[str(entry["pg_id"])] = _read_group(entry)
         return groups
 
 
 def is_dump(value: Mapping[str, Any]) -> bool:
-    """Whether a table of values has the keys of a dump."""
+    """Whether a dict has the keys of a flight recorder dump."""
     return "entries" in value or ("pg_config" in value and "version" in value)
 
 
-def _index(table: dict[Key, int], key: Key) -> int:
+def _number_in_table(table: dict[Key, int], key: Key) -> int:
     """Return the number of a key in a table; a new key gets the next number."""
     return table.setdefault(key, len(table))
 
 
-def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
+def _list_field(fields: Mapping[str, Any], key: str) -> list[Any]:
     """Return the list with this key, [] if there is none. Raises MalformedError if it
     is anything but a list."""
     items = fields.get(key)
@@ -224,14 +233,15 @@ def _list(fields: Mapping[str, Any], key: str) -> list[Any]:
     return items
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
+def _text_field(fields: Mapping[str, Any], key: str) -> str:
+    """The text with this key. Raises MalformedError if it is missing or not a text."""
     text = fields.get(key)
     if not isinstance(text, str):
         raise MalformedError(f"the {key} of an entry is not a string")
     return text
 
 
-def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> int:
+def _int_field(fields: Mapping[str, Any], key: str, missing: int | None = None) -> int:
     """Return the whole number with this key.
 
     Args:
@@ -248,18 +258,18 @@ def _number(fields: Mapping[str, Any], key: str, missing: int | None = None) -> 
     return number
 
 
-def _sequence(entry: Mapping[str, Any], *, is_p2p: bool) -> int:
+def _sequence_number(entry: Mapping[str, Any], *, is_p2p: bool) -> int:
     """Return the number of a call within its group.
 
     Collectives are counted, and sends and receives (`is_p2p`) separately. Dumps of the
     versions 1.x have one count for both.
     """
     if "seq_id" in entry:
-        return _number(entry, "seq_id")
-    return _number(entry, "p2p_seq_id" if is_p2p else "collective_seq_id")
+        return _int_field(entry, "seq_id")
+    return _int_field(entry, "p2p_seq_id" if is_p2p else "collective_seq_id")
 
 
-def _group(entry: Mapping[str, Any]) -> GroupName:
+def _read_group(entry: Mapping[str, Any]) -> GroupName:
     """Return the process group of an entry, from ["0", "default_pg"].
 
     Dumps before version 1.5 have only a number, `pg_id`. Raises MalformedError if there
@@ -285,21 +295,22 @@ def _tensors(entry: Mapping[str, Any], side: str) -> Tensors:
         side: "input" or "output".
     """
     sizes = []
-    for dimensions in _list(entry, f"{side}_sizes"):
+    for dimensions in _list_field(entry, f"{side}_sizes"):
         if not isinstance(dimensions, list | tuple):
             raise MalformedError("the sizes of an entry are not lists of numbers")
         for dimension in dimensions:
             if type(dimension) is not int or not 0 <= dimension <= MAX_NUMBER:
                 raise MalformedError("the sizes of an entry are not lists of numbers")
         sizes.append(tuple(dimensions))
-    dtypes = _list(entry, f"{side}_dtypes")
+    dtypes = _list_field(entry, f"{side}_dtypes")
     if not set(map(type, dtypes)) <= {str}:
         raise MalformedError("the dtypes of an entry are not strings")
     return Tensors(tuple(sizes), tuple(dtypes))
 
 
-def _frame(fields: Any) -> Frame:
-    """A frame of a stack; its line is 0 if it has none. Raises MalformedError."""
+def _read_frame(fields: Any) -> Frame:
+    """A frame of a Python stack; its line is 0 if it has no valid one. Raises
+    MalformedError if it is not a dict."""
     if not isinstance(fields, dict):
         raise MalformedError("a frame is not a dict")
     line = fields.get("line")
@@ -312,13 +323,14 @@ def _frame(fields: Any) -> Frame:
     )
 
 
-def _stack_now(value: Mapping[str, Any]) -> tuple[Frame, ...]:
-    """The stack of the main thread, innermost frame first; () if the dump has none."""
+def _main_stack(value: Mapping[str, Any]) -> tuple[Frame, ...]:
+    """The present Python stack of the main thread of a rank, innermost frame first; ()
+    if the dump has none."""
     text = value.get(STACKS_KEY)
     return main_thread(text) if isinstance(text, str) else ()
 
 
-def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
+def _read_members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
     """Return the ranks of each process group, from the key `pg_config` of a dump.
 
     {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}} gives ranks 0 and 1.
@@ -331,7 +343,7 @@ def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
     for name, fields in config.items():
         if not isinstance(fields, dict):
             continue
-        ranks = _ranks_listed(fields.get("ranks"))
+        ranks = _parse_ranks(fields.get("ranks"))
         if ranks:
             group = GroupName(
                 str(fields.get("name", name)), str(fields.get("desc", ""))
@@ -340,7 +352,7 @@ def _members(value: Mapping[str, Any]) -> dict[GroupName, tuple[int, ...]]:
     return members
 
 
-def _ranks_listed(listed: Any) -> tuple[int, ...]:
+def _parse_ranks(listed: Any) -> tuple[int, ...]:
     """Return the ranks in a list, or in a text such as "[1, 0]", as torch writes it:
     (0, 1). They are distinct and ascend; what is no rank below MAX_RANKS is left
     out."""
@@ -353,7 +365,7 @@ def _ranks_listed(listed: Any) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 
 
-def _status(
+def _read_status(
     value: Mapping[str, Any], group_of_id: Mapping[str, GroupName]
 ) -> dict[GroupName, GroupStatus]:
     """Return how far a rank says that it is in each group, from the key `pg_status`.
@@ -371,15 +383,15 @@ def _status(
         group = group_of_id.get(str(local_id))
         if group is not None and isinstance(fields, dict):
             status[group] = GroupStatus(
-                last_enqueued=_reported(fields, "last_enqueued_collective"),
-                last_started=_reported(fields, "last_started_collective"),
-                last_completed=_reported(fields, "last_completed_collective"),
+                last_enqueued=_status_number(fields, "last_enqueued_collective"),
+                last_started=_status_number(fields, "last_started_collective"),
+                last_completed=_status_number(fields, "last_completed_collective"),
             )
     return status
 
 
-def _reported(fields: Mapping[str, Any], key: str) -> int:
-    """A number of the status; UNKNOWN where there is none."""
+def _status_number(fields: Mapping[str, Any], key: str) -> int:
+    """A number of the status of a group; UNKNOWN if it is missing or invalid."""
     number = fields.get(key)
     return number if type(number) is int and 0 <= number <= MAX_NUMBER else UNKNOWN
 
@@ -423,30 +435,33 @@ class _JoinedTables:
     """The tables of several parts as one each: the number of each entry."""
 
     def __init__(self) -> None:
+        """Start with empty tables."""
         self.groups: dict[GroupName, int] = {}
         self.operations: dict[str, int] = {}
         self.tensors: dict[Tensors, int] = {}
         self.stacks: dict[tuple[Frame, ...], int] = {}
 
     def renumbered(self, part: FlightDumps) -> dict[str, Any]:
-        """The columns of a part that have numbers of its tables, with those of the
-        joined ones, to which what is new in it is added."""
+        """The columns of a part that are numbers into its tables, renumbered for the
+        joined tables. What is new in the part is added to these."""
         entries = part.entries
         return {
-            "group": _renumbered(entries.group, part.groups, self.groups),
-            "operation": _renumbered(
+            "group": _renumber_column(entries.group, part.groups, self.groups),
+            "operation": _renumber_column(
                 entries.operation, part.operations, self.operations
             ),
-            "inputs": _renumbered(entries.inputs, part.tensors, self.tensors),
-            "outputs": _renumbered(entries.outputs, part.tensors, self.tensors),
-            "stack": _renumbered(entries.stack, part.stacks, self.stacks),
+            "inputs": _renumber_column(entries.inputs, part.tensors, self.tensors),
+            "outputs": _renumber_column(entries.outputs, part.tensors, self.tensors),
+            "stack": _renumber_column(entries.stack, part.stacks, self.stacks),
         }
 
 
-def _renumbered(column: Int32s, keys: Sequence[Key], table: dict[Key, int]) -> Int32s:
-    """A column of places in `keys` as one of places in a table that all parts share;
-    UNKNOWN stays."""
-    places = [_index(table, key) for key in keys]
+def _renumber_column(
+    column: Int32s, keys: Sequence[Key], table: dict[Key, int]
+) -> Int32s:
+    """A column of indices into `keys`, turned into indices into a table that all parts
+    share. New keys are added to the table; UNKNOWN stays."""
+    places = [_number_in_table(table, key) for key in keys]
     # UNKNOWN takes the last one
     renumbered: Int32s = np.array([*places, UNKNOWN], np.int32)[column]
     return renumbered

@@ -40,6 +40,7 @@ class PlainMachine(PickleMachine):
     what = "a flight-recorder dump"
 
     def __init__(self, data: bytes) -> None:
+        """Prepare to read the pickle in `data`."""
         super().__init__(data, SnapshotTables())
         self._things: list[Any] = []  # by the number of their PUT
         self._list_of_bytes: dict[bytes, list[Any]] = {}  # those that are REPEATED
@@ -139,6 +140,8 @@ class PlainMachine(PickleMachine):
             self._list_of_bytes[self._bytes_until.pop(at)] = items
 
     def _long_get(self, at: int) -> int:
+        """Push the value whose number stands in the next four bytes; return the place
+        after them."""
         return self._push(self._things[UINT32.unpack_from(self.data, at)[0]], at + 4)
 
     def _put(self, number: int, at: int) -> int:
@@ -153,7 +156,8 @@ class PlainMachine(PickleMachine):
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
-        """Adds values to the list on top of the stack."""
+        """Append values to the list on top of the stack, and return the place `at`.
+        Raises MalformedError if it is not a list."""
         items = self.stack[-1]
         if type(items) is not list:
             raise MalformedError("its opcodes do not fit together")
@@ -183,5 +187,6 @@ class PlainMachine(PickleMachine):
 
 
 def plain_value(data: bytes) -> Any:
-    """The value that a pickle holds. Raises MalformedError with the end of a sentence."""
+    """The value that a pickle of plain dicts, lists, texts and numbers holds. Raises
+    MalformedError with the end of a sentence."""
     return PlainMachine(data).run()

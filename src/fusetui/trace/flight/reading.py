@@ -76,16 +76,16 @@ def read_dumps(paths: Sequence[str], progress: Progress = silent) -> FlightDumps
 
 
 def read_part(planned: Sequence[PlannedDump]) -> FlightDumps:
-    """The dumps of some ranks, as one process reads them; `ranks_from_order` is not
-    known here."""
+    """Read the dumps of some ranks in this process. Files that cannot be read are
+    listed with the reason."""
     tables = DumpTables()
     unread = []
     with without_collector():
         for dump in planned:
             try:
-                tables.add(_value(dump.path), rank=dump.rank, path=dump.path)
+                tables.add(_load_value(dump.path), rank=dump.rank, path=dump.path)
             except (TraceError, MalformedError) as error:
-                why = _sentence(dump.path, error)
+                why = _describe_error(dump.path, error)
                 unread.append(Unread(dump.path, dump.rank, why))
     return tables.dumps(unread, ranks_from_order=False)
 
@@ -142,7 +142,7 @@ def files_of_job(paths: Sequence[str]) -> JobFiles:
 def rank_in_name(path: str) -> int:
     """Return the rank in the name of a file: 3 for logs/rank_3.json and dump3; UNKNOWN
     without a number, or with one that no rank has."""
-    name = _without_endings(os.path.basename(path))
+    name = _strip_endings(os.path.basename(path))
     after_word = RANK_IN_NAME.findall(name)
     at_end = LAST_NUMBER.search(name)
     if after_word:
@@ -154,18 +154,18 @@ def rank_in_name(path: str) -> int:
     return rank if rank < MAX_RANKS else UNKNOWN
 
 
-def _without_endings(name: str) -> str:
-    """`dump_3.json.gz` -> `dump_3`."""
+def _strip_endings(name: str) -> str:
+    """The name of a file without its endings: `dump_3` for `dump_3.json.gz`."""
     shorter = name
     for ending in ENDINGS:
         shorter = shorter.removesuffix(ending)
-    return name if shorter == name else _without_endings(shorter)
+    return name if shorter == name else _strip_endings(shorter)
 
 
-def _value(path: str) -> Any:
-    """The value that a file holds. Raises CannotReadError, NotATraceError or
+def _load_value(path: str) -> Any:
+    """The value that a dump file holds. Raises CannotReadError, NotATraceError or
     MalformedError."""
-    data = _document(path)
+    data = _load_bytes(path)
     if is_pickle(data[:2]):
         return plain_value(data)
     try:
@@ -177,8 +177,9 @@ def _value(path: str) -> Any:
     return value
 
 
-def _document(path: str) -> bytes:
-    """The bytes of a file, unpacked. Raises CannotReadError, also if it is empty."""
+def _load_bytes(path: str) -> bytes:
+    """The unpacked bytes of a file. Raises CannotReadError if it cannot be read to its
+    end, or is empty."""
     stored = open_stored(path)
     try:
         with closing(stored.file), closing(stored.room()) as room:
@@ -191,7 +192,8 @@ def _document(path: str) -> bytes:
     return bytes(data)
 
 
-def _sentence(path: str, error: TraceError | MalformedError) -> str:
+def _describe_error(path: str, error: TraceError | MalformedError) -> str:
+    """A sentence that says why a file could not be read."""
     if isinstance(error, MalformedError):
         return f"{path} is not a readable flight-recorder dump: {error}."
     return str(error)

@@ -76,6 +76,7 @@ class SeriesGroup:
     """Collects the samples of several series; keeps the first MAX_SERIES of them."""
 
     def __init__(self) -> None:
+        """Start without series."""
         self.samples: dict[Key, Samples] = {}
         self._left_out: set[Key] = set()
 
@@ -85,7 +86,7 @@ class SeriesGroup:
         What is not a finite number is ignored. Of series beyond the first MAX_SERIES
         nothing is kept; they are only counted, up to MAX_COUNTED_SERIES.
         """
-        number = finite(value)
+        number = float_if_finite(value)
         if number is None:
             return
         if key not in self.samples and len(self.samples) == MAX_SERIES:
@@ -194,7 +195,7 @@ def _add_memory(of_memory: SeriesGroup, sample: Sample, time: int) -> None:
         of_memory.add(key, time, sample.args.get(arg))
 
 
-def finite(value: object) -> float | None:
+def float_if_finite(value: object) -> float | None:
     """Return a number as a float; None for infinity, NaN, True, "5" and whatever else
     is not a finite number."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):

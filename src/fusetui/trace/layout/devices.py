@@ -86,7 +86,7 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     is not known has that of any other device if all are of one model, else {}.
     """
     listed: list[dict[str, Any]] = []
-    for properties in _list(trace.keys.get("deviceProperties")):
+    for properties in _list_or_empty(trace.keys.get("deviceProperties")):
         if isinstance(properties, dict):
             listed.append(properties)
     models = {str(properties.get("name")) for properties in listed}
@@ -103,7 +103,7 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
 
 
 def is_rocm(trace: Trace) -> bool:
-    """Whether the file says that a profiler of ROCm wrote its GPU events."""
+    """Whether a profiler of ROCm wrote the GPU events, as the file says."""
     return "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
 
 
@@ -162,10 +162,11 @@ def gpu_activity(trace: Trace) -> str:
     if len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories):
         return "ProfilerActivity.CUDA"
     other_name, _ = other_accelerator(trace)
-    if _list(trace.keys.get("deviceProperties")) and not other_name:
+    if _list_or_empty(trace.keys.get("deviceProperties")) and not other_name:
         return "ProfilerActivity.CUDA"
     return ""
 
 
-def _list(value: object) -> list[Any]:
+def _list_or_empty(value: object) -> list[Any]:
+    """The value if it is a list, else []."""
     return value if isinstance(value, list) else []

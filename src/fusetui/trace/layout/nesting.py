@@ -57,7 +57,7 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
         end: The end of each slice. Two slices either nest or do not overlap.
     """
     if nested is not None:
-        return _compiled(np.array([0, len(start)]), start, end).tree
+        return _nest_compiled(np.array([0, len(start)]), start, end).tree
     rows = np.arange(len(start))
     # The subtree of a slice ends at the first slice that starts at its end or later;
     # that of a slice without duration may not end at the slice itself.
@@ -70,7 +70,7 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     depth = rows - subtrees_ended_by_row
     return Nesting(
         depth=depth.astype(np.int32),
-        parent=_parents(depth),
+        parent=_find_parents(depth),
         end_row=end_row.astype(np.int32),
     )
 
@@ -86,7 +86,7 @@ def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
         end: The end of each row.
     """
     if nested is not None:
-        return _compiled(bounds, start, end).tree
+        return _nest_compiled(bounds, start, end).tree
     nesting = _without_nesting(len(start))
     overlapping = overlapping_tracks(bounds, start, end)
     small = small_tracks(bounds, overlapping)
@@ -137,7 +137,7 @@ class _CompiledNesting(NamedTuple):
     crossing: Rows  # rows that are not inside their parent
 
 
-def _compiled(
+def _nest_compiled(
     bounds: Int64s, start: Int64s, end: Int64s, call: Flags | None = None
 ) -> _CompiledNesting:
     """Call the C code of nested.c, which nests the slices of all tracks in one pass.
@@ -262,7 +262,7 @@ def _rows_that_do_not_fit(start: Int64s, end: Int64s, call: Flags, flat: bool) -
     if flat:
         return _rows_begun_early(start, end)
     if nested is not None:
-        return _compiled(np.array([0, len(start)]), start, end, call).crossing
+        return _nest_compiled(np.array([0, len(start)]), start, end, call).crossing
     tree = nest(start, end)
     inner = np.flatnonzero(tree.parent >= 0)
     outer = tree.parent[inner]
@@ -283,7 +283,7 @@ def _rows_begun_early(start: Int64s, end: Int64s) -> Rows:
     return np.flatnonzero(begins_early) + 1
 
 
-def _parents(depth: Int64s) -> Int32s:
+def _find_parents(depth: Int64s) -> Int32s:
     """Find the parent of each row of a tree from the depths of its rows.
 
     It is the last earlier row that is one level less deep: for the depths
@@ -344,7 +344,8 @@ class _OpenSubrows:
     """The slices that are open at a time, by sub-row."""
 
     def __init__(self, flat: bool) -> None:
-        """`flat`: see `arrange`."""
+        """Start without open slices. With `flat`, no slice may lie inside another in
+        the same sub-row."""
         self._flat = flat
         self._now = NO_ROOM  # ns: the start of the last slice
         self._rooms = FirstFit()
@@ -428,6 +429,7 @@ class FirstFit:
     """
 
     def __init__(self) -> None:
+        """Start with empty sub-rows, which have unlimited room."""
         self._leaves = 4
         self._tree = [UNLIMITED_ROOM] * (2 * self._leaves)
 

@@ -83,23 +83,25 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
     printed: bool  # whether the numbers are in the names
 
     def __len__(self) -> int:
+        """The number of steps."""
         return len(self.start)
 
     @property
     def are_iterations(self) -> bool:
-        """Whether no annotation is around them: they end where an optimizer's does."""
+        """Whether the steps have no annotation around them. Then each ends where an
+        optimizer's step does."""
         return self.by.startswith(UP_TO)
 
     @property
     def are_of_server(self) -> bool:
-        """Whether they are what a server was asked to do, which differs from step to
-        step."""
+        """Whether the steps are those of an inference server. They differ from one to
+        the next, as requests do."""
         return any(map(is_of_server, self.names))
 
     @property
     def known(self) -> str:
-        """The numbers that there are, in words: `the steps 6 to 8`; `only step 6`; "no
-        steps"."""
+        """The numbers of the steps in words: `the steps 6 to 8`, `only step 6` or `no
+        steps`."""
         if not self.numbers:
             return "no steps"
         if len(self.numbers) == 1:
@@ -156,14 +158,22 @@ def steps_of(trace: Trace, by: str | None = None) -> Steps:
             expression. What is no valid one is searched for as it is: "step[".
     """
     if by is not None:
-        return _annotated(trace, _outermost(trace, _like(by)), f"annotations like {by}")
-    steps_of_profiler = _outermost(trace, lambda name: name.startswith(STEP_PREFIX))
+        return _find_annotated_steps(
+            trace,
+            _keep_outermost(trace, _compile_name_test(by)),
+            f"annotations like {by}",
+        )
+    steps_of_profiler = _keep_outermost(
+        trace, lambda name: name.startswith(STEP_PREFIX)
+    )
     if len(steps_of_profiler):
-        return _annotated(trace, steps_of_profiler, PROFILED)
-    around_work = _around_most_work(trace)
+        return _find_annotated_steps(trace, steps_of_profiler, PROFILED)
+    around_work = _choose_by_work(trace)
     if len(around_work):
-        return _annotated(trace, around_work, trace.name_of(int(around_work[0])))
-    return _iterations(trace)
+        return _find_annotated_steps(
+            trace, around_work, trace.name_of(int(around_work[0]))
+        )
+    return _find_iterations(trace)
 
 
 class StepLength(StrEnum):
@@ -178,14 +188,15 @@ class StepLength(StrEnum):
 
     @property
     def step(self) -> str:
-        """What has this length: `step (wall)`, `model pass`, `span`."""
+        """The name of what has this length: `step (wall)`, `model pass`, `span`."""
         if self in (StepLength.WALL, StepLength.LAUNCHED):
             return f"step ({self})"
         return str(self)
 
     @property
     def a_step(self) -> str:
-        """The same in a sentence: `a step (wall)`, `a model pass`, `the span`."""
+        """The name of what has this length, with an article: `a step (wall)`, `a model
+        pass`, `the span`."""
         article = "the" if self is StepLength.SPAN else "a"
         return f"{article} {self.step}"
 
@@ -266,6 +277,7 @@ class ModelPass(NamedTuple):
 
     @property
     def span_ns(self) -> int:
+        """How long the pass takes from its begin to its end, in ns."""
         return self.end_ns - self.begin_ns
 
 
@@ -387,7 +399,7 @@ def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     return rows[np.lexsort((-trace.dur[rows], trace.start[rows]))]
 
 
-def _like(by: str) -> Callable[[str], bool]:
+def _compile_name_test(by: str) -> Callable[[str], bool]:
     """Return a test of whether a regular expression matches somewhere in a name.
 
     What is no valid expression, such as "step[", is searched for as it is.
@@ -425,12 +437,13 @@ def is_clipped(trace: Trace, rows: Rows) -> Flags:
     return np.array(are_clipped, dtype=np.bool_)
 
 
-def _complete(trace: Trace, rows: Rows) -> Rows:
-    """Leave out the annotations of which the file holds only a part."""
+def _drop_clipped(trace: Trace, rows: Rows) -> Rows:
+    """The annotations of which the file holds all, without those that an earlier cut of
+    the file has clipped."""
     return rows[~is_clipped(trace, rows)]
 
 
-def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
+def _keep_outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     """Return the annotations with wanted names that are not inside each other.
 
     Of [0, 10], [2, 8] and [10, 20] us these are the first and the third. Some files
@@ -445,7 +458,7 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
         The rows in order of time, all on one thread. Annotations that were cut (see
         `is_clipped`) are left out.
     """
-    rows = _complete(trace, annotations_with(trace, wanted))
+    rows = _drop_clipped(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
     later = rows[1:]
@@ -475,20 +488,20 @@ def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
     return starts
 
 
-def _around_most_work(trace: Trace) -> Rows:
+def _choose_by_work(trace: Trace) -> Rows:
     """Return the annotations that contain most of the work, in order of time.
 
     These are the steps of a server if they contain at least MIN_SHARE_OF_WORK. Else it
-    is, of the groups that `_recurring` finds, the one with the largest share, which has
+    is, of the groups that `_keep_recurring` finds, the one with the largest share, which has
     to be at least as large. Empty if there is none.
     """
-    work = _work(trace)
-    server_steps = _outermost(trace, is_of_server)
+    work = _work_of_names(trace)
+    server_steps = _keep_outermost(trace, is_of_server)
     if _share_inside(trace, server_steps, work) >= MIN_SHARE_OF_WORK:
         return server_steps
     best_share = 0.0
     best_group = server_steps[:0]
-    for group in _recurring(trace)[:MAX_GROUPS]:
+    for group in _keep_recurring(trace)[:MAX_GROUPS]:
         share = _share_inside(trace, group, work)
         if share >= MIN_SHARE_OF_WORK and share > best_share:
             best_share = share
@@ -496,7 +509,7 @@ def _around_most_work(trace: Trace) -> Rows:
     return best_group
 
 
-def _recurring(trace: Trace) -> list[Rows]:
+def _keep_recurring(trace: Trace) -> list[Rows]:
     """Group the annotations that are in no other one by their names without numbers.
 
     Two annotations "batch 1" and "batch 2" make a group; a single "setup" makes none.
@@ -505,7 +518,7 @@ def _recurring(trace: Trace) -> list[Rows]:
         The rows of each group with at least two, in order of time; the groups by their
         total time, the largest first.
     """
-    annotations = _complete(trace, trace.rows_of(Role.ANNOTATION))
+    annotations = _drop_clipped(trace, trace.rows_of(Role.ANNOTATION))
     outermost = annotations[trace.parent[annotations] < 0]
     group_of_outermost = _groups_of_names(trace, outermost)[trace.name[outermost]]
     is_in_group = group_of_outermost >= 0
@@ -550,7 +563,7 @@ class _Work(NamedTuple):
     dur: Int64s  # ns
 
 
-def _work(trace: Trace) -> _Work:
+def _work_of_names(trace: Trace) -> _Work:
     """Return the work of which steps should contain most.
 
     That is all GPU events with a known launch call. In a trace without GPU events it is
@@ -588,7 +601,7 @@ def _share_inside(trace: Trace, group: Rows, work: _Work) -> float:
     return float(inside_ns) / total_ns
 
 
-def _iterations(trace: Trace) -> Steps:
+def _find_iterations(trace: Trace) -> Steps:
     """Return steps that each end where a step of the optimizer ends.
 
     The first one begins where the recording of the thread begins. In a file that is a
@@ -597,11 +610,11 @@ def _iterations(trace: Trace) -> Steps:
     """
     rows = _steps_of_main_optimizer(trace)
     if len(rows) < 2:
-        return _annotated(trace, rows[:0], "")
-    first_start = _recording_begins(trace, int(rows[0]))
+        return _find_annotated_steps(trace, rows[:0], "")
+    first_start = _first_start_on_thread(trace, int(rows[0]))
     numbers = tuple(range(1, len(rows) + 1))
     steps = msgspec.structs.replace(
-        _annotated(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
+        _find_annotated_steps(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
         names=tuple(f"#{number}" for number in numbers),
         start=np.append(first_start, trace.end[rows[:-1]]),
         numbers=numbers,
@@ -618,7 +631,7 @@ def _steps_of_main_optimizer(trace: Trace) -> Rows:
     Of several optimizers (a GAN has two) it is the one that steps most often; of those
     that step equally often, the one that steps last. Empty if there is none.
     """
-    rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
+    rows = _keep_outermost(trace, lambda name: name.startswith(OPTIMIZER))
     if not len(rows):
         return rows
     names = trace.name[rows]
@@ -629,7 +642,7 @@ def _steps_of_main_optimizer(trace: Trace) -> Rows:
     return steps
 
 
-def _recording_begins(trace: Trace, row: int) -> int:
+def _first_start_on_thread(trace: Trace, row: int) -> int:
     """Return when the first slice starts on the thread of a row, in ns."""
     thread_of_track = trace.thread_of_track
     thread = thread_of_track[trace.track[row]]
@@ -638,7 +651,7 @@ def _recording_begins(trace: Trace, row: int) -> int:
     return int(trace.start[first_rows].min())
 
 
-def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
+def _find_annotated_steps(trace: Trace, rows: Rows, by: str) -> Steps:
     """Return steps that are annotations.
 
     Args:

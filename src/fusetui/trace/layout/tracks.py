@@ -110,10 +110,10 @@ def lay_out(raw: Raw) -> Layout:
     Args:
         raw: The slices as columns, in the order of the file.
     """
-    roles = _roles(raw)
-    groups, group = _groups(raw, roles)
-    slices = _sorted(raw, roles, len(groups), group)
-    subrow = _subrows(groups, slices)
+    roles = _assign_roles(raw)
+    groups, group = _group_slices(raw, roles)
+    slices = _sort_slices(raw, roles, len(groups), group)
+    subrow = _assign_subrows(groups, slices)
     if subrow.any():
         by_track = np.lexsort((subrow, slices.group))
         slices = slices.reordered(by_track)
@@ -133,12 +133,12 @@ def lay_out(raw: Raw) -> Layout:
         dur=slices.dur,
         track=track,
         role=slices.role,
-        tracks=_tracks(groups, track_keys, subrows_of_group, bounds),
+        tracks=_make_tracks(groups, track_keys, subrows_of_group, bounds),
         bounds=bounds,
     )
 
 
-def _tracks(
+def _make_tracks(
     groups: Sequence[Track], track_keys: Rows, subrows_of_group: int, bounds: Rows
 ) -> tuple[Track, ...]:
     """Make the tracks from their groups, with sub-rows and rows filled in.
@@ -162,7 +162,9 @@ def _tracks(
     return tuple(tracks)
 
 
-def _sorted(raw: Raw, roles: Kinds, group_count: int, group: Int32s) -> SortedSlices:
+def _sort_slices(
+    raw: Raw, roles: Kinds, group_count: int, group: Int32s
+) -> SortedSlices:
     """Bring the slices into the order of the Trace, sub-rows aside.
 
     Args:
@@ -172,9 +174,9 @@ def _sorted(raw: Raw, roles: Kinds, group_count: int, group: Int32s) -> SortedSl
         group: The number of the group of each slice.
     """
     if group_count < MAX_TRACKS_IN_16_BITS:
-        order = _order(raw, roles, group.astype(np.int16))
+        order = _sort_order(raw, roles, group.astype(np.int16))
     else:
-        order = _order(raw, roles, group)
+        order = _sort_order(raw, roles, group)
     columns = each(
         {
             "group": lambda: group.take(order),
@@ -187,7 +189,7 @@ def _sorted(raw: Raw, roles: Kinds, group_count: int, group: Int32s) -> SortedSl
     return SortedSlices(order=order, **columns)
 
 
-def _order(raw: Raw, roles: Kinds, group: NDArray[np.int16] | Int32s) -> Rows:
+def _sort_order(raw: Raw, roles: Kinds, group: NDArray[np.int16] | Int32s) -> Rows:
     """Return the indices that sort slices so that outer ones come before inner ones.
 
     The first of these that differs decides: the group, the start, the duration (longer
@@ -231,7 +233,7 @@ def _nesting_ranks() -> NDArray[np.int8]:
     return np.array(ranks, np.int8)
 
 
-def _roles(raw: Raw) -> Kinds:
+def _assign_roles(raw: Raw) -> Kinds:
     """Return the role of each slice (kernel, op, annotation, ...), in file order.
 
     The category of a slice decides it: `kernel` is a KERNEL, `cpu_op` an OP. Two kinds
@@ -241,7 +243,7 @@ def _roles(raw: Raw) -> Kinds:
     role_of_category = [role(category) for category in raw.categories]
     roles = np.array(role_of_category, dtype=np.uint8)[raw.category]
     _add_legacy_roles(raw, roles)
-    names_no_op = _flags([name.startswith(NO_OPS) for name in raw.names])
+    names_no_op = _as_flags([name.startswith(NO_OPS) for name in raw.names])
     is_op = roles == Role.OP
     is_no_op = names_no_op[raw.name]
     roles[is_op & is_no_op] = Role.ANNOTATION
@@ -255,9 +257,9 @@ def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
     LEGACY_CPU are ops. What is in LEGACY_GPU are kernels, except for slices with the
     name of an op, which say how long the GPU worked for it: GPU annotations.
     """
-    names_no_category = _flags([not category for category in raw.categories])
-    is_cpu_lane = _flags([pid == LEGACY_CPU for pid, _, _ in raw.threads])
-    is_gpu_lane = _flags([pid == LEGACY_GPU for pid, _, _ in raw.threads])
+    names_no_category = _as_flags([not category for category in raw.categories])
+    is_cpu_lane = _as_flags([pid == LEGACY_CPU for pid, _, _ in raw.threads])
+    is_gpu_lane = _as_flags([pid == LEGACY_GPU for pid, _, _ in raw.threads])
     is_uncategorized = names_no_category[raw.category]
     is_on_cpu = is_uncategorized & is_cpu_lane[raw.thread]
     is_on_gpu = is_uncategorized & is_gpu_lane[raw.thread]
@@ -268,12 +270,12 @@ def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
     roles[is_on_gpu] = np.where(is_time_of_op, Role.GPU_ANNOTATION, Role.KERNEL)
 
 
-def _flags(values: list[bool]) -> Flags:
+def _as_flags(values: list[bool]) -> Flags:
     """Return an array of flags. np.array alone makes floats of an empty list."""
     return np.array(values, dtype=np.bool_)
 
 
-def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
+def _group_slices(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
     """Divide the slices into tracks, without regard to overlaps.
 
     A lane of the file (pid, tid, device) has a track for each layer in which it has
@@ -372,20 +374,20 @@ def _sort_key(track: Track, first_start: int) -> tuple[object, ...]:
     pid_text = str(track.pid)
     tid_text = str(track.tid)
     if track.layer in GPU_LAYERS:
-        device = _number_in(track.pid)
-        stream = _number_in(track.tid)
+        device = _first_number_in(track.pid)
+        stream = _first_number_in(track.tid)
         return (1, device, pid_text, stream, tid_text, layer)
     section = 0 if track.layer in CPU_LAYERS else 2
     return (section, first_start, pid_text, tid_text, layer)
 
 
-def _number_in(value: Id) -> int:
+def _first_number_in(value: Id) -> int:
     """Return the first number in an id: 7 for 7, 12 for "stream 12 (3)"; -1 for none."""
     digits = re.search(r"-?[0-9]{1,18}", str(value))
     return int(digits[0]) if digits else -1
 
 
-def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
+def _assign_subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
     """Return the sub-row of each slice, 0 wherever the slices of a group nest.
 
     On a stream, kernels may not even nest: they run side by side, not in each other.
@@ -398,7 +400,7 @@ def _subrows(groups: Sequence[Track], slices: SortedSlices) -> Int32s:
     subrow = np.zeros(len(end), dtype=np.int32)
     bounds = np.searchsorted(slices.group, np.arange(len(groups) + 1))
     overlapping = overlapping_tracks(bounds, slices.start, end)
-    is_stream = _flags([group.layer is Layer.STREAM for group in groups])
+    is_stream = _as_flags([group.layer is Layer.STREAM for group in groups])
 
     # Many small groups are arranged in one call, as if they were one track.
     small_streams = small_tracks(bounds, overlapping[is_stream[overlapping]])

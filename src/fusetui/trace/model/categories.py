@@ -118,8 +118,9 @@ by their own names if nvprof had recorded them."""
 
 
 def role(category: str) -> Role:
-    """The role of a category, in any case, as that has changed over the years. Every
-    *_runtime and *_driver is a call."""
+    """The role that slices of a category have; OTHER for an unknown one. Upper and
+    lower case do not matter, because they have changed over the years. Every *_runtime
+    and *_driver is a call."""
     lower = category.lower()
     if lower.endswith(("runtime", "driver")):
         return Role.CALL

@@ -41,9 +41,11 @@ class Track(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> slice:
+        """The rows of the trace that the track has."""
         return slice(self.first_row, self.end_row)
 
     def __len__(self) -> int:
+        """The number of slices on the track."""
         return self.end_row - self.first_row
 
 
@@ -78,21 +80,23 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     elements: Events
 
     def __len__(self) -> int:
+        """The number of rows: the slices of the file, and those taken from a capture."""
         return len(self.start)
 
     @cached_property
     def end(self) -> Int64s:
+        """The end of each slice in ns."""
         return self.start + self.dur
 
     @cached_property
     def gpu_rows(self) -> Rows:
-        """Rows of kernels, memcpys and memsets."""
+        """The rows of all kernels, memory copies and memory fills, ascending."""
         return self.rows_of(*GPU_ROLES)
 
     @cached_property
     def launch_rows(self) -> Int32s:
-        """For each of `gpu_rows`: the launch call, else the op that it belongs to, else
-        -1."""
+        """For each of `gpu_rows` the row of its launch call; if there is none that of
+        its CPU op; else -1."""
         launch = self.launch[self.gpu_rows]
         return np.where(launch >= 0, launch, self.op[self.gpu_rows])
 
@@ -111,12 +115,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def begin_ns(self) -> int:
-        """The first start of all slices of the file itself; 0 in an empty trace."""
+        """The earliest start of all slices of the file itself, in ns; 0 in an empty
+        trace."""
         return int(self.start[: self.recorded()].min()) if self.recorded() else 0
 
     @cached_property
     def end_ns(self) -> int:
-        """The last end of them; 0 in an empty trace."""
+        """The latest end of all slices of the file itself, in ns; 0 in an empty trace."""
         return int(self.end[: self.recorded()].max()) if self.recorded() else 0
 
     @cached_property
@@ -174,7 +179,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def source_role(self) -> Kinds:
-        """`role`; for rows taken from a capture, the role that they have there."""
+        """The role of each slice; for rows taken from a capture, the role that they
+        have there."""
         return self.role
 
     @cached_property
@@ -194,7 +200,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be said with every answer about this trace."""
+        """Sentences that have to be said with every answer about this trace."""
         return ()
 
     def recorded(self) -> int:
@@ -202,7 +208,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return len(self)
 
     def rows_of(self, *roles: Role) -> Rows:
-        """The rows of these roles, in order."""
+        """The rows that have one of these roles, ascending."""
         has_role = np.logical_or.reduce([self.role == role for role in roles])
         return np.flatnonzero(has_role)
 
@@ -262,9 +268,11 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array([*map(test, self.names), False])
 
     def name_of(self, row: int) -> str:
+        """The name of the slice in a row."""
         return self.names[int(self.name[row])]
 
     def category_of(self, row: int) -> str:
+        """The category of the slice in a row, as the file has it."""
         return self.categories[int(self.cat[row])]
 
     def args_of(self, row: int) -> dict[str, Any]:
@@ -274,6 +282,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return args if isinstance(args, dict) else {}
 
     def track_of(self, row: int) -> Track:
+        """The track that the slice in a row is on."""
         return self.tracks[int(self.track[row])]
 
 

@@ -16,6 +16,8 @@ class TraceError(Error):
     do."""
 
     def __init__(self, sentence: str) -> None:
+        """Make an error with one plain sentence, from which the credentials of URLs are
+        removed."""
         super().__init__(without_credentials(sentence))
 
 

@@ -63,23 +63,23 @@ class Text(Protocol):
 
     @property
     def at_hand(self) -> bool:
-        """Whether any part is available without delay."""
+        """Whether every part is available without delay."""
 
     def problem(self) -> str:
-        """Why no part is available any more, in one sentence; "" if it is."""
+        """Why no part is available any more, as one sentence; "" if they are."""
 
     def part(self, start: int, end: int) -> Any:
-        """The bytes [start, end). Raises TraceError or OSError."""
+        """The bytes [start, end) of the text. Raises TraceError or OSError."""
 
 
 class Keeper(Protocol):
     """Keeps what was worked out from a document, so that it need not be read again."""
 
     def recall(self, name: str, kind: type[T]) -> T | None:
-        """What was kept by this name; None if nothing was."""
+        """The record that was kept under this name; None if there is none."""
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
-        """Keeps a record of columns and of what msgpack can hold, if there is a place
+        """Keep a record of columns and msgpack values under a name, if there is a place
         for it."""
 
 
@@ -91,7 +91,7 @@ class Events(Keeper, Protocol):
 
     @property
     def own(self) -> Events:
-        """Those of the trace itself, without those of captures that it was joined
+        """The events of the trace itself, without those of captures that it was joined
         with."""
 
     @property
@@ -101,7 +101,7 @@ class Events(Keeper, Protocol):
     def stretches(self) -> tuple[Stretch, ...]: ...
 
     def warm(self) -> None:
-        """Makes the text available, which may take a second per GB."""
+        """Make the text available for fast access, which may take a second per GB."""
 
     def element(self, order: int) -> dict[str, Any]:
         """The event at this index of traceEvents; {} if it cannot be read any more.
@@ -110,7 +110,8 @@ class Events(Keeper, Protocol):
         """
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
-        """The samples of stretch `number` in file order, each with its time in ns."""
+        """The samples of the stretch with this number in file order, each with its time
+        in ns."""
 
     def args(
         self, number: int, places: Sequence[int], names: tuple[str, ...]
@@ -136,8 +137,8 @@ class Arguments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def distinct(self) -> tuple[tuple[bytes, ...], ...]:
-        """Each has the texts of the requested args in their order, b"" for a missing
-        one."""
+        """The distinct sets of args: the JSON texts of the requested args in their
+        order, b"" for a missing one."""
         return tuple(tuple(text.split(BETWEEN)) for text in self.texts)
 
 

@@ -17,7 +17,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def by_key(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items of each key, in their order; keys in the order of their first items."""
+    """The items grouped by their key, in their order. The keys are in the order of
+    their first items."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

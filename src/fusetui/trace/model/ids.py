@@ -10,16 +10,16 @@ integer."""
 
 
 def exact_id(value: Id) -> Id:
-    """The id as every JSON reader preserves it: a string if a double would change
-    it."""
+    """A pid or tid in a form that every JSON reader keeps exactly: a text if it is an
+    integer too large for a double."""
     return str(value) if isinstance(value, int) and abs(value) > LARGEST else value
 
 
 def device_label(device: Id) -> str:
-    """`GPU 0`; `GPU` if the trace does not say which."""
+    """The label of a GPU: `GPU 0`, or `GPU` if the trace does not say which."""
     return f"GPU {device}" if isinstance(device, int) else str(device or "GPU")
 
 
 def stream_label(stream: Id) -> str:
-    """`stream 7`; `events` if the trace does not say which."""
+    """The label of a stream: `stream 7`, or `events` if the trace does not say which."""
     return f"stream {stream}" if isinstance(stream, int) else str(stream or "events")

@@ -208,7 +208,7 @@ class Cover(NamedTuple):
 
     @property
     def ns(self) -> int:
-        """The length of all intervals together, each counted once."""
+        """The length of all intervals together; time that several cover counts once."""
         return int((self.end - self.start).sum())
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:

@@ -44,7 +44,8 @@ class Join(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What has to be said with every answer."""
+        """A sentence about this join that has to be said with every answer: what was
+        joined with which capture."""
         if self.joined_by == ANNOTATIONS:
             rest = ""
             if self.unnamed:
@@ -71,29 +72,39 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def asked(self) -> Int32s:
+        """The call that asked for each GPU event: for a node of a joined graph its call
+        in the capture, else its launch call."""
         has_call = (self.captured >= 0) & ~self._by_annotation
         return np.where(has_call, self.captured, self.launch)
 
     @cached_property
     def annotated(self) -> Int32s:
+        """For each node of an annotated graph the row that stands for its annotation;
+        else -1."""
         return np.where(self._by_annotation, self.captured, np.int32(-1))
 
     @cached_property
     def _by_annotation(self) -> Flags:
-        """Which rows are nodes with an annotation; shape [slices]."""
+        """A flag for each row: whether it is a node that an annotation names; shape
+        [slices]."""
         is_call = self.roles[self.captured] == Role.CALL
         is_annotated: Flags = (self.captured >= 0) & ~is_call
         return is_annotated
 
     @property
     def source_role(self) -> Kinds:
+        """The role of each row; for rows from the capture, the role that they have
+        there."""
         return self.roles
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """The sentences about joins that found any replay."""
         return tuple(join.sentence for join in self.joins if join.replays)
 
     def recorded(self) -> int:
+        """The number of slices of the file itself, which come before those of the
+        capture."""
         first_rows = [
             track.first_row for track in self.tracks if track.layer is Layer.CAPTURED
         ]
@@ -101,7 +112,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
 
 def is_joined(trace: Trace, row: int) -> bool:
-    """Whether this GPU event has the op of a captured call."""
+    """Whether a GPU event got its op from the capture of its CUDA graph."""
     return int(trace.asked[row]) != int(trace.launch[row])
 
 
@@ -116,5 +127,5 @@ def without_times(trace: Trace, rows: Integers) -> Flags:
 
 
 def rows_there(trace: Trace, role: Role) -> Rows:
-    """The rows of a role, also those taken from a capture."""
+    """The rows with a role, also those taken from a capture, ascending."""
     return np.flatnonzero(trace.source_role == role)

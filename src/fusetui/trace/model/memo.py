@@ -40,7 +40,7 @@ def memo(max_results: int = 1) -> Callable[[Function], Function]:
             result = results.get(arguments, MISSING)
             if result is MISSING:
                 result = function(owner, *arguments)
-                _keep(results, arguments, result, max_results)
+                _keep_newest(results, arguments, result, max_results)
             return result
 
         return cast("Function", with_memo)
@@ -63,23 +63,24 @@ def keep_result(owner: object, key: Hashable, result: object) -> None:
     If `key` is a function with `memo` whose only argument is the owner, its calls
     return this result from now on. With any other key only `kept_result` returns it.
     """
-    _keep(_results_of(owner, key), (), result, max_results=1)
+    _keep_newest(_results_of(owner, key), (), result, max_results=1)
 
 
 def _results_of(owner: object, key: Hashable) -> dict[Arguments, Any]:
-    """The results of one key, by the arguments after the owner, oldest first."""
+    """The kept results of one key on an owner, by the arguments after the owner, oldest
+    first."""
     by_key: dict[Hashable, dict[Arguments, Any]]
     by_key = vars(owner).setdefault(ATTRIBUTE, {})
     return by_key.setdefault(key, {})
 
 
-def _keep(
+def _keep_newest(
     results: dict[Arguments, Any],
     arguments: Arguments,
     result: object,
     max_results: int,
 ) -> None:
-    """Keeps a result, and removes the oldest ones beyond `max_results`."""
+    """Keep a result, and remove the oldest ones beyond `max_results`."""
     if arguments not in results:
         surplus = len(results) + 1 - max_results
         for oldest in list(results)[: max(0, surplus)]:

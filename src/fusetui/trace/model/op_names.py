@@ -13,6 +13,7 @@ from fusetui.text.patterns import lazy_pattern
 
 
 def words(text: str) -> frozenset[str]:
+    """The distinct words of a text, divided by blanks and line ends."""
     return frozenset(text.split())
 
 
@@ -70,26 +71,26 @@ def aten_ops() -> frozenset[str]:
 
 @cache
 def stem(op: str) -> str:
-    """The name of an op without namespace and in-place suffix: `aten::add_` ->
-    `add`."""
+    """The name of an op without namespace and in-place suffix: `add` for `aten::add_`."""
     last = op.rpartition("::")[2]
     return last.rstrip("_") or last
 
 
 @cache
 def is_compiler(name: str) -> bool:
-    """Whether this is a wrapper of torch.compile rather than an op of the program."""
+    """Whether an op is a wrapper of torch.compile, not an op of the program."""
     return name.startswith(COMPILER)
 
 
 @cache
 def is_metadata(op: str) -> bool:
+    """Whether an op only changes the metadata of tensors, such as a view."""
     return stem(op) in METADATA
 
 
 def is_frame(name: str) -> bool:
-    """Whether it only wraps others: of autograd, torch.compile, a data loader (a space,
-    a `#`)."""
+    """Whether an op only wraps others: of autograd, torch.compile or a data loader.
+    Names of data loaders have a blank or a `#`."""
     return (
         " " in name
         or "#" in name

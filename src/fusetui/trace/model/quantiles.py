@@ -21,8 +21,8 @@ from fusetui.trace.model.arrays import Floats, Int64s, Rows, begins_runs, ends_r
 
 
 def lower_median(values: Int64s | Sequence[int]) -> int:
-    """One of the values: the middle one, of an even count the lower of the middle
-    two."""
+    """The lower median: the middle value, or of an even count the smaller of the two in
+    the middle."""
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
@@ -37,13 +37,14 @@ def lower_median_index(values: Int64s | Sequence[int]) -> int:
 
 
 def upper_median(values: Int64s) -> int:
-    """One of the values: the middle one, of an even count the upper of the middle
-    two."""
+    """The upper median: the middle value, or of an even count the larger of the two in
+    the middle."""
     return int(np.sort(values)[len(values) // 2])
 
 
 def median(values: Int64s | Sequence[int]) -> int:
-    """The middle value, of an even count the mean of the middle two, rounded down."""
+    """The median: the middle value, or of an even count the mean of the two in the
+    middle, rounded down."""
     return percentile(values, 50)
 
 
@@ -124,8 +125,8 @@ def percentiles_of_runs(
 
 
 def lower_quantile(values: Floats | Int64s, share: float) -> float:
-    """One of the values: the largest that is not above the interpolated quantile, so
-    that at least `share` of all lie at or below it but for rounding."""
+    """The largest of the values that is not above the interpolated quantile. But for
+    rounding, at least `share` of all values lie at or below it."""
     return float(np.quantile(values, share, method="lower"))
 
 

@@ -133,21 +133,23 @@ def with_directions(raw: Raw) -> Raw:
     # A table of full names: a line for each bare name, a column for each distinct set
     # of args. The number -1 of events without the args finds the last column.
     number_of_name = {name: number for number, name in enumerate(raw.names)}
-    full = np.empty((len(bare), len(args.distinct) + 1), dtype=np.int32)
-    full[:, -1] = bare
-    for line, number in enumerate(bare):
+    name_table = np.empty((len(bare), len(args.distinct) + 1), dtype=np.int32)
+    name_table[:, -1] = bare
+    for table_row, number in enumerate(bare):
         for column, texts in enumerate(args.distinct):
-            full_name = _full_name(raw.names[number], texts)
+            full_name = _name_copy_or_fill(raw.names[number], texts)
             new_number = len(number_of_name)
-            full[line, column] = number_of_name.setdefault(full_name, new_number)
+            name_table[table_row, column] = number_of_name.setdefault(
+                full_name, new_number
+            )
 
     line_of_row = np.searchsorted(bare, raw.name[rows])
     name = raw.name.copy()
-    name[rows] = full[line_of_row, args.number]
+    name[rows] = name_table[line_of_row, args.number]
     return replace(raw, name=name, names=tuple(number_of_name))
 
 
-def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
+def _name_copy_or_fill(bare_name: str, texts: tuple[bytes, ...]) -> str:
     """Return the name of a copy or a fill with what its args say.
 
     `Memcpy` with (b'"HtoD"', b'"pinned"', b'"device"', b"") is `Memcpy HtoD (Pinned ->
@@ -170,9 +172,10 @@ def _full_name(bare_name: str, texts: tuple[bytes, ...]) -> str:
 
 
 def _is_memory_kind(value: object) -> bool:
+    """Whether a value is a text short enough to be the name of a kind of memory."""
     return isinstance(value, str) and 0 < len(value) <= MAX_KIND_CHARS
 
 
 def _is_direction(value: object) -> bool:
-    """Whether this is a direction such as `HtoD`."""
+    """Whether a value is the direction of a copy, such as `HtoD`."""
     return isinstance(value, str) and len(value) == 4 and value[1:3] == "to"

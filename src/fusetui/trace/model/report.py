@@ -28,7 +28,7 @@ class Prefix(msgspec.Struct, frozen=True):
     exact: bool = True
 
     def __str__(self) -> str:
-        """`the first 340 MB of 1.007 GB`."""
+        """How much was read, in words: `the first 340 MB of 1.007 GB`."""
         about = "" if self.exact else "about "
         return f"the first {size(self.read)} of {about}{size(self.total)}"
 
@@ -71,13 +71,13 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def writer(self) -> str:
-        """The format in which the trace was recorded, whatever it was converted to
+        """The format in which the trace was recorded, even if it was converted to JSON
         since."""
         return self.converted_from or self.format
 
     @property
     def file(self) -> str:
-        """The file as the user named it, of a URL what may be shown."""
+        """The file as the user named it; a URL without its credentials."""
         return self.named or without_credentials(self.path)
 
     @property
@@ -96,7 +96,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether all that was recorded was read."""
+        """Whether everything that was recorded was read."""
         return not (self.missing or self.cut or self.unreadable)
 
 
@@ -108,7 +108,7 @@ Stop = Callable[[], bool]
 
 
 def silent(*_: int) -> None:
-    """Ignores progress."""
+    """A Progress that ignores what it is told."""
 
 
 def never() -> bool:
@@ -137,6 +137,6 @@ OPTIONS_OF_FORMAT = {"nsys": NSYS_OPTIONS, "pftrace": PFTRACE_OPTIONS}
 
 
 def recorded_with(option: str, form: str) -> str:
-    """What records the same as an option of torch.profiler in another format; the
-    option itself where there is nothing else."""
+    """How to record with another format what an option of torch.profiler records. It is
+    the option itself if there is no other way."""
     return OPTIONS_OF_FORMAT.get(form, {}).get(option, option)

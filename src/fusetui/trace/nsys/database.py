@@ -52,7 +52,8 @@ class Export:
     table that cannot be read, or not to its end."""
 
     def __init__(self, place: ExportFile, stop: Stop = never) -> None:
-        """Raises CannotReadError."""
+        """Open a database for reading; `stop` is asked while statements run. Raises
+        CannotReadError if it is damaged beyond use."""
         self.path = place.path
         self.process = place.process
         self.owner = place.owner
@@ -74,10 +75,11 @@ class Export:
             ) from None
 
     def _open(self, place: ExportFile) -> None:
-        """Connects, and reads which tables and columns there are. Raises FAILURES."""
+        """Connect, and read which tables and columns there are. Raises one of FAILURES,
+        with the connection closed."""
         with ExitStack() as unless_read:
-            self._connection = unless_read.enter_context(closing(_connected(place)))
-            _prepare(self._connection, place)
+            self._connection = unless_read.enter_context(closing(_connect(place)))
+            _configure(self._connection, place)
             self._connection.set_progress_handler(
                 self._is_over, INSTRUCTIONS_BETWEEN_LOOKS
             )
@@ -88,14 +90,16 @@ class Export:
             unless_read.pop_all()
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether there is such a table, with all of these columns."""
+        """Whether there is a table of this name with all of these columns."""
         return table in self.tables and self.tables[table].issuperset(columns)
 
     def integer(self, table: str, column: str) -> str:
-        """The expression of an integer column, NONE where it is anything else."""
+        """The SQL expression for an integer column; NONE in rows that have anything
+        else there."""
         return self.typed(table, column, "'integer'", NONE)
 
     def rows(
@@ -168,14 +172,14 @@ class Export:
         return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
 
     def header(self, table: str) -> str:
-        """An expression that is always 0, for which SQLite reads the header of a row to
-        its end: so it finds damage in a row of which only some columns are asked
-        for."""
+        """An SQL expression that is always 0. SQLite reads the header of a row to its
+        end for it. So it finds damage in rows of which only some columns are asked for.
+        """
         return f'typeof("{self._columns[table][-1]}") is null'
 
     def _tables(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each table with rows of its own, without those that are
-        computed."""
+        """The columns of each table with rows of its own. Views, and columns that are
+        computed or hidden, are left out."""
         query = "select name from sqlite_master where type = 'table' and rootpage > 0"
         names = [name for (name,) in self._connection.execute(query)]
         return {
@@ -195,11 +199,14 @@ class Export:
         return tuple(columns)
 
     def _is_over(self) -> bool:
+        """Whether a running statement has to end: the user stops it, or it takes too
+        much processor time."""
         self.stopped = self.stopped or self._stop()
         return self.stopped or time.thread_time() > self._until
 
     def damaged(self, table: str, why: str) -> None:
-        """Notes that a table cannot be read to its end, once for each table."""
+        """Note that a table cannot be read to its end, for the reason `why`. Each table
+        is noted once."""
         if not self.stopped and table not in self._damaged:
             self._damaged.add(table)
             self.damage.append(
@@ -208,8 +215,8 @@ class Export:
             )
 
     def hidden(self, table: str, rows: int) -> None:
-        """Notes that so many rows are in a table which its rowids do not lead to; below
-        zero, that they lead to so many more than are in it."""
+        """Note that a table has `rows` rows that its rowids do not lead to. A negative
+        number means that they lead to so many rows too many."""
         what = (
             f"{rows:,} of its rows are not found"
             if rows > 0
@@ -220,8 +227,9 @@ class Export:
         )
 
 
-def _connected(place: ExportFile) -> sqlite3.Connection:
-    """An open connection, to the file or to an empty database in memory."""
+def _connect(place: ExportFile) -> sqlite3.Connection:
+    """An open connection to the file, or to an empty database in memory if the content
+    is there."""
     if place.data is None:
         address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
     else:
@@ -229,8 +237,9 @@ def _connected(place: ExportFile) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, isolation_level=None)
 
 
-def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
-    """Before anything is read."""
+def _configure(connection: sqlite3.Connection, place: ExportFile) -> None:
+    """Make a connection safe before anything is read: limits for texts, no attached
+    files, no code in the schema."""
     if place.data is not None:
         connection.deserialize(place.data)
     connection.text_factory = lambda text: str(text, "utf-8", "replace")
@@ -242,7 +251,7 @@ def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
         connection.execute(f"pragma {setting}")
 
 
-def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
+def locate_database(path: str, size: int, data: bytes | None = None) -> ExportFile:
     """Describe where a database is.
 
     One that is cut short is held in memory, without what is left of its last page:

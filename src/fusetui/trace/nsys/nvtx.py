@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fusetui.trace.nsys.database import NONE, Export
-from fusetui.trace.read.document_text import shared_name
+from fusetui.trace.read.document_text import shorten_shared_name
 
 NVTX = "NVTX_EVENTS"
 SHOWN = "ifnull(eventType in (34, 35, 37, 59, 60, 65, 66, 68, 70, 71), 0)"
@@ -70,26 +70,33 @@ class MoreOfRange(NamedTuple):
 
 
 def category(kind: int, name: str) -> str:
-    """As torch.profiler would name it; a mark has one of its own."""
+    """The category that torch.profiler would give a range: `cpu_op` or
+    `user_annotation`.
+
+    A mark, which is a single moment, has the category `nvtx_mark`. `kind` is PLAIN,
+    TORCH, NUMBERED or MARK; it tells what torch appended to the text of the range.
+    """
     if kind == MARK:
         return "nvtx_mark"
     is_op = kind == NUMBERED or (kind == TORCH and OP.match(name))
     return "cpu_op" if is_op else "user_annotation"
 
 
-def _place_of(key: str) -> str:
-    """The expression of where `, KEY = ` begins in a text, counted from 1; 0 if it is
-    not there."""
+def _position_expression(key: str) -> str:
+    """The SQL expression of the position where `, KEY = ` begins in the column `text`.
+    Positions count from 1; the value is 0 if the text does not contain it."""
     return f"instr(text, ', {key} = ')"
 
 
-def _number_of(key: str) -> str:
-    """The expression of the integer that follows `, KEY = ` in a text."""
-    return f"cast(substr(text, {_place_of(key)} + {len(key) + 5}, 18) as integer)"
+def _integer_expression(key: str) -> str:
+    """The SQL expression of the integer that follows `, KEY = ` in the column `text`."""
+    # 5 is the length of `, ` and ` = ` around the key; 18 digits always fit into 64
+    # bits
+    return f"cast(substr(text, {_position_expression(key)} + {len(key) + 5}, 18) as integer)"
 
 
-_OP_ID_AT = _place_of("op_id")
-_SEQUENCE_AT = _place_of("seq")
+_OP_ID_AT = _position_expression("op_id")
+_SEQUENCE_AT = _position_expression("seq")
 _IS_TORCH = f"(typeof(text) = 'text' and {_OP_ID_AT})"
 _IS_NUMBERED = f"({_IS_TORCH} and {_SEQUENCE_AT} between 1 and {_OP_ID_AT})"
 _NAME_END = f"iif({_IS_NUMBERED}, {_SEQUENCE_AT}, {_OP_ID_AT})"
@@ -98,16 +105,21 @@ BASE = (
     "iif(typeof(text) = 'text', text, NULL))"
 )
 """The name without what torch appends; NULL if the text is one of StringIds."""
-SEQUENCE = f"iif({_IS_NUMBERED}, {_number_of('seq')}, {NONE})"
+SEQUENCE = f"iif({_IS_NUMBERED}, {_integer_expression('seq')}, {NONE})"
 
 
 def nvtx_fields(db: Export) -> dict[str, str]:
-    """The expressions that say more than those of other tables."""
+    """The SQL expressions of those columns of NVTX_EVENTS that other tables compute
+    differently, by name.
+
+    `end` of a mark without an end is its start. `external` is the id that torch
+    appended as `op_id`, or NONE. `kind` is PLAIN, TORCH, NUMBERED or MARK.
+    """
     is_mark = f"ifnull({MARKS}, 0)" if db.has(NVTX, "eventType") else "0"
     external = str(NONE)
     kind = "0"
     if db.has(NVTX, "text"):
-        external = f"iif({_IS_TORCH}, {_number_of('op_id')}, {NONE})"
+        external = f"iif({_IS_TORCH}, {_integer_expression('op_id')}, {NONE})"
         kind = f"iif({_IS_TORCH}, iif({_IS_NUMBERED}, {NUMBERED}, {TORCH}), {PLAIN})"
     start = db.integer(NVTX, "start")
     end = db.integer(NVTX, "end")
@@ -119,13 +131,16 @@ def nvtx_fields(db: Export) -> dict[str, str]:
 
 
 def more_fields(db: Export) -> tuple[str, ...]:
-    """The expressions of the fields of MoreOfRange, in order."""
+    """The SQL expressions of the fields of MoreOfRange, in their order. A column that
+    the export does not have becomes NULL or NONE."""
     name = text_with_sizes = "NULL"
     sequence = str(NONE)
     if db.has(NVTX, "text"):
         name = BASE
         sequence = SEQUENCE
-        text_with_sizes = f"iif({_IS_TORCH} and {_place_of('sizes')}, text, NULL)"
+        text_with_sizes = (
+            f"iif({_IS_TORCH} and {_position_expression('sizes')}, text, NULL)"
+        )
     values = [
         db.typed(NVTX, column, "'integer', 'real'", "NULL")
         for column in PAYLOAD_COLUMNS
@@ -149,22 +164,32 @@ def args_of(
     strings: Mapping[int, str],
     domains: Mapping[Domain, str],
 ) -> dict[str, Any]:
-    """The args of a range as torch writes them, and its payload: that of NCCL says
-    bytes and peer. `external` is the id of torch; `process` is that of the range, see
-    Domain."""
+    """The args of an NVTX range as torch.profiler writes them, with the payload of the
+    range.
+
+    A payload that is a JSON object, such as the bytes and the peer of NCCL, adds its
+    own keys. Any other payload is the arg `payload`.
+
+    Args:
+        more: What was read of the range beside its times.
+        external: The id that torch gave the op, or NONE.
+        process: The process of the range, numbered as in Domain.
+        strings: The texts of the export, by number.
+        domains: The names of the NVTX domains.
+    """
     args: dict[str, Any] = {}
     if external != NONE:
         args["Record function id"] = external
     if more.sequence != NONE:
         args["Sequence number"] = more.sequence
-    sizes = _sizes(more.text_with_sizes or "")
+    sizes = _parse_input_sizes(more.text_with_sizes or "")
     if sizes is not None:
         args["Input Dims"] = sizes
     domain = Domain(process, more.domain)
     if domain in domains:
         args["domain"] = domains[domain]
     if more.payload or more.payload_id in strings:
-        payload = _json(more.payload or strings[more.payload_id])
+        payload = _decode_json(more.payload or strings[more.payload_id])
         if isinstance(payload, dict):
             args |= payload
         else:
@@ -174,28 +199,33 @@ def args_of(
     return args
 
 
-def _sizes(text: str) -> Any:
-    """The sizes of inputs in the text of a range; None if they cannot be read."""
+def _parse_input_sizes(text: str) -> Any:
+    """The sizes of the inputs that torch appended to the text of a range, such as [[8,
+    16], [16, 4]]. None if the text has none, or they are not valid JSON."""
     match = SIZES.search(text)
-    return _json(match[1]) if match else None
+    return _decode_json(match[1]) if match else None
 
 
 def domains_of(db: Export) -> dict[Domain, str]:
-    """The names of domains; NCCL has one of its own. Each process numbers its own
-    domains."""
+    """The names of the NVTX domains of an export, by process and number. {} if the
+    export lacks the columns for them.
+
+    A domain groups the ranges of one library: NCCL has its own. Each process numbers
+    its own domains.
+    """
     if not db.has(NVTX, "eventType", "domainId", "text"):
         return {}
     process = f"({db.integer(NVTX, 'globalTid')}) >> 24"
     return {
-        Domain(process, number): shared_name(name, number)
+        Domain(process, number): shorten_shared_name(name, number)
         for process, number, name in db.rows(
             NVTX, (process, "domainId", "text"), DOMAINS
         )
     }
 
 
-def _json(text: str) -> Any:
-    """The value of a JSON text; None where it is damaged or blank."""
+def _decode_json(text: str) -> Any:
+    """The value of a JSON text. None if the text is blank or is not valid JSON."""
     try:
         return msgspec.json.decode(text) if text else None
     except (msgspec.DecodeError, RecursionError):

@@ -59,8 +59,9 @@ class Processes:
     """Who did what, by the numbers of an export."""
 
     def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
-        """Reads which processes, devices and streams these tables of events name."""
-        work, calling = _places_and_processes(db, sources)
+        """Read which processes, devices and streams the tables of events name.
+        Processes with GPU work are numbered first."""
+        work, calling = _find_places(db, sources)
         working = {place.process for place in work}
         # those with GPU work first; below zero only where no process is recorded
         in_order = [*sorted(working), *sorted(calling - working)]
@@ -78,8 +79,12 @@ class Processes:
             self._uses_of_stream[pid, place.stream] += 1
 
     def _note_devices(self, work: Collection[WorkPlace]) -> None:
-        """Notes which device each context is of, and whether the GPU of each device is
-        known; if not, whether two processes have a device of the same number."""
+        """Note the device of each CUDA context, and whether the GPU of each device is
+        known.
+
+        If it is not, also note whether two processes have a device of the same number,
+        because these may be different GPUs. `work` has the places of all GPU work.
+        """
         self._device_of_context: dict[tuple[int, int], int] = {}
         devices: set[tuple[int, int]] = set()  # process and device
         for place in work:
@@ -94,8 +99,11 @@ class Processes:
         self._are_numbers_shared = not self._are_gpus_known and is_number_shared
 
     def pid(self, key: int) -> Id:
-        """The pid of a process; where two machines have one of the same pid, with the
-        machine."""
+        """The pid of a process by its key, which is a machine and a pid.
+
+        If two machines have a process of the same pid, the machine is added in words.
+        UNKNOWN for a negative key.
+        """
         if key < 0:
             return UNKNOWN
         pid = key & PID_MASK
@@ -125,8 +133,8 @@ class Processes:
         return np.where(is_sound, unique_value, -1)
 
     def number(self, key: int) -> int:
-        """The number of a process; one that was met only in damage is given a number
-        beyond the others."""
+        """The number of a process by its key. A process that occurs only in damaged
+        rows gets a number beyond all others."""
         number_beyond = PID_MASK + (key & PID_MASK)
         return self._number.get(key, number_beyond)
 
@@ -155,7 +163,11 @@ class Processes:
         return pid, lane_stream, gpu if source.is_gpu_work else None
 
     def _stream(self, gpu: Id, key: int, stream: int, context: int) -> Id:
-        """The tid of the lane of a stream; None if the event has no stream."""
+        """The tid of the lane of a stream; None if the event has no stream.
+
+        If several processes or contexts use a stream of this number on one GPU, the
+        process and the context are added in words.
+        """
         if stream == NONE:
             return None
         is_shared = self._uses_of_stream[gpu, stream] > 1
@@ -164,8 +176,12 @@ class Processes:
         return stream
 
     def _gpu(self, key: int, device: int) -> tuple[Id, int | None]:
-        """The pid of the lanes of a device of a process, and the number of the GPU;
-        None if that is unknown."""
+        """The pid of the lanes of a device, and the number of its GPU, or None if that
+        is unknown.
+
+        The export may say which GPU a device of a process is. If not, its own number
+        stands for it, with the process where two processes use the same number.
+        """
         if not 0 <= device < MAX_DEVICES:
             return "GPU", None
         if self._are_gpus_known:
@@ -176,7 +192,8 @@ class Processes:
         return device, device
 
     def labels(self, strings: Mapping[int, str]) -> Iterator[Label]:
-        """The names of processes and threads that have events."""
+        """Yield the names of the processes and threads that have events. `strings` has
+        the texts of the export by number."""
         for owner, name in self._db.records("PROCESSES", "globalPid", "name"):
             if self._has_events(owner) and isinstance(name, str):
                 pid = self.pid(owner >> 24)
@@ -193,12 +210,13 @@ class Processes:
         return isinstance(owner, int) and owner >> 24 in self._number
 
 
-def _places_and_processes(
+def _find_places(
     db: Export, sources: Sequence[EventTable]
 ) -> tuple[set[WorkPlace], set[int]]:
-    """The places of all GPU work, and the processes of all other events."""
+    """The distinct places of all GPU work, and the processes of all other events.
+    Tables of GPU metrics are left out, because they belong to no process."""
     work: set[WorkPlace] = set()
-    calling: set[int] = set()
+    calling_processes: set[int] = set()
     for source in sources:
         if source.is_metrics:
             continue
@@ -215,12 +233,13 @@ def _places_and_processes(
             work.update(map(WorkPlace._make, db.rows(source.table, columns, condition)))
         else:
             rows = db.rows(source.table, (process,), condition)
-            calling.update(key for (key,) in rows)
-    return work, calling
+            calling_processes.update(key for (key,) in rows)
+    return work, calling_processes
 
 
 def _gpus(db: Export) -> dict[tuple[int, int], int]:
-    """The GPU of each device of a pid."""
+    """The number of the GPU by pid and device, as the export says. Rows that are not
+    whole numbers are left out."""
     gpus: dict[tuple[int, int], int] = {}
     records = db.records("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
     for pid, device, gpu in records:
@@ -230,22 +249,27 @@ def _gpus(db: Export) -> dict[tuple[int, int], int]:
 
 
 def keys_of(db: Export, begin: int, end: int) -> dict[str, Any]:
-    """The keys around the events, as torch writes them; `begin` and `end` are those of
-    all events, in ns. Those that the export does not say are left out."""
-    devices = _device_properties(db)
+    """The keys around the events as torch writes them: devices, version, host and the
+    base of the clock.
+
+    `begin` and `end` are those of all events, in ns. Keys that the export does not know
+    are left out.
+    """
+    devices = _read_device_properties(db)
     exported = dict(db.records("META_DATA_EXPORT", "name", "value"))
     captured = dict(db.records("META_DATA_CAPTURE", "name", "value"))
     keys = {
         "deviceProperties": devices,
         "nsight_systems_version": exported.get("EXPORT_PRODUCT_VERSION"),
         "host_name": captured.get("DEVICE_DISPLAY_NAME"),
-        "baseTimeNanoseconds": _base(db, begin, end),
+        "baseTimeNanoseconds": _clock_base_ns(db, begin, end),
     }
     return {key: value for key, value in keys.items() if value not in (None, [])}
 
 
-def _device_properties(db: Export) -> list[dict[str, Any]]:
-    """What the export says of each GPU, as torch writes `deviceProperties`."""
+def _read_device_properties(db: Export) -> list[dict[str, Any]]:
+    """The properties of each GPU in the export, under the names that torch uses in
+    `deviceProperties`. Unknown properties are left out."""
     devices = []
     columns = ("id", *COLUMN_OF_PROPERTY.values())
     for number, *values in db.records("TARGET_INFO_GPU", *columns):
@@ -257,10 +281,13 @@ def _device_properties(db: Export) -> list[dict[str, Any]]:
     return devices
 
 
-def _base(db: Export, begin: int, end: int) -> int | None:
-    """The UTC time of the zero of the events' clock, in ns: the session began at
-    `startTime` of that clock and at `utcEpochNs`. None where the events are not within
-    the session by it."""
+def _clock_base_ns(db: Export, begin: int, end: int) -> int | None:
+    """The UTC time in ns at which the clock of the events is zero.
+
+    It follows from the start of the session, which the export has on both clocks. None
+    if the export lacks it, if it has several sessions, or if the events are not within
+    the session.
+    """
     utc = db.records("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     session = db.records("ANALYSIS_DETAILS", "startTime", "stopTime")
     if len(utc) != 1 or len(session) != 1:

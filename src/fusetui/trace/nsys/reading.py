@@ -23,7 +23,7 @@ from fusetui.trace.model.errors import CannotReadError, NotATraceError, NothingR
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Lane, Raw
 from fusetui.trace.model.report import Report
-from fusetui.trace.nsys.database import NONE, Export, ExportFile, place_of
+from fusetui.trace.nsys.database import NONE, Export, ExportFile, locate_database
 from fusetui.trace.nsys.nvtx import BASE, DECLARED, NVTX, SHOWN, category
 from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import (
@@ -34,12 +34,12 @@ from fusetui.trace.nsys.tables import (
     EventTable,
     Words,
     fields,
-    plan,
+    plan_batches,
     present_tables,
+    read_words,
     with_owner,
-    words_of,
 )
-from fusetui.trace.nsys.writing import writer
+from fusetui.trace.nsys.writing import make_writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import (
     BYTES_PER_SLICE,
@@ -60,7 +60,7 @@ from fusetui.trace.read.unpack import (
     DamagedError,
     TooLargeError,
     limit_for,
-    too_large,
+    too_large_error,
     unpack,
 )
 
@@ -92,10 +92,10 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
             tables there would be launches without their kernels.
         process: The pid of the process to read; all are read if left out.
     """
-    place, cut = _place(stored)
+    place, cut = _locate_database(stored)
     place = with_owner(replace(place, process=process))
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
-        raw = _read(db, place, stored, callbacks.progress)
+        raw = _read_tables(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
             raise NotATraceError(f"{place.path} has no events of process {process}.")
         if db.stopped:
@@ -110,18 +110,23 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
-    """The text of a file that had this state when it was read."""
-    return Rendered(writer(place_of(path, state[0])), partial(_problem, path, state))
+    """The JSON text of an export that was read earlier and had this `state` then. It is
+    written when somebody looks at it."""
+    return Rendered(
+        make_writer(locate_database(path, state[0])),
+        partial(_describe_problem, path, state),
+    )
 
 
 def processes(path: str) -> list[int]:
-    """The pids of the processes that have work of a GPU. Raises CannotReadError or
-    OSError."""
-    with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
+    """The pids of the processes that have GPU work. Raises CannotReadError or OSError."""
+    with closing(
+        Export(with_owner(locate_database(path, os.stat(path).st_size)))
+    ) as db:
         return Processes(db, present_tables(db)).working
 
 
-def _read(
+def _read_tables(
     db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
 ) -> Raw:
     """Read all tables of events of an open database into columns.
@@ -135,28 +140,28 @@ def _read(
             f"{place.path} is a database without Nsight Systems events. Record with "
             "nsys profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
-    plans = plan(db, sources)
+    plans = plan_batches(db, sources)
     _check_memory(place, plans)
     range_texts = Interner()
     tables: list[TableEvents] = []
     for number, batches in enumerate(plans):
         progress(stored.size * number // len(plans), stored.size)
-        tables.append(events_of(db, batches, range_texts))
+        tables.append(read_events(db, batches, range_texts))
         if db.stopped:
             raise NothingReadError
-    words = words_of(db)
+    words = read_words(db)
     processes = Processes(db, sources)
     labels = tuple(processes.labels(words.strings))
-    slices = slices_of(tables, len(labels), list(range_texts), words, processes)
+    slices = combine_slices(tables, len(labels), list(range_texts), words, processes)
     check_durations(place.path, slices.dur)
-    counts = _stretch_counts(len(labels), tables)
+    counts = _count_stretches(len(labels), tables)
     # the report comes last, as each of these queries may find more damage
-    left_out = _left_out(db)
-    keys = _keys(db, slices)
-    report = _report(db, place, stored, tables, words, slices, counts)
+    left_out = _count_left_out(db)
+    keys = _read_keys(db, slices)
+    report = _make_report(db, place, stored, tables, words, slices, counts)
     return Raw(
         report=replace(report, left_out=left_out),
-        elements=_elements(place, stored, counts),
+        elements=_make_elements(place, stored, counts),
         names=slices.names,
         categories=slices.categories,
         threads=slices.threads,
@@ -182,7 +187,7 @@ class _StretchCounts(NamedTuple):
     values: list[int]
 
 
-def _stretch_counts(label_count: int, tables: Sequence[TableEvents]) -> _StretchCounts:
+def _count_stretches(label_count: int, tables: Sequence[TableEvents]) -> _StretchCounts:
     """Count the events of each stretch of the text that is written on demand.
 
     The first stretch has the labels. Then there is one for each batch of each table:
@@ -196,22 +201,25 @@ def _stretch_counts(label_count: int, tables: Sequence[TableEvents]) -> _Stretch
     return counts
 
 
-def _elements(place: ExportFile, stored: Stored, counts: _StretchCounts) -> Elements:
-    """The text of the events, which is written on demand."""
+def _make_elements(
+    place: ExportFile, stored: Stored, counts: _StretchCounts
+) -> Elements:
+    """The elements of the trace, whose text is written from the database on demand."""
     problem: Callable[[], str] = str  # none: it is held in memory
     if place.data is None:
-        problem = partial(_problem, place.path, stored.state)
+        problem = partial(_describe_problem, place.path, stored.state)
     # rowids may be far apart, with batches without events between them
     stretches = [
         stretch
         for stretch in stretches_of(counts.events, counts.values)
         if stretch.events
     ]
-    return Elements(Rendered(writer(place), problem), stretches)
+    return Elements(Rendered(make_writer(place), problem), stretches)
 
 
-def _keys(db: Export, slices: Slices) -> dict[str, Any]:
-    """The keys around the events, which depend on when the slices begin and end."""
+def _read_keys(db: Export, slices: Slices) -> dict[str, Any]:
+    """The keys around the events. They depend on when the first slice begins and the
+    last one ends."""
     if not len(slices.start):
         return keys_of(db, 0, 0)
     first_ns = int(slices.start.min())
@@ -219,7 +227,7 @@ def _keys(db: Export, slices: Slices) -> dict[str, Any]:
     return keys_of(db, first_ns, last_ns)
 
 
-def _report(
+def _make_report(
     db: Export,
     place: ExportFile,
     stored: Stored,
@@ -228,8 +236,8 @@ def _report(
     slices: Slices,
     counts: _StretchCounts,
 ) -> Report:
-    """The counts of this reading, without `left_out`, and what has to be known of what
-    was read."""
+    """The report of this reading: the counts of events, and sentences about what was
+    lost. What was left out is added later."""
     label_count = counts.events[0]
     phases = Counter(
         X=len(slices.start) - slices.unfinished,
@@ -238,12 +246,12 @@ def _report(
         C=sum(counts.values),
     )
     unreadable = sum(table.unreadable for table in tables)
-    pending = _pending(place)
+    pending = _describe_pending_changes(place)
     shared_names = set(words.strings.values()) & set(slices.names)
     remarks = [
-        *_remarks(tables, words, unreadable),
+        *_describe_losses(tables, words, unreadable),
         *remarks_of_cut_names(shared_names),
-        *_diagnostics(db),
+        *_describe_diagnostics(db),
         *pending,
     ]
     return Report(
@@ -264,7 +272,8 @@ def _report(
 
 
 def _check_memory(place: ExportFile, plans: Sequence[Batches]) -> None:
-    """Raises CannotReadError where reading these tables might be ended for its memory."""
+    """Raise CannotReadError if the tables have so many rows that the system might end
+    the process for its memory."""
     rows_by_rowids = sum(batches.rows * batches.count for batches in plans)
     rows = min(rows_by_rowids, place.size // MIN_ROW_BYTES)
     if rows > MIN_CHECKED_SLICES and rows * BYTES_PER_SLICE > memory_left():
@@ -273,24 +282,29 @@ def _check_memory(place: ExportFile, plans: Sequence[Batches]) -> None:
         )
 
 
-def _place(stored: Stored) -> tuple[ExportFile, str | None]:
-    """Where the database is, and how it is cut: SQLite opens a plain file itself; the
-    bytes of all others are held in memory. Raises CannotReadError."""
+def _locate_database(stored: Stored) -> tuple[ExportFile, str | None]:
+    """Where the database is, and how it is cut short, or None. SQLite opens a plain
+    file itself; any other is unpacked into memory.
+
+    Raises CannotReadError.
+    """
     if stored.packing is None and stored.arriving is None:
         with suppress(OSError):
             opened = os.fstat(stored.file.fileno())
             named = os.stat(stored.path)
             if (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino):
-                return place_of(stored.path, stored.size), stored.cut
-    data, cut = _bytes_in_memory(stored)
+                return locate_database(stored.path, stored.size), stored.cut
+    data, cut = _load_bytes(stored)
     if data[VERSIONS_AT] == WITH_LOG:
+        # SQLite would look for a write-ahead log, which a database in memory cannot
+        # have
         data[VERSIONS_AT] = WITHOUT_LOG
-    return place_of(stored.path, len(data), bytes(data)), cut
+    return locate_database(stored.path, len(data), bytes(data)), cut
 
 
-def _bytes_in_memory(stored: Stored) -> tuple[bytearray, str | None]:
-    """The unpacked bytes of a file, and how it is cut. Raises CannotReadError if memory
-    does not suffice."""
+def _load_bytes(stored: Stored) -> tuple[bytearray, str | None]:
+    """The unpacked bytes of a file, and how it is cut short, or None. Raises
+    CannotReadError if they do not fit into memory."""
     max_bytes = min(limit_for(stored.size), memory_left() // 2)
     data = bytearray()
     try:
@@ -300,14 +314,14 @@ def _bytes_in_memory(stored: Stored) -> tuple[bytearray, str | None]:
             for piece, _ in unpack(stored.document, stored.packing, max_bytes):
                 data += piece
     except TooLargeError:
-        raise too_large(stored.path, max_bytes) from None
+        raise too_large_error(stored.path, max_bytes) from None
     except DamagedError as damage:
         return data, str(damage)
     return data, stored.cut
 
 
-def _problem(path: str, state: State) -> str:
-    """Why the file cannot be read any more."""
+def _describe_problem(path: str, state: State) -> str:
+    """Why a file cannot be read again: it is gone, or has changed. "" if it can."""
     try:
         stat = os.stat(path)
     except OSError as error:
@@ -316,7 +330,7 @@ def _problem(path: str, state: State) -> str:
     return "" if is_same else f"{path} has changed since it was read"
 
 
-def _left_out(db: Export) -> dict[str, int]:
+def _count_left_out(db: Export) -> dict[str, int]:
     """Count the rows of events that have no place in a trace: {"SCHED_EVENTS": 812}.
 
     Tables with a column of times hold events. Of NVTX, which is read, these are the
@@ -326,7 +340,7 @@ def _left_out(db: Export) -> dict[str, int]:
     read_tables = {source.table for source in present_tables(db)}
     counts: dict[str, int] = {}
     for table, columns in db.tables.items():
-        condition = _is_of_process(db, table)
+        condition = _process_condition(db, table)
         if table == NVTX and NVTX in read_tables and db.has(NVTX, "eventType"):
             condition += f" and not {SHOWN} and not ifnull({DECLARED}, 0)"
         elif table in read_tables or table == DIAGNOSTICS or not columns & TIMES:
@@ -339,12 +353,12 @@ def _left_out(db: Export) -> dict[str, int]:
     return counts
 
 
-def _diagnostics(db: Export) -> Iterator[str]:
-    """What Nsight Systems itself warned of, errors first, each text once: that it could
-    not trace the GPU, or lost events. What it merely informs of is left out."""
+def _describe_diagnostics(db: Export) -> Iterator[str]:
+    """Yield a sentence for each warning or error that Nsight Systems recorded about its
+    own work, errors first. Each text comes once, and the rest is counted."""
     if not db.has(DIAGNOSTICS, "severity", "text"):
         return
-    times = _times_of_diagnostics(db)
+    times = _count_diagnostics(db)
     # sorted() keeps the order of equal levels
     diagnostics = sorted(times, key=lambda diagnostic: -diagnostic[0])
     for level, sentence in diagnostics[:MAX_DIAGNOSTICS]:
@@ -359,7 +373,7 @@ def _diagnostics(db: Export) -> Iterator[str]:
         yield f"Nsight Systems recorded {plural(more, 'more warning')}."
 
 
-def _times_of_diagnostics(db: Export) -> Counter[tuple[int, str]]:
+def _count_diagnostics(db: Export) -> Counter[tuple[int, str]]:
     """Count how often Nsight Systems recorded each warning and error.
 
     Returns:
@@ -370,7 +384,7 @@ def _times_of_diagnostics(db: Export) -> Counter[tuple[int, str]]:
     text = db.typed(DIAGNOSTICS, "text", "'text'", "NULL")
     beginning = f"substr({text}, 1, {MAX_DIAGNOSTIC_CHARS})"
     severities = ", ".join(map(str, SEVERITIES))
-    is_of_process = f"{_is_of_process(db, DIAGNOSTICS)}{_or_of_none(db)}"
+    is_of_process = f"{_process_condition(db, DIAGNOSTICS)}{_no_process_condition(db)}"
     condition = f"where {severity} in ({severities}) and ({is_of_process})"
     times: Counter[tuple[int, str]] = Counter()
     for level, message in db.rows(DIAGNOSTICS, (severity, beginning), condition):
@@ -380,14 +394,15 @@ def _times_of_diagnostics(db: Export) -> Counter[tuple[int, str]]:
     return times
 
 
-def _or_of_none(db: Export) -> str:
-    """The rest of a condition, for diagnostics that are of no process."""
+def _no_process_condition(db: Export) -> str:
+    """The part of an SQL condition that also accepts diagnostics of no process; "" if
+    the table does not tell processes apart."""
     if not db.has(DIAGNOSTICS, "globalPid"):
         return ""
     return f" or ({db.integer(DIAGNOSTICS, 'globalPid')}) in ({NONE}, 0)"
 
 
-def _is_of_process(db: Export, table: str) -> str:
+def _process_condition(db: Export, table: str) -> str:
     """Return an SQL condition for a row to be of the process that is read.
 
     It is "1", which all rows meet, if all processes are read or the table does not say
@@ -400,11 +415,11 @@ def _is_of_process(db: Export, table: str) -> str:
     return f"(({db.integer(table, owner)}) >> 24) & {PID_MASK} = {db.process}"
 
 
-def _remarks(
+def _describe_losses(
     tables: Sequence[TableEvents], words: Words, unreadable: int
 ) -> Iterator[str]:
-    """What has to be known of what was read, in sentences without the name of the
-    file."""
+    """Yield sentences about what was lost in reading, without the name of the file:
+    unreadable rows, missing names, graphs without kernels."""
     if unreadable:
         rows = plural(unreadable, "row")
         yield f"{rows} skipped, because their start or end is missing or out of range."
@@ -426,8 +441,9 @@ def _remarks(
         )
 
 
-def _pending(place: ExportFile) -> list[str]:
-    """A sentence for each file beside it with changes that are not in it."""
+def _describe_pending_changes(place: ExportFile) -> list[str]:
+    """A sentence for each journal beside the file that has changes which are not in it
+    yet."""
     if place.data is not None:
         return []
     sentences = []
@@ -452,13 +468,14 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def source(self) -> EventTable:
+        """The table that the events are of."""
         return self.batches.source
 
     def __len__(self) -> int:
         return len(self.text)
 
 
-def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
+def read_events(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """Read the events of a table, as far as the database is sound.
 
     They are read batch by batch, just as they are when their args are asked for: in a
@@ -473,15 +490,15 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     columns_of_batches = [np.empty((len(FIELDS), 0), np.int64)]
     texts_of_batches = [np.empty(0, np.int32)]
     counts = [0] * batches.count
-    for number in _with_rows(db, batches):
-        batch = _batch_of(db, batches, number, texts)
+    for number in _batches_with_rows(db, batches):
+        batch = _read_batch(db, batches, number, texts)
         columns_of_batches.append(batch.columns)
         texts_of_batches.append(batch.text)
         counts[number] = len(batch.text)
         if len(db.damage) > damage_before or db.stopped:
             break
     columns = np.concatenate(columns_of_batches, axis=1)
-    row_counts = _row_counts(db, batches)
+    row_counts = _count_rows(db, batches)
     hidden = row_counts.sound - columns.shape[1]
     if hidden and len(db.damage) == damage_before:
         db.hidden(batches.source.table, hidden)
@@ -501,7 +518,7 @@ class _RowCounts(NamedTuple):
     sound: int  # that can be read as events
 
 
-def _row_counts(db: Export, batches: Batches) -> _RowCounts:
+def _count_rows(db: Export, batches: Batches) -> _RowCounts:
     """Count the rows of a table; both counts are 0 if it cannot be read."""
     sums = db.rows(
         batches.source.table,
@@ -513,7 +530,7 @@ def _row_counts(db: Export, batches: Batches) -> _RowCounts:
     return _RowCounts(shown=shown or 0, sound=sound or 0)
 
 
-def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
+def _batches_with_rows(db: Export, batches: Batches) -> Iterator[int]:
     """Yield the numbers of the batches that have rows, ascending.
 
     Rowids may be far apart, so after each batch the next row is asked for instead of
@@ -539,7 +556,7 @@ class _BatchEvents(NamedTuple):
     text: NDArray[np.int32]  # as in TableEvents; shape [events]
 
 
-def _batch_of(
+def _read_batch(
     db: Export, batches: Batches, number: int, texts: Interner
 ) -> _BatchEvents:
     """Read the events of one batch, up to the first row whose rowid does not ascend.
@@ -559,18 +576,18 @@ def _batch_of(
     columns = db.integers(source.table, queried, batches.condition, bounds)[:-1]
     row_count = columns.shape[1]
     if source.is_nvtx and db.has(NVTX, "text"):
-        text = _range_texts(db, batches, bounds, texts)
+        text = _number_range_texts(db, batches, bounds, texts)
     else:
         text = np.full(row_count, NO_TEXT, np.int32)
     first_rowid, _ = bounds
-    ascending = _ascending(columns[FIELDS.index("row")], first_rowid)
+    ascending = _count_ascending(columns[FIELDS.index("row")], first_rowid)
     sound_rows = min(ascending, len(text))
     if sound_rows < row_count:
         db.damaged(source.table, "its rows are out of order")
     return _BatchEvents(columns=columns[:, :sound_rows], text=text[:sound_rows])
 
 
-def _range_texts(
+def _number_range_texts(
     db: Export, batches: Batches, bounds: tuple[int, int], texts: Interner
 ) -> NDArray[np.int32]:
     """Return the number of the text of each NVTX range of a batch; NO_TEXT for none.
@@ -590,7 +607,7 @@ def _range_texts(
     return text
 
 
-def _ascending(rowids: NDArray[np.int64], least: int) -> int:
+def _count_ascending(rowids: NDArray[np.int64], least: int) -> int:
     """Count the rows up to the first whose rowid does not ascend.
 
     [3, 4, 7, 5, 9] from 3 on gives 3; from 4 on it gives 0, as the first is below it.
@@ -623,7 +640,7 @@ class Numbers:
     """The numbers of the names, categories and lanes of all slices."""
 
     def __init__(self, texts: Sequence[str], words: Words, processes: Processes):
-        """`texts` are those of ranges."""
+        """Start without numbers. `texts` has the texts of NVTX ranges by number."""
         self.names = Interner()
         self.categories = Interner()
         self.threads = Interner()
@@ -641,7 +658,7 @@ class Numbers:
         Returns:
             For each event an index into `names`, and one into `categories`.
         """
-        distinct_rows_of_table, row_number = _distinct(
+        distinct_rows_of_table, row_number = _distinct_tuples(
             table.text, table.columns["name"], table.columns["kind"]
         )
         names = []
@@ -667,7 +684,7 @@ class Numbers:
         device, stream and context. Each distinct combination is looked up once.
         """
         columns = table.columns
-        distinct_places, place_number = _distinct(
+        distinct_places, place_number = _distinct_tuples(
             columns["owner"], columns["device"], columns["stream"], columns["context"]
         )
         lanes = [
@@ -677,7 +694,7 @@ class Numbers:
         return self.threads.ids(lanes)[place_number]
 
 
-def slices_of(
+def combine_slices(
     tables: Sequence[TableEvents],
     first: int,
     texts: Sequence[str],
@@ -761,7 +778,7 @@ def _columns_of_slices(
     }
 
 
-def _distinct(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
+def _distinct_tuples(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
     """Return the distinct rows of some columns, and the number of each row among them.
 
     The columns [7, 5, 7] and [1, 2, 1] give [(5, 2), (7, 1)] and [1, 0, 1].

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.nsys.database import NONE, Export, ExportFile
 from fusetui.trace.nsys.nvtx import NVTX, SHOWN, nvtx_fields
-from fusetui.trace.read.document_text import MAX_SHARED_NAME, shared_name
+from fusetui.trace.read.document_text import MAX_SHARED_NAME, shorten_shared_name
 from fusetui.trace.read.times import LIMIT_NS
 
 CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -99,17 +99,18 @@ class Words(msgspec.Struct, frozen=True):
     syncs: Mapping[int, str]
 
 
-def words_of(db: Export) -> Words:
-    """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
+def read_words(db: Export) -> Words:
+    """The texts that the numbers of an export stand for, from its tables StringIds and
+    ENUM_*. Where it lacks the latter, numbers mean what they mean to nsys."""
     copy_names = {kind.upper(): kind for kind in KINDS_OF_COPY}
-    copies = _enumeration(
+    copies = _read_enumeration(
         db,
         "ENUM_CUDA_MEMCPY_OPER",
         column="name",
         prefix="CUDA_MEMCPY_KIND_",
         defaults=copy_names,
     )
-    syncs = _enumeration(
+    syncs = _read_enumeration(
         db,
         "ENUM_CUPTI_SYNC_TYPE",
         column="name",
@@ -117,9 +118,9 @@ def words_of(db: Export) -> Words:
         defaults=KINDS_OF_SYNC,
     )
     return Words(
-        strings=_texts(db, "StringIds", "value"),
+        strings=_read_texts(db, "StringIds", "value"),
         copies={number: copy_names.get(name, name) for number, name in copies.items()},
-        memories=_enumeration(
+        memories=_read_enumeration(
             db,
             "ENUM_CUDA_MEM_KIND",
             column="label",
@@ -130,13 +131,13 @@ def words_of(db: Export) -> Words:
     )
 
 
-def _enumeration(
+def _read_enumeration(
     db: Export, table: str, column: str, prefix: str, defaults: Iterable[str]
 ) -> dict[int, str]:
-    """The texts of a table by their numbers, without the prefix; the numbers from 0 on
-    that it does not have stand for the defaults, in order."""
+    """The texts of a table by their numbers, without the prefix. Numbers that the table
+    lacks stand for the defaults, which are numbered from 0 on."""
     names = dict(enumerate(defaults))
-    for number, name in _texts(db, table, column).items():
+    for number, name in _read_texts(db, table, column).items():
         names[number] = name.removeprefix(prefix)
     return names
 
@@ -157,16 +158,18 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_nvtx(self) -> bool:
+        """Whether this is the table of NVTX ranges and marks."""
         return self.table == NVTX
 
     @property
     def is_metrics(self) -> bool:
+        """Whether this is the table of GPU counters."""
         return self.table == METRICS
 
     @property
     def has_names_in_strings(self) -> bool:
-        """Whether its names are in StringIds."""
-        return self.name_of in (string, _call)
+        """Whether the names of its events are texts of StringIds."""
+        return self.name_of in (string, _name_call)
 
     @property
     def on_gpu(self) -> bool:
@@ -180,37 +183,45 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
 
 
 def string(words: Words, number: int) -> str:
-    """The text of StringIds with this number."""
+    """The text of StringIds with this number. An event without a text is called
+    `unnamed`, with the number if there is one."""
     text = words.strings.get(number)
     if text:
         return text
     return "unnamed" if number == NONE else f"unnamed {number}"
 
 
-def _call(words: Words, number: int) -> str:
+def _name_call(words: Words, number: int) -> str:
+    """The name of a CUDA call, without the version that CUPTI appends."""
     return VERSION.sub("", string(words, number))
 
 
-def _copy(words: Words, number: int) -> str:
+def _name_copy(words: Words, number: int) -> str:
+    """The name of a copy, from a number that packs kind, source and target: `Memcpy
+    HtoD (Pinned -> Device)`."""
     kind = (number >> 16) & 0xFF
     source = words.memories.get((number >> 8) & 0xFF, "Unknown")
     target = words.memories.get(number & 0xFF, "Unknown")
     return f"Memcpy {words.copies.get(kind, 'Unknown')} ({source} -> {target})"
 
 
-def _set(words: Words, number: int) -> str:
+def _name_fill(words: Words, number: int) -> str:
+    """The name of a memory fill, from the number of its kind of memory."""
     return f"Memset ({words.memories.get(number, 'Unknown')})"
 
 
-def _sync(words: Words, number: int) -> str:
+def _name_sync(words: Words, number: int) -> str:
+    """The name of a synchronization, from the number of its type."""
     return words.syncs.get(number, "Unknown Sync")
 
 
-def _graph(_: Words, number: int) -> str:
+def _name_graph(_: Words, number: int) -> str:
+    """The name of a launch of a CUDA graph, from the number of the graph."""
     return "CUDA graph" if number == NONE else f"CUDA graph {number}"
 
 
-def _cuda_event(_words: Words, _number: int) -> str:
+def _name_cuda_event(_words: Words, _number: int) -> str:
+    """The name of a CUDA event; all are called the same."""
     return "CUDA event"
 
 
@@ -244,14 +255,14 @@ SOURCES = (
     EventTable(
         table=f"{CUPTI}GRAPH_TRACE",
         categories=(GRAPHS,),
-        name_of=_graph,
+        name_of=_name_graph,
         name_by=("graphId",),
         args=("graphId",),
     ),
     EventTable(
         table=f"{CUPTI}MEMCPY",
         categories=("gpu_memcpy",),
-        name_of=_copy,
+        name_of=_name_copy,
         name_by=("copyKind", "srcKind", "dstKind"),
         packed=True,
         args=("bytes", "srcDeviceId", "dstDeviceId", "graphNodeId"),
@@ -259,21 +270,21 @@ SOURCES = (
     EventTable(
         table=f"{CUPTI}MEMSET",
         categories=("gpu_memset",),
-        name_of=_set,
+        name_of=_name_fill,
         name_by=("memKind",),
         args=("bytes", "value", "graphNodeId"),
     ),
     EventTable(
         table=f"{CUPTI}SYNCHRONIZATION",
         categories=("cuda_sync",),
-        name_of=_sync,
+        name_of=_name_sync,
         name_by=("syncType",),
         args=("eventId", "eventSyncId"),
     ),
     EventTable(
         table=f"{CUPTI}CUDA_EVENT",
         categories=("cuda_event",),
-        name_of=_cuda_event,
+        name_of=_name_cuda_event,
         name_by=(),
         times_by=INSTANT,
         args=("eventId", "eventSyncId"),
@@ -281,7 +292,7 @@ SOURCES = (
     EventTable(
         table=f"{CUPTI}RUNTIME",
         categories=CALLS,
-        name_of=_call,
+        name_of=_name_call,
         name_by=("nameId",),
         owner_by="globalTid",
         kind="eventClass",
@@ -290,7 +301,7 @@ SOURCES = (
     EventTable(
         table=f"{CUPTI}DRIVER",
         categories=CALLS,
-        name_of=_call,
+        name_of=_name_call,
         name_by=("nameId",),
         owner_by="globalTid",
         kind="1",
@@ -320,7 +331,7 @@ SOURCES = (
     EventTable(
         table=METRICS,
         categories=(),
-        name_of=_graph,  # not used: writing.py names them
+        name_of=_name_graph,  # not used: writing.py names them
         name_by=("metricId",),
         times_by=INSTANT,
     ),
@@ -360,7 +371,7 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
         "kind": source.kind,
     }
     if source.packed:
-        expressions["name"] = _packed_name([integer(c) for c in source.name_by])
+        expressions["name"] = _pack_expression([integer(c) for c in source.name_by])
     if source.on_gpu and not source.is_gpu_work:
         stream = expressions["stream"]
         expressions["stream"] = f"iif(({stream}) = {NO_STREAM}, -1, {stream})"
@@ -373,7 +384,7 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
     return expressions
 
 
-def _packed_name(columns: Sequence[str]) -> str:
+def _pack_expression(columns: Sequence[str]) -> str:
     """Return an SQL expression that packs three small numbers into one.
 
     A copy of kind 1 from memory 2 to memory 3 is 0x010203. A number that is not from 0
@@ -390,24 +401,27 @@ def _packed_name(columns: Sequence[str]) -> str:
 
 
 def _sound_condition(source: EventTable) -> str:
-    """The condition for a row to be an event that can be read."""
+    """The SQL condition for a row to be an event that can be read: its times, and the
+    value of a counter, are in range."""
     begin, end = source.times_by
-    has_begin = _has_time(begin)
+    has_begin = _time_condition(begin)
     if source.is_nvtx:
-        return f'{has_begin} and ("{end}" is null or ({_has_time(end)}))'
+        return f'{has_begin} and ("{end}" is null or ({_time_condition(end)}))'
     if source.is_metrics:
         is_number = "typeof(value) in ('integer', 'real')"
         return f"{has_begin} and {is_number} and value between -1e300 and 1e300"
-    return f"{has_begin} and {_has_time(end)}"
+    return f"{has_begin} and {_time_condition(end)}"
 
 
-def _has_time(column: str) -> str:
+def _time_condition(column: str) -> str:
+    """The SQL condition for a column to hold a time in range."""
     is_in_range = f'"{column}" between {-LIMIT_NS} and {LIMIT_NS}'
     return f"""typeof("{column}") = 'integer' and {is_in_range}"""
 
 
 def shown_condition(db: Export, source: EventTable) -> str:
-    """The condition for a row to be an event of what is read."""
+    """The SQL condition for a row to be an event that is read: of the wanted process,
+    and of NVTX a mark or a range."""
     is_of_process = "1"
     if db.process is not None and not source.is_metrics:
         owner = fields(db, source)["owner"]
@@ -418,7 +432,7 @@ def shown_condition(db: Export, source: EventTable) -> str:
 
 
 def present_tables(db: Export) -> list[EventTable]:
-    """The tables of events that this export has, with the columns that they need."""
+    """The tables of events that an export has with all columns that they need."""
     return [
         source
         for source in SOURCES
@@ -427,8 +441,8 @@ def present_tables(db: Export) -> list[EventTable]:
 
 
 def with_owner(place: ExportFile) -> ExportFile:
-    """The same place, with the process of GPU events that name none: the only one of
-    the file, if a table of them has no globalPid. Raises CannotReadError."""
+    """The export with the process of those GPU events that name none. It is the only
+    process that called CUDA, or unknown. Raises CannotReadError."""
     with closing(Export(place)) as db:
         return replace(place, owner=_only_process(db))
 
@@ -458,14 +472,15 @@ def _only_process(db: Export) -> int:
 
 
 def _names_owner(db: Export, source: EventTable) -> bool:
-    """Whether the table says whose its events are."""
+    """Whether a table has the column that says which process or thread its events
+    belong to."""
     return db.has(source.table, source.owner_by)
 
 
-def _texts(db: Export, table: str, column: str) -> dict[int, str]:
+def _read_texts(db: Export, table: str, column: str) -> dict[int, str]:
     """Return the texts of a table by their ids: {5: "aten::mm"}; {} without the table.
 
-    Of a very long text SQLite reads no more than `shared_name` keeps.
+    Of a very long text SQLite reads no more than `shorten_shared_name` keeps.
 
     Args:
         db: The database.
@@ -478,7 +493,7 @@ def _texts(db: Export, table: str, column: str) -> dict[int, str]:
     text = db.typed(table, column, "'text'", "NULL")
     beginning = f"substr({text}, 1, {MAX_SHARED_NAME + 1})"
     return {
-        number: shared_name(text, number)
+        number: shorten_shared_name(text, number)
         for number, text in db.rows(table, (number, beginning))
         if number != NONE and text is not None
     }
@@ -501,25 +516,25 @@ class Batches(msgspec.Struct, frozen=True):
     sound_condition: str  # and for such an event to have times that can be
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """The first and the last rowid of a batch."""
+        """The first and the last rowid of the batch with this number."""
         begin = self.first + number * self.rows
         is_last_batch = number == self.count - 1
         return begin, LAST_ROWID if is_last_batch else begin + self.rows - 1
 
     def number_of(self, rowid: int) -> int:
-        """The batch that has this row."""
+        """The number of the batch that has a rowid."""
         return min((rowid - self.first) // self.rows, self.count - 1)
 
     @property
     def condition(self) -> str:
-        """What follows the columns of a query for one batch; its values are
-        `bounds`."""
+        """The part of a query behind its columns that selects the events of one batch,
+        in order. Its values are `bounds`."""
         readable = f"{self.shown_condition} and {self.sound_condition}"
         return f"where rowid between ? and ? and {readable} order by rowid"
 
 
-def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
-    """The batches of the tables that have rows."""
+def plan_batches(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
+    """Divide the tables that have rows into batches by rowids."""
     plans = []
     for source in sources:
         first = _extreme_rowid(db, source, "min")
@@ -527,14 +542,15 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
         if first is None:
             continue
         if last is None:
+            # the end of the table cannot be read
             last = LAST_ROWID
         span = max(last - first, 0)
-        rows = max(MIN_BATCH_ROWS, span // MAX_BATCHES + 1)
+        rows_per_batch = max(MIN_BATCH_ROWS, span // MAX_BATCHES + 1)
         batches = Batches(
             source=source,
             first=first,
-            rows=rows,
-            count=span // rows + 1,
+            rows=rows_per_batch,
+            count=span // rows_per_batch + 1,
             shown_condition=shown_condition(db, source),
             sound_condition=_sound_condition(source),
         )
@@ -543,7 +559,8 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
 
 
 def _extreme_rowid(db: Export, source: EventTable, which: str) -> int | None:
-    """The `min` or `max` rowid; None if there is no row, or where it cannot be read."""
+    """The smallest or largest rowid of a table; `which` is min or max. None if there
+    are no rows, or they cannot be read."""
     rowid: int | None
     (rowid,) = next(db.rows(source.table, (f"{which}(rowid)",)), (None,))
     return rowid

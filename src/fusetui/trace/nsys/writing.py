@@ -21,12 +21,12 @@ from fusetui.trace.nsys.tables import (
     EventFields,
     EventTable,
     fields,
-    plan,
+    plan_batches,
     present_tables,
+    read_words,
     with_owner,
-    words_of,
 )
-from fusetui.trace.read.document_text import label_text, micros, shared_name
+from fusetui.trace.read.document_text import label_text, micros, shorten_shared_name
 
 MAX_KEPT_HEADS = 1 << 16
 encode = msgspec.json.encode
@@ -51,27 +51,29 @@ class BatchContext:
     """What every batch needs; worked out once."""
 
     def __init__(self, place: ExportFile) -> None:
-        """Raises CannotReadError."""
+        """Read everything that writing a batch of events needs. Raises CannotReadError
+        if the database cannot be read."""
         self.place = place if place.owner != NONE else with_owner(place)
         with closing(Export(self.place)) as db:
             sources = present_tables(db)
             self.batches: list[Batch] = []
-            for batches in plan(db, sources):
+            for batches in plan_batches(db, sources):
                 numbers = range(batches.count)
                 self.batches += [Batch(batches, number) for number in numbers]
-            self.words = words_of(db)
+            self.words = read_words(db)
             self._processes = Processes(db, sources)
             labels = self._processes.labels(self.words.strings)
             self.labels = [label_text(label) for label in labels]
             self.domains = nvtx.domains_of(db)
-            self.metrics = _metric_names(db)
+            self.metrics = _read_metric_names(db)
         self.lane = cache(self._lane)
         self.head = lru_cache(MAX_KEPT_HEADS)(self._head)
 
     def _lane(
         self, source: EventTable, owner: int, device: int, stream: int, context: int
     ) -> WrittenLane:
-        """The lane of an event with these fields."""
+        """The lane of an event, given its owner, device, stream and CUDA context: pid
+        and tid as JSON, and the number of its GPU."""
         pid, tid, gpu = self._processes.lane(source, owner, device, stream, context)
         members = encode({"pid": pid, "tid": tid})[1:-1]  # without the braces
         process_number = self._processes.number(owner >> 24)
@@ -82,8 +84,8 @@ class BatchContext:
     def _head(
         self, source: EventTable, kind: int, number: int, title: str | None
     ) -> bytes:
-        """The category and the name of an event, as members of a JSON object. The name
-        is the `title`, or that which the number stands for."""
+        """The category and the name of an event as members of a JSON object. The name
+        is `title` if there is one, else what `number` stands for."""
         name = title or source.name_of(self.words, number)
         if source.is_nvtx:
             category = nvtx.category(kind, name)
@@ -92,42 +94,42 @@ class BatchContext:
         return encode({"cat": category, "name": name})[1:-1]
 
 
-def _metric_names(db: Export) -> dict[tuple[int, int], str]:
+def _read_metric_names(db: Export) -> dict[tuple[int, int], str]:
     """Return the name of each counter by its type and number: {(1, 3): "SM Active"}."""
     names: dict[tuple[int, int], str] = {}
     columns = ("typeId", "metricId", "metricName")
     for kind, number, name in db.records("TARGET_INFO_GPU_METRICS", *columns):
         if isinstance(name, str):
-            names[kind, number] = shared_name(name, number)
+            names[kind, number] = shorten_shared_name(name, number)
     return names
 
 
-def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
-    """Writes stretch after stretch, each from a connection of its own: in any process
-    and thread. Raises TraceError."""
+def make_writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
+    """A function that gives the JSON texts of the events in one stretch, a range of the
+    document. It may be called in any process and thread. It raises TraceError."""
     context_of_place = cache(lambda: BatchContext(place))
 
     def write(number: int) -> Iterable[bytes]:
         context = context_of_place()
         if number == 0:
             return context.labels
-        return _elements(context, context.batches[number - 1])
+        return _write_batch(context, context.batches[number - 1])
 
     return write
 
 
-def _elements(context: BatchContext, batch: Batch) -> Iterator[bytes]:
-    """The elements of traceEvents of one batch."""
+def _write_batch(context: BatchContext, batch: Batch) -> Iterator[bytes]:
+    """Yield the JSON of each event of a batch."""
     source = batch.batches.source
-    write = _metric if source.is_metrics else _slice
+    write = _write_metric if source.is_metrics else _write_slice
     with closing(Export(context.place)) as db:
-        for row in _rows(db, batch):
+        for row in _read_rows(db, batch):
             event = EventFields._make(row[: len(FIELDS)])
             more = row[len(FIELDS) :]
             yield write(event, more, source, context)
 
 
-def _rows(db: Export, batch: Batch) -> Iterator[tuple[Any, ...]]:
+def _read_rows(db: Export, batch: Batch) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a batch of events.
 
     A row has FIELDS first, and then what only the text of the event needs: of NVTX
@@ -147,11 +149,11 @@ def _rows(db: Export, batch: Batch) -> Iterator[tuple[Any, ...]]:
     return db.rows(source.table, columns, batches.condition, bounds)
 
 
-def _slice(
+def _write_slice(
     event: EventFields, more: tuple[Any, ...], source: EventTable, context: BatchContext
 ) -> bytes:
-    """A slice as JSON; `more` are the fields of MoreOfRange, or the values of
-    source.args."""
+    """The JSON of a slice. `more` has the fields of MoreOfRange for an NVTX range, else
+    the values of `source.args`. A range that was never closed becomes a begin event."""
     lane = context.lane(source, event.owner, event.device, event.stream, event.context)
     args: dict[str, Any] = {}
     if 0 < event.external < NUMBERS_A_PROCESS:
@@ -190,7 +192,7 @@ def _table_args(source: EventTable, values: tuple[Any, ...]) -> dict[str, Any]:
         for column, value in zip(source.args, values, strict=True)
         if value != NONE
     }
-    args_of_table = ARGS_OF_TABLES.get(source.table, _named)
+    args_of_table = ARGS_OF_TABLES.get(source.table, _other_args)
     return args_of_table(present_values)
 
 
@@ -212,7 +214,7 @@ def _lane_args(event: EventFields, lane: WrittenLane) -> dict[str, int]:
     return args
 
 
-def _kernel(values: dict[str, int]) -> dict[str, Any]:
+def _kernel_args(values: dict[str, int]) -> dict[str, Any]:
     """Return the args of a kernel as Kineto names them.
 
     {"registersPerThread": 32, "gridX": 8, "gridY": 1, "gridZ": 1} gives {"registers per
@@ -238,7 +240,7 @@ def _kernel(values: dict[str, int]) -> dict[str, Any]:
     local_bytes = values.get("localMemoryPerThread", 0)
     if local_bytes:
         args["local memory per thread"] = local_bytes
-    return args | _named(values)
+    return args | _other_args(values)
 
 
 ARG_OF_COLUMN = {
@@ -260,7 +262,7 @@ MEANINGLESS_VALUES = {
 """Of other columns, 0."""
 
 
-def _named(values: dict[str, int]) -> dict[str, Any]:
+def _other_args(values: dict[str, int]) -> dict[str, Any]:
     """Return the args ARG_OF_COLUMN: {"graphNodeId": 5, "graphId": 0} gives {"graph node
     id": 5}. Values that mean nothing, such as 0, are left out."""
     args: dict[str, Any] = {}
@@ -272,31 +274,32 @@ def _named(values: dict[str, int]) -> dict[str, Any]:
     return args
 
 
-def _copy(values: dict[str, int]) -> dict[str, Any]:
-    """The args of a copy or a set."""
+def _copy_args(values: dict[str, int]) -> dict[str, Any]:
+    """The args of a memory copy or fill, named as in torch. {"srcDeviceId": 1} gives
+    {"fromDevice": 1}."""
     args: dict[str, Any] = {}
     for column, value in values.items():
         if column not in ARG_OF_COLUMN:
             args[ARG_OF_COPY_COLUMN.get(column, column)] = value
-    return args | _named(values)
+    return args | _other_args(values)
 
 
 ARGS_OF_TABLES = {
-    f"{CUPTI}KERNEL": _kernel,
-    f"{CUPTI}MEMCPY": _copy,
-    f"{CUPTI}MEMSET": _copy,
+    f"{CUPTI}KERNEL": _kernel_args,
+    f"{CUPTI}MEMCPY": _copy_args,
+    f"{CUPTI}MEMSET": _copy_args,
 }
-"""Of other tables, what is `_named`."""
+"""Of other tables, what is `_other_args`."""
 
 
-def _metric(
+def _write_metric(
     event: EventFields,
     more: tuple[Any, ...],
     _source: EventTable,
     context: BatchContext,
 ) -> bytes:
-    """A value of a counter as JSON. The owner is its type, of which the lowest byte is
-    the number of the GPU."""
+    """The JSON of a value of a GPU counter. The owner of the event is the type of the
+    counter, whose lowest byte is the number of the GPU."""
     (value,) = more
     gpu = event.owner & 0xFF
     unnamed = f"metric {event.name}"

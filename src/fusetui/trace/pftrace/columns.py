@@ -14,7 +14,7 @@ from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.raw import MEMORY_KINDS, Label, Lane
 from fusetui.trace.pftrace.index import PacketIndex
-from fusetui.trace.pftrace.tables import numbered
+from fusetui.trace.pftrace.tables import number_values
 from fusetui.trace.read.gather import Interner
 
 MAX_MEMORY_KINDS = 16
@@ -54,40 +54,40 @@ class _Slices(msgspec.Struct, frozen=True, eq=False):
 
 
 def columns_of(index: PacketIndex) -> Columns:
-    """The columns of all begins and stages of a scanned document."""
+    """The columns of all begins of slices and all GPU stages of a scanned document."""
     names, categories, threads = Interner(), Interner(), Interner()
-    begins = _begins(index, names, categories, threads)
-    stages, lane_labels = _stages(index, names, categories, threads)
+    begins = _number_begins(index, names, categories, threads)
+    stages, lane_labels = _number_stages(index, names, categories, threads)
     labels = [*index.tables.labels(), *lane_labels]
     return Columns(
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
         labels=tuple(dict.fromkeys(labels)),
-        name=_joined(begins.name, stages.name),
-        category=_joined(begins.category, stages.category),
-        thread=_joined(begins.thread, stages.thread),
-        written=_joined(begins.written, stages.written),
+        name=_join_columns(begins.name, stages.name),
+        category=_join_columns(begins.category, stages.category),
+        thread=_join_columns(begins.thread, stages.thread),
+        written=_join_columns(begins.written, stages.written),
     )
 
 
-def _joined(of_begins: Int64s, of_stages: Int64s) -> Int32s:
-    """One column of all begins, then all stages."""
+def _join_columns(of_begins: Int64s, of_stages: Int64s) -> Int32s:
+    """One column of all begins, followed by all stages."""
     return np.concatenate((of_begins, of_stages)).astype(np.int32)
 
 
-def _is_true(numbers: Int64s, flag_of_number: list[bool]) -> Flags:
-    """The flag of each number, shape [numbers]; `flag_of_number` may be empty if there
+def _look_up_flags(numbers: Int64s, flag_of_number: list[bool]) -> Flags:
+    """The flag of each number; shape [numbers]. `flag_of_number` may be empty if there
     are no numbers."""
     return np.array(flag_of_number or [False])[numbers]
 
 
-def _name(index: PacketIndex, key: int) -> str:
-    """The name with this key in the file, "" if it has none."""
+def _find_name(index: PacketIndex, key: int) -> str:
+    """The name with this key in the file; "" if it has none."""
     return index.tables.names.get(key, "")
 
 
-def _begins(
+def _number_begins(
     index: PacketIndex, names: Interner, categories: Interner, threads: Interner
 ) -> _Slices:
     """Number the names, categories and lanes of the begins of slices.
@@ -105,7 +105,7 @@ def _begins(
     lane_of_track = tables.threads()
 
     def name_of(key: int) -> str:
-        return _name(index, key)
+        return _find_name(index, key)
 
     def category_of(key: int) -> str:
         return tables.categories.get(key, "")
@@ -116,65 +116,66 @@ def _begins(
         (pid, tid), _ = lane_of_track[track]
         return pid, tid, None
 
-    name = numbered(begins.name, name_of, names)
-    category = numbered(begins.category, category_of, categories)
+    name = number_values(begins.name, name_of, names)
+    category = number_values(begins.category, category_of, categories)
     category[begins.is_sync] = categories["cuda_sync"]
-    thread = numbered(begins.track, lane_of, threads)
+    thread = number_values(begins.track, lane_of, threads)
     # the process of what torch calls overhead, see tables.py
-    is_overhead = _is_true(thread, [pid == -1 for pid, _, _ in threads])
+    is_overhead = _look_up_flags(thread, [pid == -1 for pid, _, _ in threads])
     has_no_category = begins.category < 0
     category[is_overhead & has_no_category] = categories["overhead"]
     return _Slices(name=name, category=category, thread=thread, written=thread)
 
 
-def _stages(
+def _number_stages(
     index: PacketIndex, names: Interner, categories: Interner, threads: Interner
 ) -> tuple[_Slices, list[Label]]:
-    """The numbers of the events of GPUs in the three tables, to which their names,
-    categories and lanes are added; and the names of their lanes."""
+    """Number the names, categories and lanes of the GPU events, adding new ones to the
+    three tables. The second value has the names of their lanes."""
     queues = index.tables.queues
 
     def category_of(kind_key: int) -> str:
-        kind = _stage_kind(queues, kind_key)
+        kind = _find_stage_kind(queues, kind_key)
         return CATEGORIES.get(kind, kind)
 
-    category = numbered(index.stages.kind, category_of, categories)
-    name = _stage_names(index, names)
-    is_work = _is_true(category, [role(name) in GPU_ROLES for name in categories])
-    lanes = _lanes(index, is_work, threads)
+    category = number_values(index.stages.kind, category_of, categories)
+    name = _number_stage_names(index, names)
+    is_work = _look_up_flags(category, [role(name) in GPU_ROLES for name in categories])
+    lanes = _number_stage_lanes(index, is_work, threads)
     slices = _Slices(
         name=name, category=category, thread=lanes.ran_on, written=lanes.written
     )
     return slices, lanes.labels
 
 
-def _stage_kind(queues: Mapping[int, str], kind_key: int) -> str:
-    """What the file calls a kind of stages: `Kernel`."""
+def _find_stage_kind(queues: Mapping[int, str], kind_key: int) -> str:
+    """What the file calls a kind of GPU stages: `Kernel`. A kind without a name is
+    `stage 7`."""
     return queues.get(kind_key, f"stage {kind_key}")
 
 
-def _stage_names(index: PacketIndex, names: Interner) -> Int64s:
-    """The number of the name of each stage in `names`; one without a name is called by
-    its kind, as `Memset (Device)`. Shape [stages]."""
+def _number_stage_names(index: PacketIndex, names: Interner) -> Int64s:
+    """The number of the name of each GPU stage; new names are added to `names`. A stage
+    without a name is called by its kind, such as `Memset (Device)`. Shape [stages]."""
     stages = index.stages
     memory_kind = np.clip(stages.memory, 0, MAX_MEMORY_KINDS - 1)
     kind_and_memory = stages.kind * MAX_MEMORY_KINDS + memory_kind
 
     def name_of(key: int) -> str:
-        return _name(index, key)
+        return _find_name(index, key)
 
     def name_of_kind(kind_and_memory: int) -> str:
         """What a stage without a name is called."""
         kind_key, memory_kind = divmod(kind_and_memory, MAX_MEMORY_KINDS)
-        kind = _stage_kind(index.tables.queues, kind_key)
+        kind = _find_stage_kind(index.tables.queues, kind_key)
         if kind == "Memset" and memory_kind in MEMORY_KINDS:
             return f"{kind} ({MEMORY_KINDS[memory_kind]})"
         return kind
 
     has_name = stages.name >= 0
     name = np.empty(len(stages.at), np.int64)
-    name[has_name] = numbered(stages.name[has_name], name_of, names)
-    name[~has_name] = numbered(kind_and_memory[~has_name], name_of_kind, names)
+    name[has_name] = number_values(stages.name[has_name], name_of, names)
+    name[~has_name] = number_values(kind_and_memory[~has_name], name_of_kind, names)
     return name
 
 
@@ -203,9 +204,9 @@ class _LaneKeys:
         self.labels: list[Label] = []  # of all lanes that were asked for
         self._tables = index.tables
         gpus, queues, streams = Interner(), Interner(), Interner()
-        gpu = numbered(index.stages.gpu, _unchanged, gpus)
-        queue = numbered(index.stages.queue, _unchanged, queues)
-        stream = numbered(index.stages.stream, _unchanged, streams)
+        gpu = number_values(index.stages.gpu, _identity, gpus)
+        queue = number_values(index.stages.queue, _identity, queues)
+        stream = number_values(index.stages.stream, _identity, streams)
         self._gpus = list(gpus)
         self._queues = list(queues)
         self._streams = list(streams)
@@ -244,14 +245,17 @@ class _LaneKeys:
         return pid, tid, device
 
 
-def _lanes(index: PacketIndex, is_work: Flags, threads: Interner) -> _StageLanes:
-    """The lanes of the events of GPUs, which are added to `threads`. `is_work` has shape
-    [stages]."""
+def _number_stage_lanes(
+    index: PacketIndex, is_work: Flags, threads: Interner
+) -> _StageLanes:
+    """Number the lanes of the GPU events, adding new ones to `threads`. `is_work` says
+    of each event whether it is work; shape [stages]."""
     keys = _LaneKeys(index, is_work)
-    written = numbered(keys.written, keys.written_lane, threads)
-    ran_on = numbered(keys.ran_on, keys.stream_lane, threads)
+    written = number_values(keys.written, keys.written_lane, threads)
+    ran_on = number_values(keys.ran_on, keys.stream_lane, threads)
     return _StageLanes(written=written, ran_on=ran_on, labels=keys.labels)
 
 
-def _unchanged(key: int) -> int:
+def _identity(key: int) -> int:
+    """The key itself, for tables whose keys are their values."""
     return key

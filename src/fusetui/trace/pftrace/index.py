@@ -91,7 +91,7 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     damaged: bool  # no packet can begin at byte `read`
 
 
-def paired(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
+def pair_begins(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
     """Find the end of each begin of a slice: ends carry no id.
 
     torch writes n begins and then their n ends in the same order, group after group: B1
@@ -105,7 +105,7 @@ def paired(begins: Begins, ends: SliceMarks, cut: bool) -> Pairs:
         cut: Whether the end of the file may be missing, and the last ends with it.
     """
     if not _are_in_groups(begins, ends, cut):
-        return Pairs(end=_ends_by_nesting(begins, ends), by_runs=False)
+        return Pairs(end=_pair_by_nesting(begins, ends), by_runs=False)
     number = np.arange(len(begins.at))
     return Pairs(end=np.where(number < len(ends.at), number, -1), by_runs=True)
 
@@ -117,7 +117,7 @@ def _are_in_groups(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     B1 B2 E1 E2 B3 E3 does. B1 B2 E1 B3 E2 E3 does not: the first run of ends is shorter
     than the run of begins before it.
 
-    The arguments are those of `paired`.
+    The arguments are those of `pair_begins`.
     """
     begin_count = len(begins.at)
     end_count = len(ends.at)
@@ -141,7 +141,7 @@ def _are_in_groups(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     return np.array_equal(begins_before_runs, np.append(ends_before_runs, begin_count))
 
 
-def _ends_by_nesting(begins: Begins, ends: SliceMarks) -> Int64s:
+def _pair_by_nesting(begins: Begins, ends: SliceMarks) -> Int64s:
     """Find the end of each begin if the slices of a track nest like brackets.
 
     In the order of their times, an end closes the last begin that is open on its track:
@@ -207,7 +207,7 @@ class _PieceReader:
         self.lost = [*self.lost, *skipped_tables, *piece.lost][:MOST_LISTED]
         self.lost_in_all += skipped_count + piece.lost_in_all
         if not self.tables.exporter:
-            self.tables.exporter = _exporter(piece)
+            self.tables.exporter = _read_exporter(piece)
         self.damaged = piece.next_end < 0
         self.pieces.append(_without_text(piece))
 
@@ -226,17 +226,17 @@ def index(
     """
     reader = _PieceReader(part)
     reader.read_until(progress)
-    begins = _joined(Begins, [piece.begins for piece in reader.pieces])
-    ends = _joined(SliceMarks, [piece.ends for piece in reader.pieces])
-    stages = _joined(Stages, [piece.stages for piece in reader.pieces])
-    counters = _joined(Counters, [piece.counters for piece in reader.pieces])
+    begins = _join_tables(Begins, [piece.begins for piece in reader.pieces])
+    ends = _join_tables(SliceMarks, [piece.ends for piece in reader.pieces])
+    stages = _join_tables(Stages, [piece.stages for piece in reader.pieces])
+    counters = _join_tables(Counters, [piece.counters for piece in reader.pieces])
     # a file that has lost no packet may still be cut, so that only last ends are missing
-    pairs = paired(begins, ends, cut=not reader.lost_in_all)
+    pairs = pair_begins(begins, ends, cut=not reader.lost_in_all)
     lost = reader.lost
     if lost and not pairs.by_runs:
         lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
 
-    order, layout = _laid_out(begins, ends, stages, counters, pairs)
+    order, layout = _lay_out_events(begins, ends, stages, counters, pairs)
     return PacketIndex(
         tables=reader.tables,
         layout=layout,
@@ -252,7 +252,7 @@ def index(
     )
 
 
-def _laid_out(
+def _lay_out_events(
     begins: Begins, ends: SliceMarks, stages: Stages, counters: Counters, pairs: Pairs
 ) -> tuple[EventNumbers, StretchLayout]:
     """Number all events in the order of their packets, and divide them into stretches.
@@ -280,7 +280,7 @@ def _laid_out(
         begins=len(begins.at),
         dur=_durations(begins, ends, pairs.end),
         has_end=pairs.end >= 0,
-        flows=_flows(stages),
+        flows=_find_flows(stages),
         bounds=bounds,
         places=np.stack((at[first_events], end[last_events]), axis=1),
         firsts=np.stack((begins_before, stages_before), axis=1),
@@ -288,7 +288,7 @@ def _laid_out(
     return order, layout
 
 
-def _exporter(piece: TracePiece) -> dict[str, str]:
+def _read_exporter(piece: TracePiece) -> dict[str, str]:
     """Return what a piece says about the process that exported the trace.
 
     The first GPU event of the piece has it among its extras: {"arch": "sm_90",
@@ -320,7 +320,7 @@ def _without_text(piece: TracePiece) -> TracePiece:
     )
 
 
-def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
+def _join_tables(kind: type[Table], parts: Sequence[Table]) -> Table:
     """Concatenate the tables of all pieces, column by column.
 
     Args:
@@ -332,13 +332,13 @@ def _joined(kind: type[Table], parts: Sequence[Table]) -> Table:
     for field in kind.__struct_fields__:
         values = [getattr(part, field) for part in parts]
         if isinstance(values[0], Repeated):
-            columns[field] = _joined_fields(values, rows_before)
+            columns[field] = _join_repeated(values, rows_before)
         else:
             columns[field] = np.concatenate(values)
     return kind(**columns)
 
 
-def _joined_fields(
+def _join_repeated(
     parts: Sequence[Repeated], messages_before: Sequence[int]
 ) -> Repeated:
     """Concatenate repeated fields of messages of all pieces.
@@ -360,7 +360,7 @@ def _joined_fields(
     )
 
 
-def _flows(stages: Stages) -> GraphFlows:
+def _find_flows(stages: Stages) -> GraphFlows:
     """Return an arrow for each pair of GPU events of which one waits for the other.
 
     An event names the ids of the events that it waits for. Arrows from events that are

@@ -40,11 +40,11 @@ ANNOTATION = "gpu_user_annotation"  # is launched by no call
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain
-    sentence, or OSError.
+    """Read a trace file into columns. Raises CannotReadError or NotATraceError with one
+    plain sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
-    empty.
+    If the user stops it, the result has a `prefix`, which says how far the file was
+    read. Raises NothingReadError if there would be no event in it.
     """
     # The bar shows the share of all steps: unpacking is one of two, if it is needed.
     is_unpacked_first = stored.packing or stored.arriving
@@ -70,12 +70,12 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         has_no_event = len(scanned.layout.bounds) == 1
         if has_no_event:
             raise NothingReadError
-    return _raw(source, scanned, prefix, changed)
+    return _build_raw(source, scanned, prefix, changed)
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
-    """The text of a file that had this state when it was read: it is scanned again when
-    needed."""
+    """The JSON text of a .pftrace file that was read earlier and had this `state` then.
+    The file is scanned again before the first use of the text."""
     document = Filed(path, file, state)
 
     def writer() -> PacketWriter:
@@ -95,14 +95,18 @@ class Scanned(Rendered):
 
     @cached_property
     def _writer(self) -> PacketWriter:
+        """The writer of the text, made by scanning the document at its first use."""
         return self._scan()
 
     @property
     def at_hand(self) -> bool:  # type: ignore[override]
+        """Whether a part of the text can be given without scanning the file first."""
         is_scanned = "_writer" in self.__dict__
         return is_scanned and self._document.at_hand
 
     def part(self, start: int, end: int) -> bytes:
+        """The bytes [start, end) of the text. An empty range scans the file, so that
+        later parts are at hand."""
         if end > start:
             return super().part(start, end)
         return bytes(self._writer.part(0, 0))  # scanned and at hand from now on
@@ -113,7 +117,9 @@ class _SliceRows:
     stages, are; other begins are instants."""
 
     def __init__(self, scanned: PacketIndex, labels: int) -> None:
-        """The `labels` stand first in the document."""
+        """Find the slices among the begins and the GPU stages of a scanned file, and
+        sort them by their place in the document. `labels` is the number of labels
+        before the first event."""
         order = scanned.order
         stage_count = len(scanned.stages.at)
         is_stage_slice = np.ones(stage_count, np.bool_)
@@ -126,15 +132,21 @@ class _SliceRows:
         self.instants = len(self._is_slice) - len(place_of_slice)
 
     def column(self, *parts: NDArray[Any]) -> Any:
-        """The values of the slices, shape [slices]; `parts` are those of all begins and
-        stages, or of all begins, then of all stages."""
+        """A column of values for the slices, in the order of the document; shape
+        [slices]. `parts` has the values of all begins and stages, in one array or in
+        two."""
         return np.concatenate(parts)[self._is_slice][self._by_place]
 
 
-def _raw(
+def _build_raw(
     source: Source, scanned: PacketIndex, prefix: Prefix | None, changed: bool
 ) -> Raw:
-    """The columns of a scanned document."""
+    """The columns of a trace that was scanned.
+
+    `prefix` says how far it was read if the user stopped it, else it is None. `changed`
+    says whether the file changed meanwhile. Raises NotATraceError if the durations add
+    up to too much.
+    """
     columns = columns_of(scanned)
     document = text_of(source)
     writer = PacketWriter(scanned, columns, document.part)
@@ -144,11 +156,11 @@ def _raw(
     dur = rows.column(scanned.layout.dur, stages.dur)
     check_durations(source.path, dur)
 
-    is_note = _is_note(scanned, columns)
+    is_note = _mark_annotations(scanned, columns)
     stage_correlation = np.where(is_note, -1, stages.correlation)
     no_external_id = np.full(len(stages.at), -1)
     report = replace(
-        _report(source, scanned, prefix, columns, rows),
+        _count_events(source, scanned, prefix, columns, rows),
         negative_durations=int((dur < 0).sum()),
         changed=changed,
     )
@@ -156,7 +168,7 @@ def _raw(
     base = scanned.tables.base
     return Raw(
         report=report,
-        elements=Elements(text_of_document, _stretches(scanned, columns)),
+        elements=Elements(text_of_document, _list_stretches(scanned, columns)),
         names=columns.names,
         categories=columns.categories,
         threads=columns.threads,
@@ -174,14 +186,15 @@ def _raw(
     )
 
 
-def _report(
+def _count_events(
     source: Source,
     scanned: PacketIndex,
     prefix: Prefix | None,
     columns: Columns,
     rows: _SliceRows,
 ) -> Report:
-    """The counts of this reading, without those of negative durations."""
+    """The report of this reading: how many events of each phase there are, and what
+    could not be read. The number of negative durations is added later."""
     flow_count = len(scanned.layout.flows.source)
     phases = Counter(
         M=len(columns.labels),
@@ -191,9 +204,9 @@ def _report(
         s=flow_count,
         f=flow_count,
     )
-    cut_ends = _cut_ends(scanned.stages, _is_note(scanned, columns))
+    cut_ends = _count_cut_ends(scanned.stages, _mark_annotations(scanned, columns))
     remarks = [
-        *_remarks(rows.instants, cut_ends),
+        *_describe_losses(rows.instants, cut_ends),
         *remarks_of_cut_names(columns.names),
     ]
     is_read_to_its_end = prefix is None and scanned.read == len(source.document)
@@ -217,17 +230,18 @@ def _report(
     )
 
 
-def _is_note(scanned: PacketIndex, columns: Columns) -> Flags:
-    """Which stages are annotations; shape [stages]."""
+def _mark_annotations(scanned: PacketIndex, columns: Columns) -> Flags:
+    """A flag for each GPU stage: whether it is an annotation, which no call launched;
+    shape [stages]."""
     category_of_stage = columns.category[len(scanned.begins.at) :]
     # without categories there are no stages either
     is_note = [category == ANNOTATION for category in columns.categories] or [False]
     return np.array(is_note)[category_of_stage]
 
 
-def _remarks(instants: int, cut_ends: int) -> Iterator[str]:
-    """What has to be known of what was read, in sentences without the name of the
-    file."""
+def _describe_losses(instants: int, cut_ends: int) -> Iterator[str]:
+    """Yield sentences about slices without an end and about cut GPU events, without the
+    name of the file. Counts of 0 give no sentence."""
     if instants:
         their = "its" if instants == 1 else "their"
         yield f"{plural(instants, 'slice')} without {their} end: not shown."
@@ -239,9 +253,13 @@ def _remarks(instants: int, cut_ends: int) -> Iterator[str]:
         )
 
 
-def _cut_ends(stages: Stages, is_note: Flags) -> int:
-    """How many events other than annotations end where the next one of their lane
-    begins, as torch cuts longer ones. `is_note` has shape [stages]."""
+def _count_cut_ends(stages: Stages, is_note: Flags) -> int:
+    """How many GPU events, other than annotations, end exactly where the next one of
+    their stream begins.
+
+    torch cuts a longer event there when it writes a .pftrace. `is_note` has a flag for
+    each stage: whether it is an annotation.
+    """
     work = np.flatnonzero(~is_note)
     by_lane = np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))
     in_order = work[by_lane]
@@ -254,8 +272,10 @@ def _cut_ends(stages: Stages, is_note: Flags) -> int:
     return int(is_cut.sum())
 
 
-def _stretches(scanned: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
-    """The stretches that PacketWriter writes: the labels, the events, the flows."""
+def _list_stretches(scanned: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
+    """The stretches, or ranges of the document, in the order in which PacketWriter
+    writes them: the labels, the events, the flow arrows. Each has its number of
+    elements and of counter values."""
     layout = scanned.layout
     events = np.diff(layout.bounds).tolist()
     values_before = np.searchsorted(scanned.order.values, layout.bounds)

@@ -83,32 +83,39 @@ a list hold, which are debug annotations. SCALARS has the fields of other values
 
 
 def args_texts(data: bytes, args: Repeated, count: int) -> Iterator[bytes]:
-    """The args of each of `count` slices, as the members of a JSON object."""
+    """Yield the args of each of `count` slices as text: the members of a JSON object,
+    without its braces. `args` says where in `data` the debug annotations of each slice
+    are."""
     for args_of_slice in grouped(data, args, count):
         yield b",".join([_arg_text(arg) for arg in args_of_slice])
 
 
 def _arg_text(data: bytes) -> bytes:
-    """A debug annotation as a member of a JSON object, `"name":value`."""
+    """A debug annotation as a member of a JSON object: its name in quotes, a colon and
+    its value."""
     if len(data) > MAX_KEPT_ARG_BYTES:
-        return _decoded_arg(data)
+        # long ones rarely repeat, and would fill the cache
+        return _decode_arg(data)
     return _kept_arg(data)
 
 
-def _decoded_arg(data: bytes) -> bytes:
-    """As `_arg_text`; a damaged one becomes a member that says so."""
+def _decode_arg(data: bytes) -> bytes:
+    """Decode a debug annotation into a member of a JSON object. A damaged one becomes a
+    member `unreadable` that says so."""
     try:
-        return _member([*decoded(data)], DEEPEST)
+        return _format_member([*decoded(data)], DEEPEST)
     except ValueError:
         return b'"unreadable":"a damaged arg"'
 
 
-_kept_arg = lru_cache(maxsize=MAX_KEPT_ARGS)(_decoded_arg)
+_kept_arg = lru_cache(maxsize=MAX_KEPT_ARGS)(_decode_arg)
 """Most args of a trace are equal to another one."""
 
 
 def grouped(data: bytes, parts: Repeated, count: int) -> Iterator[list[bytes]]:
-    """The fields of each of `count` messages, as their bytes."""
+    """Yield for each of `count` messages the list of the bytes of its repeated field.
+    `parts` says where in `data` each field is, in the order of the messages. The list
+    of a message without such a field is empty."""
     starts = parts.at.tolist()
     ends = (parts.at + parts.value).tolist()
     contents = [data[start:end] for start, end in zip(starts, ends, strict=True)]
@@ -125,22 +132,29 @@ def gpu_args(
     extras: Sequence[bytes],
     tables: Tables,
 ) -> dict[str, Any]:
-    """The args of an event of a GPU of the category `kind`; `lane` is its device and
-    its stream, or a lane for display.
+    """The args of one GPU event, by name.
 
-    What torch writes itself ends with the name of the process; the keys of an
-    annotation or of a collective follow, which may be any, also one that torch has
-    written before.
+    The args that torch writes itself come first, then the launch configuration. The
+    args that an annotation or a collective noted follow. If a name is already taken,
+    the word `(annotation)` is appended to it.
+
+    Args:
+        kind: The category of the event, such as `kernel`.
+        lane: Its device and its stream, or the name of a lane for display.
+        launch: The message with the launch configuration; may be empty.
+        extras: The messages with other data of the event.
+        tables: The texts that messages refer to by number.
     """
-    of_torch, noted = _divided_extras(kind, extras, tables)
+    of_torch, noted = _divide_extras(kind, extras, tables)
     device, lane_stream = lane
     stream = of_torch.get("stream", lane_stream)
     args: dict[str, Any] = {}
+    # torch writes neither device nor stream of an annotation
     if kind != NOTE:
         args = {**of_torch, "device": device, "stream": lane_stream}
     if stream != lane_stream:  # the lane has a name of its own
         args["original_stream"] = stream
-    args.update(_launch_args(launch, tables.arg_names))
+    args.update(_decode_launch(launch, tables.arg_names))
     noted_args: dict[str, Any] = {}
     for key, value in noted.items():
         name = f"{key} (annotation)" if key in args else key
@@ -148,17 +162,22 @@ def gpu_args(
     return args | noted_args
 
 
-def _divided_extras(
+def _divide_extras(
     kind: str, extras: Sequence[bytes], tables: Tables
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The args that torch writes itself, with Kineto's names, and those that were noted
-    of an annotation or of a collective."""
+    """Divide the extra data of a GPU event into the args that torch writes itself and
+    the noted ones.
+
+    The first have the names that Kineto gives them; they are 0 where torch omits zeros.
+    The noted ones come from an annotation or a collective. The key of the exporter
+    separates the two.
+    """
     of_torch: dict[str, Any] = dict.fromkeys(ARGS_WITHOUT_ZERO.get(kind, ()), 0)
     noted: dict[str, Any] = {}
     is_of_torch = True
     for key, text in map(key_and_text, extras):
         if is_of_torch and key in ARG_OF_EXTRA:
-            of_torch[ARG_OF_EXTRA[key]] = _number(text)
+            of_torch[ARG_OF_EXTRA[key]] = _parse_integer(text)
         elif not is_of_torch or tables.exporter.get(key) != text:
             noted[key] = text
         if key == EXPORTER[-1]:
@@ -167,13 +186,17 @@ def _divided_extras(
     if is_collective:
         for key in NUMBERS_OF_COLLECTIVES:
             if key in noted:
-                noted[key] = _number(noted[key])
+                noted[key] = _parse_integer(noted[key])
     return of_torch, noted
 
 
-def _launch_args(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
-    """The grid, the block and so on of a launch, by the name of the arg; torch leaves
-    out zeros."""
+def _decode_launch(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
+    """The configuration of a launch: `grid`, `block`, registers and dynamic shared
+    memory, by the name of the arg.
+
+    {} if the launch contains none of them. torch omits zeros, so the last two are 0 if
+    they are missing. A damaged launch gives {"unreadable": "launch"}.
+    """
     args: dict[str, Any] = {}
     try:
         for number, _, part in decoded(launch):
@@ -194,19 +217,25 @@ def _launch_args(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
     return dict.fromkeys(ARG_OF_LAUNCH.values(), 0) | args
 
 
-def _member(fields: DecodedFields, levels: int) -> bytes:
-    """The name and the value of a debug annotation. Raises ValueError."""
+def _format_member(fields: DecodedFields, levels: int) -> bytes:
+    """A debug annotation as a JSON member: its name in quotes, a colon and its value.
+    At most `levels` levels of nesting are written. Raises ValueError if it is damaged.
+    """
     name = b""
     for number, _, part in fields:
         if number == MEMBER_NAME:
             name = part
             break
-    return b"%s:%s" % (orjson.dumps(_text(name)), _value(fields, levels))
+    return b"%s:%s" % (orjson.dumps(_decode_text(name)), _value(fields, levels))
 
 
 def _value(fields: DecodedFields, levels: int) -> bytes:
-    """The value of a debug annotation, of which at most so many `levels` are written.
-    torch writes an empty list or dict as one without a value. Raises ValueError."""
+    """The value of a debug annotation as JSON: a scalar, an object or a list.
+
+    At most `levels` levels of nesting are written; TOO_DEEP stands for what is deeper.
+    torch writes an empty list or dict as an annotation without a value: that gives [].
+    Raises ValueError if a message is damaged.
+    """
     if not levels:
         return orjson.dumps(TOO_DEEP)
     for number, value, part in fields:
@@ -220,36 +249,44 @@ def _value(fields: DecodedFields, levels: int) -> bytes:
         elif number == ITEMS:
             items.append([*decoded(part)])
     if members:
-        return b"{%s}" % b",".join(_member(member, levels - 1) for member in members)
+        return b"{%s}" % b",".join(
+            _format_member(member, levels - 1) for member in members
+        )
     return b"[%s]" % b",".join(_value(item, levels - 1) for item in items)
 
 
 def json_float(value: float) -> bytes:
-    """JSON has no numbers for what is not finite."""
+    """A number as JSON. An infinity and NaN, which JSON cannot express, become texts."""
     return orjson.dumps(value if math.isfinite(value) else str(value))
 
 
 def _json_bool(value: int, _part: bytes) -> bytes:
+    """The JSON of a boolean field. The value of a varint is the first argument, the
+    bytes of other fields are the second."""
     return b"true" if value else b"false"
 
 
 def _json_unsigned(value: int, _part: bytes) -> bytes:
+    """The JSON of an unsigned integer field."""
     return b"%d" % value
 
 
 def _json_signed(value: int, _part: bytes) -> bytes:
+    """The JSON of a signed integer field, whose 64 bits arrive as an unsigned number."""
     is_negative = value >> 63
     return b"%d" % (value - (1 << 64) if is_negative else value)
 
 
 def _json_double(_value: int, part: bytes) -> bytes:
+    """The JSON of a double field; `null` if it does not have eight bytes."""
     if len(part) != 8:
         return b"null"
     return json_float(*struct.unpack("<d", part))
 
 
 def _json_text(_value: int, part: bytes) -> bytes:
-    return orjson.dumps(_text(part))
+    """The JSON of a text field; invalid UTF-8 becomes U+FFFD."""
+    return orjson.dumps(_decode_text(part))
 
 
 SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
@@ -263,14 +300,17 @@ SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
 (debug_annotation.proto)."""
 
 
-def _number(text: str) -> int | str:
-    """The integer that a text is, or the text."""
+def _parse_integer(text: str) -> int | str:
+    """The integer that a decimal text stands for, or the text itself if it is not one.
+    Texts of 20 characters and more stay texts, because they may not fit into 64 bits.
+    """
     digits = text.removeprefix("-")
     is_integer = digits.isascii() and digits.isdecimal() and len(text) < 20
     return int(text) if is_integer else text
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
+    """Decode UTF-8; invalid bytes become U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
@@ -287,7 +327,12 @@ class PacketWriter:
         self.part = part
 
     def write(self, number: int) -> Iterable[bytes]:
-        """The elements of one stretch."""
+        """The elements of one stretch as JSON texts.
+
+        A stretch is a range of the document that is written at once. Stretch 0 has the
+        labels of processes and threads. Stretches of events follow, then stretches of
+        flow arrows.
+        """
         stretches_of_events = len(self._layout.bounds) - 1
         if number == 0:
             return map(label_text, self._columns.labels)
@@ -296,7 +341,8 @@ class PacketWriter:
         return self._flows((number - stretches_of_events - 1) * STRETCH_EVENTS)
 
     def _events(self, number: int) -> list[bytes]:
-        """In the order of their packets."""
+        """The events of one stretch of events as JSON, in the order of their packets.
+        `number` counts the stretches of events from 0."""
         start, end = self._layout.places[number].tolist()
         piece = scan(bytes(self.part(start, end)), start)
         first_begin, first_stage = self._layout.firsts[number].tolist()
@@ -309,7 +355,11 @@ class PacketWriter:
         return [texts[row] for row in np.argsort(at, kind="stable").tolist()]
 
     def _slices(self, piece: TracePiece, first: int) -> Iterator[bytes]:
-        """The begins of a piece, of which `first` is the number among all."""
+        """Yield the JSON of each slice that begins in a piece of the file.
+
+        `first` is the number of the first of them among all begins. A begin without an
+        end becomes an instant event.
+        """
         count = len(piece.begins.at)
         rows = slice(first, first + count)
         columns_of_slices = zip(
@@ -327,7 +377,8 @@ class PacketWriter:
                 yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, args)
 
     def _stages(self, piece: TracePiece, first: int) -> Iterator[bytes]:
-        """The stages of a piece, of which `first` is the number among all."""
+        """Yield the JSON of each GPU event, called a render stage, in a piece of the
+        file. `first` is the number of the first of them among all stages."""
         columns = self._columns
         stages = piece.stages
         first_row = self._layout.begins + first
@@ -357,7 +408,8 @@ class PacketWriter:
             )
 
     def _heads(self, rows: slice, time: Int64s) -> Iterator[bytes]:
-        """Category, name, lane and start of some slices."""
+        """Yield the members that all slices have: category, name, lane and start time.
+        `time` has the starts in ns; the category is left out if it is empty."""
         columns = self._columns
         columns_of_slices = zip(
             columns.category[rows].tolist(),
@@ -376,7 +428,7 @@ class PacketWriter:
             )
 
     def _values(self, piece: TracePiece) -> Iterator[bytes]:
-        """The values of counters."""
+        """Yield a JSON counter event for each counter value in a piece of the file."""
         counters = piece.counters
         columns_of_values = zip(
             counters.descriptor.tolist(),
@@ -398,10 +450,12 @@ class PacketWriter:
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
-        """The events of arrows from number `first` on, STRETCH_EVENTS at most: for each the
-        one where it leaves (phase `s`, at the end of a slice) and the one where it arrives
-        (phase `f`, at the begin of another). Both are `ac2g`, as torch calls arrows from
-        a launch to its kernel; `bp: e` binds an end to the slice around it."""
+        """Yield the JSON of at most STRETCH_EVENTS flow arrows, from number `first` on.
+
+        Each arrow is two events: phase `s` at the end of the slice that it leaves,
+        phase `f` at the begin of the other. Both are named `ac2g`, like the arrows of
+        torch from a launch to its kernel. `bp: e` binds an end to the slice around it.
+        """
         flows = self._layout.flows
         rows = slice(first, first + STRETCH_EVENTS)
         leaving = self._flow_ends(flows.source[rows], flows.leaves[rows])
@@ -418,7 +472,9 @@ class PacketWriter:
             number += 1
 
     def _flow_ends(self, stages: Int64s, time: Int64s) -> Iterator[bytes]:
-        """The lane and the time of one end of some arrows."""
+        """Yield the lane and the time of one end of each arrow, as members of a JSON
+        object. `stages` has the GPU events that the arrows touch, `time` the times in
+        ns."""
         threads = self._columns.written[self._layout.begins + stages].tolist()
         times = (time - self._tables.base).tolist()
         for thread, ns in zip(threads, times, strict=True):
@@ -426,13 +482,15 @@ class PacketWriter:
 
 
 def _counter_name(described: GpuCounters | None, number: int) -> str:
-    """The name of the counter with this number in its descriptor."""
+    """The name of the counter with this number in its descriptor, `counter 7` if that
+    has no name for it. `described` is None if the file lacks the descriptor."""
     unnamed = f"counter {number}"
     return described.names.get(number, unnamed) if described else unnamed
 
 
 def place(lane: Lane, ns: int) -> bytes:
-    """Where something is, and when, as members of a JSON object."""
+    """The lane and the time of an event as members of a JSON object: `pid`, `tid` and
+    `ts` in microseconds. `ns` is the time in ns."""
     pid, tid, _ = lane
     return b'"pid":%s,"tid":%s,"ts":%s' % (
         orjson.dumps(pid),

@@ -22,7 +22,7 @@ from fusetui.trace.pftrace.wire import (
     Repeated,
     Words,
     fields,
-    packets,
+    find_packets,
     varints,
     words_of,
 )
@@ -167,16 +167,17 @@ class Lost:
     """Packets that are no readable event."""
 
     def __init__(self) -> None:
+        """Start without lost packets."""
         self.count = 0
         self._first: list[Skipped] = []
 
     def add(self, at: Int64s, reason: str) -> None:
-        """Packets that begin at these bytes, in order."""
+        """Count packets that begin at these bytes, in order, as lost for one reason."""
         self.count += len(at)
         self._first += [Skipped(byte, reason) for byte in at[:MOST_LISTED].tolist()]
 
     def first(self) -> tuple[Skipped, ...]:
-        """The first of them, as many as are listed."""
+        """The first lost packets, sorted by their place; at most MOST_LISTED."""
         in_order = sorted(self._first, key=lambda skipped: skipped.byte)
         return tuple(in_order[:MOST_LISTED])
 
@@ -189,7 +190,7 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
         first: Which byte of the document is the first of them.
     """
     words = words_of(data)
-    bounds = packets(words, data)
+    bounds = find_packets(words, data)
     packet = fields(
         words,
         bounds.start,
@@ -198,16 +199,16 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     )
     lost = Lost()
     by_kind = _packets_by_kind(packet, bounds.end, first, lost)
-    begins, ends = _begins_and_ends(words, by_kind[EVENT], lost)
-    stages = _stages(words, by_kind[STAGE], lost)
-    counters = _counters(words, by_kind[COUNTER], lost)
+    begins, ends = _read_begins_and_ends(words, by_kind[EVENT], lost)
+    stages = _read_stages(words, by_kind[STAGE], lost)
+    counters = _read_counters(words, by_kind[COUNTER], lost)
     return TracePiece(
         data=data,
         begins=begins,
         ends=ends,
         stages=stages,
         counters=counters,
-        tables=_packets_of_tables(data, by_kind),
+        tables=_table_packets(data, by_kind),
         lost=lost.first(),
         lost_in_all=lost.count,
         rest=bounds.rest,
@@ -215,11 +216,11 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     )
 
 
-def _packets_of_tables(
+def _table_packets(
     data: bytes, by_kind: Mapping[int, PacketsOfKind]
 ) -> tuple[TablePacket, ...]:
-    """The packets with one of TABLES: kind by kind, each kind in the order of the
-    document."""
+    """The packets with tables of names and the like: kind by kind, each kind in the
+    order of the document."""
     tables: list[TablePacket] = []
     for kind in TABLES:
         rows = by_kind[kind]
@@ -267,7 +268,7 @@ def _packets_by_kind(
     return by_kind
 
 
-def _readable(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
+def _readable_rows(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
     """Return the rows of the packets that are events, ascending.
 
     Args:
@@ -280,7 +281,7 @@ def _readable(events: PacketsOfKind, is_good: Flags, lost: Lost) -> Rows:
     return np.flatnonzero(is_readable)
 
 
-def _of_messages(parts: Repeated, rows: Rows, count: int) -> Repeated:
+def _renumber_fields(parts: Repeated, rows: Rows, count: int) -> Repeated:
     """Keep the repeated fields of some messages, and number these messages anew.
 
     For the rows [2, 5], fields of message 5 become those of message 1; fields of
@@ -300,10 +301,11 @@ def _of_messages(parts: Repeated, rows: Rows, count: int) -> Repeated:
     )
 
 
-def _begins_and_ends(
+def _read_begins_and_ends(
     words: Words, events: PacketsOfKind, lost: Lost
 ) -> tuple[Begins, SliceMarks]:
-    """The begins and the ends of slices; unreadable ones are added to `lost`."""
+    """The begins and the ends of slices. Packets that cannot be read are added to
+    `lost`."""
     event = fields(
         words,
         events.content,
@@ -318,18 +320,19 @@ def _begins_and_ends(
     )
     event_type = event.value[EventField.TYPE]
     is_begin_or_end = np.isin(event_type, (BEGIN, END))
-    marks = _readable(events, event.whole & is_begin_or_end, lost)
+    marks = _readable_rows(events, event.whole & is_begin_or_end, lost)
     type_of_mark = event_type[marks]
-    begins = _begins(words, events, event, marks[type_of_mark == BEGIN])
-    ends = _ends(events, event, marks[type_of_mark == END])
+    begins = _read_begins(words, events, event, marks[type_of_mark == BEGIN])
+    ends = _read_ends(events, event, marks[type_of_mark == END])
     return begins, ends
 
 
-def _begins(words: Words, events: PacketsOfKind, event: Fields, rows: Rows) -> Begins:
-    """The begins of slices in the packets `rows` of `events`; arrays of shape
-    [rows]."""
+def _read_begins(
+    words: Words, events: PacketsOfKind, event: Fields, rows: Rows
+) -> Begins:
+    """The begins of slices in the packets `rows`; arrays of shape [rows]."""
     count = len(rows)
-    args = _of_messages(event.repeated[EventField.ARGS], rows, len(event.whole))
+    args = _renumber_fields(event.repeated[EventField.ARGS], rows, len(event.whole))
     has_category = event.has(EventField.CATEGORY)[rows]
     return Begins(
         at=events.at[rows],
@@ -338,24 +341,24 @@ def _begins(words: Words, events: PacketsOfKind, event: Fields, rows: Rows) -> B
         track=event.value[EventField.TRACK][rows],
         name=event.value[EventField.NAME][rows],
         category=event.value[EventField.CATEGORY][rows],
-        correlation=_integers(words, args, count, b"correlation"),
-        external_id=_integers(words, args, count, b"External id", b"external id"),
+        correlation=_integer_args(words, args, count, b"correlation"),
+        external_id=_integer_args(words, args, count, b"External id", b"external id"),
         is_sync=_has_sync_kind(words, args, count) & ~has_category,
         args=args,
     )
 
 
 def _has_sync_kind(words: Words, args: Repeated, count: int) -> Flags:
-    """For each of `count` slices whether it has the arg `cuda_sync_kind`, as waits for
-    the GPU do."""
-    is_sync_kind = _keyed(words, args, ARG_NAME, b"cuda_sync_kind", ARG_TEXT)
+    """A flag for each of `count` slices: whether it has the arg `cuda_sync_kind`, as
+    waits for the GPU do."""
+    is_sync_kind = _has_key(words, args, ARG_NAME, b"cuda_sync_kind", ARG_TEXT)
     has_sync_kind = np.zeros(count, np.bool_)
     has_sync_kind[args.message[is_sync_kind]] = True
     return has_sync_kind
 
 
-def _ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
-    """The ends of slices in the packets `rows` of `events`; arrays of shape [rows]."""
+def _read_ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
+    """The ends of slices in the packets `rows`; arrays of shape [rows]."""
     return SliceMarks(
         at=events.at[rows],
         end=events.end[rows],
@@ -364,19 +367,20 @@ def _ends(events: PacketsOfKind, event: Fields, rows: Rows) -> SliceMarks:
     )
 
 
-def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
-    """The events of GPUs; unreadable ones are added to `lost`."""
-    stage = _stage_fields(words, events)
+def _read_stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
+    """The events of GPUs, called render stages in the file. Packets that cannot be read
+    are added to `lost`."""
+    stage = _read_stage_fields(words, events)
     has_duration = stage.has(StageField.DURATION)
     dur = np.where(has_duration, stage.value[StageField.DURATION], 0)
     ends = events.time + np.clip(dur, -1, LIMIT_NS)
     is_in_range = (dur >= 0) & (ends <= LIMIT_NS)
-    rows = _readable(events, stage.whole & is_in_range, lost)
+    rows = _readable_rows(events, stage.whole & is_in_range, lost)
 
     count = len(rows)
     messages = len(stage.whole)
-    extra = _of_messages(stage.repeated[StageField.EXTRA], rows, messages)
-    waits = _of_messages(stage.repeated[StageField.WAITS], rows, messages)
+    extra = _renumber_fields(stage.repeated[StageField.EXTRA], rows, messages)
+    waits = _renumber_fields(stage.repeated[StageField.WAITS], rows, messages)
     return Stages(
         at=events.at[rows],
         end=events.end[rows],
@@ -387,9 +391,9 @@ def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
         queue=stage.value[StageField.QUEUE][rows],
         kind=stage.value[StageField.KIND][rows],
         name=stage.value[StageField.NAME][rows],
-        correlation=_numbers(words, extra, count, b"correlation"),
-        memory=_numbers(words, extra, count, b"memory kind"),
-        stream=_numbers(words, extra, count, b"stream id", missing=-1),
+        correlation=_number_extras(words, extra, count, b"correlation"),
+        memory=_number_extras(words, extra, count, b"memory kind"),
+        stream=_number_extras(words, extra, count, b"stream id", missing=-1),
         launch=stage.at[StageField.LAUNCH][rows],
         launch_size=stage.value[StageField.LAUNCH][rows],
         extra=extra,
@@ -397,8 +401,8 @@ def _stages(words: Words, events: PacketsOfKind, lost: Lost) -> Stages:
     )
 
 
-def _stage_fields(words: Words, events: PacketsOfKind) -> Fields:
-    """The fields of all packets with an event of a GPU."""
+def _read_stage_fields(words: Words, events: PacketsOfKind) -> Fields:
+    """The fields of all packets that hold an event of a GPU."""
     return fields(
         words,
         events.content,
@@ -416,9 +420,9 @@ def _stage_fields(words: Words, events: PacketsOfKind) -> Fields:
     )
 
 
-def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
-    """The values of all packets with counters, which may have several each; unreadable
-    ones are added to `lost`."""
+def _read_counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
+    """The values of counters, of which a packet may have several. Those that cannot be
+    read are added to `lost`."""
     counter = fields(
         words,
         events.content,
@@ -426,8 +430,8 @@ def _counters(words: Words, events: PacketsOfKind, lost: Lost) -> Counters:
         single={CounterField.DESCRIPTOR: VARINT},
         repeated={CounterField.VALUES: BYTES},
     )
-    readable = _readable(events, counter.whole, lost)
-    values = _of_messages(
+    readable = _readable_rows(events, counter.whole, lost)
+    values = _renumber_fields(
         counter.repeated[CounterField.VALUES], readable, len(counter.whole)
     )
     row_of_value = readable[values.message]
@@ -461,7 +465,7 @@ def _bits_of_values(words: Words, value: Fields) -> Int64s:
     return np.where(is_integer, value.value[ValueField.INTEGER], bits_of_double)
 
 
-def _keyed(
+def _has_key(
     words: Words, messages: Repeated, key_tag: bytes, key: bytes, value_tag: bytes
 ) -> Flags:
     """Tell of each message whether it is a pair of a given key and some value.
@@ -488,7 +492,7 @@ def _keyed(
     return is_same
 
 
-def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
+def _integer_args(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     """Return the integer that each slice has in an arg, -1 if it has none.
 
     Args:
@@ -499,7 +503,7 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     """
     numbers = np.full(count, -1, np.int64)
     for key in keys:
-        arg = _only(args, _keyed(words, args, ARG_NAME, key, ARG_INTEGER))
+        arg = _keep_marked(args, _has_key(words, args, ARG_NAME, key, ARG_INTEGER))
         number_at = arg.at + len(ARG_NAME) + 1 + len(key) + len(ARG_INTEGER)
         number, size = varints(words, number_at)
         arg_end = arg.at + arg.value
@@ -508,7 +512,7 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     return numbers
 
 
-def _numbers(
+def _number_extras(
     words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0
 ) -> Int64s:
     """Return the number that each GPU event has in an extra: a text, such as "42".
@@ -526,9 +530,9 @@ def _numbers(
     Returns:
         A number for each event, -1 if the text is none.
     """
-    with_key = _only(extra, _keyed(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
+    with_key = _keep_marked(extra, _has_key(words, extra, EXTRA_KEY, key, EXTRA_VALUE))
     end_of_torch = _ends_of_torchs_extras(words, extra, count)
-    of_torch = _only(with_key, with_key.at < end_of_torch[with_key.message])
+    of_torch = _keep_marked(with_key, with_key.at < end_of_torch[with_key.message])
     size_at = of_torch.at + len(EXTRA_KEY) + 1 + len(key) + len(EXTRA_VALUE)
     size, width = varints(words, size_at)
     text_at = size_at + width
@@ -536,13 +540,13 @@ def _numbers(
     is_possible = (width > 0) & (size > 0) & (size <= MAX_DIGITS)
     is_good = is_possible & (text_at + size <= extra_end)
     numbers = np.full(count, missing, np.int64)
-    decimals = _decimals(words, text_at[is_good], size[is_good])
+    decimals = _parse_decimals(words, text_at[is_good], size[is_good])
     numbers[of_torch.message[is_good]] = decimals
     return numbers
 
 
-def _only(messages: Repeated, which: Flags) -> Repeated:
-    """Keep the fields that are marked."""
+def _keep_marked(messages: Repeated, which: Flags) -> Repeated:
+    """The repeated fields whose flag in `which` is set."""
     rows = np.flatnonzero(which)
     return Repeated(
         message=messages.message[rows],
@@ -561,7 +565,7 @@ def _ends_of_torchs_extras(words: Words, extra: Repeated, count: int) -> Int64s:
         extra: The extras of the events.
         count: How many events there are.
     """
-    is_process = _keyed(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE)
+    is_process = _has_key(words, extra, EXTRA_KEY, b"process_id", EXTRA_VALUE)
     # backwards, so that the first one of an event is written last and stays
     backwards = np.flatnonzero(is_process)[::-1]
     ends = np.full(count, np.iinfo(np.int64).max)
@@ -569,7 +573,7 @@ def _ends_of_torchs_extras(words: Words, extra: Repeated, count: int) -> Int64s:
     return ends
 
 
-def _decimals(words: Words, at: Int64s, size: Int64s) -> Int64s:
+def _parse_decimals(words: Words, at: Int64s, size: Int64s) -> Int64s:
     """Return texts as numbers: 42 for the bytes "42", -1 for "4x".
 
     Args:

@@ -15,7 +15,7 @@ from fusetui.trace.model.raw import Label, Thread
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import CLOCK, TRACK
 from fusetui.trace.pftrace.wire import decoded
-from fusetui.trace.read.document_text import MAX_SHARED_NAME, shared_name
+from fusetui.trace.read.document_text import MAX_SHARED_NAME, shorten_shared_name
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.times import LIMIT_NS
 
@@ -56,7 +56,7 @@ ABSENT = 0, b""
 
 
 class WrittenThread(NamedTuple):
-    """The ids of a thread as they are written: see `true_id`."""
+    """The ids of a thread as they are written: see `restore_id`."""
 
     pid: int
     tid: int
@@ -75,7 +75,7 @@ class Tables:
     counts."""
 
     def __init__(self) -> None:
-        """Empty tables."""
+        """Start with empty tables."""
         self._packets_left = MAX_TABLE_PACKETS
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}
@@ -97,9 +97,11 @@ class Tables:
     def add(
         self, packets: Sequence[tuple[int, int, bytes]]
     ) -> tuple[list[Skipped], int]:
-        """Adds what can be read of some packets (byte, field, content), up to
-        MAX_TABLE_PACKETS of them in all; returns those that are damaged, and how many
-        were not read to their end."""
+        """Add what can be read of some packets, given as byte, field and content.
+
+        Only MAX_TABLE_PACKETS packets of a file are read. Returns the damaged packets,
+        and how many packets were not read to their end.
+        """
         readable = packets[: self._packets_left]
         too_many = packets[self._packets_left :]
         self._packets_left -= len(readable)
@@ -117,8 +119,8 @@ class Tables:
         return skipped, skipped_count
 
     def _add_packet(self, kind: int, content: bytes) -> None:
-        """Adds one packet. Raises ValueError where it is damaged, and keeps what was
-        read before."""
+        """Add the content of one packet. Raises ValueError where it is damaged; what
+        was read before that is kept."""
         if kind == CLOCK:
             self._add_clock(content)
         elif kind == TRACK:
@@ -130,61 +132,62 @@ class Tables:
                 self._add_entry(table, entry)
 
     def _add_clock(self, content: bytes) -> None:
-        """Takes the base time from the first packet that has it."""
+        """Take the base time from a packet of clocks, unless an earlier packet had one."""
         if self.base:
             return
         for _, _, data in decoded(content):
-            clock = _message(data)
-            time = _value(clock, CLOCK_TIME)
-            if _value(clock, CLOCK_ID) == REALTIME and time <= LIMIT_NS:
+            clock = _decode_message(data)
+            time = _varint_field(clock, CLOCK_TIME)
+            if _varint_field(clock, CLOCK_ID) == REALTIME and time <= LIMIT_NS:
                 self.base = time
                 return
 
     def _add_track(self, content: bytes) -> None:
-        """Adds the process and the thread that a packet describes."""
-        track = _message(content)
-        uuid = _value(track, TRACK_UUID)
+        """Add the process and the thread of a track, as its packet describes them."""
+        track = _decode_message(content)
+        uuid = _varint_field(track, TRACK_UUID)
         if TRACK_PROCESS in track:
-            process = _message(_bytes(track, TRACK_PROCESS))
-            pid = _value(process, PROCESS_PID)
-            name = _text(process, PROCESS_NAME)
+            process = _decode_message(_bytes_field(track, TRACK_PROCESS))
+            pid = _varint_field(process, PROCESS_PID)
+            name = _text_field(process, PROCESS_NAME)
             self._processes.setdefault(uuid, (pid, name))
         if TRACK_THREAD in track:
-            thread = _message(_bytes(track, TRACK_THREAD))
+            thread = _decode_message(_bytes_field(track, TRACK_THREAD))
             written = WrittenThread(
-                pid=_value(thread, THREAD_PID),
-                tid=_value(thread, THREAD_TID),
-                name=_text(thread, THREAD_NAME),
+                pid=_varint_field(thread, THREAD_PID),
+                tid=_varint_field(thread, THREAD_TID),
+                name=_text_field(thread, THREAD_NAME),
             )
             self._threads.setdefault(uuid, written)
 
     def _add_entry(self, table: int, data: bytes) -> None:
-        """Adds an entry of interned data to its table; those of unknown tables are left
-        out."""
+        """Add an entry of interned data to the table with this number. Entries of
+        unknown tables are left out."""
         if table in self._texts_of_table:
             texts = self._texts_of_table[table]
-            entry = _message(data)
-            number = _value(entry, NUMBER)
+            entry = _decode_message(data)
+            number = _varint_field(entry, NUMBER)
             if number not in texts:
                 texts[number] = _shared_text(entry, number)
         elif table == COUNTERS:
-            entry = _message(data)
+            entry = _decode_message(data)
             counters = GpuCounters(
-                gpu=_value(entry, COUNTER_GPU),
-                names=_counter_names(_bytes(entry, COUNTER_DESCRIPTOR)),
+                gpu=_varint_field(entry, COUNTER_GPU),
+                names=_read_counter_names(_bytes_field(entry, COUNTER_DESCRIPTOR)),
             )
-            self.counters.setdefault(_value(entry, NUMBER), counters)
+            self.counters.setdefault(_varint_field(entry, NUMBER), counters)
 
     def threads(self) -> dict[int, tuple[Thread, str]]:
-        """The ids of each track of a thread and its name, "" if it has none beside its
-        id."""
+        """The pid, the tid and the name of each track that is a thread. The name is ""
+        if it says no more than the tid."""
         process_names = dict(self._processes.values())  # by pid as it is written
         threads: dict[int, tuple[Thread, str]] = {}
         known_threads: set[Thread] = set()
         for uuid, written in self._threads.items():
             name = written.name
-            pid = _process_id(written.pid, process_names.get(written.pid, ""))
-            tid = true_id(written.tid, name)
+            pid = _restore_process_id(written.pid, process_names.get(written.pid, ""))
+            tid = restore_id(written.tid, name)
+            # two threads must not share one lane
             if (pid, tid) in known_threads:  # the file keeps 31 bits of an id
                 tid = f"{name or written.tid} ({uuid})"
             known_threads.add((pid, tid))
@@ -193,11 +196,11 @@ class Tables:
         return threads
 
     def labels(self) -> Iterable[Label]:
-        """The names of processes and of threads; where one process is described several
-        times, its last name."""
+        """Yield the names of processes and threads. If a process is described several
+        times, its last name counts."""
         name_by_pid = dict(self._processes.values())
         for written_pid, name in name_by_pid.items():
-            pid = _process_id(written_pid, name)
+            pid = _restore_process_id(written_pid, name)
             if name != str(pid):
                 yield Label("process_name", pid, 0, name)
         for (pid, tid), name in self.threads().values():
@@ -205,7 +208,8 @@ class Tables:
                 yield Label("thread_name", pid, tid, name)
 
     def queue(self, number: int) -> tuple[Id, str]:
-        """The id of a lane of a GPU, and its name, "" if it has none beside its id."""
+        """The id and the name of a lane of a GPU, given the number of its queue. The
+        name is "" if it says no more than the id."""
         name = self.queues.get(number, "")
         match = QUEUE.fullmatch(name)
         if match is None:
@@ -213,7 +217,7 @@ class Tables:
         return int(match[1]), match[2]
 
 
-def true_id(masked: int, name: str) -> Id:
+def restore_id(masked: int, name: str) -> Id:
     """Return the id of a process or thread.
 
     The file keeps only its lower 31 bits, but its name often begins with all of it:
@@ -233,27 +237,29 @@ def true_id(masked: int, name: str) -> Id:
     return masked if fits_int64 else str(masked)
 
 
-def _process_id(pid: int, name: str) -> Id:
-    """The id of a process, from its written id and its name; -1 of what torch calls
+def _restore_process_id(pid: int, name: str) -> Id:
+    """The id of a process, from its written id and its name; -1 for what torch calls
     overhead."""
     if (pid, name) == (ID_MASK, OVERHEAD):
         return -1
-    return true_id(pid, name)
+    return restore_id(pid, name)
 
 
-def _counter_names(descriptor: bytes) -> dict[int, str]:
-    """The name of each counter of a descriptor, by its number. Raises ValueError where
-    it is damaged."""
+def _read_counter_names(descriptor: bytes) -> dict[int, str]:
+    """The name of each counter in a descriptor, by its number. Raises ValueError if the
+    descriptor is damaged."""
     names: dict[int, str] = {}
     for field, _, part in decoded(descriptor):
         if field == COUNTER_SPECS:
-            spec = _message(part)
-            counter = _value(spec, NUMBER)
+            spec = _decode_message(part)
+            counter = _varint_field(spec, NUMBER)
             names[counter] = _shared_text(spec, counter)
     return names
 
 
-def numbered(keys: Int64s, value: Callable[[int], object], table: Interner) -> Int64s:
+def number_values(
+    keys: Int64s, value: Callable[[int], object], table: Interner
+) -> Int64s:
     """Number what keys stand for.
 
     With the names {3: "a", 8: "b"} and an empty table, the keys [8, 3, 8] give
@@ -274,33 +280,38 @@ def numbered(keys: Int64s, value: Callable[[int], object], table: Interner) -> I
 
 
 def key_and_text(extra: bytes) -> tuple[str, str]:
-    """One of the extras of an event of a GPU."""
+    """The key and the text of one extra of a GPU event. A damaged one has the key
+    `unreadable`."""
     try:
-        message = _message(extra)
+        message = _decode_message(extra)
     except ValueError:
         return "unreadable", "a damaged extra"
-    return _text(message, EXTRA_KEY), _text(message, EXTRA_TEXT)
+    return _text_field(message, EXTRA_KEY), _text_field(message, EXTRA_TEXT)
 
 
-def _message(data: bytes) -> Message:
-    """Its fields by number, of equal ones the last. Raises ValueError."""
+def _decode_message(data: bytes) -> Message:
+    """The fields of a message by their number; of several with one number, the last
+    counts. Raises ValueError if it is damaged."""
     return {number: (value, part) for number, value, part in decoded(data)}
 
 
-def _value(message: Message, field: int) -> int:
+def _varint_field(message: Message, field: int) -> int:
+    """The number in a field of a message; 0 if the field is missing."""
     return message.get(field, ABSENT)[0]
 
 
-def _bytes(message: Message, field: int) -> bytes:
+def _bytes_field(message: Message, field: int) -> bytes:
+    """The bytes in a field of a message; b"" if the field is missing."""
     return message.get(field, ABSENT)[1]
 
 
-def _text(message: Message, field: int) -> str:
-    return _bytes(message, field).decode("utf-8", "replace")
+def _text_field(message: Message, field: int) -> str:
+    """The text in a field of a message; "" if the field is missing."""
+    return _bytes_field(message, field).decode("utf-8", "replace")
 
 
 def _shared_text(entry: Message, number: int) -> str:
-    """The text of an entry, which many events may have; only what is kept of it is
-    decoded."""
-    kept = _bytes(entry, TEXT)[: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
-    return shared_name(kept.decode("utf-8", "replace"), number)
+    """The text of an entry that many events may refer to. Only the part that is kept of
+    a very long one is decoded."""
+    kept = _bytes_field(entry, TEXT)[: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
+    return shorten_shared_name(kept.decode("utf-8", "replace"), number)

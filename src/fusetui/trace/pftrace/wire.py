@@ -76,7 +76,7 @@ class Fields(msgspec.Struct, frozen=True, eq=False):
     whole: Flags  # read to its end
 
     def has(self, number: int) -> Flags:
-        """Which messages have this field."""
+        """A flag for each message: whether it has the field with this number."""
         return self.at[number] >= 0
 
 
@@ -250,7 +250,8 @@ class _CollectedFields:
     def __init__(
         self, count: int, single: Mapping[int, int], repeated: Mapping[int, int]
     ) -> None:
-        """For `count` messages; the type of each field by its number."""
+        """Prepare to collect the fields of `count` messages. `single` and `repeated`
+        have the type of each wanted field by its number."""
         self.whole = np.ones(count, np.bool_)  # the messages that can be read so far
         self._single = single
         self._repeated = repeated
@@ -284,7 +285,7 @@ class _CollectedFields:
                 self._batches[number].append(batch)
 
     def fields(self) -> Fields:
-        """All that was added."""
+        """Everything that was added."""
         return Fields(
             value=self._value,
             at=self._at,
@@ -296,7 +297,7 @@ class _CollectedFields:
 
 
 def _rows_with_tag(field: _NextFields, number: int, kind: int) -> Rows:
-    """The rows of the good fields with this number and type."""
+    """The rows of the readable fields with this number and type."""
     tag = number << 3 | kind
     return np.flatnonzero((field.tag == tag) & field.is_good)
 
@@ -315,7 +316,7 @@ def _in_order(batches: list[Repeated]) -> Repeated:
     return Repeated(message=message[order], at=at[order], value=value[order])
 
 
-def packets(words: Words, data: bytes) -> Packets:
+def find_packets(words: Words, data: bytes) -> Packets:
     """Find the whole packets at the beginning of some data.
 
     A packet is the byte PACKET, a size, and so many bytes; the next one follows. To
@@ -417,7 +418,8 @@ class _PacketBounds(NamedTuple):
 
 
 def _packet_bounds(words: Words, places: Int64s) -> _PacketBounds:
-    """Where the packets lie that begin at these bytes."""
+    """The bounds of the packets that begin at these bytes. Where none can begin, the
+    end is NO_END."""
     size, width = varints(words, places + 1)
     content = places + 1 + width
     is_possible = (width > 0) & (size >= 0) & (size < MAX_PACKET_BYTES)
@@ -435,15 +437,15 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """
     at = 0
     while at < len(data):
-        tag, at = one_varint(data, at)
+        tag, at = decode_varint(data, at)
         number = tag >> 3
         kind = tag & 7
         if kind == VARINT:
-            value, at = one_varint(data, at)
+            value, at = decode_varint(data, at)
             yield number, value, b""
             continue
         if kind == BYTES:
-            size, at = one_varint(data, at)
+            size, at = decode_varint(data, at)
         elif kind == FIXED64:
             size = 8
         elif kind == FIXED32:
@@ -456,7 +458,7 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         at += size
 
 
-def one_varint(data: bytes, at: int) -> tuple[int, int]:
+def decode_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the varint that begins at a byte, and the byte after it.
 
     The bytes 96 01 give 150. Only the lower 64 bits count. Raises ValueError for one

@@ -70,6 +70,7 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _reach(self) -> EnclosingIndex:
+        """A search tree over the ends of the subtrees, to find what contains a row."""
         return EnclosingIndex(self.end_row.astype(np.int64))
 
 
@@ -96,13 +97,14 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _linked(self) -> Subtrees:
-        """The backward ops whose forward op is known."""
+        """The backward ops whose forward op is known, each with the rows below it."""
         is_known = self.forward >= 0
         return Subtrees(rows=self.rows[is_known], end_row=self.end_row[is_known])
 
     @cached_property
     def _forward_of_linked(self) -> Int32s:
-        """The forward op of each of `_linked`; then -1, which the index -1 finds."""
+        """The forward op of each backward op in `_linked`, followed by -1, which the
+        index -1 finds."""
         return np.append(self.forward[self.forward >= 0], np.int32(-1))
 
 
@@ -130,7 +132,8 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
 
 
 def may_run_backward(trace: Trace) -> bool:
-    """Whether any op may belong to a backward pass, by its name."""
+    """Whether the trace has an op that may belong to a backward pass, judged by its
+    name."""
     names_of_ops = distinct(trace.name[trace.role == Role.OP])
     return any(BACKWARD.search(trace.names[name]) for name in names_of_ops.tolist())
 
@@ -153,7 +156,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
         trace, backward, forward=numbered.only(~is_backward)
     )
 
-    begins, ends = _pairs(autograd.flows)
+    begins, ends = _pair_flow_ends(autograd.flows)
     flow_from = _ops_at(trace, begins)
     flow_to = _ops_at(trace, ends)
     links_ops = (flow_from >= 0) & (flow_to >= 0)
@@ -174,7 +177,7 @@ def _collected(trace: Trace, forward: Int32s, ran_backward: Integers) -> Backwar
         ran_backward: Rows that ran backward according to the file. Ops whose names say
             so are added.
     """
-    is_backward = _runs_backward(trace)[trace.name] & (trace.role == Role.OP)
+    is_backward = _mark_backward_names(trace)[trace.name] & (trace.role == Role.OP)
     is_backward[ran_backward] = True
     rows = np.flatnonzero(is_backward).astype(np.int32)
     forward_rows = distinct(forward[rows])
@@ -187,8 +190,9 @@ def _collected(trace: Trace, forward: Int32s, ran_backward: Integers) -> Backwar
     )
 
 
-def _runs_backward(trace: Trace) -> Flags:
-    """Which names are those of ops that run backward; shape [names + 1]."""
+def _mark_backward_names(trace: Trace) -> Flags:
+    """A flag for each name of the trace: whether ops of this name run backward. One
+    more entry, False, stands for no name; shape [names + 1]."""
     return trace.named(lambda name: NODE.match(name) is not None)
 
 
@@ -200,7 +204,7 @@ class _NumberedOps(NamedTuple):
     forward_thread: Int64s  # torch's number of it, of a backward op; else 0
 
     def only(self, which: Flags | Rows) -> _NumberedOps:
-        """The ops of these rows, or with this flag."""
+        """The ops that `which` selects, by rows or by flags."""
         return _NumberedOps(
             rows=self.rows[which],
             number=self.number[which],
@@ -223,7 +227,7 @@ def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
     names_forward_thread = bool((numbered.forward_thread > 0).any())
     if names_forward_thread or autograd.flows:
         return numbered
-    runs_backward = _runs_backward(trace)[trace.name[numbered.rows]]
+    runs_backward = _mark_backward_names(trace)[trace.name[numbered.rows]]
     return numbered._replace(forward_thread=runs_backward.astype(np.int64))
 
 
@@ -324,7 +328,7 @@ def _last_with_number(
     return last_rows
 
 
-def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
+def _pair_flow_ends(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
     """Return the begins and the ends of the flows that have both, in two lists.
 
     Entry n of both lists is the same flow. A begin is repeated if it has several ends.
@@ -341,7 +345,7 @@ class _Moments(NamedTuple):
     time: Int64s
 
 
-def _places(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
+def _locate_flow_ends(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
     """Return the thread and the time of each end of a flow.
 
     The thread is the number that `Trace.thread_of_track` has; -1 if the trace has no
@@ -370,7 +374,7 @@ def _ops_at(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
     Returns:
         The row of an op for each; -1 for none.
     """
-    moments = _places(trace, ends)
+    moments = _locate_flow_ends(trace, ends)
     all_ops = trace.rows_of(Role.OP)
     ops = all_ops[np.isin(trace.start[all_ops], moments.time)]
     thread_of_op = trace.thread_of_track[trace.track[ops]]
@@ -441,7 +445,8 @@ class Dependencies(msgspec.Struct, frozen=True, eq=False):
 
 
 def waits_for(pairs: Dependencies, row: int) -> tuple[Int32s, Int32s]:
-    """The rows that are known to come before and after a node."""
+    """The rows of the nodes of a CUDA graph that run before a node, and of those that
+    wait for it. Only known dependencies count."""
     return pairs.before[pairs.after == row], pairs.after[pairs.before == row]
 
 
@@ -495,7 +500,7 @@ def _kept_node_flows(trace: Trace) -> Flows:
 def _node_flows(trace: Trace) -> Flows:
     """Read the flows between nodes of CUDA graphs from the file, all of it."""
     flow_ends = read_flows(trace.elements.own, never, NODE_FLOWS, MIN_NODE_FLOW_ID)
-    begins, ends = _pairs(flow_ends)
+    begins, ends = _pair_flow_ends(flow_ends)
     leaves = _places_of_nodes(trace, begins)
     arrives = _places_of_nodes(trace, ends)
     return Flows(
@@ -523,7 +528,7 @@ def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> _Moments:
     An end on a lane without slices has the number of that lane (`_number_of_lane`) in
     place of a thread.
     """
-    moments = _places(trace, ends)
+    moments = _locate_flow_ends(trace, ends)
     for number, end in enumerate(ends):
         _, lane = end.thread
         if moments.thread[number] < 0 and isinstance(lane, int):

@@ -163,7 +163,7 @@ def function_times(
         )
     # sorts are stable: the place in the file decides between equal times
     times.sort(key=lambda time: (time.file, time.line, time.function))
-    times.sort(key=_time_spent, reverse=True)
+    times.sort(key=_time_sort_key, reverse=True)
     return Functions(
         functions=tuple(times),
         none=unclaimed(origins.trace, credit),
@@ -171,8 +171,9 @@ def function_times(
     )
 
 
-def _time_spent(time: FunctionTime) -> tuple[int, int]:
-    """Own GPU and idle time, then own CPU time."""
+def _time_sort_key(time: FunctionTime) -> tuple[int, int]:
+    """A sort key for functions: own GPU and idle time together, then own CPU time, in
+    ns."""
     return time.gpu_self_ns + (time.idle_self_ns or 0), time.cpu_self_ns
 
 
@@ -224,7 +225,7 @@ def _lines(
     called_from = arguments(
         trace.elements, trace.order[rows], (CALLED_FROM,), "callers"
     )
-    lines = [_line_of(text) for (text,) in called_from.distinct]
+    lines = [_parse_calling_line(text) for (text,) in called_from.distinct]
 
     # One number for the line and the name of the frame in which it is.
     caller_names = (*trace.names, "")  # the last one if there is no such frame
@@ -277,7 +278,7 @@ class CallingLine(NamedTuple):
     line: int
 
 
-def _line_of(text: bytes) -> CallingLine | None:
+def _parse_calling_line(text: bytes) -> CallingLine | None:
     """Read the arg CallFrom: b'"train.py:42"' is line 42 of train.py.
 
     It is None for everything else, such as numbers with more than MAX_LINE_DIGITS.

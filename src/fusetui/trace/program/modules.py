@@ -221,7 +221,8 @@ def unclaimed(trace: Trace, credit: Credit) -> tuple[Unclaimed, ...]:
 
 
 def all_gpu_ns(trace: Trace) -> int:
-    """The sum of the durations of all GPU events."""
+    """The sum of the durations of all GPU events in ns; time in which several run
+    counts several times."""
     return int(trace.dur[trace.gpu_rows].sum())
 
 
@@ -242,9 +243,11 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
     counted: Flags  # for each region, whether it is within the tree's levels
 
     def __len__(self) -> int:
+        """The number of distinct paths."""
         return len(self.label)
 
     def name(self, number: int) -> str:
+        """The last label of the path with this number."""
         return self.labels[int(self.label[number])]
 
     def text(self, number: int) -> str:

@@ -69,23 +69,25 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def backward(self) -> Backward:
-        """Takes a second per GB if there is a backward pass; see backward_ops."""
+        """The backward ops of the trace, and the forward op of each. Finding them takes
+        about a second per GB of the file."""
         return backward_ops(self.trace)
 
     @cached_property
     def regions(self) -> Spans:
+        """The module calls and annotations on CPU threads."""
         return regions(self.trace, self.line)
 
     @cached_property
     def modules(self) -> Spans:
-        """Only the calls of modules."""
+        """The module calls on CPU threads, without annotations."""
         rows = self.regions.rows
         is_call = self.trace.source_role[rows] == Role.PYTHON
         return Spans(self.trace, self.line, rows[is_call])
 
     @cached_property
     def frames(self) -> Spans:
-        """All Python frames of functions."""
+        """The Python frames of functions, without those of modules."""
         return frames(self.trace, self.line)
 
     def credit(self, spans: Spans, rows: Integers) -> Credit:
@@ -157,6 +159,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def origins(trace: Trace) -> Origins:
+    """The parts of the program that a trace shows."""
     return Origins(trace, ThreadLine(trace))
 
 
@@ -191,7 +194,7 @@ def module_of(origins: Origins, rows: Integers | None = None) -> Int32s:
     Returns:
         A row for each row, itself if it is a module call or an annotation; -1 for none.
     """
-    return _span_of(origins, origins.regions, rows)
+    return _find_span(origins, origins.regions, rows)
 
 
 def frame_of(origins: Origins, rows: Integers | None = None) -> Int32s:
@@ -205,10 +208,12 @@ def frame_of(origins: Origins, rows: Integers | None = None) -> Int32s:
         The row of a frame, of a function or a module, for each row; -1 for none.
     """
     all_frames = Spans(origins.trace, origins.line, python_rows(origins.trace))
-    return _span_of(origins, all_frames, rows)
+    return _find_span(origins, all_frames, rows)
 
 
-def _span_of(origins: Origins, spans: Spans, rows: Integers | None) -> Int32s:
+def _find_span(origins: Origins, spans: Spans, rows: Integers | None) -> Int32s:
+    """The row of the innermost span that the work of each row belongs to; -1 for none.
+    All rows of the trace if `rows` is None."""
     if rows is None:
         rows = np.arange(len(origins.trace))
     return spans.rows_at(origins.credit(spans, rows).place)
@@ -252,15 +257,16 @@ PLAIN_MODE = lazy_pattern(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNO
 model."""
 
 
-def _one_of(words: str) -> re.Pattern[str]:
-    """One of these words (`a|b`), in any case, also as a part of `my_a` or `aOfB`."""
+def _compile_words(words: str) -> re.Pattern[str]:
+    """A pattern of words such as `a|b`, in any case, also as a part of `my_a` or
+    `aOfB`."""
     return lazy_pattern(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
 
 
 TRAINING_WORDS = {
-    Phase.OPTIMIZER: _one_of("optimizer|zero_grad"),
-    Phase.BACKWARD: _one_of("backward|bwd"),
-    Phase.FORWARD: _one_of("forward|fwd"),
+    Phase.OPTIMIZER: _compile_words("optimizer|zero_grad"),
+    Phase.BACKWARD: _compile_words("backward|bwd"),
+    Phase.FORWARD: _compile_words("forward|fwd"),
 }
 
 
@@ -288,7 +294,8 @@ def phase_of(name: str) -> Phase | None:
 
 
 def _phase_of_batch(prefills: int, decodes: int) -> Phase | None:
-    """The phase of a batch with so many requests in prefill and in decode."""
+    """The phase of a batch of requests, of which some are in prefill and some in
+    decode. None for an empty batch."""
     if prefills and decodes:
         return Phase.MIXED
     if prefills:
@@ -297,8 +304,8 @@ def _phase_of_batch(prefills: int, decodes: int) -> Phase | None:
 
 
 def phases(origins: Origins) -> tuple[PhaseTime, ...]:
-    """Add up the time of all GPU events of each phase; phases without any are left
-    out."""
+    """The GPU time and the number of kernels of each phase, such as forward or
+    optimizer. Phases without any event are left out."""
     trace = origins.trace
     rows = trace.gpu_rows
     phase_of_row = phases_of(origins, rows)

@@ -87,10 +87,12 @@ def is_in(file: str, wanted: str) -> bool:
     >>> is_in("src/my_model.py", "my_model.py"), is_in("transformers/models/a.py", "models")
     (True, True)
     """
-    return _between_slashes(wanted) in _between_slashes(file)
+    return _surround_with_slashes(wanted) in _surround_with_slashes(file)
 
 
-def _between_slashes(path: str) -> str:
+def _surround_with_slashes(path: str) -> str:
+    """A path with forward slashes, and one at each end, so that whole parts of it can
+    be searched for."""
     return "/" + path.replace("\\", "/").strip("/") + "/"
 
 
@@ -116,10 +118,10 @@ def program_of(origins: Origins, row: int) -> Program:
     rows = np.array([row])
     region_credit = origins.credit(origins.regions, rows)
     frame_credit = origins.credit(origins.frames, rows)
-    frames = _outwards(origins.frames, int(frame_credit.place[0]))
+    frames = _enclosing_rows(origins.frames, int(frame_credit.place[0]))
     return Program(
         forward_op=int(frame_credit.forward_op[0]),
-        regions=_outwards(origins.regions, int(region_credit.place[0])),
+        regions=_enclosing_rows(origins.regions, int(region_credit.place[0])),
         frames=frames,
         own_frame=_first_own_frame(origins, frames),
     )
@@ -156,7 +158,7 @@ def source_of(origins: Origins, program: Program) -> Function | None:
     return None
 
 
-def _outwards(spans: Spans, index: int) -> tuple[int, ...]:
+def _enclosing_rows(spans: Spans, index: int) -> tuple[int, ...]:
     """Return the rows of a span and of all spans around it, innermost first; () for the
     index -1."""
     rows: list[int] = []

@@ -38,6 +38,7 @@ INDEX = lazy_pattern(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
 
 
 def is_module(name: str) -> bool:
+    """Whether a name is that of an nn.Module call, as torch records it."""
     return name.startswith(MODULE_PREFIX)
 
 
@@ -74,6 +75,8 @@ def regions(trace: Trace, line: ThreadLine) -> Spans:
 
 
 def _names_part_of_program(annotation: str) -> bool:
+    """Whether an annotation names a part of the program: not a step of the profiler,
+    nor a collective."""
     is_step = annotation.startswith(STEP_PREFIX)
     return not is_step and COLLECTIVE.match(annotation) is None
 
@@ -95,7 +98,7 @@ def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans
 
 
 def python_rows(trace: Trace) -> Rows:
-    """The Python frames of functions and of modules."""
+    """The rows of all Python frames on CPU threads, of functions and of modules."""
     rows = rows_there(trace, Role.PYTHON)
     return rows[are_on_cpu(trace, rows)]
 
@@ -144,6 +147,8 @@ class ThreadLine:
         return start, end
 
     def _position_in_thread(self, times: Int64s) -> Int64s:
+        """The position of each time within its thread: ns since the begin, or the
+        number of the time among all."""
         if self._distinct_times is None:
             return times - self._begin_ns
         return np.searchsorted(self._distinct_times, times)
@@ -219,15 +224,14 @@ class Spans:
         return around
 
     def rows_at(self, indices: Rows) -> Int32s:
-        """Return the rows of the trace that spans with these indices are; -1 gives
-        -1."""
+        """The row of the trace of the span with each index; -1 gives -1."""
         if not len(self):
             return np.full(len(indices), -1, dtype=np.int32)
         return np.where(indices >= 0, self.rows[indices], np.int32(-1))
 
     @cached_property
     def depth(self) -> Rows:
-        """How many spans are around each one, at any distance."""
+        """The number of spans around each span, at any distance."""
         # Each round doubles how far `above` reaches: the parent, the second span
         # around, the fourth. `depth` counts the spans up to there, so the number of
         # rounds is the logarithm of the depth. The last element stands for no span.
@@ -263,10 +267,11 @@ class Spans:
 
     @cached_property
     def _reach(self) -> EnclosingIndex:
+        """A search tree over the ends of the spans, to find what encloses a position."""
         return EnclosingIndex(self._end)
 
 
 def are_on_cpu(trace: Trace, rows: Integers) -> Flags:
-    """Which of these rows lie on a CPU thread; shape of `rows`."""
+    """A flag for each of these rows: whether it lies on a CPU thread."""
     is_cpu_track = [track.layer in ON_CPU for track in trace.tracks]
     return np.array(is_cpu_track, dtype=np.bool_)[trace.track[rows]]

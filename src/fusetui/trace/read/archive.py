@@ -10,7 +10,7 @@ from typing import IO, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipExtFile, ZipFile, ZipInfo
 
 from fusetui.trace.model.errors import CannotReadError, NotATraceError
-from fusetui.trace.read.unpack import limit_for, too_large
+from fusetui.trace.read.unpack import limit_for, too_large_error
 
 FORMS = (".json", ".pftrace", ".sqlite")
 ENDINGS = tuple(f"{form}{packed}" for form in FORMS for packed in ("", ".gz", ".zst"))
@@ -42,8 +42,8 @@ class Archive:
     holds one trace."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
-        """Opens a zip file. Raises CannotReadError if it is damaged, or needs a
-        password."""
+        """Open a zip file and find the trace in it. Raises CannotReadError if it is
+        damaged or needs a password, NotATraceError unless it has exactly one trace."""
         self._path = path
         self._file = file
         try:
@@ -55,7 +55,7 @@ class Archive:
                 "Was it cut short?"
             ) from None
         self._checksum = 0  # of what was copied last
-        self._trace = self._only_trace(self._archive.infolist())
+        self._trace = self._find_only_trace(self._archive.infolist())
         if self._trace.flag_bits & ENCRYPTED:
             raise CannotReadError(
                 f"{path} is a zip file with a password: unpack it first."
@@ -63,14 +63,16 @@ class Archive:
 
     @property
     def size(self) -> int:
-        """Bytes of the trace as it is in the archive once unpacked, by what the archive
-        says."""
+        """The unpacked size of the trace in bytes, as the archive states it. A trace
+        that is compressed once more inside the archive stays so."""
         return self._trace.file_size
 
     def extract(self, room: IO[bytes]) -> str | None:
-        """Writes the trace into `room`, up to damage; returns what is wrong with it.
+        """Write the trace into the file `room`, as far as it is undamaged. Return a
+        sentence about the damage, or None.
 
-        Raises CannotReadError if nothing can be unpacked, or too much.
+        Raises CannotReadError if nothing can be unpacked, or more than the limit for a
+        file of this size.
         """
         limit = limit_for(self._trace.compress_size)
         expected_checksum = self._trace.CRC
@@ -95,8 +97,12 @@ class Archive:
     def _copy(
         self, room: IO[bytes], limit: int, *, one_by_one: bool = False
     ) -> str | None:
-        """Writes the trace into `room`, up to damage; returns what is wrong with it.
-        Raises CannotReadError if it is larger than `limit` bytes."""
+        """Write the trace into the file `room`, up to damage. Return where the damage
+        is, or None.
+
+        `one_by_one` decompresses single bytes, which is slow but gets everything before
+        the damage. Raises CannotReadError if the trace is larger than `limit` bytes.
+        """
         self._checksum = 0
         pieces = self._pieces(one_by_one)
         while True:
@@ -111,18 +117,20 @@ class Archive:
             self._checksum = zlib.crc32(piece, self._checksum)
             room.write(piece)
             if room.tell() > limit:
-                raise too_large(self._path, limit)
+                raise too_large_error(self._path, limit)
 
     def _pieces(self, one_by_one: bool) -> Iterator[bytes]:
-        """The trace; `one_by_one` decompresses single bytes. Raises one of DAMAGE, and
-        CannotReadError if the compression is not known."""
+        """Yield the unpacked trace in pieces. `one_by_one` feeds the decompressor
+        single bytes. Raises one of DAMAGE, or CannotReadError if this Python does not
+        know the compression."""
         method = self._trace.compress_type
         is_limited = method in (ZIP_STORED, ZIP_DEFLATED)
+        # of other methods, a small piece may already unpack to very much
         size = PIECE_BYTES if is_limited else UNLIMITED_PIECE_BYTES
         try:
             with self._archive.open(self._trace) as member:
                 if one_by_one:
-                    yield from _by_single_bytes(cast(ZipExtFile, member))
+                    yield from _read_by_single_bytes(cast(ZipExtFile, member))
                 while piece := member.read(size):
                     yield piece
         except NotImplementedError:
@@ -131,8 +139,10 @@ class Archive:
                 "not know: unpack it first."
             ) from None
 
-    def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
-        """Raises NotATraceError unless there is exactly one."""
+    def _find_only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
+        """The entry of the only trace among the entries of the archive. A file of
+        settings beside a trace does not count. Raises NotATraceError unless there is
+        exactly one."""
         traces = [entry for entry in entries if _is_trace(entry.filename)]
         if len(traces) > 1:
             others = [entry for entry in traces if _base_name(entry) not in SETTINGS]
@@ -156,18 +166,20 @@ class Archive:
         )
 
 
-def _by_single_bytes(member: ZipExtFile) -> Iterator[bytes]:
-    """What a file in a zip unpacks to, where its decompressor gets one byte at a time:
-    it then gives all that comes before damage."""
+def _read_by_single_bytes(member: ZipExtFile) -> Iterator[bytes]:
+    """Yield what a file in a zip unpacks to, feeding its decompressor one byte at a
+    time. It then gives all that comes before damage."""
     member.MIN_READ_SIZE = 1
     while ready := member.peek(1):
         yield member.read(len(ready))
 
 
 def _base_name(entry: ZipInfo) -> str:
+    """The file name of an entry, without its folders."""
     return entry.filename.rpartition("/")[2]
 
 
 def _is_trace(name: str) -> bool:
-    """Not what macOS adds to an archive."""
+    """Whether a file name ends like that of a trace. The folder that macOS adds to an
+    archive does not count."""
     return name.endswith(ENDINGS) and not name.startswith("__MACOSX/")

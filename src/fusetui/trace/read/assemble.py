@@ -18,7 +18,7 @@ from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body, Keys, Tail, tail_of
+from fusetui.trace.read.body import Body, Keys, Tail, read_tail
 from fusetui.trace.read.chunks import CUT_SHORT, Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
@@ -55,19 +55,19 @@ def assemble(
     """
     columns = [chunk.columns for chunk in chunks] or [gather([])]
     _check_memory(source.path, columns)
-    tail = _tail(source, body, chunks)
+    tail = _read_tail(source, body, chunks)
     phases = sum((part.phases for part in columns), Counter[str]())
     if body.bare and not phases:
-        raise _not_of_events(source.path, _skipped(chunks, tail))
+        raise _no_events_error(source.path, _list_unreadable(chunks, tail))
 
     first_events = _first_events(chunks)
-    joined = _joined(columns, first_events)
+    joined = _join_columns(columns, first_events)
     negative_durations = _raise_to_zero(joined["dur"])
     labels = tuple(chain.from_iterable(part.labels for part in columns))
     keys_after = tail.keys if tail else Keys()
     keys = {**body.head.values, **keys_after.values}
     report = msgspec.structs.replace(
-        _report(source, body, chunks, tail),
+        _count_elements(source, body, chunks, tail),
         phases=phases,
         complete=_is_complete(source, body, chunks, tail) and prefix is None,
         negative_durations=negative_durations,
@@ -76,12 +76,12 @@ def assemble(
     )
     raw = Raw(
         report=report,
-        elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
+        elements=Elements(text_of(source), [_make_stretch(chunk) for chunk in chunks]),
         labels=labels,
         keys=keys,
         **joined,
     )
-    marks = _marks(columns, first_events)
+    marks = _number_marks(columns, first_events)
     if marks:
         raw = with_pairs(raw, marks)
     check_durations(source.path, raw.dur)
@@ -105,7 +105,7 @@ def _raise_to_zero(durations: Int64s) -> int:
     return negative
 
 
-def _not_of_events(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
+def _no_events_error(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
     """Make the error that a JSON list has no events, with the place and the reason of
     the first element that is none."""
     why = ""
@@ -114,7 +114,7 @@ def _not_of_events(path: str, skipped: Sequence[Skipped]) -> NotATraceError:
     return NotATraceError(f"{path} is a JSON list, but not of trace events{why}.")
 
 
-def _report(
+def _count_elements(
     source: Source, body: Body, chunks: Sequence[Chunk], tail: Tail | None
 ) -> Report:
     """Count the elements of all chunks, and the unreadable ones among them.
@@ -139,7 +139,7 @@ def _report(
         events=events,
         phases=Counter(),
         unreadable=unreadable,
-        skipped=_skipped(chunks, tail)[:MOST_LISTED],
+        skipped=_list_unreadable(chunks, tail)[:MOST_LISTED],
         complete=False,
         cut=source.cut,
         negative_durations=0,
@@ -148,7 +148,7 @@ def _report(
     )
 
 
-def _marks(columns: Sequence[ChunkColumns], first_events: Int64s) -> list[Mark]:
+def _number_marks(columns: Sequence[ChunkColumns], first_events: Int64s) -> list[Mark]:
     """Return the begin and end events of all chunks, numbered by traceEvents.
 
     A mark has the number of its element within the chunk. If the chunk begins with
@@ -165,16 +165,17 @@ def _marks(columns: Sequence[ChunkColumns], first_events: Int64s) -> list[Mark]:
     return marks
 
 
-def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
-    """What stands behind the events; None if their list is not closed."""
+def _read_tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
+    """Read what stands behind the events: keys, or what is not read. None if the list
+    of events is not closed."""
     if not chunks or chunks[-1].after == -1:
         return None
-    return tail_of(source.document, chunks[-1].after, body.bare)
+    return read_tail(source.document, chunks[-1].after, body.bare)
 
 
-def _skipped(chunks: Sequence[Chunk], tail: Tail | None) -> tuple[Skipped, ...]:
-    """The unreadable elements that are listed. What is not read behind the events
-    counts as one more element."""
+def _list_unreadable(chunks: Sequence[Chunk], tail: Tail | None) -> tuple[Skipped, ...]:
+    """The unreadable elements that are listed. Anything behind the events that is not
+    read counts as one more."""
     skipped = list(chain.from_iterable(chunk.skipped for chunk in chunks))
     if tail and _count_of_unread(tail):
         skipped.append(Skipped(byte=tail.unread, reason=tail.what))
@@ -236,7 +237,9 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
         )
 
 
-def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, Any]:
+def _join_columns(
+    columns: Sequence[ChunkColumns], first_events: Int64s
+) -> dict[str, Any]:
     """Concatenate the columns of all chunks, with one table of names for all.
 
     Args:
@@ -246,9 +249,9 @@ def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, 
     Returns:
         The tables (`names`, `categories`, `threads`) and the columns, as Raw has them.
     """
-    names, name = _merged(columns, "names", "name")
-    categories, category = _merged(columns, "categories", "category")
-    threads, thread = _merged(columns, "threads", "thread")
+    names, name = _merge_tables(columns, "names", "name")
+    categories, category = _merge_tables(columns, "categories", "category")
+    threads, thread = _merge_tables(columns, "threads", "thread")
     tasks = {}
     for column in COLUMNS_WITHOUT_TABLE:
         parts = [getattr(part, column) for part in columns]
@@ -268,7 +271,7 @@ def _joined(columns: Sequence[ChunkColumns], first_events: Int64s) -> dict[str, 
     }
 
 
-def _merged(
+def _merge_tables(
     columns: Sequence[ChunkColumns], table: str, column: str
 ) -> tuple[Any, Int32s]:
     """Merge the tables of all chunks, and renumber the column that points into them.
@@ -289,7 +292,7 @@ def _merged(
     return tuple(merged), np.concatenate(parts)
 
 
-def _stretch(chunk: Chunk) -> Stretch:
+def _make_stretch(chunk: Chunk) -> Stretch:
     """Return what is remembered of a chunk, so that its events can be read again."""
     is_list = chunk.places is None and not chunk.unreadable
     return Stretch(
@@ -331,7 +334,7 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
         All slices: first those of `raw`, then the added ones in the order of their
         begins. The report counts begins without an end and ends without a begin.
     """
-    paired = _paired(marks)
+    paired = _pair_marks(marks)
     names = Interner.of(raw.names)
     categories = Interner.of(raw.categories)
     threads = Interner.of(raw.threads)
@@ -373,14 +376,14 @@ def _columns_of_pairs(
         "dur": np.array(durations, np.int64),
         "name": names.ids(begin.name for begin in begins),
         "category": categories.ids(begin.category for begin in begins),
-        "thread": threads.ids((*_thread(begin), None) for begin in begins),
+        "thread": threads.ids((*_lane_of_pair(begin), None) for begin in begins),
         "correlation": unknown,
         "external_id": unknown,
         "order": np.array([begin.order for begin in begins], np.int64),
     }
 
 
-def _paired(marks: Sequence[Mark]) -> _PairedMarks:
+def _pair_marks(marks: Sequence[Mark]) -> _PairedMarks:
     """Pair each end event with its begin event.
 
     An end closes the last open begin that has the same `_pairing_key`, as brackets do:
@@ -425,7 +428,7 @@ def _pairing_key(mark: Mark) -> tuple[object, ...]:
     return kind, mark.category, mark.key, process, name
 
 
-def _thread(begin: Mark) -> Thread:
+def _lane_of_pair(begin: Mark) -> Thread:
     """Return the process and the lane of a slice that begins with this event.
 
     Slices with an id (phases b and S) may overlap those of their thread without

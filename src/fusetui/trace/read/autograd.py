@@ -83,13 +83,14 @@ decode_flows = msgspec.json.Decoder(list[Flow]).decode
 
 
 def read_autograd(events: Events, stop: Stop = never) -> Autograd:
-    """Reads the relevant parts of the file again, leaving out what cannot be read any
-    more.
+    """Read the autograd numbers of all ops from the file again. What cannot be read any
+    more is left out.
 
-    Ends early with what was found once `stop` returns True.
+    Once `stop` returns True, the result is what was found by then.
     """
     parts = [
-        numbers_in(events, stretch, first) for stretch, first in _places(events, stop)
+        numbers_in(events, stretch, first)
+        for stretch, first in _stretches_with_first(events, stop)
     ]
     return autograd_of(events, parts, stop)
 
@@ -128,7 +129,7 @@ def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
         first: The index in traceEvents of its first element.
     """
     elements = decoded(
-        events.text, stretch, decode_numbered, _numbered, word=NUMBER.encode()
+        events.text, stretch, decode_numbered, _decode_numbered, word=NUMBER.encode()
     )
     return numbers_of((first + place, event) for place, event in elements)
 
@@ -164,9 +165,9 @@ def read_flows(
         least: If not 0, only flows whose id is a number, and at least this.
     """
     ends: list[FlowEnd] = []
-    for stretch, first in _places(events, stop):
+    for stretch, first in _stretches_with_first(events, stop):
         elements = decoded(
-            events.text, stretch, decode_flows, _flow, word=category.encode()
+            events.text, stretch, decode_flows, _decode_flow, word=category.encode()
         )
         for place, event in elements:
             if event.cat != category or event.ph not in FLOW_PHASES:
@@ -188,7 +189,7 @@ def read_flows(
     return tuple(ends)
 
 
-def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
+def _stretches_with_first(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
     """Yield each stretch with the index in traceEvents of its first element, until
     `stop` returns True."""
     first = 0
@@ -199,8 +200,9 @@ def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
         first += stretch.events
 
 
-def _numbered(text: bytes) -> Numbered | None:
-    """One event, repaired where that is safe."""
+def _decode_numbered(text: bytes) -> Numbered | None:
+    """The sequence number and the forward thread in the text of one event, repaired
+    where that is safe. None if it has no args."""
     event = loads(text)
     args = event.get("args") if isinstance(event, dict) else None
     if not isinstance(args, dict):
@@ -208,8 +210,9 @@ def _numbered(text: bytes) -> Numbered | None:
     return Numbered(args=Numbers(number=args.get(NUMBER), thread=args.get(THREAD)))
 
 
-def _flow(text: bytes) -> Flow | None:
-    """One event, repaired where that is safe."""
+def _decode_flow(text: bytes) -> Flow | None:
+    """The end of a flow in the text of one event, repaired where that is safe; None if
+    it is not an object."""
     event = loads(text)
     if not isinstance(event, dict):
         return None

@@ -17,10 +17,10 @@ from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.events import (
     ExactEvent,
     LooseEvent,
-    coerced,
     decode_loose,
     decode_raw,
-    loose,
+    make_event,
+    make_loose_event,
 )
 from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
@@ -94,12 +94,13 @@ class Batch:
             if kind == EMPTY_OBJECT:
                 self._keep_others(range(first, stop))
             elif kind == OBJECT:
-                yield from self._objects(first, stop)
+                yield from self._decode_objects(first, stop)
             else:
-                yield from self._no_objects(first, stop)
+                yield from self._skip_non_objects(first, stop)
 
     def settle(self, number: int, event: ExactEvent | None, reason: str) -> None:
-        """Adds this event as element `number`, or marks that as unreadable."""
+        """Decide what a damaged element is: the event that was made of it, or
+        unreadable for this reason if `event` is None."""
         if event is None:
             self._skip(number, number + 1, reason)
         else:
@@ -107,6 +108,7 @@ class Batch:
             self._event_numbers.append(number)
 
     def text_of(self, number: int) -> bytes:
+        """The text of the element with this number."""
         return self._text[int(self.begins[number]) : int(self.ends[number])]
 
     def place_of(self, number: int) -> tuple[int, int]:
@@ -166,19 +168,20 @@ class Batch:
             self._skipped.append(skipped)
 
     def _keep_others(self, numbers: Iterable[int]) -> None:
-        """Locates those of these elements that are JSON, if the chunk locates them."""
+        """Remember which of these elements are JSON though not events, if the chunk is
+        to say where they are."""
         if self._keeps_others:
             for number in numbers:
                 if _is_json(self.text_of(number)):
                     self._other_numbers.append(number)
 
-    def _no_objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
+    def _skip_non_objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
         """Skip the elements [first, stop), which are no objects.
 
         Behind a quote too many, an event may be in what seems a string. So an element
         with a brace that is not even loose JSON is yielded as damaged.
         """
-        for number in self._with_braces(first, stop):
+        for number in self._numbers_with_brace(first, stop):
             if _is_loose_json(self.text_of(number)):
                 continue
             self._keep_others(range(first, number))
@@ -188,7 +191,7 @@ class Batch:
         self._keep_others(range(first, stop))
         self._skip(first, stop, REASON_NO_OBJECT)
 
-    def _with_braces(self, first: int, stop: int) -> list[int]:
+    def _numbers_with_brace(self, first: int, stop: int) -> list[int]:
         """Return the numbers of those of the elements [first, stop) that contain an
         opening brace."""
         is_brace = np.frombuffer(self._text, dtype=np.uint8) == ord("{")
@@ -201,28 +204,31 @@ class Batch:
         numbers: list[int] = (first + np.flatnonzero(has_brace)).tolist()
         return numbers
 
-    def _objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
+    def _decode_objects(self, first: int, stop: int) -> Iterator[tuple[int, str]]:
         """Decode the elements [first, stop), which are objects.
 
         They are tried as one list, then as one list with each repaired, then each
         alone. What cannot be decoded at all is yielded as damaged.
         """
-        texts = [self.text_of(number) for number in range(first, stop)]
-        events: Sequence[LooseEvent | None] | None = _decoded(texts)
+        element_texts = [self.text_of(number) for number in range(first, stop)]
+        events: Sequence[LooseEvent | None] | None = _decode_together(element_texts)
         if events is None:
-            events = _decoded([repaired(text) for text in texts])
+            events = _decode_together([repaired(text) for text in element_texts])
         if events is None:
-            events = [_decoded_alone(text) for text in texts]
-        for number, event, text in zip(range(first, stop), events, texts, strict=True):
+            events = [_decode_alone(text) for text in element_texts]
+        for number, event, text in zip(
+            range(first, stop), events, element_texts, strict=True
+        ):
             if event is None:
                 yield number, problem_of(text)
             else:
                 self._add(number, event, text)
 
     def _add(self, number: int, event: LooseEvent, text: bytes) -> None:
-        """Adds an object, if it is an event."""
+        """Add a decoded object if it is an event. One that is not counts as unreadable,
+        except an empty object."""
         try:
-            self.settle(number, coerced(event), "")
+            self.settle(number, make_event(event), "")
         except (ValueError, RecursionError) as error:
             if self._keeps_others:
                 self._other_numbers.append(number)
@@ -232,18 +238,18 @@ class Batch:
 
 
 def event_in(text: bytes) -> ExactEvent | None:
-    """The event that this text contains, repaired where that is safe."""
-    event = _decoded_alone(text)
+    """The event in a text, repaired where that is safe; None if there is none."""
+    event = _decode_alone(text)
     if event is None:
         return None
     try:
-        return coerced(event)
+        return make_event(event)
     except (ValueError, RecursionError):
         return None
 
 
 def _is_json(text: bytes) -> bool:
-    """Whether a text is one element of JSON."""
+    """Whether a text is exactly one JSON value."""
     try:
         return len(decode_raw(b"[%b]" % text)) == 1
     except UNDECODABLE:
@@ -251,7 +257,8 @@ def _is_json(text: bytes) -> bool:
 
 
 def _is_loose_json(text: bytes) -> bool:
-    """As Python reads it: NaN and control characters too, but nothing is repaired."""
+    """Whether Python reads a text as JSON: also with NaN and control characters, but
+    without repairs."""
     if _is_json(text):
         return True
     try:
@@ -261,24 +268,25 @@ def _is_loose_json(text: bytes) -> bool:
     return True
 
 
-def _decoded_alone(text: bytes) -> LooseEvent | None:
-    """One element, by any decoder that can read it; None if none can, or if it is not
-    an object."""
+def _decode_alone(text: bytes) -> LooseEvent | None:
+    """One object, by the first decoder that can read it, repaired where that is safe.
+    None if no decoder can, or it is not an object."""
     if not text.startswith(b"{"):
         return None
-    if events := _decoded([text]) or _decoded([repaired(text)]):
+    if events := _decode_together([text]) or _decode_together([repaired(text)]):
         return events[0]
     try:
         element = loads(text)
-        return loose(element) if isinstance(element, dict) else None
+        return make_loose_event(element) if isinstance(element, dict) else None
     except (ValueError, RecursionError):
         return None
 
 
-def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:
-    """Elements from their texts; None if they are not JSON."""
+def _decode_together(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:
+    """Objects from their texts, decoded in one call; None if one of them is not JSON."""
     try:
         events = decode_loose(b"[%b]" % b",".join(texts))
     except UNDECODABLE:
         return None
+    # a text may hold several values with commas between them
     return events if len(events) == len(texts) else None

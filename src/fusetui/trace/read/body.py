@@ -65,7 +65,8 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def find_body(source: Source) -> Body:
-    """Finds the events. Raises NotATraceError, naming what the file seems to be instead."""
+    """Find where the list of events begins in a document, and read the keys before it.
+    Raises NotATraceError, which says what the file seems to be instead."""
     document = source.document
     first_match = document.find(NOT_BLANK, 0)
     first = first_match.start if first_match else 0
@@ -77,9 +78,9 @@ def find_body(source: Source) -> Body:
         raise NotATraceError(
             f"{source.path} is not the JSON of a trace: it begins with {shown!a}."
         )
-    key = _events_key(document, first + 1)
+    key = _find_events_key(document, first + 1)
     if key is None:
-        raise _without_events(source)
+        raise _no_events_error(source)
     value_start = key.match[1]
     if value_start != b"[":
         place = key.end - len(value_start)
@@ -90,8 +91,9 @@ def find_body(source: Source) -> Body:
     return Body(start=key.end, bare=False, head=read_keys(head + b"]}"))
 
 
-def _without_events(source: Source) -> NotATraceError:
-    """Why an object has no traceEvents."""
+def _no_events_error(source: Source) -> NotATraceError:
+    """The error for an object without traceEvents, with the likely reason: cut short,
+    or another kind of file."""
     document = source.document
     if source.cut:
         return NotATraceError(
@@ -110,7 +112,7 @@ def _without_events(source: Source) -> NotATraceError:
     )
 
 
-def _events_key(document: Document, start: int) -> Match | None:
+def _find_events_key(document: Document, start: int) -> Match | None:
     """Find the key traceEvents of the outermost object of a document.
 
     An object within it may have a key of that name too: it is the first one with as
@@ -141,6 +143,7 @@ def _events_key(document: Document, start: int) -> Match | None:
 def keys_of(text: bytes) -> dict[str, Any] | None:
     """Return the keys and values of a JSON object, repaired if necessary; None if it is
     no object, or no JSON even then."""
+    # first as it is, then repaired
     for form in (bytes, repaired):
         with suppress(orjson.JSONDecodeError):
             value = orjson.loads(form(text))
@@ -148,7 +151,7 @@ def keys_of(text: bytes) -> dict[str, Any] | None:
     return None
 
 
-def pieces(text: bytes) -> dict[str, Any]:
+def read_known_keys(text: bytes) -> dict[str, Any]:
     """Return the keys READ_ALONE of a damaged object, as far as their values can be
     read.
 
@@ -173,12 +176,13 @@ def read_keys(text: bytes) -> Keys:
     """
     values = keys_of(text)
     if values is None:
-        return Keys(values=pieces(text), damaged=_shown(text))
+        return Keys(values=read_known_keys(text), damaged=_decode_beginning(text))
     values.pop("traceEvents", None)
     return Keys(values=values)
 
 
-def _shown(damaged: bytes) -> str:
+def _decode_beginning(damaged: bytes) -> str:
+    """The beginning of damaged text, decoded so that it can be searched."""
     return damaged[:WINDOW_BYTES].decode("utf-8", "replace")
 
 
@@ -192,7 +196,7 @@ class Tail(msgspec.Struct, frozen=True):
     what: str = SECOND_TRACE  # what that is
 
 
-def tail_of(document: Document, after: int, bare: bool) -> Tail:
+def read_tail(document: Document, after: int, bare: bool) -> Tail:
     """Read what stands behind the events.
 
     Args:
@@ -201,18 +205,18 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
         bare: Whether the document is the list itself, without an object around it.
     """
     if bare:
-        unread = _other_document(document, after)
+        unread = _find_other_document(document, after)
         return Tail(keys=Keys(), closed=True, unread=unread)
     text = document[after : after + MAX_KEYS_BYTES]
     is_too_long = after + MAX_KEYS_BYTES < len(document)  # for the keys of a trace
     end = document[-WINDOW_BYTES:] if is_too_long else text
     closed = end.strip(BLANKS).endswith(b"}")
     if is_too_long:
-        unread = _other_document(document, after)
+        unread = _find_other_document(document, after)
         return Tail(keys=Keys(), closed=closed, unread=unread)
     keys = keys_of(_as_object(text))
     if keys is None:
-        return _damaged_tail(document, after, text, closed)
+        return _read_damaged_tail(document, after, text, closed)
     if not isinstance(keys.pop("traceEvents", None), list):
         return Tail(keys=Keys(values=keys), closed=closed)
     second = EVENTS_KEY.search(text)
@@ -220,7 +224,9 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
     return Tail(Keys(values=keys), closed=closed, unread=unread, what=SECOND_LIST)
 
 
-def _damaged_tail(document: Document, after: int, text: bytes, closed: bool) -> Tail:
+def _read_damaged_tail(
+    document: Document, after: int, text: bytes, closed: bool
+) -> Tail:
     """Read what stands behind the events if it is not the rest of one JSON object.
 
     Either the object is whole and something else follows it, perhaps another trace; or
@@ -232,10 +238,10 @@ def _damaged_tail(document: Document, after: int, text: bytes, closed: bool) -> 
         text: What stands there.
         closed: Whether it ends with a brace.
     """
-    is_object, length = _object_in(text)
+    is_object, length = _find_object_end(text)
     if not is_object:
-        keys = Keys(values=pieces(text), damaged=_shown(text))
-        unread = _other_document(document, after)
+        keys = Keys(values=read_known_keys(text), damaged=_decode_beginning(text))
+        unread = _find_other_document(document, after)
         return Tail(keys=keys, closed=closed, unread=unread)
     behind = text[length:].lstrip(BLANKS)
     unread = -1
@@ -265,7 +271,7 @@ def is_end(document: Document, after: int) -> bool:
     # Mostly a few bytes show it; else enough are looked at for the largest event.
     for size in (NEAR_BYTES, FAR_BYTES):
         text = document[after : after + size]
-        is_object, end = _object_in(text)
+        is_object, end = _find_object_end(text)
         behind = text[end if is_object else 0 :].strip(BLANKS)
         is_all = len(text) < size
         # An object that does not end in the text may end behind it.
@@ -286,7 +292,7 @@ def _has_event_behind(document: Document, after: int) -> bool:
     return document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
 
 
-def _object_in(text: bytes) -> tuple[bool, int]:
+def _find_object_end(text: bytes) -> tuple[bool, int]:
     """Find the end of the JSON object within which a text begins.
 
     For `, "a": 1} x` it is (True, 9): the object ends before byte 9. For `, "a": 1 x`
@@ -304,7 +310,7 @@ def _object_in(text: bytes) -> tuple[bool, int]:
     return True, begin + end - 1
 
 
-def _other_document(document: Document, after: int) -> int:
+def _find_other_document(document: Document, after: int) -> int:
     """Return the byte where something begins that looks like another trace; -1 if
     nothing does within MAX_KEYS_BYTES after byte `after`."""
     found = document.find(BRACKET_AND_DOCUMENT, after - 1, after + MAX_KEYS_BYTES)

@@ -93,7 +93,7 @@ def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | N
         buffer += read_at(file, offset + len(buffer), missing)
         last = BOUNDARY.search(buffer, searched_before)
     if last is None:  # the document ends in the buffer
-        return _last_chunk(buffer, start, offset)
+        return _decode_last_chunk(buffer, start, offset)
     events = memoryview(buffer)[start : last.start() + 1]
     return decode_list(events, offset + start, offset + last.end())
 
@@ -116,13 +116,13 @@ def decode_list(
     columns = scanned(text)
     if columns is None:
         debug("bytes %d to %d are decoded by Python, not by the scanner", start, end)
-        columns = _decoded_by_python(text)
+        columns = _decode_by_python(text)
     if columns is None:
         return None
     return Chunk(start, end, columns.phases.total(), columns, after=after)
 
 
-def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
+def _decode_by_python(text: bytes | memoryview) -> ChunkColumns | None:
     """Decode some elements without the scanner.
 
     Args:
@@ -136,8 +136,8 @@ def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
     for piece_bytes in (PIECE_BYTES, len(text) + 1):
         gathering = Gathering()
         try:
-            for listed in _pieces(text, piece_bytes):
-                _add_decoded(listed, gathering)
+            for listed in _split_into_lists(text, piece_bytes):
+                _decode_and_add(listed, gathering)
         except UNDECODABLE:
             continue
         has_no_phase = "" in gathering.phases
@@ -145,7 +145,7 @@ def _decoded_by_python(text: bytes | memoryview) -> ChunkColumns | None:
     return None
 
 
-def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
+def _split_into_lists(text: bytes | memoryview, size: int) -> Iterator[bytes]:
     """Divide elements into lists of about `size` bytes each: b"[{...},{...}]".
 
     A list ends where the next event seems to begin. The last may be twice as large.
@@ -160,8 +160,9 @@ def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
     yield b"".join((b"[", text[at:], b"]"))
 
 
-def _add_decoded(listed: bytes, gathering: Gathering) -> None:
-    """Raises one of UNDECODABLE."""
+def _decode_and_add(listed: bytes, gathering: Gathering) -> None:
+    """Decode a JSON list of events and add them, exactly where floats would not do.
+    Raises one of UNDECODABLE."""
     # A time may be a number in quotes, or too long for a float.
     with suppress(msgspec.ValidationError, InexactTimesError):
         gathering.add(decode_events(listed), listed)
@@ -169,7 +170,7 @@ def _add_decoded(listed: bytes, gathering: Gathering) -> None:
     gathering.add(decode_exact(listed))
 
 
-def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
+def _decode_last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
     """Decode the last elements of a document, up to the bracket that closes the list.
 
     Without such a bracket they go to the end of the document. The place where the list

@@ -93,7 +93,8 @@ class DamagedReader:
     """Reads parts of one document, and remembers what it learned about its damage."""
 
     def __init__(self, document: Document, others: bool = False) -> None:
-        """`others` as in Batch."""
+        """Prepare to read damaged parts of a document. `others` says whether chunks
+        also tell where elements are that are JSON, but not events."""
         self._document = document
         self._others = others
         self._starts = Starts(document)
@@ -151,12 +152,12 @@ class DamagedReader:
         text = self._document[start : start + self._window_bytes]
         elements = split(text)
         if not len(elements.ends):
-            return self._long_element(start)
+            return self._find_long_element(start)
         self._window_bytes = min(self._window_bytes * WINDOW_GROWTH, WINDOW_BYTES)
         kept = int(np.searchsorted(elements.begins, stop - start))
         # An element begins behind the blanks that are before it.
         while kept > 1:
-            begin = self._next_byte(start + int(elements.begins[kept - 1]))
+            begin = self._skip_separators(start + int(elements.begins[kept - 1]))
             if begin < stop:
                 break
             kept -= 1
@@ -169,7 +170,7 @@ class DamagedReader:
             after=start + elements.close + 1 if is_closed else -1,
         )
 
-    def _long_element(self, start: int) -> ByteWindow | None:
+    def _find_long_element(self, start: int) -> ByteWindow | None:
         """Find the end of an element that is longer than a window.
 
         Args:
@@ -212,10 +213,10 @@ class DamagedReader:
         if window.after != -1:
             end = window.after - 1
         else:
-            end = self._next_byte(last_end)
+            end = self._skip_separators(last_end)
         if not window.text:
             reason = f"longer than {MAX_ELEMENT_BYTES >> 20} MB"
-            return _unreadable(start, end, reason, window.after)
+            return _chunk_of_unreadable(start, end, reason, window.after)
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
         # Behind the last event may be a bracket too many: then the bytes of the chunk
         # are no list.
@@ -266,13 +267,13 @@ class DamagedReader:
         self._window_bytes = WINDOW_BYTES_AFTER_DAMAGE
         document_end = len(self._document)
         if self._closes and (event := event_in(self._text(start, document_end))):
-            return _event(start, document_end, event)
+            return _chunk_of_event(start, document_end, event)
         following = self._starts.after(start)
         text = self._text(start, min(following, document_end))
         if event := event_in(text):
-            return _event(start, start + len(text), event)
+            return _chunk_of_event(start, start + len(text), event)
         if following < NO_START:
-            return _unreadable(start, following, NOT_CLOSED)
+            return _chunk_of_unreadable(start, following, NOT_CLOSED)
         return self._read_last(start)
 
     def _read_last(self, start: int) -> Chunk:
@@ -286,20 +287,22 @@ class DamagedReader:
         text = self._document[searched_from:]
         if close := CLOSE_BEFORE_KEY.search(text):
             end = searched_from + close.start()
-            return _unreadable(start, end, NOT_CLOSED, after=end + 1)
+            return _chunk_of_unreadable(start, end, NOT_CLOSED, after=end + 1)
         # A bracket may look like the end of the list and belong to the element.
         if close := CLOSE.search(text):
             end = searched_from + close.start()
-            return _unreadable(start, end, CUT_SHORT, after=end + 1)
-        return _unreadable(start, document_end, CUT_SHORT)
+            return _chunk_of_unreadable(start, end, CUT_SHORT, after=end + 1)
+        return _chunk_of_unreadable(start, document_end, CUT_SHORT)
 
     def _text(self, start: int, end: int) -> bytes:
-        """The text of one element, up to the longest that is read."""
+        """The bytes of one element without separators at its end, at most
+        MAX_ELEMENT_BYTES."""
         end = min(end, start + MAX_ELEMENT_BYTES)
         return self._document[start:end].rstrip(SEPARATORS)
 
-    def _next_byte(self, place: int) -> int:
-        """The next byte that is neither blank nor a comma, nor a superfluous brace."""
+    def _skip_separators(self, place: int) -> int:
+        """The place of the next byte that is neither blank nor a comma nor a
+        superfluous brace; the end of the document if there is none."""
         match = self._document.find(NOT_SEPARATOR, place)
         return match.start if match else len(self._document)
 
@@ -309,8 +312,8 @@ class DamagedReader:
         return self._damaged_left < 0
 
 
-def _event(start: int, end: int, event: ExactEvent) -> Chunk:
-    """A chunk of one event."""
+def _chunk_of_event(start: int, end: int, event: ExactEvent) -> Chunk:
+    """A chunk of a single event that stands in the bytes [start, end)."""
     return Chunk(
         start=start,
         end=end,
@@ -320,7 +323,7 @@ def _event(start: int, end: int, event: ExactEvent) -> Chunk:
     )
 
 
-def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
+def _chunk_of_unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
     """Make a chunk of one element that is no event.
 
     Args:
@@ -346,6 +349,7 @@ class Starts:
     objects, if no event of the document begins with such a key."""
 
     def __init__(self, document: Document) -> None:
+        """Prepare to find the starts of events in a document; reads nothing yet."""
         self._document = document
         self._pattern: re.Pattern[bytes] | None = None  # once it is needed
         # The last answer holds for all places from the one that was asked to itself.
@@ -384,7 +388,8 @@ class ChunkStitcher:
     """All known chunks of one document. Nothing is read twice the slow way."""
 
     def __init__(self, others: bool = False) -> None:
-        """`others` as in Batch, of what is read slowly."""
+        """Start without chunks. `others` says whether slow reading also tells where
+        elements are that are JSON, but not events."""
         self._others = others
         self._known: dict[int, Chunk] = {}  # by their first byte
         self._reader: DamagedReader | None = None
@@ -393,9 +398,11 @@ class ChunkStitcher:
         self._continued_at: dict[int, int] = {}
 
     def add(self, chunks: Iterable[Chunk]) -> None:
+        """Add chunks that were decoded elsewhere."""
         self._known.update((chunk.start, chunk) for chunk in chunks)
 
     def knows(self, chunk: Chunk) -> bool:
+        """Whether a chunk was added before."""
         return chunk.start in self._known
 
     def ordered(
@@ -472,7 +479,8 @@ class ChunkStitcher:
         return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 
     def _reader_of(self, document: Document) -> DamagedReader:
-        """The reader of the document as it is now: it grows while it is unpacked."""
+        """The slow reader for the document as it is now. A new one is made when the
+        document has grown."""
         if self._reader is None or self._reader.size != len(document):
             self._reader = DamagedReader(document, self._others)
         return self._reader

@@ -31,6 +31,8 @@ class OpenFile:
     """A file that stays open as long as this object exists."""
 
     def __init__(self, file: int) -> None:
+        """Keep a file open beyond its descriptor `file`, which may be closed. Its own
+        descriptor is closed when this object is freed."""
         self.number = os.dup(file)
         finalize(self, os.close, self.number)
 
@@ -42,7 +44,8 @@ class Document:
     at_hand = True
 
     def __init__(self, file: int | OpenFile, size: int) -> None:
-        """A file given as a descriptor must stay open; `size` is in bytes."""
+        """Take the first `size` bytes of a file as a document. A file given as a
+        descriptor must stay open."""
         self._file = file
         self._size = size
 
@@ -61,15 +64,19 @@ class Document:
         return self._file if isinstance(self._file, int) else self._file.number
 
     def part(self, start: int, end: int) -> bytes:
+        """The bytes [start, end) of the document."""
         return self[start:end]
 
     def problem(self) -> str:
+        """Always "", because the bytes of an open file can be read at any time. Other
+        texts say here why they cannot be read."""
         return ""
 
     def find(
         self, pattern: re.Pattern[bytes], start: int, end: int | None = None
     ) -> Match | None:
-        """The first match in [start, end); a match longer than 1 kB may be missed."""
+        """The first match of a pattern in [start, end); None if there is none. A match
+        longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
         size = FIRST_WINDOW_BYTES
         while start < end:
@@ -87,7 +94,8 @@ class Document:
 
 
 def read_at(file: int, start: int, size: int) -> bytes:
-    """This many bytes from `start` on, fewer at the end of the file. Raises OSError."""
+    """Read `size` bytes from the byte `start` of a file on; fewer at its end. Raises
+    OSError."""
     data = _pread(file, max(size, 0), start)
     if len(data) == size or not data:
         return data
@@ -103,7 +111,8 @@ def read_at(file: int, start: int, size: int) -> bytes:
 
 
 def _pread(file: int, size: int, start: int) -> bytes:
-    """One read at a place; the position of the file stays. Raises OSError."""
+    """Read once at a place of a file, whose own position stays as it is. May return
+    fewer bytes. Raises OSError."""
     if hasattr(os, "pread"):
         return os.pread(file, size, start)
     with _POSITION:  # Windows

@@ -26,7 +26,7 @@ from fusetui.trace.model.raw import Label
 from fusetui.trace.read.chunks import SEPARATORS, UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.source import Source, State, state_of, stored_in, unpacked
+from fusetui.trace.read.source import Source, State, describe_file, state_of, unpacked
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
@@ -43,7 +43,8 @@ class Filed:
     """A document in a file, valid as long as the file does not change."""
 
     def __init__(self, path: str, file: OpenFile, state: State) -> None:
-        """The file is the one with this path, and had this state when it was read."""
+        """Prepare to read a document again from an open file. `state` is that of the
+        file when it was read first; `path` is for messages."""
         self._path = path
         self._file = file
         self._state = state
@@ -52,10 +53,12 @@ class Filed:
 
     @property
     def at_hand(self) -> bool:
-        """A compressed file is unpacked again at first."""
+        """Whether parts can be read without unpacking the file first."""
         return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
+        """A clause that says that the file has changed since it was read; "" if it has
+        not."""
         if self._unpacked is not None or state_of(self._file.number) == self._state:
             return ""
         return f"{self._path} has changed since it was read"
@@ -71,18 +74,21 @@ class Filed:
         return text
 
     def _check(self) -> None:
+        """Raise CannotReadError if the file has changed since it was read."""
         if problem := self.problem():
             raise CannotReadError(f"{problem}.")
 
     @cached_property
     def _is_packed(self) -> bool:
+        """Whether the file is compressed."""
         return packing_of(read_at(self._file.number, 0, 4)) is not None
 
     def _unpack(self) -> Document:
-        """Unpacks the file once; concurrent callers wait."""
+        """The unpacked document. It is unpacked at the first call, and concurrent
+        callers wait for that."""
         with self._lock:
             if self._unpacked is None:
-                stored = stored_in(
+                stored = describe_file(
                     self._path, os.fdopen(os.dup(self._file.number), "rb")
                 )
                 with closing(stored.file), closing(stored.room()) as room:
@@ -107,6 +113,8 @@ class Rendered:
     def __init__(
         self, write: Callable[[int], Iterable[bytes]], problem: Callable[[], str]
     ) -> None:
+        """Prepare to write elements when somebody asks for them. `write` and `problem`
+        are described at the class."""
         self._write = write
         self._kept: dict[tuple[int, int], bytes] = {}
         self.problem = problem
@@ -134,7 +142,8 @@ class Rendered:
         return text
 
     def _keep(self, place: tuple[int, int], text: bytes) -> None:
-        """Keeps a text unless it is large; drops the oldest if there are too many."""
+        """Keep a text for the next call, unless it is large. The oldest is dropped if
+        there are too many."""
         if len(text) > MAX_KEPT_BYTES:
             return
         if len(self._kept) >= MAX_KEPT_TEXTS:
@@ -153,20 +162,23 @@ class Joint(NamedTuple):
 
     @property
     def at_hand(self) -> bool:
+        """Whether both texts can be read without preparation."""
         return self.first.at_hand and self.second.at_hand
 
     def problem(self) -> str:
+        """Why one of the texts cannot be read any more; "" if both can."""
         return self.first.problem() or self.second.problem()
 
     def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end), all of which are in one of the two texts."""
         if start < self.shift:
             return self.first.part(start, end)
         return self.second.part(start - self.shift, end - self.shift)
 
 
 def text_of(source: Source) -> Text:
-    """The text of a document that was just read; small ones, and parts, are held
-    unpacked."""
+    """The text of the events in a document that was just read. Small documents and
+    parts of large ones are held unpacked, others are read from the file again."""
     if source.file is None:
         return source.document
     return Filed(source.path, source.file, source.state)
@@ -213,10 +225,10 @@ def decoded(
         if stretch.places is None:
             with suppress(*UNDECODABLE):
                 return list(enumerate(decode(listed)))
-            texts = _texts_in(listed)
+            texts = _split_elements(listed)
         else:
             whole = text.part(stretch.start, stretch.end)
-            texts = _texts_at(whole, stretch.start, stretch.places)
+            texts = _cut_elements(whole, stretch.start, stretch.places)
     except (OSError, TraceError):
         return []
     values = []
@@ -228,7 +240,7 @@ def decoded(
     return values
 
 
-def _texts_at(
+def _cut_elements(
     stretch_text: bytes, start: int, places: Int64s
 ) -> list[tuple[int, bytes]]:
     """Return the elements of a stretch whose places are known, as (number, text).
@@ -245,8 +257,8 @@ def _texts_at(
     ]
 
 
-def _texts_in(listed: bytearray) -> list[tuple[int, bytes]]:
-    """The numbers and texts of the elements of a list; none if it is no JSON."""
+def _split_elements(listed: bytearray) -> list[tuple[int, bytes]]:
+    """The elements of a JSON list, as number and text; [] if it is not JSON."""
     try:
         return [(number, bytes(raw)) for number, raw in enumerate(decode_raw(listed))]
     except UNDECODABLE:
@@ -272,7 +284,7 @@ def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch
     return tuple(stretches)
 
 
-def shared_name(name: str, number: int) -> str:
+def shorten_shared_name(name: str, number: int) -> str:
     """Return a text of a table of names; of a very long one its beginning and its
     number in the table: "void very_lo... (name 12)"."""
     if len(name) <= MAX_SHARED_NAME:
@@ -281,12 +293,9 @@ def shared_name(name: str, number: int) -> str:
 
 
 def remarks_of_cut_names(names: Iterable[str]) -> Iterator[str]:
-    """A sentence that counts the names that `shared_name` cut; nothing where it cut
-    none.
-
-    `names` are distinct ones that it returned: only those that it cut are longer than
-    its bound.
-    """
+    """Yield a sentence that counts the names that `shorten_shared_name` cut; nothing if it cut
+    none. `names` are the distinct ones that it returned."""
+    # only names that were cut are longer than the bound, by their number at the end
     cut = sum(len(name) > MAX_SHARED_NAME for name in names)
     if cut:
         have, are = ("has", "is") if cut == 1 else ("have", "are")
@@ -297,7 +306,7 @@ def remarks_of_cut_names(names: Iterable[str]) -> Iterator[str]:
 
 
 def label_text(label: Label) -> bytes:
-    """A label as the metadata event that it is in JSON."""
+    """A label of a process or thread as the JSON of a metadata event."""
     key = "labels" if label.kind == "process_labels" else "name"
     event = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
     return msgspec.json.encode(event | {"args": {key: label.value}})

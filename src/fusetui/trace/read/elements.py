@@ -33,7 +33,7 @@ from fusetui.trace.read.document_text import Joint, list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import TOTALED, samples
-from fusetui.trace.read.scanned import scanned_args
+from fusetui.trace.read.scanned import scan_args
 
 MAX_KEPT_ELEMENTS = 256
 MAX_KEPT_BYTES = 1 << 16  # of one element
@@ -87,7 +87,7 @@ class Elements:
             return {"args": {"args": TOO_DEEP}}
         except (OSError, ValueError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
-        return _plain(element) if isinstance(element, dict) else {}
+        return _replace_decimals(element) if isinstance(element, dict) else {}
 
     def recall(self, name: str, kind: type[T]) -> T | None:
         """Return what was kept by this name: in this process, or else on disk by the
@@ -110,6 +110,8 @@ class Elements:
             self.keeper.keep(name, found)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
+        """The samples of counters and memory in the stretch with this number, each with
+        its time in ns."""
         return samples(self.text, self.stretches[number])
 
     def args(
@@ -132,7 +134,7 @@ class Elements:
         for place in places:
             args = self.element(first + place).get("args")
             values = args if isinstance(args, dict) else {}
-            texts_of_values = [_json(values.get(name)) for name in names]
+            texts_of_values = [_encode_value(values.get(name)) for name in names]
             texts.append(BETWEEN.join(texts_of_values))
         return numbered(texts, len(names))
 
@@ -238,16 +240,16 @@ def args_in(
     if not (places or sequences or totals):
         return StretchArgs(args=NO_ARGS_OF_STRETCH)
     try:
-        scanned = scanned_args(text, stretch, places, names, sequences, totals)
+        scanned = scan_args(text, stretch, places, names, sequences, totals)
         if scanned is not None:
             args, sequence, total_values = scanned
             return StretchArgs(args=args, sequence=sequence, totals=total_values)
-        return _args_by_python(list_text(text, stretch), places, names, sequences)
+        return _decode_args(list_text(text, stretch), places, names, sequences)
     except (OSError, TraceError, *UNDECODABLE):
         return None
 
 
-def _args_by_python(
+def _decode_args(
     listed: bytearray, places: Sequence[int], names: tuple[str, ...], sequences: bool
 ) -> StretchArgs:
     """Read some args of some elements of a list, without C code.
@@ -264,7 +266,7 @@ def _args_by_python(
     if not has_sequences and not has_names:
         without_args = BETWEEN * (len(names) - 1)
         return StretchArgs(args=numbered([without_args] * len(places), len(names)))
-    decoder = _decoder(names)
+    decoder = _make_decoder(names)
     events = decoder.decode(listed)
     texts = []
     for place in places:
@@ -285,7 +287,7 @@ class _ArgsDecoder(NamedTuple):
 
 
 @cache
-def _decoder(names: tuple[str, ...]) -> _ArgsDecoder:
+def _make_decoder(names: tuple[str, ...]) -> _ArgsDecoder:
     """Make a decoder of lists of events that skips everything but some args.
 
     Of the event {"name": "x", "args": {"a": [1, 2], "b": 3}} and the names ("a",) it
@@ -304,7 +306,7 @@ def _decoder(names: tuple[str, ...]) -> _ArgsDecoder:
     return _ArgsDecoder(decode=decoder.decode, no_args=args())
 
 
-def _json(value: object) -> bytes:
+def _encode_value(value: object) -> bytes:
     """Return the JSON text of a value; b"" for None, and for integers that are too
     large for orjson."""
     try:
@@ -313,7 +315,7 @@ def _json(value: object) -> bytes:
         return b""
 
 
-def _plain(value: Any, levels: int = DEEPEST) -> Any:
+def _replace_decimals(value: Any, levels: int = DEEPEST) -> Any:
     """Return a decoded JSON value with floats in place of Decimals.
 
     What is nested more than `levels` deep is replaced by a sentence, so that displaying
@@ -322,7 +324,9 @@ def _plain(value: Any, levels: int = DEEPEST) -> Any:
     if not levels:
         return TOO_DEEP
     if isinstance(value, dict):
-        return {key: _plain(inner, levels - 1) for key, inner in value.items()}
+        return {
+            key: _replace_decimals(inner, levels - 1) for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_plain(inner, levels - 1) for inner in value]
+        return [_replace_decimals(inner, levels - 1) for inner in value]
     return float(value) if isinstance(value, Decimal) else value

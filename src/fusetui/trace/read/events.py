@@ -119,38 +119,41 @@ def phase_of(phase: str, category: object) -> str:
     return "i" if phase == "X" and category == INSTANT else phase
 
 
-def coerced(event: LooseEvent) -> ExactEvent:
+def make_event(event: LooseEvent) -> ExactEvent:
     """Make an event of ordinary types of one whose fields have any types.
 
     A numeric name becomes a text, a duration of null becomes 0, an arg that is no
     number is left out. Raises ValueError if that makes no event: it has no phase, or it
     is a slice whose time is no number or out of range.
     """
-    phase = _text(event.ph)
+    phase = _as_text(event.ph)
     if not phase:
         raise ValueError("no phase (ph)")
-    found = ExactEvent(
+    event_record = ExactEvent(
         ph=phase,
-        cat=_text(event.cat),
-        name=_text(event.name),
-        pid=_identity(event.pid),
-        tid=_identity(event.tid),
+        cat=_as_text(event.cat),
+        name=_as_text(event.name),
+        pid=_as_id(event.pid),
+        tid=_as_id(event.tid),
         ts=event.ts,
         dur=NO_TIME if bytes(event.dur) == b"null" else event.dur,
-        args=_args(bytes(event.args)),
+        args=_decode_args(bytes(event.args)),
         id=event.id,
         id2=event.id2,
         scope=event.scope,
     )
-    phase = phase_of(phase, found.cat)
+    phase = phase_of(phase, event_record.cat)
     if phase == "X" or phase in PHASES_OF_PAIRS:
-        start = exact_nanoseconds(bytes(found.ts))
-        if phase == "X" and start + exact_nanoseconds(bytes(found.dur)) > LIMIT_NS:
+        start = exact_nanoseconds(bytes(event_record.ts))
+        if (
+            phase == "X"
+            and start + exact_nanoseconds(bytes(event_record.dur)) > LIMIT_NS
+        ):
             raise ValueError("it ends out of range")
-    return found
+    return event_record
 
 
-def loose(element: dict[str, Any]) -> LooseEvent:
+def make_loose_event(element: dict[str, Any]) -> LooseEvent:
     """Make a record of an event that Python decoded, because msgspec refuses some of
     its numbers (1e999, or integers beyond 64 bits)."""
     fields = {
@@ -166,7 +169,7 @@ MAX_NUMBER_DIGITS = 20
 """A number with more digits does not fit into 64 bits."""
 
 
-def _args(text: bytes) -> Args | None:
+def _decode_args(text: bytes) -> Args | None:
     """Decode the args of an event; None if they are no JSON object.
 
     A field that has not the type it should have gets its default: of
@@ -183,26 +186,26 @@ def _args(text: bytes) -> Args | None:
     return Args(
         correlation=integer(args.correlation),
         external_id=max(integer(args.external_id), integer(args.external_id_2021), -1),
-        name=None if args.name is None else _text(args.name),
-        labels=None if args.labels is None else _text(args.labels),
+        name=None if args.name is None else _as_text(args.name),
+        labels=None if args.labels is None else _as_text(args.labels),
         sort_index=args.sort_index,
         device=args.device,
         original_stream=integer(args.original_stream),
     )
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     """Return a value as text: "" for None, "7" for 7. Lone surrogates, which cannot be
     encoded, become "?"."""
     text = "" if value is None else str(value)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _identity(value: object) -> Id:
+def _as_id(value: object) -> Id:
     """Return a pid or tid: integers and None as they are, all else as text."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    return _text(value)
+    return _as_text(value)
 
 
 def integer(value: object) -> int:

@@ -67,7 +67,7 @@ class ForeignFormat(NamedTuple):
     is_of_format: Callable[[bytes], bool]  # by the first HEAD bytes
 
 
-def foreign(path: str, head: bytes) -> str | None:
+def explain_foreign(path: str, head: bytes) -> str | None:
     """Return a sentence about a file of another program: what it is, and what to do.
 
     "a.nsys-rep is a report of Nsight Systems: run nsys export ...". It is None for
@@ -101,20 +101,22 @@ def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether a file is a zip, by its first bytes."""
+    """Whether a file is a zip, judged by its first bytes."""
     return head.startswith(ARCHIVE)
 
 
-def _starts(*marks: bytes) -> Callable[[bytes], bool]:
+def _test_for_marks(*marks: bytes) -> Callable[[bytes], bool]:
+    """A test of whether a file begins with one of these marks."""
     return lambda head: head.startswith(marks)
 
 
-def _database_with(*names: bytes) -> Callable[[bytes], bool]:
-    """A SQLite database whose first pages name one of these tables."""
+def _test_for_tables(*names: bytes) -> Callable[[bytes], bool]:
+    """A test of whether a file is a SQLite database whose first pages name one of these
+    tables."""
     return lambda head: head.startswith(SQLITE) and any(name in head for name in names)
 
 
-is_export_of_nsys = _database_with(
+is_export_of_nsys = _test_for_tables(
     b"StringIds",
     b"TARGET_INFO_",
     b"META_DATA_EXPORT",
@@ -124,16 +126,18 @@ is_export_of_nsys = _database_with(
 
 
 def is_pickle(head: bytes) -> bool:
+    """Whether a file is a Python pickle of protocol 2 to 5, judged by its first bytes."""
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
 def may_hold_events(head: bytes) -> bool:
-    """Whether it is of a format that holds events, or memory, in another form than
-    text."""
+    """Whether the first bytes are those of a format that holds events or memory in
+    another form than text."""
     return is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head)
 
 
 def is_snapshot(head: bytes) -> bool:
+    """Whether a file is a memory snapshot of torch, judged by its first bytes."""
     return is_pickle(head) and (b"segments" in head or b"device_traces" in head)
 
 
@@ -142,7 +146,7 @@ def _is_perfetto(head: bytes) -> bool:
     a size, and so many bytes. Three packets decide, or all of a shorter document."""
     at = packets = 0
     while at < len(head) and packets < 3:
-        size, begin = _varint(head, at + 1)
+        size, begin = _decode_varint(head, at + 1)
         if head[at] != PACKET_TAG or not size:
             return False
         at = begin + size
@@ -162,16 +166,16 @@ def is_pftrace_of_torch(head: bytes) -> bool:
     """
     if head[:1] != bytes([PACKET_TAG]):
         return False
-    size, at = _varint(head, 1)
+    size, at = _decode_varint(head, 1)
     if not 0 < size <= MAX_FIRST_PACKET_BYTES:
         return False
     if head[at : at + 1] != b"\x40":  # the tag of the time
         return False
-    _, at = _varint(head, at + 1)
+    _, at = _decode_varint(head, at + 1)
     # the tag and the value of the sequence number, the tag of the snapshot
     if head[at : at + 3] != b"\x50\x01\x32":
         return False
-    _, at = _varint(head, at + 3)
+    _, at = _decode_varint(head, at + 3)
     times = []
     for clock in (6, 1):
         length = head[at + 1] if at + 1 < len(head) else 0
@@ -184,7 +188,7 @@ def is_pftrace_of_torch(head: bytes) -> bool:
     return times[0] == times[1]
 
 
-def _varint(head: bytes, at: int) -> tuple[int, int]:
+def _decode_varint(head: bytes, at: int) -> tuple[int, int]:
     """Return the number of protobuf that begins at a byte, and the byte after it.
 
     The bytes 96 01 are 150. It is (0, at) if no number of at most 10 bytes is there.
@@ -204,14 +208,19 @@ def _is_json(head: bytes) -> bool:
 
 
 def _is_memory_timeline(head: bytes) -> bool:
+    """Whether a document is the JSON of a memory timeline of torch, judged by its first
+    bytes."""
     return head.lstrip(BLANKS)[:1] == b"[" and TIMELINE.match(head) is not None
 
 
 def _is_timeline_document(head: bytes) -> bool:
+    """Whether a document is the HTML of a memory timeline of torch, judged by its first
+    bytes."""
     return _is_html(head) and b"GPU Memory Timeline HTML" in head[:4096]
 
 
 def _is_html(head: bytes) -> bool:
+    """Whether a document begins as HTML does."""
     return head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html"))
 
 
@@ -231,8 +240,8 @@ def _is_file_of_stacks(head: bytes) -> bool:
 
 
 def is_flight_dump(head: bytes) -> bool:
-    """Whether a document is what the flight recorder of torch.distributed dumps of a rank:
-    a pickle, or JSON of the debug server, with its keys."""
+    """Whether a document is a dump of the flight recorder of torch.distributed, as a
+    pickle or as JSON, judged by its first bytes."""
     has_keys = b"pg_config" in head or (
         b"profiling_name" in head and b"collective_seq_id" in head
     )
@@ -245,31 +254,31 @@ def is_flight_dump(head: bytes) -> bool:
 SYSTEMS = ForeignFormat(
     "an Nsight Systems report",
     "run nsys export --type sqlite on it, and open the resulting .sqlite file",
-    _starts(b"QDSTRM"),
+    _test_for_marks(b"QDSTRM"),
 )
 FORMATS: tuple[ForeignFormat, ...] = (
     SYSTEMS,
     ForeignFormat(
         "an Nsight Compute report",
         f"it contains metrics of single kernels and no timeline; {RECORD}",
-        _starts(b"NVR\0"),
+        _test_for_marks(b"NVR\0"),
     ),
     ForeignFormat(
         "an RPD database (rocmProfileData)",
         ON_AMD,
-        _database_with(b"rocpd_api"),
+        _test_for_tables(b"rocpd_api"),
     ),
     ForeignFormat(
         "a rocprofv3 database (rocpd)",
         ON_AMD,
-        _database_with(b"rocpd_"),
+        _test_for_tables(b"rocpd_"),
     ),
     ForeignFormat(
         "an Nsight Systems export",
         "convert it first with fusetui convert IN OUT.json.gz",
         is_export_of_nsys,
     ),
-    ForeignFormat("a SQLite database", RECORD, _starts(SQLITE)),
+    ForeignFormat("a SQLite database", RECORD, _test_for_marks(SQLITE)),
     ForeignFormat(
         "a PyTorch memory snapshot",
         "open it with fusetui memory FILE",
@@ -312,7 +321,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ForeignFormat(
         "a Git LFS pointer",
         "fetch the file itself with git lfs pull",
-        _starts(b"version https://git-lfs"),
+        _test_for_marks(b"version https://git-lfs"),
     ),
     ForeignFormat(
         "a tar archive",
@@ -327,17 +336,17 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ForeignFormat(
         "compressed with xz",
         "unpack it with xz -d; fusetui reads plain, .gz and .zst",
-        _starts(b"\xfd7zXZ\0"),
+        _test_for_marks(b"\xfd7zXZ\0"),
     ),
     ForeignFormat(
         "a 7z archive",
         "unpack it, and open the trace or the folder",
-        _starts(b"7z\xbc\xaf\x27\x1c"),
+        _test_for_marks(b"7z\xbc\xaf\x27\x1c"),
     ),
     ForeignFormat(
         "text in UTF-16",
         "write it as UTF-8 (iconv -f UTF-16 -t UTF-8 IN > OUT.json)",
-        _starts(b"\xff\xfe", b"\xfe\xff"),
+        _test_for_marks(b"\xff\xfe", b"\xfe\xff"),
     ),
     ForeignFormat(
         "text in UTF-16",

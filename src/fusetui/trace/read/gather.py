@@ -63,15 +63,18 @@ class Interner(dict[Any, int]):
 
     @classmethod
     def of(cls, table: Iterable[Any]) -> Self:
-        """With the numbers of a table of distinct keys."""
+        """Start with the keys of a table, which are distinct: each has its index as
+        number."""
         return cls((key, number) for number, key in enumerate(table))
 
     def __missing__(self, key: Any) -> int:
+        """Give a new key the next number."""
         number = self[key] = len(self)
         return number
 
     def ids(self, keys: Iterable[Any], count: int = -1) -> Int32s:
-        """The number of each key; `count` is the number of keys, if known."""
+        """The numbers of keys as an array; new keys get the next numbers. `count` is
+        the number of keys, or -1 if it is not known."""
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
@@ -80,11 +83,13 @@ class Labels:
     said of its thread is left out: some writers repeat them at each event."""
 
     def __init__(self) -> None:
+        """Start without labels."""
         self.all: list[Label] = []
         self._last_values: dict[Thread, dict[str, Any]] = {}  # by thread and kind
 
     def add(self, events: Iterable[AnyEvent]) -> None:
-        """Adds the labels of these events, in their order."""
+        """Add the labels in these metadata events, in their order. A label that repeats
+        what the last one said of the same thread is left out."""
         for event in events:
             kind = event.name
             value = _label_value(event.args or NO_ARGS)
@@ -104,7 +109,8 @@ class Labels:
 
 
 def _label_value(args: Args) -> Any:
-    """The one of these args that a label has, as its kind demands."""
+    """The value of a label: the first of its args name, labels and sort_index that it
+    has."""
     if args.name is not None:
         return args.name
     if args.labels is not None:
@@ -117,7 +123,7 @@ class Gathering:
     decoded to is still in the caches of the processor when its columns are made."""
 
     def __init__(self) -> None:
-        """No events yet."""
+        """Start without events."""
         self.phases: Counter[str] = Counter()
         self._phase_table = Interner()
         self._names = Interner()
@@ -132,55 +138,59 @@ class Gathering:
     def add(
         self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None
     ) -> None:
-        """Adds instances of AnyEvent, with these indices in the chunk (default: those
-        after the last), and their text.
+        """Add decoded events with their text.
 
-        Raises InexactTimesError if an ExactEvent is needed, OverflowError if a time is out
-        of range, and ValueError if one is not a number (see times.py); then nothing was
-        added.
+        `places` are their indices in the chunk, by default those after the last event.
+
+        Raises InexactTimesError if exact times are needed, OverflowError if a time is
+        out of range, ValueError if one is not a number. Then nothing was added.
         """
         if places is None:
             first = self.phases.total()
             places = np.arange(first, first + len(events))
         phases = self._phases_of(events)
-        occurrences = np.bincount(phases).tolist()
-        counts = dict(zip(self._phase_table, occurrences, strict=False))
+        event_counts = np.bincount(phases).tolist()
+        count_of_phase = dict(zip(self._phase_table, event_counts, strict=False))
         is_slice = phases == self._phase_table["X"]
         slices = list(compress(events, is_slice.tolist()))
         marks: list[Mark] = []
         if events and isinstance(events[0], ExactEvent):
-            start = _exact([event.ts for event in slices])
-            dur = _exact([event.dur for event in slices])
+            start = _parse_exact_times([event.ts for event in slices])
+            dur = _parse_exact_times([event.dur for event in slices])
             marks = list(_marks(events, places))
-        elif any(map(counts.get, PHASES_OF_PAIRS)):
+        elif any(map(count_of_phase.get, PHASES_OF_PAIRS)):
             raise InexactTimesError
         else:
-            start, dur = _times(events, slices, is_slice, text)
+            start, dur = _read_times(events, slices, is_slice, text)
         if len(slices) and int((start + dur).max()) > LIMIT_NS:
             raise OverflowError("a slice ends out of range")
         columns = self._columns_without_times(slices)
         columns.update(start=start, dur=dur, order=places[is_slice])
         self._parts.append(columns)
-        self.phases.update(counts)
+        self.phases.update(count_of_phase)
         self._marks += marks
         if len(slices) < len(events):
             others = list(compress(events, (~is_slice).tolist()))
-            self._add_others(others, counts)
+            self._add_others(others, count_of_phase)
 
     def _columns_without_times(
         self, slices: Sequence[AnyEvent]
     ) -> dict[str, NDArray[Any]]:
-        """The columns of these slices, by name; shape [slices]."""
+        """The columns of slices other than their times, by name; shape [slices]."""
         count = len(slices)
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([event.cat for event in slices], count)
-        external_id = _integers([each.external_id for each in args])
-        external_id_2021 = _integers([each.external_id_2021 for each in args])
+        external_id = _clamp_integers([slice_args.external_id for slice_args in args])
+        external_id_2021 = _clamp_integers(
+            [slice_args.external_id_2021 for slice_args in args]
+        )
         return {
             "name": self._names.ids([event.name for event in slices], count),
             "category": category,
-            "thread": self._lanes_of(slices, args, category),
-            "correlation": _integers([each.correlation for each in args]),
+            "thread": self._number_lanes(slices, args, category),
+            "correlation": _clamp_integers(
+                [slice_args.correlation for slice_args in args]
+            ),
             # the larger one counts, as in scan.c; a negative one is none
             "external_id": np.maximum(np.maximum(external_id, external_id_2021), -1),
         }
@@ -208,7 +218,8 @@ class Gathering:
         )
 
     def _phases_of(self, events: Sequence[AnyEvent]) -> Int32s:
-        """The phase of each event, as it is meant: see events.phase_of."""
+        """The number of the phase of each event. Instant events that torch writes as
+        slices get the phase that they should have."""
         phases = self._phase_table.ids([event.ph for event in events], len(events))
         instants = [
             number
@@ -218,11 +229,14 @@ class Gathering:
         phases[instants] = self._phase_table["i"]
         return phases
 
-    def _lanes_of(
+    def _number_lanes(
         self, slices: Sequence[AnyEvent], args: Sequence[Args], category: Int32s
     ) -> Int32s:
-        """The lane of each slice. That of a GPU event tells its device, and is that of
-        its stream, wherever the event was moved for display."""
+        """The number of the lane of each slice: process, thread and device.
+
+        A GPU event has its device in its lane. Its lane is that of its own stream,
+        wherever it was moved for display.
+        """
         new_categories = list(self._categories)[len(self._is_gpu_category) :]
         for name in new_categories:
             self._is_gpu_category.append(role(name) in ROLES_ON_STREAMS)
@@ -233,13 +247,14 @@ class Gathering:
             args_of_row = args[row]
             if args_of_row.original_stream >= 0:
                 tid = args_of_row.original_stream
-            lanes[row] = (pid, tid, _device(args_of_row.device))
+            lanes[row] = (pid, tid, _parse_device(args_of_row.device))
         return self._lanes.ids(lanes, len(slices))
 
     def _add_others(
         self, others: Sequence[AnyEvent], counts: Mapping[str, int]
     ) -> None:
-        """Adds the labels among events that are no slices, and their times."""
+        """Add the labels and the range of times of events that are no slices. `counts`
+        has the number of events by phase."""
         low, high = _reach(others, counts)
         low_so_far, high_so_far = self._reach
         self._reach = min(low, low_so_far), max(high, high_so_far)
@@ -248,17 +263,21 @@ class Gathering:
 
 
 def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkColumns:
-    """The columns of events with these indices in the chunk; see `Gathering.add`."""
+    """The columns of decoded events. `places` are their indices in the chunk, by
+    default 0, 1, and so on."""
     gathering = Gathering()
     gathering.add(events, places=places)
     return gathering.columns()
 
 
-def _times(
+def _read_times(
     events: Sequence[Any], slices: Sequence[Any], is_slice: Flags, text: bytes
 ) -> tuple[Int64s, Int64s]:
-    """Starts and durations (ns) of the slices among events whose times are numbers.
-    Raises as `nanoseconds` and `by_digits`."""
+    """The starts and durations in ns of the slices among events.
+
+    Where a number is not exact, the digits are read from `text`. Raises what
+    `nanoseconds` and `by_digits` raise.
+    """
 
     def starts_by_digits() -> Int64s:
         # Other events have starts too, so that these are found in the text as well.
@@ -272,8 +291,8 @@ def _times(
 
 
 def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
-    """Times (ns) before and after all of these events; EVERYWHERE also for labels and
-    pairs."""
+    """Times in ns before and after all of these events. EVERYWHERE if some are labels
+    or parts of pairs, which matter for all times."""
     if any(map(counts.get, BESIDE_TIME)):
         return EVERYWHERE
     try:
@@ -296,8 +315,8 @@ def reach(first_ns: int, last_ns: int) -> tuple[int, int]:
     return before_us * 1000, after_us * 1000
 
 
-def _device(value: object) -> int | None:
-    """The number of a device, which may be written as a string."""
+def _parse_device(value: object) -> int | None:
+    """The number of a device, which may be written as a text; None for anything else."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if type(number) is int and 0 <= number <= MAX_DEVICE:  # True is no device
         return number
@@ -305,7 +324,8 @@ def _device(value: object) -> int | None:
 
 
 def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
-    """The begins and ends among events with these indices in the chunk."""
+    """Yield the begin and end events of pairs among exact events. `places` are the
+    indices of the events in the chunk."""
     for order, event in zip(places.tolist(), events, strict=True):
         if event.ph not in PHASES_OF_PAIRS:
             continue
@@ -322,18 +342,20 @@ def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
 
 
 def plain_id(value: Id) -> Id:
-    """Integers of more than 64 bits as text: no output accepts them as numbers."""
+    """A pid or tid, with integers of more than 64 bits as text, because no output
+    accepts them as numbers."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return str(value)
     return value
 
 
-def _exact(texts: Sequence[Any]) -> Int64s:
+def _parse_exact_times(texts: Sequence[Any]) -> Int64s:
+    """Times in ns, exact from their texts."""
     return np.array([exact_nanoseconds(bytes(text)) for text in texts], dtype=np.int64)
 
 
-def _integers(values: list[int]) -> Int64s:
-    """The values as a column; -1 for those of more than 64 bits."""
+def _clamp_integers(values: list[int]) -> Int64s:
+    """Integers as a column; -1 stands for those that do not fit into 64 bits."""
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:

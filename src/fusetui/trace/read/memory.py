@@ -40,38 +40,45 @@ CONTROL_GROUPS = (
 
 
 def file_in_memory() -> IO[bytes]:
-    """An unnamed file, in memory if the system supports that."""
+    """An unnamed file in memory, or on disk if the system has no files in memory."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("fusetui"), "w+b")
     return file_on_disk()
 
 
 def file_on_disk() -> IO[bytes]:
+    """An unnamed temporary file, which is gone once it is closed."""
     import tempfile  # rarely needed, and slow to import
 
     return tempfile.TemporaryFile()
 
 
 def memory_left(root: Path = Path("/")) -> int:
-    """Bytes that this process may still use, within the machine and its container."""
-    available = AVAILABLE.search(_text(root / "proc/meminfo"))
-    left = int(available[1]) * 1024 if available else ASSUMED_BYTES
+    """The bytes of memory that this process may still use, within the machine and its
+    container. ASSUMED_BYTES if the system does not say. `root` is where proc and sys
+    are."""
+    available = AVAILABLE.search(_read_or_blank(root / "proc/meminfo"))
+    bytes_left = int(available[1]) * 1024 if available else ASSUMED_BYTES
     for group in CONTROL_GROUPS:
-        in_group = _left_in(group, root)
+        in_group = _memory_left_in_group(group, root)
         if in_group is not None:
-            left = min(left, in_group)
-    return left
+            bytes_left = min(bytes_left, in_group)
+    return bytes_left
 
 
-def _left_in(group: ControlGroup, root: Path) -> int | None:
-    """Bytes that are left within the limit of the control group; None without one."""
+def _memory_left_in_group(group: ControlGroup, root: Path) -> int | None:
+    """The bytes of memory that are left within the limit of a control group. None if it
+    has no limit.
+
+    Pages of files count as free, because the kernel drops them when memory is needed.
+    """
     folder = root / "sys/fs/cgroup" / group.folder
-    limit = _text(folder / group.limit_file).strip()
-    usage = _text(folder / group.usage_file).strip()
+    limit = _read_or_blank(folder / group.limit_file).strip()
+    usage = _read_or_blank(folder / group.usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # the limit may be "max"
         return None
     bytes_of = {}
-    for line in _text(folder / "memory.stat").strip().splitlines():
+    for line in _read_or_blank(folder / "memory.stat").strip().splitlines():
         name, _, value = line.partition(" ")
         bytes_of[name] = value
     active = int(bytes_of.get(f"{group.prefix}active_file", "0"))
@@ -80,7 +87,8 @@ def _left_in(group: ControlGroup, root: Path) -> int | None:
     return max(0, int(limit) - int(usage) + droppable)
 
 
-def _text(path: Path) -> str:
+def _read_or_blank(path: Path) -> str:
+    """The text of a file; "" if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -48,11 +48,11 @@ class Callbacks(msgspec.Struct, frozen=True):
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotReadError or NotATraceError with one plain sentence, or
-    OSError.
+    """Read a JSON trace into columns. Raises CannotReadError or NotATraceError with one
+    plain sentence, or OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingReadError if that would be
-    empty.
+    If the user stops it, the result has a `prefix`, which says how far the document was
+    read. Raises NothingReadError if there would be no event in it.
     """
     scanner = getattr(scanned.scan, "__file__", None)
     debug("the events are decoded by %s", scanner or "Python: there is no scanner")
@@ -77,8 +77,8 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
 @contextmanager
 def _room(stored: Stored) -> Iterator[IO[bytes]]:
-    """The file for the document. Freeing unpacked data takes long, so a thread does
-    that."""
+    """The file that holds the unpacked document, closed at the end of the block.
+    Freeing large unpacked data takes long, so another thread does that."""
     room = stored.room()
     try:
         yield room
@@ -95,7 +95,8 @@ class _Reading:
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
-        """`room`: a file for what has to be unpacked or fetched first."""
+        """Prepare to read a file. `room` is the file that what has to be unpacked or
+        fetched is put into."""
         self._stored = stored
         self._room = room
         self._workers = workers
@@ -114,7 +115,7 @@ class _Reading:
         self._slow_bytes = 0  # that no thread could decode as an extent
 
     def run(self) -> Raw:
-        """Reads the file. Raises CannotReadError or NotATraceError."""
+        """Read the file into columns. Raises CannotReadError or NotATraceError."""
         source = unpacked(
             self._stored, self._room, self._document_grown, self._callbacks.stop
         )
@@ -122,15 +123,19 @@ class _Reading:
         if source.taken is None:
             self._workers.release(len(source.document), whole=True)
         tried_bytes = self._decode_extents(source)
-        chunks = self._join(source, body, tried_bytes)
+        chunks = self._join_chunks(source, body, tried_bytes)
         if _is_whole(source, body, chunks):
             self._callbacks.progress(source.size, source.size)
             return assemble(source, body, chunks)
-        return assemble(source, body, chunks, self._prefix(chunks))
+        return assemble(source, body, chunks, self._describe_prefix(chunks))
 
     def _document_grown(self, length: int, taken: int) -> None:
-        """Called when `length` bytes of the document are available, which took so many
-        of the file."""
+        """Release the new part of a document that is still being unpacked, so that
+        threads decode it.
+
+        `length` bytes of the document are there; `taken` bytes of the file were needed
+        for them.
+        """
         self._taken = taken
         expected = length * self._stored.size // max(taken, 1)
         self._likely_size = max(expected, length, 1)
@@ -140,7 +145,9 @@ class _Reading:
             self._turn_taken(None)
 
     def _decode_extents(self, source: Source) -> int:
-        """Decodes all extents; returns the byte up to which that was done."""
+        """Let the threads decode all extents, which are ranges of the document of equal
+        size. Return the byte up to which they are done, which is the end unless reading
+        is stopped."""
         if not self._callbacks.stop():
             for _ in self._workers.turns():
                 self._turn_taken(source)
@@ -152,8 +159,8 @@ class _Reading:
         return self._workers.reached
 
     def _turn_taken(self, source: Source | None) -> None:
-        """Called when a little more was decoded, or while waiting for that; `source` is
-        None while the document is still incomplete."""
+        """Report the progress, and show a preview if there is enough for it. `source`
+        is None while the document is incomplete."""
         decoded_bytes = self._workers.done * EXTENT_BYTES
         share = min(decoded_bytes / self._likely_size, 1.0)
         # The likely size may vary; the bar only grows.
@@ -172,17 +179,21 @@ class _Reading:
             taken=self._taken,
         )
 
-    def _join(self, source: Source, body: Body, tried_bytes: int) -> list[Chunk]:
-        """All chunks of the document in order, of which those are read here that no
-        thread could decode. If it is stopped, those before the first gap."""
-        joiner = self._stitcher
+    def _join_chunks(self, source: Source, body: Body, tried_bytes: int) -> list[Chunk]:
+        """All chunks of the document in order. Those that no thread could decode are
+        read here.
+
+        If reading is stopped, they end before the first gap. `tried_bytes` is how far
+        the threads came.
+        """
+        stitcher = self._stitcher
         stop = self._callbacks.stop
-        joiner.add(self._workers.collect().values())
+        stitcher.add(self._workers.collect().values())
         chunks: list[Chunk] = []
         if not stop():
-            for chunk in joiner.ordered(source.document, body.start):
+            for chunk in stitcher.ordered(source.document, body.start):
                 chunks.append(chunk)
-                if joiner.knows(chunk):
+                if stitcher.knows(chunk):
                     continue
                 self._slow_chunk_read(source, body, chunks)
                 if stop():
@@ -194,22 +205,23 @@ class _Reading:
                     self._slow_bytes,
                 )
                 return chunks
-        joiner.add(chunks)
-        return joiner.prefix(source.document, body.start, tried_bytes)
+        stitcher.add(chunks)
+        return stitcher.prefix(source.document, body.start, tried_bytes)
 
     def _slow_chunk_read(
         self, source: Source, body: Body, chunks: Sequence[Chunk]
     ) -> None:
-        """Called when the last of the chunks was read the slow way."""
+        """Count the bytes of the last chunk, which no thread could decode. Once there
+        are many, report the progress of this slow reading."""
         last = chunks[-1]
         self._slow_bytes += last.end - last.start
         if self._slow_bytes > MIN_SLOW_BYTES_REPORTED:  # the bar starts again there
             self._report(1.0, last.end / len(source.document))
             if self._is_preview_due(last.end):
-                self._preview(source, body, chunks)
+                self._show_preview(source, body, chunks)
 
     def _is_preview_due(self, reached: int) -> bool:
-        """Whether so many bytes are enough for the next preview, and the end is still
+        """Whether `reached` bytes are enough for the next preview, and the end is still
         far."""
         if self._callbacks.preview is None or self._callbacks.stop():
             return False
@@ -218,7 +230,8 @@ class _Reading:
         return self._next_preview_bytes <= reached <= self._likely_size // 2
 
     def _try_preview(self, source: Source) -> None:
-        """Shows what all threads decoded up to the first gap, if that is a trace."""
+        """Show a preview of everything decoded before the first gap, if that is a trace
+        and has grown enough."""
         reached = self._workers.reached
         self._next_try_bytes = reached + reached // PREVIEW_GROWTH
         try:
@@ -230,20 +243,22 @@ class _Reading:
         # They end earlier where a thread is not yet done with what comes next.
         has_enough = bool(chunks) and chunks[-1].end >= self._next_preview_bytes
         if has_enough:
-            self._preview(source, body, chunks)
+            self._show_preview(source, body, chunks)
 
-    def _preview(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
-        """Shows the trace of these chunks, unless it has no slice."""
+    def _show_preview(
+        self, source: Source, body: Body, chunks: Sequence[Chunk]
+    ) -> None:
+        """Show the trace that these chunks make, unless it has no slice."""
         assert self._callbacks.preview
         self._next_preview_bytes = chunks[-1].end * PREVIEW_GROWTH
         try:
-            raw = assemble(source, body, chunks, self._prefix(chunks))
+            raw = assemble(source, body, chunks, self._describe_prefix(chunks))
         except NotATraceError:
             return
         if len(raw.start):
             self._callbacks.preview(raw)
 
-    def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
+    def _describe_prefix(self, chunks: Sequence[Chunk]) -> Prefix:
         """How much of the document these chunks are."""
         return Prefix(
             read=chunks[-1].end if chunks else 0,
@@ -252,8 +267,8 @@ class _Reading:
         )
 
     def _report(self, unpacked_share: float, decoded_share: float) -> None:
-        """Reports progress; for a compressed file, unpacking counts as half of the
-        work."""
+        """Report the progress in bytes of the file. For a compressed file, unpacking
+        counts as half of the work."""
         share = decoded_share
         if self._stored.packing:
             share = (unpacked_share + decoded_share) / 2
@@ -261,8 +276,8 @@ class _Reading:
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Whether the array was read to its end, or that of the file, or as far as damage
-    allows."""
+    """Whether the list of events was read to its end, to the end of the file, or as far
+    as damage allows."""
     if source.taken is not None:
         return False
     if not chunks:

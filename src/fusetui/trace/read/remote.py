@@ -54,9 +54,9 @@ class BrokenDownloadError(CannotReadError):
     """The connection ended before the file did, and could not be taken up again."""
 
 
-def matching(pattern: str) -> list[str]:
-    """The URLs that a pattern matches, or the files in a folder. Raises
-    CannotReadError."""
+def expand_pattern(pattern: str) -> list[str]:
+    """The URLs that a pattern with `*`, `?` or `[` matches, or those of the files in a
+    folder. Any other URL is returned alone. Raises CannotReadError."""
     system, path = _system(pattern)
     try:
         if any(letter in path for letter in "*?["):
@@ -65,9 +65,9 @@ def matching(pattern: str) -> list[str]:
             paths = sorted(system.ls(path, detail=False))
         else:
             return [pattern]
-        return [str(system.unstrip_protocol(each)) for each in paths]
+        return [str(system.unstrip_protocol(matched_path)) for matched_path in paths]
     except Exception as error:
-        raise _unreadable(pattern, error) from None
+        raise _unreadable_error(pattern, error) from None
 
 
 class Arriving(Document):
@@ -75,32 +75,36 @@ class Arriving(Document):
     in `room`, which is in memory; `size` is that of the file."""
 
     def __init__(self, url: str, room: IO[bytes], size: int) -> None:
-        """The bytes of `url` arrive in `room`; `size`: how many there will be."""
+        """Prepare to fetch a URL of `size` bytes into the file `room`."""
         super().__init__(room.fileno(), size)
         self._url = url
-        self._piece_sizes = _copied(url, room)
+        self._piece_sizes = _copy_pieces(url, room)
         self._here = 0  # bytes
         self.cut: str | None = None  # why no more than that arrive
 
     def __getitem__(self, place: slice) -> bytes:
-        """Fetches what is missing. Raises CannotReadError and OSError."""
+        """The bytes of a slice, after fetching what is missing of them. Raises
+        CannotReadError and OSError."""
         _, end, _ = place.indices(len(self))
         self.fetch(end)
         return super().__getitem__(place)
 
     def fetch(self, end: int) -> int:
-        """Fetches up to this byte at least, unless the connection breaks (`cut`);
-        returns how many bytes are there. Raises CannotReadError."""
+        """Fetch the bytes before `end`, or somewhat more, and return how many are
+        there. If the connection breaks, `cut` says so. Raises CannotReadError."""
         try:
             while self._here < end and not self.cut:
-                self._here += self._next_size()
+                self._here += self._fetch_piece()
         except BrokenDownloadError:
             self.cut = f"the connection broke after {self._here} of {len(self)} bytes"
         return self._here
 
-    def _next_size(self) -> int:
-        """Fetches one more piece. Behind the last one, nothing may follow. Raises
-        CannotReadError, and BrokenDownloadError."""
+    def _fetch_piece(self) -> int:
+        """Fetch one more piece, and return its size.
+
+        Raises CannotReadError if the file is longer or shorter than its server says,
+        and BrokenDownloadError.
+        """
         size = next(self._piece_sizes, 0)
         here = self._here + size
         if size == 0 or here >= len(self):
@@ -113,53 +117,56 @@ class Arriving(Document):
         return size
 
 
-def copied_to(url: str, room: IO[bytes]) -> str | None:
-    """Appends the bytes of a file of unknown length to `room`, which is in memory;
-    returns why there are not more. Raises CannotReadError."""
+def copy_url(url: str, room: IO[bytes]) -> str | None:
+    """Append the bytes of a file of unknown length to `room`, which is in memory.
+    Return why there are not more, or None.
+
+    Raises CannotReadError if it cannot be fetched, or does not end within the limit.
+    """
     gib = amount(os.environ.get(LIMIT, ""))
     limit = MAX_UNKNOWN_BYTES if gib is None else int(gib * GIB)
-    here = 0
+    fetched_bytes = 0
     try:
-        for size in _copied(url, room):
-            here += size
-            if here > limit:
+        for size in _copy_pieces(url, room):
+            fetched_bytes += size
+            if fetched_bytes > limit:
                 raise CannotReadError(
                     f"{url} did not end within {limit / GIB:.3g} GiB, and its server does not say "
                     f"how long it is: download it, or set {LIMIT} to the GiB that it may take."
                 )
     except BrokenDownloadError:
-        return f"the connection broke after {here} bytes"
+        return f"the connection broke after {fetched_bytes} bytes"
     return None
 
 
 def size_of_url(url: str) -> int | None:
-    """How many bytes a file has; None if the server does not say. Raises
-    CannotReadError."""
+    """The size of a file in bytes; None if the server does not say. Raises
+    CannotReadError if the server does not answer."""
     system, path = _system(url)
     try:
         size = system.info(path).get("size")
     except Exception as error:  # others are reported when it is read
         if isinstance(error.__cause__ or error, TimeoutError):
-            raise _unreadable(url, error) from None
+            raise _unreadable_error(url, error) from None
         return None
     return size if isinstance(size, int) else None
 
 
 def state_of_url(url: str) -> tuple[int, bytes]:
-    """The size of a file and what tells this state of it from others. Raises ValueError
-    if the server does not say, and CannotReadError."""
+    """The size of a file, and bytes that tell this state of it from others. Raises
+    ValueError if the server does not say them, and CannotReadError."""
     system, path = _system(url)
     try:
         info = system.info(path)
     except Exception as error:
-        raise _unreadable(url, error) from None
+        raise _unreadable_error(url, error) from None
     known = [f"{key}={info[key]}" for key in STATE if info.get(key)]
     if not known or not isinstance(info.get("size"), int):
         raise ValueError("the server does not report a modification time")
     return info["size"], " ".join(known).encode()[:MAX_TAG_BYTES]
 
 
-def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
+def _copy_pieces(url: str, room: IO[bytes]) -> Iterator[int]:
     """Fetch a URL into a file, and yield the size of each piece after it was appended.
 
     Raises CannotReadError if the URL cannot be fetched, or memory runs short.
@@ -173,9 +180,10 @@ def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
 
 
 def _pieces(url: str) -> Iterator[bytes]:
-    """The bytes of a file in pieces. Where the connection breaks, reading goes on.
+    """Yield the bytes of a URL in pieces; if the connection breaks, a new one goes on
+    from there.
 
-    Raises BrokenDownloadError if it could not go on behind the first byte, and
+    Raises BrokenDownloadError if that is not possible after some bytes came, and
     CannotReadError otherwise.
     """
     return _Download(url).pieces()
@@ -185,6 +193,7 @@ class _Download:
     """The reading of one file, over as many connections as it takes."""
 
     def __init__(self, url: str) -> None:
+        """Prepare to read a URL. Raises CannotReadError if there is no driver for it."""
         self._url = url
         self._system, self._path = _system(url)
         self._done = 0  # bytes
@@ -195,7 +204,8 @@ class _Download:
         self._state: list[str] | None = None
 
     def pieces(self) -> Iterator[bytes]:
-        """All bytes of the file; see `_pieces`."""
+        """Yield all bytes of the file in pieces, over as many connections as it takes.
+        Raises as `_pieces`."""
         is_at_end = False
         while not is_at_end:
             try:
@@ -207,7 +217,7 @@ class _Download:
                 self._wait_after(error)
 
     def _check_unchanged(self) -> None:
-        """Raises CannotReadError if the file is no longer what it was at first."""
+        """Raise CannotReadError if the file is no longer the same as at the first call."""
         self._system.invalidate_cache()
         info = self._system.info(self._path)
         state = [str(info.get(key)) for key in ("size", *STATE)]
@@ -216,9 +226,13 @@ class _Download:
         self._state = state
 
     def _pieces_of_connection(self) -> Generator[bytes, None, bool]:
-        """What one connection gives; returns whether that is up to the end of the file.
-        After some small pieces it ends, as larger ones may be possible again."""
-        arriving = _from(
+        """Yield the bytes that one connection gives. Return whether they go up to the
+        end of the file.
+
+        A connection that asks for small pieces is ended after some of them, because
+        larger ones may be possible again.
+        """
+        arriving = _read_from(
             self._system, self._path, self._done, self._size, self._in_parts
         )
         with closing(arriving):
@@ -233,8 +247,8 @@ class _Download:
         return True
 
     def _wait_after(self, error: Exception) -> None:
-        """Waits until it is worth trying again, with smaller pieces. Raises
-        BrokenDownloadError or CannotReadError if it is not."""
+        """Wait after an error until it is worth trying again, then with smaller pieces.
+        Raises BrokenDownloadError or CannotReadError if it is not worth it."""
         self._failures += 1
         self._size = max(self._size // SHRINK_FACTOR, 1)
         if self._done and isinstance(error, ValueError):
@@ -242,19 +256,23 @@ class _Download:
         is_refused = _is_missing(error) or isinstance(error, PermissionError)
         is_silent = time.monotonic() - self._last_byte_at > PATIENCE_S
         if is_refused or is_silent or self._failures >= MAX_FAILURES:
-            sentence = _unreadable(self._url, error, self._done)
+            sentence = _unreadable_error(self._url, error, self._done)
             if self._done and not is_refused:
                 raise BrokenDownloadError(str(sentence)) from None
             raise sentence from None
         time.sleep(PAUSE_S * self._failures)
 
 
-def _from(
+def _read_from(
     system: Any, path: str, at: int, size: int, in_parts: bool
 ) -> Generator[bytes, None, None]:
-    """The rest of a file, asked for in pieces of this many bytes: a driver gives
-    nothing of a piece that breaks, so that smaller ones follow. A server that cannot
-    begin in the middle sends all in one answer, and what was read again."""
+    """Yield the rest of a file from the byte `at` on, asked for in pieces of `size`
+    bytes.
+
+    A driver gives nothing of a piece that breaks, so smaller ones follow. Without
+    `in_parts`, the server sends everything from the begin; what was read before is
+    dropped.
+    """
     # What is read ahead may break as well.
     cache_type = "readahead" if size == PIECE_BYTES else "none"
     block_size = size if in_parts else 0
@@ -265,34 +283,35 @@ def _from(
             repeated = 0
         else:
             size = PIECE_BYTES
-        here = at
-        for piece in _arriving(file, size):
+        reached_byte = at
+        for piece in _read_until_broken(file, size):
             new = piece[repeated:]
             repeated -= len(piece) - len(new)
             if new:
                 yield new
-                here += len(new)
+                reached_byte += len(new)
         total = getattr(file, "size", None)
-        if isinstance(total, int) and here < total:
-            raise ConnectionError(f"it ended after {here} of {total} bytes")
+        if isinstance(total, int) and reached_byte < total:
+            raise ConnectionError(f"it ended after {reached_byte} of {total} bytes")
 
 
-def _arriving(file: Any, size: int) -> Iterator[bytes]:
-    """Pieces of at most so many bytes, up to the end of the file or until the
-    connection breaks."""
+def _read_until_broken(file: Any, size: int) -> Iterator[bytes]:
+    """Yield pieces of at most `size` bytes, up to the end of the file or until the
+    connection breaks. What had arrived by then is given too, before the error is
+    raised."""
     try:
         while piece := file.read(size):
             yield piece
     except Exception:
-        unread = _unread(file)
+        unread = _take_unread(file)
         if unread:
             yield unread
         raise
 
 
-def _unread(file: Any) -> bytes:
-    """What had arrived of one answer before its connection broke, and was not read:
-    aiohttp keeps it behind the exception."""
+def _take_unread(file: Any) -> bytes:
+    """The bytes that had arrived before a connection broke, but were not read; aiohttp
+    keeps them behind the exception. b"" if there are none."""
     with suppress(Exception):
         content = file.r.content
         content.set_exception(None)
@@ -301,8 +320,8 @@ def _unread(file: Any) -> bytes:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """The driver of a URL, and the path as it has it. Raises CannotReadError, naming
-    what is missing."""
+    """The fsspec driver of a URL, and the path as the driver has it. Raises
+    CannotReadError with what is missing."""
     kind = url.partition("://")[0].lower()
     try:
         import fsspec
@@ -313,7 +332,7 @@ def _system(url: str) -> tuple[Any, str]:
             f"{url} needs fsspec: pip install 'fusetui[remote]'."
         ) from None
     try:
-        system, path = url_to_fs(url, **_options(kind, fsspec.config.conf))
+        system, path = url_to_fs(url, **_driver_options(kind, fsspec.config.conf))
     except (ImportError, ValueError) as error:
         if kind in fsspec.available_protocols():
             driver = known_implementations.get(kind, {}).get("err") or str(error)
@@ -324,13 +343,13 @@ def _system(url: str) -> tuple[Any, str]:
             f"{url} cannot be read: fsspec has no driver for {kind}://."
         ) from None
     except Exception as error:
-        raise _unreadable(url, error) from None
+        raise _unreadable_error(url, error) from None
     return system, path
 
 
-def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
-    """An HTTP server that says nothing is given up, unless the user's fsspec.json says
-    when."""
+def _driver_options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
+    """The options of the driver for a URL. An HTTP server that sends nothing is given
+    up after a while, unless the user's fsspec.json says when."""
     with suppress(ImportError):  # the driver will name it
         if kind in ("http", "https"):
             from aiohttp import ClientTimeout
@@ -342,16 +361,18 @@ def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether there is no such file. The driver for https:// says so of all that goes
-    wrong, and names the cause: only an answer of the server tells that a file is not
-    there."""
+    """Whether an error means that there is no such file.
+
+    The driver for https:// raises FileNotFoundError for everything that goes wrong, and
+    names the cause. Then only an answer of the server counts.
+    """
     if not isinstance(error, FileNotFoundError):
         return False
     return error.__cause__ is None or getattr(error.__cause__, "status", None) in GONE
 
 
-def _unreadable(url: str, error: Exception, done: int = 0) -> CannotReadError:
-    """A sentence for what a driver raised, after so many bytes."""
+def _unreadable_error(url: str, error: Exception, done: int = 0) -> CannotReadError:
+    """The error with one sentence for what a driver raised, after `done` bytes."""
     if _is_missing(error):
         return CannotReadError(f"{url} cannot be opened: no such file.")
     # The driver for https:// hides the cause behind a FileNotFoundError.

@@ -27,14 +27,22 @@ class Reread(Wanted):
         names: tuple[str, ...],
         numbered: bool = True,
     ) -> None:
-        """As of Wanted. Without `numbered`, sequence numbers are not looked for."""
+        """Prepare to read args of events from the file again.
+
+        Args:
+            events: The events of the trace.
+            orders: The wanted events, by their index in traceEvents.
+            names: The names of the wanted args.
+            numbered: Whether to read the sequence numbers of all ops too.
+        """
         super().__init__(events, orders, names)
         self.stretches = len(events.stretches)
         self._events = events
         self._numbered = numbered
 
     def part(self, stretch: int) -> StretchArgs:
-        """Reads one stretch; blank for what cannot be read any more."""
+        """Read the wanted args of one stretch, a range of the file. What cannot be read
+        any more is blank."""
         first = int(self.firsts[stretch])
         places = self.places(stretch)
         whole = self._events.stretches[stretch]
@@ -54,10 +62,10 @@ class Reread(Wanted):
         return StretchArgs(args=args, sequence=sequence)
 
     def args(self, parts: Sequence[StretchArgs]) -> Arguments:
-        """From the parts of all stretches, in order."""
+        """The args of all wanted events, given the parts of all stretches in order."""
         return self.together(part.args for part in parts)
 
     def autograd(self, parts: Sequence[StretchArgs]) -> Autograd:
-        """From the parts of all stretches, in order; the flows, if needed, are read
-        now."""
+        """The autograd numbers of all ops, given the parts of all stretches in order.
+        Flows are read now if they are needed."""
         return autograd_of(self._events, [part.sequence for part in parts])

@@ -49,7 +49,7 @@ class MemoryArgs(msgspec.Struct, gc=False):
 
 
 TOTALED = MemoryArgs.__struct_encode_fields__
-"""The names of the args in a row of `totals_in`."""
+"""The names of the args in a row of `read_totals`."""
 
 
 class TotaledEvent(msgspec.Struct, gc=False):
@@ -75,9 +75,13 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
     """
 
     def samples_in(listed: bytearray) -> list[Sample]:
-        return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
+        return [
+            _make_sample(event) for event in decode_events(listed) if _is_sample(event)
+        ]
 
-    in_order = [sample for _, sample in decoded(text, stretch, samples_in, _sample_in)]
+    in_order = [
+        sample for _, sample in decoded(text, stretch, samples_in, _decode_sample)
+    ]
     try:
         numbers = decode_numbers(b"[%b]" % b",".join(sample.ts for sample in in_order))
         yield from zip(in_order, nanoseconds(numbers).tolist(), strict=True)
@@ -87,10 +91,13 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
                 yield sample, exact_nanoseconds(sample.ts)
 
 
-def totals_in(text: Text, stretch: Stretch) -> Floats | None:
-    """A row per memory event: device type, device, and the bytes allocated and reserved
-    in total; nan for what is missing. None if the stretch does not decode in one
-    call."""
+def read_totals(text: Text, stretch: Stretch) -> Floats | None:
+    """The totals of the memory events of a stretch, a row each: device type, device,
+    allocated and reserved bytes.
+
+    Missing values are nan. None if the stretch, a range of the file, does not decode in
+    one call.
+    """
     if stretch.places is not None:
         return None
     try:
@@ -106,27 +113,29 @@ def totals_in(text: Text, stretch: Stretch) -> Floats | None:
     return np.array(rows, dtype=np.float64).reshape(-1, len(TOTALED))
 
 
-def _sample_in(text: bytes) -> Sample | None:
-    """One element, repaired where that is safe; None if it holds no values."""
+def _decode_sample(text: bytes) -> Sample | None:
+    """A sample from the text of one event, repaired where that is safe. None if the
+    event holds no values."""
     try:
         event = decode_event(text)
-        return _decoded(event) if _is_sample(event) else None
+        return _make_sample(event) if _is_sample(event) else None
     except UNDECODABLE:
         repaired = event_in(text)
         if repaired is None or not _is_sample(repaired):
             return None
-        return _sample(repaired, loads(text).get("args"))
+        return _sample_with_args(repaired, loads(text).get("args"))
 
 
-def _decoded(event: SampleEvent) -> Sample:
+def _make_sample(event: SampleEvent) -> Sample:
+    """A sample from an event whose args are not decoded yet."""
     args = parsed(bytes(event.args))
     if args is None:  # a number in them is out of range
         args = loads(bytes(event.args))
-    return _sample(event, args)
+    return _sample_with_args(event, args)
 
 
-def _sample(event: SampleEvent | ExactEvent, args: object) -> Sample:
-    """What an event says; `args` count only if they are an object."""
+def _sample_with_args(event: SampleEvent | ExactEvent, args: object) -> Sample:
+    """A sample from an event and its args, which count only if they are an object."""
     return Sample(
         is_memory=event.ph != "C",
         name=event.name,
@@ -139,8 +148,10 @@ def _sample(event: SampleEvent | ExactEvent, args: object) -> Sample:
 
 
 def _is_sample(event: SampleEvent | ExactEvent) -> bool:
+    """Whether an event holds values: it is a counter or a memory event."""
     return event.ph == "C" or _is_memory(event)
 
 
 def _is_memory(event: SampleEvent | ExactEvent | TotaledEvent) -> bool:
+    """Whether an event is one of torch about memory: an instant called [memory]."""
     return event.name == MEMORY_NAME and phase_of(event.ph, event.cat) in ("i", "I")

@@ -31,18 +31,18 @@ decode_ids = msgspec.json.Decoder(list[Id]).decode
 
 
 def scanned(text: bytes | memoryview) -> ChunkColumns | None:
-    """The columns of elements with commas between them; None if Python has to look at
-    them."""
+    """The columns of events, given as text with commas between them. None if there is
+    no compiled scanner, or it refuses something that Python may still accept."""
     if scan is None:
         return None
     events = scan.events(text, _is_on_gpu)
     if events is None:
         return None
     try:
-        names = _decoded_strings(events["names"])
-        categories = _decoded_strings(events["categories"])
-        threads = _lanes(events)
-        labels = _labels(events)
+        names = _decode_strings(events["names"])
+        categories = _decode_strings(events["categories"])
+        threads = _decode_lanes(events)
+        labels = _decode_labels(events)
     except (msgspec.MsgspecError, ValueError):  # a number or an escape it refuses
         return None
     return ChunkColumns(
@@ -59,11 +59,11 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
         correlation=_int64s(events["correlation"]),
         external_id=_int64s(events["external_id"]),
         order=_int64s(events["order"]),
-        reach=_reach(events["phases"], events["first_ns"], events["last_ns"]),
+        reach=_reach_of_others(events["phases"], events["first_ns"], events["last_ns"]),
     )
 
 
-def scanned_args(
+def scan_args(
     text: Text,
     stretch: Stretch,
     places: Sequence[int],
@@ -71,8 +71,12 @@ def scanned_args(
     sequences: bool,
     totals: tuple[str, ...],
 ) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """What `args_in` gives, with the args `totals` of memory events; None if Python has
-    to look at the text."""
+    """The numbers of distinct args of some events and their sequence numbers, as
+    `args_in` gives them.
+
+    The third value has the args `totals` of memory events, or None if none are asked
+    for. The result is None if Python has to decode the text.
+    """
     if scan is None or not names or len(names) + len(totals) > scan.MAX_ARG_NAMES:
         return None
     answers = scan.arguments(
@@ -84,54 +88,61 @@ def scanned_args(
     )
     if answers is None:
         return None
-    number, distinct, sequence_rows, total_values = answers
-    args = _int32s(number), tuple(distinct)
+    arg_numbers, distinct, sequence_rows, total_values = answers
+    numbered_args = _int32s(arg_numbers), tuple(distinct)
     sequence = _int64s(sequence_rows).reshape(-1, 3)
     if not totals:
-        return args, sequence, None
+        return numbered_args, sequence, None
     floats = np.frombuffer(memoryview(total_values), np.float64)
-    return args, sequence, floats.reshape(-1, len(totals))
+    return numbered_args, sequence, floats.reshape(-1, len(totals))
 
 
 def _int64s(column: Column) -> Int64s:
+    """A column of the scanner as 64-bit integers, without a copy."""
     return np.frombuffer(memoryview(column), np.int64)
 
 
 def _int32s(column: Column) -> Int32s:
+    """A column of the scanner as 32-bit integers, without a copy."""
     return np.frombuffer(memoryview(column), np.int32)
 
 
 def _is_on_gpu(category: bytes) -> bool:
+    """Whether slices of this category are on streams of a GPU."""
     return role(category.decode("utf-8", "replace")) in ROLES_ON_STREAMS
 
 
-def _json_list(items: Sequence[bytes]) -> bytes:
-    """A list from the JSON of its items."""
+def _join_as_json_list(items: Sequence[bytes]) -> bytes:
+    """A JSON list, given the JSON of its items."""
     return b"[%b]" % b",".join(items)
 
 
-def _decoded_strings(contents: Sequence[bytes]) -> tuple[str, ...]:
-    """Strings from what stands between their quotes."""
-    return tuple(decode_strings(_json_list([b'"%b"' % text for text in contents])))
+def _decode_strings(contents: Sequence[bytes]) -> tuple[str, ...]:
+    """The texts of JSON strings, given their contents between the quotes."""
+    return tuple(
+        decode_strings(_join_as_json_list([b'"%b"' % text for text in contents]))
+    )
 
 
-def _lanes(events: ScannedEvents) -> tuple[Lane, ...]:
-    """The ids of the process and the thread of each lane, and its device, for which the
-    scanner has -1 where the events name none."""
-    ids = [plain_id(each) for each in decode_ids(_json_list(events["ids"]))]
+def _decode_lanes(events: ScannedEvents) -> tuple[Lane, ...]:
+    """The lanes of the scanned events: the ids of process and thread, and the device.
+    The scanner has -1 for a device that the events do not name; it becomes None."""
+    ids = [
+        plain_id(lane_id) for lane_id in decode_ids(_join_as_json_list(events["ids"]))
+    ]
     return tuple(
         (ids[process], ids[thread], None if device < 0 else device)
         for process, thread, device in events["lanes"]
     )
 
 
-def _labels(events: ScannedEvents) -> tuple[Label, ...]:
-    """What the labels say of threads.
+def _decode_labels(events: ScannedEvents) -> tuple[Label, ...]:
+    """The labels that name processes and threads.
 
-    If no two distinct labels are about the same thing, their order does not matter;
-    else all are gone through, as a later one counts.
+    If no two distinct labels are about the same thread, their order does not matter.
+    Otherwise all are gone through in order, because a later one counts.
     """
-    distinct = decode_events(_json_list(events["distinct_labels"]))
+    distinct = decode_events(_join_as_json_list(events["distinct_labels"]))
     subjects = {(event.pid, event.tid, event.name) for event in distinct}
     labels = Labels()
     if len(subjects) == len(distinct):
@@ -142,8 +153,11 @@ def _labels(events: ScannedEvents) -> tuple[Label, ...]:
     return tuple(labels.all)
 
 
-def _reach(phases: Mapping[str, int], first_ns: int, last_ns: int) -> tuple[int, int]:
-    """Stretch.reach, from the times of the events that are no slices."""
+def _reach_of_others(
+    phases: Mapping[str, int], first_ns: int, last_ns: int
+) -> tuple[int, int]:
+    """The times in ns before and after all scanned events that are no slices.
+    EVERYWHERE if some events hold for all times, NOWHERE if there are none."""
     if BESIDE_TIME & phases.keys():
         return EVERYWHERE
     if first_ns > last_ns:

@@ -24,7 +24,12 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.errors import CannotReadError, NotATraceError, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
-from fusetui.trace.read.foreign import HEAD, foreign, is_archive, may_hold_events
+from fusetui.trace.read.foreign import (
+    HEAD,
+    explain_foreign,
+    is_archive,
+    may_hold_events,
+)
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.unpack import (
     GZIP,
@@ -34,7 +39,7 @@ from fusetui.trace.read.unpack import (
     first_pieces,
     limit_for,
     packing_of,
-    too_large,
+    too_large_error,
     unpack,
 )
 
@@ -77,26 +82,28 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def document(self) -> Document:
+        """The bytes of the file, compressed if it is; they may still be arriving."""
         return self.arriving or Document(self.file.fileno(), self.size)
 
     @property
     def likely_size(self) -> int:
-        """The size of the document in bytes; an estimate for a compressed file."""
+        """The size of the unpacked document in bytes; an estimate if the file is
+        compressed."""
         return self.size * (TYPICAL_RATIO if self.packing else 1)
 
     def has_changed(self) -> bool:
-        """Whether the file changed since it was opened. A file that is fetched is
-        watched by remote.py."""
+        """Whether the file changed since it was opened. False for a file that is
+        fetched, which is watched while it arrives."""
         return self.arriving is None and state_of(self.file.fileno()) != self.state
 
     def room(self) -> IO[bytes]:
-        """The file that holds the document, or an empty, unnamed one that it will be
-        unpacked into."""
+        """The file that will hold the unpacked document. It is this file if it is not
+        compressed, otherwise an empty, unnamed one."""
         if self.packing is None:
             return self.file
         if is_remote(self.path):
             return file_in_memory()
-        return _unnamed_file(self.likely_size)
+        return _make_unnamed_file(self.likely_size)
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
@@ -113,12 +120,13 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 
 
 def is_remote(path: str) -> bool:
-    """Whether it is a URL, which remote.py reads."""
+    """Whether a path is a URL, which is fetched through fsspec."""
     return URL.match(path) is not None
 
 
 def open_source(path: str) -> Source:
-    """The whole document of a file. Raises CannotReadError or NotATraceError."""
+    """Open a file and unpack its whole document. Raises CannotReadError or
+    NotATraceError."""
     stored = open_stored(path)
     with closing(stored.file), closing(stored.room()) as room:
         return replace(unpacked(stored, room), document=present(room))
@@ -136,11 +144,11 @@ def open_stored(path: str) -> Stored:
     shown = "standard input" if path == "-" else path
     try:
         opened, cut = _opened(path)
-        file = _seekable(opened, shown)
+        file = _make_seekable(opened, shown)
         if is_archive(read_at(file.fileno(), 0, 4)):
-            stored = _extracted(file, shown)
+            stored = _extract_trace(file, shown)
         else:
-            stored = stored_in(shown, file)
+            stored = describe_file(shown, file)
         stored = replace(stored, cut=cut or stored.cut)
     except OSError as error:
         raise CannotReadError(f"{path} cannot be opened: {reason(error)}.") from None
@@ -166,12 +174,12 @@ def open_arriving(path: str) -> Stored:
     if not size:
         return open_stored(path)
     file = file_in_memory()
-    with _closed_on_error(file):
+    with _close_on_error(file):
         arriving = remote.Arriving(path, file, size)
         head = arriving[:4]
         if is_archive(head):
             arriving.fetch(size)
-            return _extracted(file, path)
+            return _extract_trace(file, path)
         return Stored(
             path=path,
             size=size,
@@ -182,21 +190,24 @@ def open_arriving(path: str) -> Stored:
         )
 
 
-def stored_in(path: str, file: IO[bytes]) -> Stored:
-    """Describes an open file; `path` is its name in messages."""
+def describe_file(path: str, file: IO[bytes]) -> Stored:
+    """Describe an open file: its size, state and compression. `path` is its name in
+    messages."""
     state = state_of(file.fileno())
     packing = packing_of(read_at(file.fileno(), 0, 4))
     return Stored(path=path, size=state.size, file=file, packing=packing, state=state)
 
 
 def state_of(file: int) -> State:
-    """Of an open file, by its descriptor."""
+    """The state of an open file, given its descriptor: if it is the same later, the
+    file has not changed."""
     stat_result = os.fstat(file)
     return State(size=stat_result.st_size, mtime_ns=stat_result.st_mtime_ns)
 
 
-def _unnamed_file(size: int) -> IO[bytes]:
-    """For so many bytes: in memory if they take no large share of it."""
+def _make_unnamed_file(size: int) -> IO[bytes]:
+    """An unnamed file for so many bytes: in memory if they take only a small share of
+    what is left, else on disk."""
     return file_in_memory() if size < memory_left() // SHARE else file_on_disk()
 
 
@@ -228,7 +239,7 @@ def unpacked(
             f"({filled.cut or 'empty'})."
         )
     head = Document(room.fileno(), size)[:HEAD]
-    if not is_meant(head) and (sentence := foreign(stored.path, head)):
+    if not is_meant(head) and (sentence := explain_foreign(stored.path, head)):
         raise NotATraceError(sentence)
     grown(size, stored.size if filled.taken is None else filled.taken)
     is_read_again = filled.taken is None and (stored.packing is None or size >= LARGE)
@@ -249,20 +260,22 @@ def unpacked(
 
 
 def present(room: IO[bytes]) -> Document:
-    """The current contents of a file, which stay accessible once it is closed."""
+    """The current contents of a file as a document, which stays readable after the file
+    is closed."""
     return Document(OpenFile(room.fileno()), os.fstat(room.fileno()).st_size)
 
 
-def _extracted(file: IO[bytes], path: str) -> Stored:
-    """The trace in a zip as a file of its own. Raises CannotReadError or NotATraceError."""
+def _extract_trace(file: IO[bytes], path: str) -> Stored:
+    """The only trace of a zip, unpacked into a file of its own. Raises CannotReadError
+    or NotATraceError."""
     from fusetui.trace.read.archive import Archive  # rarely needed
 
     with closing(file):
         archive = Archive(file, path)
-        room = _unnamed_file(archive.size)
-        with _closed_on_error(room):
+        room = _make_unnamed_file(archive.size)
+        with _close_on_error(room):
             cut = archive.extract(room)
-    return replace(stored_in(path, room), cut=cut)
+    return replace(describe_file(path, room), cut=cut)
 
 
 class Filled(NamedTuple):
@@ -290,7 +303,7 @@ def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> F
             if stop():
                 return Filled(taken=taken)
     except TooLargeError:
-        raise too_large(stored.path, limit) from None
+        raise too_large_error(stored.path, limit) from None
     except DamagedError as damage:
         return Filled(cut=str(damage))
     except OSError as error:
@@ -301,34 +314,41 @@ def _unpack_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> F
 
 
 def _fetch_into(stored: Stored, room: IO[bytes], grown: Grown, stop: Stop) -> Filled:
-    """Waits until all of a plain file that is being fetched is in `room`, which holds
-    any other plain file anyway. Raises CannotReadError."""
-    here = 0
-    while stored.arriving and here < stored.size and not stored.arriving.cut:
-        here = stored.arriving.fetch(here + 1)
-        grown(here, here)
+    """Wait until all of a plain file has arrived in `room`; a local one is there
+    already. Raises CannotReadError.
+
+    `grown` is called with the bytes that are there. If `stop` returns True, the result
+    says how many bytes arrived.
+    """
+    arrived_bytes = 0
+    while stored.arriving and arrived_bytes < stored.size and not stored.arriving.cut:
+        arrived_bytes = stored.arriving.fetch(arrived_bytes + 1)
+        grown(arrived_bytes, arrived_bytes)
         if stop():
-            return Filled(taken=here)
+            return Filled(taken=arrived_bytes)
     return Filled()
 
 
 def _opened(path: str) -> tuple[IO[bytes], str | None]:
-    """A file, standard input, or what a URL gives, in memory; and how what a URL gives
-    is cut short. Raises OSError and CannotReadError."""
+    """Open a path, standard input or a URL, whose contents are fetched into memory. The
+    second value says how a URL was cut short; None if it was not.
+
+    Raises OSError and CannotReadError.
+    """
     if path == "-":
         return sys.stdin.buffer, None
     if not is_remote(path):
         return Path(path).open("rb"), None
-    from fusetui.trace.read.remote import copied_to  # only for URLs
+    from fusetui.trace.read.remote import copy_url  # only for URLs
 
     file = file_in_memory()
-    with _closed_on_error(file):
-        return file, copied_to(path, file)
+    with _close_on_error(file):
+        return file, copy_url(path, file)
 
 
 @contextmanager
-def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
-    """Closes the file if the block raises."""
+def _close_on_error(file: IO[bytes]) -> Iterator[None]:
+    """Close the file if the block raises, and only then."""
     try:
         yield
     except BaseException:
@@ -336,7 +356,7 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
         raise
 
 
-def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
+def _make_seekable(file: IO[bytes], path: str) -> IO[bytes]:
     """Return a file that can be read anywhere, as often as necessary.
 
     It is the file itself; of a pipe, which can be read only once and in order, it is a
@@ -350,13 +370,13 @@ def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
     try:
-        return _copied(file, path)
+        return _copy_pipe(file, path)
     finally:
         if file is not sys.stdin.buffer:
             file.close()
 
 
-def _copied(pipe: IO[bytes], path: str) -> IO[bytes]:
+def _copy_pipe(pipe: IO[bytes], path: str) -> IO[bytes]:
     """Copy everything that comes out of a pipe, into memory or if it is large to disk.
 
     Args:
@@ -383,12 +403,12 @@ def _copied(pipe: IO[bytes], path: str) -> IO[bytes]:
                 f"{MAX_PIPE_BYTES_BEFORE_EVENT >> 20} MB."
             )
         if size_before < max_memory_bytes <= size:
-            copy = _moved_to_disk(copy)
+            copy = _move_to_disk(copy)
     return copy
 
 
-def _moved_to_disk(file: IO[bytes]) -> IO[bytes]:
-    """A copy of a file, which is closed."""
+def _move_to_disk(file: IO[bytes]) -> IO[bytes]:
+    """Copy a file to disk, and close the original."""
     with file:
         file.seek(0)
         on_disk = file_on_disk()
@@ -398,8 +418,8 @@ def _moved_to_disk(file: IO[bytes]) -> IO[bytes]:
 
 
 def _has_event(document: Document) -> bool:
-    """Tell whether the beginning of a document has something like an event, `"ph":`, or
-    is of a format whose events are not text."""
+    """Tell whether the beginning of a document contains something like an event,
+    `"ph":`. True also for formats whose events are not text."""
     packing = packing_of(document[:4])
     if may_hold_events(b"".join(first_pieces(document, packing, HEAD))):
         return True
@@ -407,18 +427,19 @@ def _has_event(document: Document) -> bool:
     for piece in first_pieces(document, packing, MAX_PIPE_BYTES_BEFORE_EVENT):
         if EVENT.search(end_of_last + piece):
             return True
+        # what is sought may lie across two pieces
         end_of_last = piece[-MAX_EVENT_BYTES:]
     return False
 
 
 def reason(error: OSError) -> str:
-    """Why a system call failed, in a few words."""
+    """Why a system call failed, in a few words in lower case."""
     return (error.strerror or str(error)).lower()
 
 
 def beginning(path: str, most: int = MIN_BEGINNING_BYTES) -> bytes:
-    """At least the first `most` bytes of the document, if it has them; b"" if it is
-    unreadable."""
+    """The first `most` bytes of the unpacked document or somewhat more, if it has them.
+    b"" if it cannot be read."""
     try:
         stored = open_stored(path)
         with closing(stored.file):
@@ -428,8 +449,11 @@ def beginning(path: str, most: int = MIN_BEGINNING_BYTES) -> bytes:
 
 
 def glimpse(path: str, most: int) -> bytes:
-    """As `beginning`, but at most `most` bytes and by one read, if the file is plain or
-    gzip: for looking at many files."""
+    """At most the first `most` bytes of a document, read as fast as possible to look at
+    many files. b"" if it cannot be read.
+
+    A plain file or gzip is read at once; others are opened like any trace.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             head = file.read(most) or b""

@@ -61,7 +61,7 @@ class _Marks(NamedTuple):
     kinds: NDArray[np.uint8]
 
     def only(self, which: Flags) -> _Marks:
-        """The marks of which the flag is set."""
+        """The marks whose flag is set."""
         return _Marks(places=self.places[which], kinds=self.kinds[which])
 
     def first(self, count: int) -> _Marks:
@@ -84,8 +84,8 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     """
     if state.escaped and text:
         text = b" " + text[1:]  # the first byte has no meaning
-    marks, ends_escaped = _without_escaped(_marks_of(text), len(text))
-    marks, in_string = _outside_strings(marks, state.in_string)
+    marks, ends_escaped = _drop_escaped(_find_marks(text), len(text))
+    marks, in_string = _drop_strings(marks, state.in_string)
     depth = np.cumsum(DEPTH_CHANGES[marks.kinds]) + state.depth
     last_depth = int(depth[-1]) if len(depth) else state.depth
 
@@ -112,14 +112,14 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     )
 
 
-def _marks_of(text: bytes | memoryview) -> _Marks:
+def _find_marks(text: bytes | memoryview) -> _Marks:
     """Find the quotes, backslashes, commas and brackets of a text."""
     kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
     places = np.flatnonzero(kinds)
     return _Marks(places=places, kinds=kinds[places])
 
 
-def _outside_strings(marks: _Marks, in_string: bool) -> tuple[_Marks, bool]:
+def _drop_strings(marks: _Marks, in_string: bool) -> tuple[_Marks, bool]:
     """Leave out the marks in strings, and the quotes around strings.
 
     Of `[",", "]"]` the brackets at both ends and the comma in the middle are left.
@@ -184,7 +184,7 @@ def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Place
     return places
 
 
-def _without_escaped(marks: _Marks, length: int) -> tuple[_Marks, bool]:
+def _drop_escaped(marks: _Marks, length: int) -> tuple[_Marks, bool]:
     r"""Leave out backslashes and what they escape.
 
     Of two backslashes in a row the second is escaped by the first. So a run of one or

@@ -39,12 +39,13 @@ class InexactTimesError(Exception):
     """These floats lost digits of the file: parse the text instead."""
 
 
-def _unknown() -> Int64s:
+def _raise_inexact() -> Int64s:
+    """Raise InexactTimesError, where no digits are at hand to decide."""
     raise InexactTimesError
 
 
 def nanoseconds(
-    values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown
+    values: Sequence[int | float], digits: Callable[[], Int64s] = _raise_inexact
 ) -> Int64s:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
@@ -78,8 +79,8 @@ class _NearestNanoseconds(NamedTuple):
 
 
 def _nearest_nanoseconds(floats: Floats, sizes: Floats) -> _NearestNanoseconds:
-    """The nanoseconds nearest to floats (microseconds); `sizes` are their absolute
-    values."""
+    """The times in ns nearest to floats in microseconds, and which of them may be off
+    by one. `sizes` are the absolute values of the floats."""
     fraction_us, whole_us = np.modf(floats)
     fraction_ns = fraction_us * 1000
     nearest_ns = np.rint(fraction_ns)
@@ -165,7 +166,7 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     range.
     """
     floats = np.asarray(values, dtype=np.float64)
-    begins = _behind(text, key)
+    begins = _find_ends_of_key(text, key)
     # The first of both searches is faster, and mostly finds nothing.
     has_escapes = ESCAPED_LETTER[:1] in text and ESCAPED_LETTER in text
     if len(begins) != len(floats) or has_escapes:
@@ -174,9 +175,9 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     padded = np.frombuffer(b"".join((before, text, after)), dtype=np.uint8)
     begins += padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
 
-    numbers = _usual_numbers(padded, begins, floats)
+    numbers = _parse_usual_numbers(padded, begins, floats)
     is_usual = numbers.is_usual & (numbers.whole < LIMIT_NS // 1000)
-    usual_ns = numbers.whole * 1000 + _rounded_ns(numbers.decimals)
+    usual_ns = numbers.whole * 1000 + _round_to_ns(numbers.decimals)
     ns = np.where(is_usual, usual_ns, 0)
     written = numbers.whole + numbers.decimals / DECIMAL_UNITS
     differs = np.abs(written - floats) > 4 * np.spacing(np.abs(floats))
@@ -193,24 +194,28 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
 
 
 def _number_at(text: bytes, begin: int) -> bytes:
-    """The characters of the number that begins at a byte of the text; they may be no
-    number after all. Raises InexactTimesError if there are none."""
+    """The characters of the number that begins at a byte of the text; they may not be a
+    valid number. Raises InexactTimesError if there are none."""
     number = NUMBER.match(text, begin)
     if number is None:
         raise InexactTimesError
     return number[0]
 
 
-def _usual_numbers(
+def _parse_usual_numbers(
     padded: NDArray[np.uint8], begins: Int64s, floats: Floats
 ) -> UsualNumbers:
-    """The numbers at these bytes of a text, which has MAX_WHOLE_DIGITS bytes of padding
-    before it, and some after it. `floats` are what they were decoded to."""
+    """Parse the numbers that begin at these bytes of a text, if they have the usual
+    form with a point and few decimals.
+
+    `padded` has MAX_WHOLE_DIGITS bytes before the text, and some after it. `floats` are
+    the decoded numbers, which tell how many whole digits there are.
+    """
     whole_digits = LEAST_OF_DIGITS.searchsorted(floats, side="right").astype(np.int8)
     all_windows = np.lib.stride_tricks.sliding_window_view(padded, len(WINDOW))
     windows = all_windows[begins + whole_digits]
     digits = windows - np.uint8(ord("0"))  # more than 9 for other bytes
-    decimal_count = _decimal_counts(windows, digits)
+    decimal_count = _count_decimals(windows, digits)
     byte_behind = windows[np.arange(len(begins)), POINT + 1 + decimal_count]
     is_usual = ENDS_NUMBER[byte_behind] & (decimal_count != 0)
 
@@ -230,17 +235,18 @@ def _usual_numbers(
     )
 
 
-def _decimal_counts(windows: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Int64s:
-    """How many digits follow the point of each number; 0 if there are too many, -1
-    without a point. `windows` has its bytes, `digits` the same bytes as digits."""
+def _count_decimals(windows: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Int64s:
+    """The number of digits after the point of each number; 0 if there are too many, -1
+    without a point. `windows` has the bytes, `digits` the same bytes minus the code of
+    0."""
     has_point = windows[:, POINT] == ord(".")
     is_decimal = digits[:, POINT + 1 :] < 10
     first_no_digit = np.argmin(is_decimal, axis=1)  # 0 if all are digits
     return np.where(has_point, first_no_digit, -1)
 
 
-def _rounded_ns(decimals: Int64s) -> Int64s:
-    """Decimals of microseconds as nanoseconds, half to even."""
+def _round_to_ns(decimals: Int64s) -> Int64s:
+    """Decimals of microseconds rounded to nanoseconds, halves to the even neighbor."""
     ns, rest = np.divmod(decimals, UNITS_PER_NS)
     half = UNITS_PER_NS // 2
     is_odd = ns & 1 == 1
@@ -249,11 +255,11 @@ def _rounded_ns(decimals: Int64s) -> Int64s:
     return rounded
 
 
-def _behind(text: bytes, key: bytes) -> Int64s:
-    """Where a key of four letters or more ends, at each place that has it, in ascending
-    order. Raises InexactTimesError if it has another form too."""
+def _find_ends_of_key(text: bytes, key: bytes) -> Int64s:
+    """The byte behind each occurrence of a key of at least four letters, ascending.
+    Raises InexactTimesError if a blank stands before its last character somewhere."""
     data = np.frombuffer(text, dtype=np.uint8)
-    beginnings = _places_of_four_bytes(data, key[:4])
+    beginnings = _find_four_bytes(data, key[:4])
     at = beginnings[beginnings < len(data) - len(key)]
     for place in range(4, len(key) - 1):
         at = at[data[at + place] == key[place]]
@@ -265,9 +271,9 @@ def _behind(text: bytes, key: bytes) -> Int64s:
     return ends
 
 
-def _places_of_four_bytes(data: NDArray[np.uint8], four_bytes: bytes) -> Int64s:
-    """Where these four bytes are, in ascending order. They are compared as one number:
-    once for each of the four ways to divide the data into such numbers."""
+def _find_four_bytes(data: NDArray[np.uint8], four_bytes: bytes) -> Int64s:
+    """The places at which these four bytes occur, ascending. Four bytes are compared as
+    one number, once for each of the four ways to divide the data."""
     word = np.frombuffer(four_bytes, dtype=np.uint32)
     places = []
     for shift in range(4):

@@ -80,26 +80,34 @@ class DamagedError(Exception):
     where."""
 
 
-def too_large(path: str, limit: int) -> CannotReadError:
+def too_large_error(path: str, limit: int) -> CannotReadError:
+    """The error for a file at `path` that unpacks to more than `limit` bytes. Its
+    message names the environment variable that raises the limit."""
     return CannotReadError(
         f"{path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of its size; if "
         f"it is one, set {LIMIT} to the GiB that it may take."
     )
 
 
-def gzip_header(stored: Any, at: int) -> int:
-    """The bytes of a header (RFC 1952, 2.3): ISA-L forgets what it still has to skip of
-    a header that goes in by pieces. At most MAX_HEADER_BYTES."""
+def measure_gzip_header(stored: Any, at: int) -> int:
+    """The length of the gzip header that begins at the byte `at` of a file (RFC 1952,
+    2.3); at most MAX_HEADER_BYTES.
+
+    The whole header must go into ISA-L at once: fed by pieces, it forgets what it still
+    has to skip.
+    """
+    # nearly all headers are short; a long name or comment needs the second try
     for size in (FIRST_INPUT_BYTES, MAX_HEADER_BYTES):
         head = stored[at : at + size]
-        flags = head[3] if len(head) > 3 else 0
+        header_flags = head[3] if len(head) > 3 else 0
+        # the fixed part of a header
         end = 10
-        if flags & GZIP_EXTRA:
+        if header_flags & GZIP_EXTRA:
             end += 2 + int.from_bytes(head[10:12], "little")
         for flag in (GZIP_NAME, GZIP_COMMENT):  # each ends with a zero
-            if flags & flag:
+            if header_flags & flag:
                 end = head.find(b"\0", end) + 1 or len(head)
-        if flags & GZIP_CHECKSUM:
+        if header_flags & GZIP_CHECKSUM:
             end += 2
         if end < len(head):
             break
@@ -109,13 +117,14 @@ def gzip_header(stored: Any, at: int) -> int:
 _gzip = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
 zstd_stream: Callable[[], Stream] = zstd.ZstdDecompressor
 PACKINGS = (
-    Packing("gzip", (GZIP,), _gzip, True, gzip_header),
+    Packing("gzip", (GZIP,), _gzip, True, measure_gzip_header),
     Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd_stream),
 )
 
 
 def packing_of(start: bytes) -> Packing | None:
-    """The format by the first bytes of a file; None if it is not compressed."""
+    """The compression format whose mark is at the start of a file; None if the file is
+    not compressed. `start` is the first bytes of the file, four at least."""
     for packing in PACKINGS:
         if start.startswith(packing.marks):
             return packing
@@ -135,24 +144,26 @@ def limit_for(stored: int) -> int:
 
 
 def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:
-    """Pieces of the document, each with the byte of the stored file up to which it was
-    read.
+    """Yield pieces of an unpacked document, each with the byte of the stored file up to
+    which it was read.
 
-    Raises TooLargeError beyond `limit` bytes, and DamagedError after the last piece
-    that could be unpacked."""
+    `limit` is the most bytes that the document may have. Raises TooLargeError beyond
+    it, and DamagedError after the last piece that could be unpacked.
+    """
     at = 0
     left = limit  # bytes of the document
     while stored[at : at + 4].startswith(packing.marks):
         at, left = yield from member(stored, packing, at, left)
         if packing.padded:
-            at = _behind_zeros(stored, at)
+            at = _skip_zeros(stored, at)
     if stored[at : at + 1]:
         raise DamagedError(f"other data follows the {packing.name} data, at byte {at}")
 
 
 def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
-    """The first bytes of a document in pieces, `most` or a few more: as far as it
-    unpacks."""
+    """Yield the first `most` bytes of a document in pieces, or some more, as far as it
+    can be unpacked. `packing` is None for a document that is not compressed. Damage
+    ends the pieces without an error."""
     if packing is None:
         for at in range(0, most, MAX_OUTPUT_BYTES):
             yield document[at : min(at + MAX_OUTPUT_BYTES, most)]
@@ -169,43 +180,50 @@ def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[
 def member(
     stored: Any, packing: Packing, at: int, limit: int
 ) -> Generator[tuple[bytes, int], None, tuple[int, int]]:
-    """As `unpack`, of the member that begins at `at`; returns its end and the rest of
-    the limit."""
+    """Yield the pieces of one compressed member that begins at the byte `at`, like
+    `unpack`. A file may consist of several members in sequence.
+
+    Returns the byte after the member, and the bytes that are left of `limit`. Raises
+    TooLargeError and DamagedError.
+    """
     stream = packing.stream()
-    used = at  # the byte up to which the stored file went in
+    used_up_to = at  # the byte up to which the stored file went in
     written = 0  # bytes of the document
     try:
-        first = max(FIRST_INPUT_BYTES, packing.header(stored, at))
-        for piece, reached in _pieces(stream, stored, at, first, MAX_INPUT_BYTES):
-            used = reached
+        first_input_bytes = max(FIRST_INPUT_BYTES, packing.header(stored, at))
+        for piece, reached in _decompress_pieces(
+            stream, stored, at, first_input_bytes, MAX_INPUT_BYTES
+        ):
+            used_up_to = reached
             written += len(piece)
-            yield piece, used
+            yield piece, used_up_to
             if written > limit:
                 raise TooLargeError
     except DAMAGE:
-        yield from _before_damage(stored, packing, at, written)
+        yield from _unpack_up_to_damage(stored, packing, at, written)
     if not stream.eof:
         raise DamagedError(f"the {packing.name} data ends early, at byte {len(stored)}")
-    return used - len(stream.unused_data), limit - written
+    return used_up_to - len(stream.unused_data), limit - written
 
 
-def _behind_zeros(stored: Any, at: int) -> int:
-    """The first byte from `at` on that is not zero, or the end of the file."""
+def _skip_zeros(stored: Any, at: int) -> int:
+    """The place of the first byte from `at` on that is not zero, or the end of the
+    file. Tapes fill up blocks with zeros."""
     while (piece := stored[at : at + MAX_INPUT_BYTES]) and not piece.strip(b"\0"):
         at += len(piece)
     zeros = len(piece) - len(piece.lstrip(b"\0"))
     return at + zeros
 
 
-def _pieces(
+def _decompress_pieces(
     stream: Stream, stored: Any, at: int, size: int, largest: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Pieces of what a stream unpacks of the bytes from `at` on, each with how far they
-    went in.
+    """Yield the pieces that a decompressor gives for the bytes from `at` on, each with
+    the byte up to which the file went in.
 
-    First `size` bytes go in at once, twice as many each next time, up to `largest`. A
-    stream that has more to give than fits into a piece is fed nothing until it has given
-    it.
+    The first `size` bytes go in at once, then twice as many each time, up to `largest`.
+    A decompressor that has more output than fits into a piece gets no new input before
+    it has given it.
     """
     while not stream.eof:
         fed = b""
@@ -218,16 +236,21 @@ def _pieces(
         yield stream.decompress(fed, MAX_OUTPUT_BYTES), at
 
 
-def _before_damage(
+def _unpack_up_to_damage(
     stored: Any, packing: Packing, at: int, known: int
 ) -> Iterator[tuple[bytes, int]]:
-    """The rest of a member that can be unpacked after the `known` bytes; then raises
-    DamagedError."""
+    """Yield the rest of a damaged member that can still be unpacked, then raise
+    DamagedError.
+
+    The first `known` bytes of the member were given already and are left out. A first
+    pass finds the damage to within NEAR_DAMAGE_BYTES. A second one goes byte by byte
+    from there, because a decompressor gives nothing of input that contains damage.
+    """
     first = max(NEAR_DAMAGE_BYTES, packing.header(stored, at))
     # First to find the damage: its place, to some bytes.
     wrong = at
     with suppress(*DAMAGE):
-        for _, reached in _pieces(
+        for _, reached in _decompress_pieces(
             packing.stream(), stored, at, first, NEAR_DAMAGE_BYTES
         ):
             wrong = reached
@@ -237,7 +260,9 @@ def _before_damage(
     with suppress(*DAMAGE):
         for begin, end in pairwise(chain((at,), later)):
             size = end - begin if begin < wrong else 1
-            for piece, _ in _pieces(stream, stored[begin:end], 0, size, size):
+            for piece, _ in _decompress_pieces(
+                stream, stored[begin:end], 0, size, size
+            ):
                 if len(piece) > known:
                     yield piece[known:], begin
                 known = max(known - len(piece), 0)

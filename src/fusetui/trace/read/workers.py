@@ -56,36 +56,42 @@ class Workers(ExitStack):
 
     @property
     def done(self) -> int:
-        """How many extents are done."""
+        """The number of extents that are done. An extent is a range of the document of
+        fixed size."""
         return len(self._done)
 
     @property
     def reached(self) -> int:
-        """The byte before which all extents are done."""
+        """The byte up to which every extent is done."""
         return self._first_not_done * self._extent_bytes
 
     def release(self, length: int, whole: bool = False) -> None:
-        """Announces that `length` bytes of the document are available: extents that end
-        before may be decoded, and if it is `whole`, the last one too."""
+        """Announce that `length` bytes of the document are available, so that the
+        extents in them may be decoded.
+
+        The last extent waits until `whole` says that the document is complete, because
+        decoding needs some bytes behind an extent.
+        """
         # The last whole extent needs some bytes behind it, too.
         extents = length // self._extent_bytes - 1
         if whole and extents > 0:
+            # rounded up: the last extent may be shorter
             extents = -(-length // self._extent_bytes)
         for extent in range(self._released, extents):
             self._waiting.put(extent)
         self._released = max(self._released, extents)
 
     def turn(self) -> None:
-        """Called while more extents may come: keeps what is finished, or without
-        threads decodes all that are waiting."""
+        """Keep the extents that threads have finished, or decode all waiting ones here
+        if there are no threads. Called while more extents may still come."""
         if not self._threads:
             for _ in self._decode_here():
                 pass
         self._keep_finished()
 
     def turns(self) -> Iterator[None]:
-        """Decodes, or waits a little, repeatedly until all extents are done; no others
-        may follow."""
+        """Wait until all released extents are done, yielding after each step. Without
+        threads, each step decodes one extent here. No more extents may be released."""
         if not self._threads:
             yield from self._decode_here()
         while self.done < self._released:
@@ -96,13 +102,14 @@ class Workers(ExitStack):
             yield
 
     def collect(self) -> dict[int, Chunk]:
-        """The chunks of all extents decoded so far, by their start (byte)."""
+        """The chunks decoded so far, by the byte at which each starts. A chunk holds
+        the columns of one extent."""
         self._keep_finished()
         return self._chunks
 
     def halt(self) -> None:
-        """Has every thread end after its present extent, and waits for that: they read
-        the file, which may be closed afterwards."""
+        """End every thread after its present extent, and wait for all of them. The file
+        may be closed only afterwards, because they read it."""
         self._is_halted = True
         for _ in self._threads:
             self._waiting.put(None)
@@ -110,7 +117,8 @@ class Workers(ExitStack):
             self._threads.pop().join()
 
     def _start_threads(self, size: int) -> None:
-        """Starts the threads that pay off for a document of about `size` bytes."""
+        """Start as many threads as pay off for a document of about `size` bytes. None
+        are started for a small document, on a single core, or without pread."""
         threads = min(core_count(), MAX_THREADS, max(2, size // BYTES_PER_THREAD))
         # Without pread, reading moves the place where unpacked data is written.
         may_have_threads = hasattr(os, "pread")
@@ -131,7 +139,8 @@ class Workers(ExitStack):
         )
 
     def _work(self) -> None:
-        """What a thread does."""
+        """Decode waiting extents until there are no more. This is what each thread
+        runs; None in the queue ends it."""
         with ExitStack() as stack:
             process = self._start_process(stack) if self._has_processes else None
             while (extent := self._waiting.get()) is not None and not self._is_halted:
@@ -142,7 +151,8 @@ class Workers(ExitStack):
                 self._finished.put((extent, chunk))
 
     def _start_process(self, stack: ExitStack) -> OwnProcess | None:
-        """A process that ends with `stack`; None if it could not be started."""
+        """A process that decodes for a thread and ends with `stack`; None if it could
+        not be started."""
         from fusetui.own_process import (
             OwnProcess,
             ProcessDiedError,
@@ -153,14 +163,15 @@ class Workers(ExitStack):
         return None
 
     def _decode_here(self) -> Iterator[None]:
-        """Decodes all extents that are waiting, one a step."""
+        """Decode the waiting extents in this thread, yielding after each."""
         with suppress(Empty):
             while (extent := self._waiting.get_nowait()) is not None:
                 self._keep(extent, self._decode(extent))
                 yield
 
     def _decode(self, extent: int, process: OwnProcess | None = None) -> Chunk | None:
-        """In the process or, if that is missing or dies, in this thread."""
+        """Decode one extent in `process`, or in this thread if there is none or it
+        dies. None if the extent has no chunk."""
         if process is not None:
             from fusetui.own_process import ProcessDiedError
 
@@ -171,13 +182,15 @@ class Workers(ExitStack):
         return decode_extent(self._file, extent, self._extent_bytes)
 
     def _keep_finished(self) -> None:
+        """Keep everything that the threads have finished, without waiting for more."""
         with suppress(Empty):
             while True:
                 extent, chunk = self._finished.get_nowait()
                 self._keep(extent, chunk)
 
     def _keep(self, extent: int, chunk: Chunk | None) -> None:
-        """Keeps the chunk of an extent, None if it could not be decoded."""
+        """Mark an extent as done and keep its chunk, which is None if it could not be
+        decoded."""
         self._done.add(extent)
         while self._first_not_done in self._done:
             self._first_not_done += 1
@@ -186,7 +199,8 @@ class Workers(ExitStack):
 
 
 def core_count() -> int:
-    """The cores that this process may use."""
+    """The number of CPU cores that this process may use, which may be fewer than the
+    machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

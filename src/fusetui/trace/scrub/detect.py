@@ -19,12 +19,12 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.secrets import (
     KINDS,
     Secrecy,
-    hides,
+    hides_value,
     is_placeholder,
     is_random,
     is_secret,
     is_trivial,
-    rows_of,
+    read_rows,
     secrecy,
 )
 
@@ -64,49 +64,55 @@ class SecretSpan(NamedTuple):
     name: str
 
 
-def tokens_in(text: str) -> Iterator[SecretSpan]:
-    """Each token of a known form, from left to right; none overlaps another. What has
-    no form, such as a password, is known only by the name before it."""
+def find_tokens(text: str) -> Iterator[SecretSpan]:
+    """Yield each token of a known form in a text, such as the key of a cloud service,
+    from left to right. None overlaps another.
+
+    A secret without a form, such as a password, is known only by the name before it.
+    """
     tokens: list[SecretSpan] = []
-    for kind, pattern in _token_patterns(text):
+    for kind, pattern in _select_token_patterns(text):
         for match in pattern.finditer(text):
             first_char = match[0][0]
             if first_char.isalnum() and not _may_begin_at(text, match.start()):
                 continue
             begin, end = match.span(match.lastindex or 0)
             tokens.append(SecretSpan(begin, end, kind))
-    done = -1
+    end_of_last = -1
     # where several begin, the longest counts
     for token in sorted(tokens, key=lambda token: (token.begin, -token.end)):
-        if token.begin < done or token.begin == token.end:
+        if token.begin < end_of_last or token.begin == token.end:
             continue
         if is_trivial(text[token.begin : token.end]):
             continue
         yield token
-        done = token.end
+        end_of_last = token.end
 
 
 def _may_begin_at(text: str, place: int) -> bool:
+    """Whether a token may begin at a place of the text: at the begin of a word, or
+    after an escape."""
     return compiled(BEGIN).match(text, place) is not None
 
 
-def _token_patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Kind and pattern of those few of which at least the beginning occurs in the
-    text."""
-    for kind, prefix, pattern in _issued():
+def _select_token_patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Yield kind and pattern of those tokens of which at least the beginning occurs in
+    the text. Searching for a beginning is much faster than matching a pattern."""
+    for kind, prefix, pattern in _read_issued_tokens():
         if prefix in text:
             yield kind, compiled(pattern)
     lower = text.lower()
-    for kind, mark, pattern in rows_of(FORMS):
+    for kind, mark, pattern in read_rows(FORMS):
         if mark in lower:
             yield kind, compiled(pattern)
 
 
 @cache
-def _issued() -> list[tuple[str, str, str]]:
-    """Kind, prefix and pattern of tokens that begin in a way of their own."""
+def _read_issued_tokens() -> list[tuple[str, str, str]]:
+    """Kind, prefix and pattern of all tokens that begin with a prefix of their own,
+    read from ISSUED."""
     rows = []
-    for kind, prefixes, body in rows_of(ISSUED):
+    for kind, prefixes, body in read_rows(ISSUED):
         alphabet = ALPHABETS[body[0]]
         min_chars = body[1:]
         # a digit or a capital letter is in it, as in no word
@@ -185,20 +191,25 @@ BEGINNINGS_OF_CODE = (
 text."""
 
 
-def named_in(text: str) -> Iterator[SecretSpan]:
-    """Each secret that a name stands before, from left to right; none overlaps
-    another."""
-    spans = {*_settings(text), *_bare(text), *_compared(text), *_command_options(text)}
-    done = 0
+def find_named_secrets(text: str) -> Iterator[SecretSpan]:
+    """Yield each secret that a name stands before, such as HF_TOKEN=..., from left to
+    right. None overlaps another."""
+    spans = {
+        *_find_secret_settings(text),
+        *_find_bare_secrets(text),
+        *_find_compared_secrets(text),
+        *_find_option_passwords(text),
+    }
+    end_of_last = 0
     for span in sorted(spans):
-        if span.begin >= done:
+        if span.begin >= end_of_last:
             yield span
-            done = span.end
+            end_of_last = span.end
 
 
-def end_of(text: str, setting: re.Match[str], value: str) -> int:
-    """Where the value of a SETTING ends: before the quote that closes it, or behind the
-    pattern `value`."""
+def end_of_value(text: str, setting: re.Match[str], value: str) -> int:
+    """Where the value of a setting ends in a text: before the quote that closes it, or
+    else behind what the pattern `value` matches. `setting` is a match of SETTING."""
     begin = setting.end()
     quote = setting["quote"]
     if quote:
@@ -210,12 +221,13 @@ def end_of(text: str, setting: re.Match[str], value: str) -> int:
 
 
 def may_hold_setting(text: str) -> bool:
-    """Whether a SETTING may be in the text; this takes less time than to search it."""
+    """Whether a setting may be in the text; this is faster than to search for one."""
     return compiled(SIGN).search(text) is not None
 
 
 def name_of(setting: re.Match[str]) -> str:
-    """The name of a SETTING, without the letter of an escape before it: `\\nHF_TOKEN=`."""
+    """The name of a matched SETTING. If it follows a backslash, its first letter may
+    belong to an escape such as a line feed, and is dropped."""
     name: str = setting["option"] or setting["name"]
     follows_backslash = setting.string.endswith("\\", 0, setting.start())
     if follows_backslash and name[0] in "nrt":
@@ -223,8 +235,8 @@ def name_of(setting: re.Match[str]) -> str:
     return name
 
 
-def _settings(text: str) -> Iterator[SecretSpan]:
-    """The values of settings whose names say that they are secret."""
+def _find_secret_settings(text: str) -> Iterator[SecretSpan]:
+    """Yield the values of settings in a text whose names say that they are secret."""
     if not may_hold_setting(text):
         return
     place = 0
@@ -235,14 +247,14 @@ def _settings(text: str) -> Iterator[SecretSpan]:
         if name_secrecy is Secrecy.NONE:
             continue
         begin = place
-        end = end_of(text, setting, VALUE)
+        end = end_of_value(text, setting, VALUE)
         value = text[begin:end]
         if name_secrecy is not Secrecy.STRONG:
             value = compiled(ESCAPE).split(value, maxsplit=1)[0]
         value = value.rstrip(CLOSING)
         is_quoted = setting["quote"] != ""
         is_certain = is_quoted or setting["sign"] != ":"
-        if not _is_hidden(name, value, is_certain):
+        if not _is_value_hidden(name, value, is_certain):
             continue
         is_longer_than_probe = end >= begin + PROBE_CHARS
         rest = compiled(REST).match(text, end) if is_longer_than_probe else None
@@ -250,31 +262,38 @@ def _settings(text: str) -> Iterator[SecretSpan]:
         yield SecretSpan(begin, place, name)
 
 
-def _is_hidden(name: str, value: str, is_certain: bool) -> bool:
-    """Whether the value of a setting is taken out; `is_certain`: it is one, not what
-    follows a colon in a sentence."""
-    if is_placeholder(value) or not hides(name, value):
+def _is_value_hidden(name: str, value: str, is_certain: bool) -> bool:
+    """Whether the value of a setting is taken out.
+
+    `is_certain` says that it surely is a value, not just the words after a colon in a
+    sentence.
+    """
+    if is_placeholder(value) or not hides_value(name, value):
         return False
     if secrecy(name) is not Secrecy.USUAL:
         return True
     if is_certain:
+        # up to eight digits are a count or a date
         return not value.isdigit() or len(value) > 8
     return len(value) >= 8 and _has_digit(value) and not value.isdigit()
 
 
 def _has_digit(text: str) -> bool:
+    """Whether a text has a digit."""
     return any(char.isdigit() for char in text)
 
 
 def _ascii_lower(text: str) -> str:
-    """A text with A to Z in lower case, in which every character keeps its place."""
+    """A text with A to Z in lower case. Every character keeps its place, unlike with
+    str.lower, which may change the length."""
     if text.isascii():
         return text.lower()
     return re.sub("[A-Z]", lambda match: match[0].lower(), text)
 
 
-def _bare(text: str) -> Iterator[SecretSpan]:
-    """What follows words such as `password` after a blank; see BARE."""
+def _find_bare_secrets(text: str) -> Iterator[SecretSpan]:
+    """Yield what follows words such as `password` after a blank, if it looks like a
+    value: `password hunter2`. The pattern is BARE."""
     lower = _ascii_lower(text)
     if not any(word in lower for word in WORDS):
         return
@@ -292,8 +311,9 @@ def _bare(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(begin, end, name)
 
 
-def _compared(text: str) -> Iterator[SecretSpan]:
-    """What a secret is compared with: `"hunter2" == password`."""
+def _find_compared_secrets(text: str) -> Iterator[SecretSpan]:
+    """Yield the texts in quotes that a secret is compared with: `"hunter2" == password`
+    in source code."""
     if "==" not in text and "!=" not in text:
         return
     lower = _ascii_lower(text)
@@ -305,8 +325,9 @@ def _compared(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(*match.span("value"), match["name"])
 
 
-def _command_options(text: str) -> Iterator[SecretSpan]:
-    """Passwords as options of one letter; see COMMAND_OPTION."""
+def _find_option_passwords(text: str) -> Iterator[SecretSpan]:
+    """Yield the passwords of command lines that are options of one letter, such as
+    `sshpass -p X`. The pattern is COMMAND_OPTION."""
     if "sshpass" not in text and "mysql" not in text:
         return
     for match in compiled(COMMAND_OPTION).finditer(text):
@@ -318,7 +339,11 @@ def _command_options(text: str) -> Iterator[SecretSpan]:
 
 def _is_bare_secret(name: str, value: str, is_quoted: bool) -> bool:
     """Whether what follows a name after a blank is its value, not the rest of a
-    sentence."""
+    sentence.
+
+    After a word that is frequent in sentences, such as `key`, only random characters
+    count. Otherwise letters are mixed with digits in a value.
+    """
     if is_trivial(value):
         return False
     if name in NAMES_IN_SENTENCES:
@@ -332,33 +357,33 @@ def _is_bare_secret(name: str, value: str, is_quoted: bool) -> bool:
 
 
 def secrets_of(trace: Trace) -> tuple[str, ...]:
-    """What looks like a secret in the keys and names of a trace: what it is called, not
-    its value."""
+    """What looks like a secret in the keys and names of a trace. Each is described by
+    what it is called, without its value."""
     lanes = (track.label for track in trace.tracks)
     report = trace.report
     texts = (*trace.names, *lanes, *report.process_names, *report.damaged_keys)
-    return secrets_in(trace.keys, texts)
+    return find_secret_names(trace.keys, texts)
 
 
-def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
-    """Names of keys whose values look like secrets, and kinds of tokens found
-    elsewhere.
+def find_secret_names(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
+    """The names of keys whose values look like secrets, and the kinds of tokens in
+    other texts. Each is listed once.
 
-    `keys` are those around the events, `names` any texts. Each is listed once.
+    `keys` are the keys around the events with their values, `names` any other texts.
     """
     texts = [name for name in names if not name.startswith(BEGINNINGS_OF_CODE)]
-    names_of_secrets = [*_secret_keys(keys, texts)]
+    names_of_secrets = [*_find_secret_keys(keys, texts)]
     text = BETWEEN_TEXTS.join(texts)
-    names_of_secrets += [token.name for token in tokens_in(text)]
-    for span in named_in(text):
+    names_of_secrets += [token.name for token in find_tokens(text)]
+    for span in find_named_secrets(text):
         if is_secret(span.name, text[span.begin : span.end]):
             names_of_secrets.append(span.name)
     return tuple(dict.fromkeys(names_of_secrets))
 
 
-def _secret_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
-    """Keys whose values look like secrets, at any depth; adds all other values that are
-    texts to `texts`."""
+def _find_secret_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
+    """Yield the keys whose values look like secrets, at any depth. All other values
+    that are texts are appended to `texts`."""
     waiting = deque[tuple[str, Any]](keys.items())
     while waiting:
         key, value = waiting.popleft()

@@ -47,7 +47,9 @@ class ScrubbedDocument:
     def __init__(
         self, source: Source, known: Known | None = None, trace_name: str = TRACE_NAME
     ) -> None:
-        """Raises NotATraceError."""
+        """Prepare to scrub a trace. `known` has private names by kind, `trace_name` is
+        what the trace is called afterwards. Raises NotATraceError if it has no events.
+        """
         self.source = source
         self._document = source.document
         self._body = find_body(source)
@@ -64,22 +66,24 @@ class ScrubbedDocument:
 
     @property
     def lost(self) -> list[tuple[int, str]]:
-        """Byte and reason of each event that is missing from the result, once all of it
-        was taken."""
+        """Byte and reason of each event that is missing from the result. Complete once
+        the whole text was taken."""
         return [*self._cut.lost, *self._events.lost]
 
     @property
     def lost_in_all(self) -> int:
-        """The number of lost events; not all are listed."""
+        """The number of events missing from the result, of which not all are listed."""
         return self._cut.lost_in_all + len(self._events.lost)
 
     @property
     def events(self) -> int:
-        """The number of events in the result, once all of it was taken."""
+        """The number of events in the result. Final once the whole text was taken."""
         return sum(piece.events for piece in self._pieces) - len(self._events.lost)
 
     def learn(self, progress: Progress = silent) -> None:
-        """Splits the document, and learns what must not be in the result."""
+        """Split the document into pieces, and learn everything that must not be in the
+        result. `progress` is called with the bytes that are done and those of the file.
+        """
         size = len(self._document)
         self._divide(lambda at: progress(at // 8, size))  # an eighth of the time
         self._texts.expect(self._known)
@@ -91,7 +95,8 @@ class ScrubbedDocument:
         self._values.finish()
 
     def text(self, progress: Progress = silent) -> Iterator[bytes]:
-        """The scrubbed document, piece by piece."""
+        """Yield the scrubbed document, piece by piece. `progress` is called with the
+        bytes that are done and those of the file."""
         size = len(self._document)
         head = "".join(f"{member},\n" for member in self._members(self._head))
         if self._body.bare:  # the document is the list of its events
@@ -112,40 +117,41 @@ class ScrubbedDocument:
             yield f"\n]{tail}\n}}\n".encode()
 
     def counts(self) -> dict[str, int]:
-        """How many distinct things of each kind were removed, once the whole text was
-        taken."""
+        """How many distinct things of each kind were removed. Final once the whole text
+        was taken."""
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Callable[[int], None]) -> None:
-        """Divides the document into pieces, and what stands before and after them."""
+        """Divide the document into pieces of events, and the keys before and after
+        them. `reached` is called with the byte up to which it went."""
         cut = self._cut
         head = self._document[: self._body.start]
-        self._reserve(head)
+        self._reserve_placeholders(head)
         for piece in cut.pieces():
             self._pieces.append(piece)
-            self._reserve(self._document[piece.start : piece.end])
+            self._reserve_placeholders(self._document[piece.start : piece.end])
             reached(cut.at)
         is_list_closed = cut.after != -1
         tail = self._document[cut.after :].strip(BLANKS) if is_list_closed else b""
-        self._reserve(tail)
+        self._reserve_placeholders(tail)
         if self._body.bare:
             self.keys_lost = tail not in (b"", b"}")
             return
         self.ends_early = not is_list_closed
-        keys = self._object(head.lstrip(BLANKS) + b"]}")
+        keys = self._parse_object(head.lstrip(BLANKS) + b"]}")
         self._head = Pairs(pair for pair in keys if pair[0] != "traceEvents")
         if is_list_closed:
-            self._tail = self._object(b"{" + tail.removeprefix(b","))
+            self._tail = self._parse_object(b"{" + tail.removeprefix(b","))
 
-    def _reserve(self, text: bytes) -> None:
-        """Placeholders that already occur in the text are not used for anything
-        else."""
+    def _reserve_placeholders(self, text: bytes) -> None:
+        """Keep the placeholders that already occur in a text, so that they are not
+        given to anything else."""
         occurring = {*FOLDER.findall(text), *OTHER_PLACEHOLDER.findall(text)}
         self._texts.given.reserved.update(map(bytes.decode, occurring))
 
-    def _object(self, text: bytes) -> Pairs:
-        """An object, repaired where that is safe, or else the keys of it that matter
-        most."""
+    def _parse_object(self, text: bytes) -> Pairs:
+        """The members of an object, repaired where that is safe. If that fails, only
+        the keys that matter most are read."""
         with suppress(*UNWRITABLE):
             parsed = parse(text)
             if isinstance(parsed, Pairs):
@@ -156,7 +162,8 @@ class ScrubbedDocument:
         return pairs
 
     def _members(self, keys: Pairs) -> list[str]:
-        """Keys and values as JSON, scrubbed."""
+        """The scrubbed keys around the events and their values, as JSON members. [] if
+        they are nested too deeply."""
         try:
             return [
                 f"{dumps(key)}: {write(value)}"
@@ -177,7 +184,7 @@ LEVEL = 3  # of isal's 0 to 3
 
 
 def check_target(out: str) -> None:
-    """Raises CannotWriteError unless a file of this name can be created."""
+    """Raise CannotWriteError unless a trace can be written to a new file of this name."""
     if not out.endswith(ENDINGS):
         raise CannotWriteError(
             f"{out} is not a valid trace name: it must end in .json, .json.gz or "
@@ -187,8 +194,8 @@ def check_target(out: str) -> None:
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
-    """Writes the texts to a new file, compressed as its name says. Raises
-    CannotWriteError, leaving nothing behind."""
+    """Write texts to a new file, compressed as its name says. Raises CannotWriteError,
+    leaving nothing behind."""
     check_target(out)
     with new_file(out) as file:
         packed: Any = file  # not given by name, which it would contain
@@ -201,10 +208,14 @@ def save(out: str, texts: Iterator[bytes]) -> None:
 
 
 def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocument:
-    """Writes the trace at `path` (`-` is standard input) to `out`, which must not
-    exist.
+    """Write a trace without its private data to a new file.
 
-    Only what could be read is written, so that nothing gets through unchanged. Raises
+    Args:
+        path: The trace; `-` is standard input.
+        out: The new file, which must not exist.
+        progress: Is called with the bytes that are done and those of the file.
+
+    Only what could be read is written, so that nothing private gets through. Raises
     TraceError with one plain sentence, leaving nothing behind.
     """
     check_target(out)
@@ -226,8 +237,8 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
 
 
 def this_machine() -> dict[str, list[str]]:
-    """Names of this machine by their kind: traces are often shared from the machine
-    that recorded them."""
+    """The users, hosts and secrets of this machine, by kind. Traces are often shared
+    from the machine that recorded them."""
     home = os.path.expanduser("~")
     users = {os.path.basename(home)}
     with suppress(OSError, KeyError):  # an account without a name

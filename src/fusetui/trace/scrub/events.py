@@ -17,7 +17,7 @@ from fusetui.trace.read.damaged import ChunkStitcher
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.structure import first_bytes, split
-from fusetui.trace.scrub.texts import TELLING, Texts, kind_of
+from fusetui.trace.scrub.texts import TELLING, Texts, kind_of_key
 from fusetui.trace.scrub.values import Values, parse, write
 
 STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
@@ -45,7 +45,8 @@ class EventCutter:
     """Goes through traceEvents once."""
 
     def __init__(self, document: Document, start: int) -> None:
-        """Begins at the byte `start`, inside the list of events."""
+        """Prepare to cut the list of events into pieces, from the byte `start` inside
+        the list on."""
         self._document = document
         self.at = start
         self.after = -1  # the byte after the closing bracket, if it was found
@@ -54,9 +55,12 @@ class EventCutter:
         self.lost_in_all = 0  # their number; not all are listed
 
     def pieces(self) -> Iterator[JsonPiece]:
-        """The pieces up to the bracket that closes the list, or to where the document
-        is too damaged. They are split as in reading: everything that the reader can
-        read, or that is JSON, is in a piece."""
+        """Yield the pieces of the list, up to its closing bracket or to where the
+        document is too damaged.
+
+        The list is split as in reading. Everything that the reader can read, or that is
+        JSON, is in a piece.
+        """
         for chunk in ChunkStitcher(others=True).ordered(self._document, self.at):
             self.at = chunk.end
             self.after = chunk.after
@@ -66,8 +70,8 @@ class EventCutter:
                 yield piece
 
     def _piece(self, chunk: Chunk) -> JsonPiece:
-        """Consecutive events as one text, if that is valid JSON in UTF-8; else with the
-        place of each element."""
+        """Make a piece of consecutive events. If they are valid JSON in UTF-8, it is
+        one text; otherwise it has the place of each element."""
         if chunk.places is not None:
             return JsonPiece(
                 start=chunk.start,
@@ -77,7 +81,7 @@ class EventCutter:
             )
         text = self._document[chunk.start : chunk.end]
         readable = chunk.events - chunk.unreadable
-        if is_utf8(text) and _is_list_of(text.strip(SEPARATORS), chunk.events):
+        if is_utf8(text) and _has_values(text.strip(SEPARATORS), chunk.events):
             separators_before = len(text) - len(text.lstrip(SEPARATORS))
             return JsonPiece(
                 start=chunk.start + separators_before,
@@ -96,8 +100,8 @@ class EventCutter:
         )
 
     def _count_lost(self, chunk: Chunk) -> None:
-        """Events that could not be read; what is in a piece all the same is not
-        lost."""
+        """Count the events of a chunk that could not be read. An element that is in a
+        piece all the same is not lost."""
         starts_of_pieces = set()
         if chunk.places is not None:
             starts_of_pieces.update(chunk.places[:, 1].tolist())
@@ -114,16 +118,17 @@ class EventCutter:
             self.lost_in_all += 1
 
 
-def _is_list_of(text: bytes, count: int) -> bool:
-    """Whether this is so many JSON values with commas between them."""
+def _has_values(text: bytes, count: int) -> bool:
+    """Whether a text is exactly `count` JSON values with commas between them."""
     try:
         return len(decode_raw(b"[%b]" % text)) == count
     except UNDECODABLE:
         return False
 
 
-def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
-    """The elements of a piece with separate elements."""
+def elements_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
+    """Yield the text of each element of a piece, if the piece has separate elements.
+    Yields nothing for a piece that is one text."""
     if piece.places is None:
         return
     text = document[piece.start : piece.end]
@@ -132,6 +137,7 @@ def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
 
 
 def is_utf8(text: bytes) -> bool:
+    """Whether bytes are valid UTF-8."""
     try:
         return text.isascii() or bool(text.decode())
     except UnicodeDecodeError:
@@ -147,7 +153,8 @@ class Strings(dict[bytes, bytes]):
     def __init__(
         self, change: Callable[[str], str], before: Strings | None = None
     ) -> None:
-        """`change` maps a decoded text to what it becomes."""
+        """Start without strings. `change` turns a decoded text into what it becomes.
+        `before`, if given, has the strings as they were changed earlier."""
         super().__init__()
         self._change = change
         self._before = before
@@ -155,13 +162,14 @@ class Strings(dict[bytes, bytes]):
         self.telling: set[bytes] = set()  # keys whose value may be private
 
     def __missing__(self, raw: bytes) -> bytes:
-        """The content of a string after the change, which is remembered."""
+        """Change a string that was not met before, and remember the result. When the
+        memory for it is used up, all are forgotten."""
         written = raw if self._before is None else self._before[raw]
-        text = _decoded(written)
+        text = _decode_string(written)
         if self._before is None and _tells(text):
             self.telling.add(raw)
         new_text = self._change(text)
-        new_raw = written if new_text == text else _encoded(new_text)
+        new_raw = written if new_text == text else _encode_string(new_text)
         self._size += CACHED_STRING_BYTES + 2 * len(raw)
         if self._size > MAX_CACHED_BYTES:
             self.clear()
@@ -170,16 +178,16 @@ class Strings(dict[bytes, bytes]):
         return new_raw
 
 
-def _decoded(content: bytes) -> str:
-    """The text of the content of a JSON string."""
+def _decode_string(content: bytes) -> str:
+    """The text of a JSON string, given its content between the quotes."""
     if b"\\" not in content:
         return content.decode()
     text: str = loads(b'"%b"' % content)
     return text
 
 
-def _encoded(text: str) -> bytes:
-    """The content of a JSON string with this text."""
+def _encode_string(text: str) -> bytes:
+    """The content of a JSON string with this text, as it stands between the quotes."""
     return dumps(text)[1:-1].encode()
 
 
@@ -187,14 +195,15 @@ class Used:
     """Which strings each piece uses, by number: in most pieces few of them change."""
 
     def __init__(self) -> None:
+        """Start without pieces."""
         self._numbers: dict[bytes, int] = {}
         self._of_piece: dict[int, array[int]] = {}
         self._left = MAX_RECORDED
         self._differing: dict[int, tuple[bytes, bytes]] | None = None
 
     def add(self, piece: int, strings: set[bytes]) -> None:
-        """Records the strings of the piece that begins at this byte, unless there are
-        too many."""
+        """Record which strings the piece at the byte `piece` uses. Once MAX_RECORDED
+        are recorded, further pieces are not."""
         self._left -= len(strings)
         if self._left <= 0:
             return
@@ -204,8 +213,9 @@ class Used:
         )
 
     def differing(self, piece: int, final: Strings) -> list[tuple[bytes, bytes]] | None:
-        """The strings of a piece that change, and to what; None if that is not
-        known."""
+        """The strings of a piece that change, each with what it becomes. None if the
+        strings of the piece were not recorded. `final` maps each string to its final
+        form."""
         if self._differing is None:
             self._differing = {}
             for raw, number in self._numbers.items():
@@ -218,8 +228,9 @@ class Used:
         return [self._differing[number] for number in used if number in self._differing]
 
 
-def swapped(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
-    """JSON with these strings replaced; None if `changed` is faster or safer."""
+def swap_strings(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
+    """A JSON text with a few strings replaced. None if there are too many, or a string
+    may also occur outside of strings; then all have to be visited."""
     if len(differing) > MAX_SWAPPED or (differing and b"\\" in text):
         return None
     for raw, new in differing:
@@ -230,7 +241,7 @@ def swapped(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def parts(text: bytes) -> list[bytes]:
-    """JSON split at its quotes: the contents of strings have odd indices."""
+    """A JSON text split at its quotes: the contents of strings have odd indices."""
     return STRING.split(text) if b"\\" in text else text.split(b'"')
 
 
@@ -240,20 +251,20 @@ def _strings_in(text: bytes) -> list[bytes]:
 
 
 def changed(text: bytes, strings: Strings) -> bytes:
-    """JSON with each of its strings changed."""
+    """A JSON text in which each string is replaced by its entry in `strings`."""
     divided = parts(text)
     divided[1::2] = map(strings.__getitem__, divided[1::2])
     return b'"'.join(divided)
 
 
 def _tells(text: str) -> bool:
-    """Whether the value of this key may be private; also for an item such as
-    `HOME=/root`."""
+    """Whether the value of this key may be private. Also true for an item of an
+    environment, such as `HOME=/root`."""
     if text.partition("=")[0] in TELLING:
         return True
     if len(text) > MAX_KEY_CHARS:
         return False
-    return text in TELLING or kind_of(text) is not None
+    return text in TELLING or kind_of_key(text) is not None
 
 
 class ScrubbedEvents:
@@ -261,7 +272,8 @@ class ScrubbedEvents:
     scrubbed."""
 
     def __init__(self, document: Document, texts: Texts, values: Values) -> None:
-        """The events of a document; `texts` learns names before it hides them."""
+        """Prepare to scrub the events of a document. `texts` learns names from all of
+        them before it hides any."""
         self._document = document
         self._values = values
         self._learnt = Strings(texts.learn)
@@ -271,10 +283,10 @@ class ScrubbedEvents:
         self.lost: list[tuple[int, str]] = []  # byte of the piece and reason
 
     def learn(self, piece: JsonPiece) -> None:
-        """Learns from all strings of a piece, and from values whose keys say what they
-        are."""
+        """Learn names from all strings of a piece, and from values whose keys tell what
+        they are."""
         if piece.places is not None:
-            for text in texts_of(self._document, piece):
+            for text in elements_of(self._document, piece):
                 self._learn_element(text)
             return
         text = self._document[piece.start : piece.end]
@@ -282,22 +294,26 @@ class ScrubbedEvents:
         self._used.add(piece.start, strings)
         if not strings.isdisjoint(self._learnt.telling):
             self._with_telling_keys.add(piece)
-            for event in _elements(text):
+            for event in _split_elements(text):
                 if self._tells(event):
+                    # its result is not needed: rewriting makes `values` learn
                     self._rewritten(event)
 
     def _learn_element(self, text: bytes) -> None:
-        """Learns from an element that may be damaged: its strings are known only if it
-        is whole."""
-        is_whole = _is_whole(text)
+        """Learn from an element that may be damaged. Only of a whole one the strings
+        are known; a damaged one is repaired first."""
+        is_whole = _is_valid_element(text)
         if is_whole:
             self._learn_strings(_strings_in(text))
         if not is_whole or self._tells(text):
             self._rewritten(text)
 
     def _learn_strings(self, strings: list[bytes]) -> set[bytes]:
-        """Learns from those that are new, in order, so that numbers are reproducible;
-        returns all of them."""
+        """Learn from the strings that are new, and return all distinct ones.
+
+        New ones are taken in their order, so that placeholders get the same numbers
+        each time.
+        """
         distinct = set(strings)
         new = distinct.difference(self._learnt)
         if new:
@@ -307,25 +323,29 @@ class ScrubbedEvents:
         return distinct
 
     def scrubbed(self, piece: JsonPiece) -> bytes:
-        """The piece as JSON, a list without its brackets; blank if nothing is left."""
+        """The scrubbed JSON of a piece: a list of events without its brackets; blank if
+        nothing is left."""
         if piece.places is not None:
-            return self._scrubbed_one_by_one(texts_of(self._document, piece), piece)
+            return self._scrub_one_by_one(elements_of(self._document, piece), piece)
         text = self._document[piece.start : piece.end]
         if piece in self._with_telling_keys:
-            return self._scrubbed_one_by_one(_elements(text), piece)
+            return self._scrub_one_by_one(_split_elements(text), piece)
         differing = self._used.differing(piece.start, self._final)
-        with_swaps = None if differing is None else swapped(text, differing)
+        with_swaps = None if differing is None else swap_strings(text, differing)
         if with_swaps is not None:
             return with_swaps
         return changed(text, self._final)
 
-    def _scrubbed_one_by_one(self, events: Iterable[bytes], piece: JsonPiece) -> bytes:
+    def _scrub_one_by_one(self, events: Iterable[bytes], piece: JsonPiece) -> bytes:
+        """The scrubbed JSON of events, each parsed on its own if its keys demand that.
+        Lost events are left out."""
         scrubbed = [self._event(event, piece) for event in events]
         return b",\n".join(event for event in scrubbed if event)
 
     def _event(self, event: bytes, piece: JsonPiece) -> bytes:
-        """An element of a piece, scrubbed; blank if it is lost."""
-        is_whole = piece.places is None or _is_whole(event)
+        """The scrubbed JSON of one event of a piece; blank if it is nested too deeply,
+        which is then noted as lost."""
+        is_whole = piece.places is None or _is_valid_element(event)
         if is_whole and not self._tells(event):
             return changed(event, self._final)
         rewritten = self._rewritten(event)
@@ -335,23 +355,25 @@ class ScrubbedEvents:
         return rewritten
 
     def _tells(self, event: bytes) -> bool:
+        """Whether a key in an event says that its value may be private."""
         return not self._learnt.telling.isdisjoint(_strings_in(event))
 
     def _rewritten(self, text: bytes) -> bytes | None:
-        """An event parsed, scrubbed and written; None if it is nested too deeply."""
+        """An event parsed, scrubbed and written again; None if it is nested too deeply."""
         try:
             return write(self._values.scrubbed(parse(text))).encode()
         except UNWRITABLE:
             return None
 
 
-def _is_whole(text: bytes) -> bool:
-    """Whether this is valid JSON in valid UTF-8, which need not be rewritten."""
+def _is_valid_element(text: bytes) -> bool:
+    """Whether an element is valid JSON in valid UTF-8, and need not be rewritten."""
     try:
         return is_utf8(text) and len(decode_raw(b"[%b]" % text)) == 1
     except UNDECODABLE:
         return False
 
 
-def _elements(text: bytes) -> Iterator[bytes]:
+def _split_elements(text: bytes) -> Iterator[bytes]:
+    """Yield the text of each element of a list of JSON values without its brackets."""
     return map(bytes, decode_raw(b"[%b]" % text))

@@ -20,8 +20,8 @@ from fusetui.trace.scrub.secrets import (
     Placeholders,
     is_placeholder,
     is_trivial,
+    read_words,
     replaced,
-    words_of,
 )
 
 MIN_SEARCHED_CHARS = 3  # of a name that is searched for everywhere
@@ -36,16 +36,18 @@ PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 @cache
 def common_words() -> frozenset[str]:
-    """Words of names of operators, and of a list, in lower case."""
+    """The words that occur in the names of ATen operators or in a list of common words,
+    in lower case."""
     words = set(aten_ops())
     for name in aten_ops():
         words.update(LETTERS.findall(name))
         words.update(name.split("_"))
-    return frozenset(word.lower() for word in words) | words_of("common_words.txt")
+    return frozenset(word.lower() for word in words) | read_words("common_words.txt")
 
 
 def is_common(name: str) -> bool:
-    """Whether searching for this name everywhere would hit other things."""
+    """Whether a name must not be searched for everywhere, because other things are
+    called so too. Short names and numbers are common."""
     if len(name) < MIN_SEARCHED_CHARS or not LETTERS.search(name):
         return True
     return name.lower() in common_words()
@@ -55,6 +57,7 @@ class Names:
     """The names of one file."""
 
     def __init__(self, given: Placeholders) -> None:
+        """Start without names. `given` hands out the placeholders."""
         self._given = given
         # kind of placeholder of each known name, which is in lower case
         self._kinds: dict[str, str] = {}
@@ -63,11 +66,11 @@ class Names:
         self._public: set[str] = set()  # words in lower case
 
     def user(self, name: str) -> str:
-        """Learns the name of a user; returns its placeholder."""
+        """Learn the name of a user, and return its placeholder."""
         return self._learn("user", name)
 
     def host(self, name: str) -> str:
-        """Learns the name of a host, with and without its domain; returns its
+        """Learn the name of a host, with and without its domain, and return its
         placeholder."""
         placeholder = self._learn("host", name)
         label, dot, _ = name.partition(".")
@@ -76,27 +79,29 @@ class Names:
         return placeholder
 
     def secret(self, text: str) -> str:
-        """Learns a secret, if it may be searched for; returns its placeholder."""
+        """Return the placeholder of a secret. If it is long enough, it is also learned
+        and removed everywhere."""
         if len(text) >= MIN_SECRET_CHARS and not is_trivial(text):
             return self._learn("secret", text)
         return self._given.give("secret", text)
 
     def see(self, text: str) -> None:
-        """Notes a text of the file: words that occur in names of ATen and CUDA are
-        kept."""
+        """Note the words in the name of an ATen operator or a CUDA call. They are
+        public, and kept even if a user is called so."""
         if PUBLIC.fullmatch(text):
             self._public.update(word.lower() for word in TOKEN.findall(text))
 
     def scrub(self, text: str) -> str:
-        """A text without the names that were learnt."""
+        """A text in which placeholders stand for all learned names."""
         if not self._kinds:
             return text
         return replaced(text, self._changes(text))
 
     def expect(self, kind: str, text: str) -> None:
-        """Searches for a text that may occur nowhere in the file."""
+        """Learn a name or secret of a kind, to remove it wherever it occurs as a word.
+        Common words and texts that are too long are not learned."""
         written = text.strip()
-        name = _lower(written)
+        name = _lower_keeping_length(written)
         # the same name may have other tokens in lower case: AdaLovelace
         first_tokens = {
             token.lower()
@@ -106,6 +111,7 @@ class Names:
             return
         if len(name) > MAX_SEARCHED_CHARS:
             return
+        # a hostile file must not fill the memory with names
         if name in self._kinds or len(self._kinds) >= MAX_SEARCHED_NAMES:
             return
         self._kinds[name] = kind
@@ -114,42 +120,48 @@ class Names:
             self._lengths[token] = sorted(lengths, reverse=True)
 
     def _learn(self, kind: str, text: str) -> str:
+        """Learn a name of a kind if it can be searched for, and return its placeholder."""
         self.expect(kind, text)
-        return self._given.give(kind, _lower(text.strip()) or text)
+        return self._given.give(kind, _lower_keeping_length(text.strip()) or text)
 
     def _changes(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Begin, end and placeholder of each name in a text, from left to right."""
+        """Yield begin, end and placeholder of each learned name in a text, from left to
+        right."""
         for begin, end in self._found(text):
-            name = _lower(text[begin:end])
+            name = _lower_keeping_length(text[begin:end])
             yield begin, end, self._given.give(self._kinds[name], name)
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """The positions of learnt names, from left to right, of those that begin at the
-        same place the longest; none begins in a placeholder."""
-        lower = _lower(text)
+        """Yield begin and end of each learned name in a text, from left to right.
+
+        Of names that begin at one place the longest counts. Names inside placeholders
+        are left out.
+        """
+        lower = _lower_keeping_length(text)
         placeholders = [match.span() for match in INSIDE.finditer(text)]
         placeholders.append((len(text), len(text)))  # so that there is a next one
         next_placeholder = 0
-        done = 0
+        end_of_last = 0
         for token in TOKEN.finditer(text):
             begin = token.start()
             while begin >= placeholders[next_placeholder][1]:
                 next_placeholder += 1
             is_in_placeholder = begin >= placeholders[next_placeholder][0]
-            if begin < done or is_in_placeholder:
+            if begin < end_of_last or is_in_placeholder:
                 continue
             for length in self._lengths.get(token[0].lower(), ()):
                 end = begin + length
                 if end > len(text) or lower[begin:end] not in self._kinds:
                     continue
-                if self._is_word(text, begin, end):
+                if self._is_private_word(text, begin, end):
                     yield begin, end
-                    done = end
+                    end_of_last = end
                     break
 
-    def _is_word(self, text: str, begin: int, end: int) -> bool:
-        """Whether these characters are a word of their own, and not a public one."""
-        if _lower(text[begin:end]) in self._public:
+    def _is_private_word(self, text: str, begin: int, end: int) -> bool:
+        """Whether the characters [begin, end) of a text are a word of their own, and
+        not a public one."""
+        if _lower_keeping_length(text[begin:end]) in self._public:
             return False
         return not (
             _are_one_word(text[begin - 1 : begin], text[begin])
@@ -158,8 +170,8 @@ class Names:
 
 
 def _are_one_word(before: str, after: str) -> bool:
-    """Whether a word goes on from one character, or none, to the next: not where a
-    capital letter follows a small one."""
+    """Whether two neighboring characters belong to one word. They do not where a
+    capital letter follows a small one. A missing character is ""."""
     if before.isdigit() and after.isdigit():
         return True
     if not (before.isalpha() and after.isalpha()):
@@ -167,8 +179,9 @@ def _are_one_word(before: str, after: str) -> bool:
     return not (before.islower() and after.isupper())
 
 
-def _lower(text: str) -> str:
-    """Lower case, letter by letter; letters that would become two are kept."""
+def _lower_keeping_length(text: str) -> str:
+    """A text in lower case, in which every character keeps its place. A letter whose
+    lower case has two characters is kept."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower

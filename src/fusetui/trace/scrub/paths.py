@@ -18,11 +18,11 @@ from fusetui.trace.scrub.secrets import (
     Placeholders,
     is_placeholder,
     listed,
-    rows_of,
-    words_of,
+    read_rows,
+    read_words,
 )
 
-PACKAGES = words_of("public_packages.txt")
+PACKAGES = read_words("public_packages.txt")
 """Publicly available packages, of whose files the profiler records what follows
 site-packages: `torch/nn/modules/linear.py`. Names that users also give to folders of
 their own (datasets, docker) are left out."""
@@ -33,14 +33,17 @@ _PART = rf"[^{_STOP}]++"
 _BRACKETED = r"[(\[{](?!\d++[)\]}])[^\s/\\()\[\]{}\"']{0,80}+[)\]}]"
 _FOLDER = rf"(?:[^{_STOP}]++|{_BRACKETED})++"
 _SEP = r"[/\\]++"
-_ENDINGS = {name: words.split() for name, _, words in rows_of("file_endings.txt")}
+_ENDINGS = {name: words.split() for name, _, words in read_rows("file_endings.txt")}
 _ALL_ENDINGS = [*_ENDINGS["code"], *_ENDINGS["others"]]
 _ENDED = rf"\.(?:{'|'.join(_ALL_ENDINGS)})(?:\.\d+)*"
 
 
 def _not_behind_an_ending() -> str:
-    """A pattern of the places that no ending of a file stands before. All alternatives
-    of a pattern that looks back have the same length."""
+    """The pattern of a place that does not follow the ending of a file name.
+
+    All alternatives in a lookbehind must have the same length, so there is one for each
+    length.
+    """
     by_length: dict[int, list[str]] = {}
     for ending in _ALL_ENDINGS:
         by_length.setdefault(len(ending), []).append(ending)
@@ -96,37 +99,38 @@ MAX_BLANKS = 4  # in the last part of a path; with more it is a sentence
 
 
 def scrub_paths(text: str, given: Placeholders) -> str:
-    """A text whose paths contain no folder names: those in it, or the whole text where
-    it is one."""
+    """A text in which placeholders stand for the folders of all paths. If the whole
+    text is one path with spaces, it is treated as such."""
     if "%2" in text:  # %2F is a slash in a URL
         text = ENCODED.sub(lambda match: given.give(FOLDER, match[0]), text)
     if "/" not in text and "\\" not in text:
         return text
     if _is_one_path(text):
         return scrub_path(text, given)
-    return PATH.sub(lambda match: _shorten(match, given), text)
+    return PATH.sub(lambda match: _hide_folder(match, given), text)
 
 
 def scrub_path(path: str, given: Placeholders) -> str:
-    """Treats the whole text as one path, including spaces; the last part may be a
-    folder."""
+    """Scrub a text that is one path as a whole. It may contain spaces, and its last
+    part may be a folder."""
     with_slashes = path.replace("\\", "/")
     if not with_slashes.strip("/"):
         return path
-    return _public(with_slashes, given)
+    return _replace_folder(with_slashes, given)
 
 
 def _is_one_path(text: str) -> bool:
-    """Whether a text with spaces is a single path: `/home/ada/my work`."""
+    """Whether a text with spaces is a single path: `/home/ada/my work`. A long last
+    part with many blanks is a sentence."""
     last_part = text.replace("\\", "/").rpartition("/")[2]
     if " " not in text or last_part.count(" ") > MAX_BLANKS or " /" in text:
         return False
     return bool(ROOTED.fullmatch(text)) and not FILE_BEFORE_BLANK.search(text)
 
 
-def _shorten(match: re.Match[str], given: Placeholders) -> str:
-    """A PATH in a text with a placeholder for its folder; as it is if it need not be a
-    path, or reveals nothing."""
+def _hide_folder(match: re.Match[str], given: Placeholders) -> str:
+    """A matched PATH with a placeholder for its folder. It is kept as it is if it
+    reveals nothing, or may be no path at all."""
     path = match[0]
     without_dots = path.rstrip(".") or path  # the end of a sentence
     end = path[len(without_dots) :]
@@ -137,12 +141,12 @@ def _shorten(match: re.Match[str], given: Placeholders) -> str:
         is_kept = _is_kept_absolute(with_slashes)
     if is_kept:
         return path
-    return _public(with_slashes, given) + end
+    return _replace_folder(with_slashes, given) + end
 
 
 def _is_kept_relative(path: str) -> bool:
-    """Whether a relative path reveals nothing: it is of a public package, or no path at
-    all."""
+    """Whether a relative path reveals nothing: it is of a public package, or it may be
+    no path at all, such as `train/loss`."""
     first_part = path.split("/", 1)[0]
     name = path.rpartition("/")[2]
     is_file = FILE.fullmatch(name) is not None
@@ -153,14 +157,16 @@ def _is_kept_relative(path: str) -> bool:
 
 
 def _is_kept_absolute(path: str) -> bool:
+    """Whether an absolute path reveals nothing: a file, or a single character, directly
+    in the root folder."""
     folder, _, name = path.rpartition("/")
     is_in_root = not folder.strip("/.")
     return is_in_root and (len(name) < 2 or FILE.fullmatch(name) is not None)
 
 
-def _public(path: str, given: Placeholders) -> str:
-    """A path, with slashes, with a placeholder for its folder, or for all of it if it
-    ends in a folder."""
+def _replace_folder(path: str, given: Placeholders) -> str:
+    """A path with a placeholder for its folder; for all of it if it ends in a folder.
+    What follows site-packages is kept, and so is a file name."""
     folder, _, name = path.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
         folder = path.rstrip("/")
@@ -177,7 +183,7 @@ URL = re.compile(
     r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,80})://"
     rf"((?:[^\s\"'`<>\\]|{FORM})++)"
 )
-HOSTS = {name: listed(words) for name, _, words in rows_of("hosts.txt")}
+HOSTS = {name: listed(words) for name, _, words in read_rows("hosts.txt")}
 """Hosts, and how they end; the file says what each list means."""
 
 MAIL = re.compile(
@@ -206,14 +212,16 @@ _NOBODY = frozenset(("127.0.0.1", "0.0.0.0", "255.255.255.255"))
 
 
 def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
-    """A text whose URLs keep their scheme, and the name of a file at the end."""
+    """A text whose URLs keep only their scheme, known hosts and the name of a file at
+    the end."""
     if "://" not in text:
         return text
-    return URL.sub(lambda url: _scrubbed_url(url, given, names), text)
+    return URL.sub(lambda url: _scrub_url(url, given, names), text)
 
 
-def _scrubbed_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
-    """The URL without login, query, folders and an unknown host."""
+def _scrub_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
+    """A matched URL without its login, query, folders and unknown host. Public hosts
+    are kept with their path."""
     scheme, rest = url.groups()
     if scheme.lower() == "file":
         return url[0]  # a path like any other
@@ -232,13 +240,13 @@ def _scrubbed_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
         host = names.host(host)
     if not port.isdigit():
         port = ""
-    scrubbed_path = _scrubbed_url_path(path, given)
+    scrubbed_path = _scrub_url_path(path, given)
     return f"{scheme}://{host}{colon}{port}{scrubbed_path}"
 
 
-def _scrubbed_url_path(path: str, given: Placeholders) -> str:
-    """What follows the host and the slash behind it, with that slash; "" for
-    nothing."""
+def _scrub_url_path(path: str, given: Placeholders) -> str:
+    """The path of a URL with a placeholder for its folders, beginning with a slash; ""
+    for no path. A file name at the end is kept, a query is dropped."""
     if not path:
         return ""
     without_query = path.partition("?")[0].partition("#")[0]
@@ -251,7 +259,8 @@ def _scrubbed_url_path(path: str, given: Placeholders) -> str:
 
 
 def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
-    """A text without e-mail addresses, and without the `user@host:path` of ssh."""
+    """A text in which placeholders stand for e-mail addresses and for `user@host:path`
+    of ssh."""
 
     def hide(mail: re.Match[str]) -> str:
         """The placeholder of an address, or of a login on a host with a path."""
@@ -268,7 +277,8 @@ def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
 
 
 def scrub_hosts(text: str, names: Names) -> str:
-    """A text without IP and MAC addresses, and without hosts that have a domain."""
+    """A text in which placeholders stand for IP and MAC addresses, and for hosts that
+    have a domain."""
 
     def hide(match: re.Match[str]) -> str:
         return names.host(match[0])
@@ -277,7 +287,7 @@ def scrub_hosts(text: str, names: Names) -> str:
         return names.host(match[0]) if _is_host(match[0]) else match[0]
 
     def hide_address(match: re.Match[str]) -> str:
-        return names.host(match[0]) if _is_address(match[0]) else match[0]
+        return names.host(match[0]) if _is_machine_address(match[0]) else match[0]
 
     if "." in text:
         text = DOTTED.sub(hide_host, text)
@@ -286,33 +296,36 @@ def scrub_hosts(text: str, names: Names) -> str:
         text = IPV6.sub(hide_address, text)
     if "-" in text:
         text = DEFAULT_HOST.sub(hide, text)
+    # a MAC address has five of them
     if text.count(":") > 4 or text.count("-") > 4:
         text = MAC.sub(hide, text)
     return text
 
 
 def _is_host(words: str) -> bool:
-    """Whether words joined by dots name a host; `torch.nn.functional` does not."""
+    """Whether words joined by dots name a host with a domain. `torch.nn.functional`
+    does not; the last word and the form of the others decide."""
     labels = words.split(".")
     if len(labels) < 2 or not all(labels):
         return False
     if words in HOSTS["public"] or words in HOSTS["known"]:
         return False
-    *names, last = labels
-    ending = last.lower()
+    *inner_labels, last_label = labels
+    ending = last_label.lower()
     if ending in HOSTS["sure"]:
         return True
     # with digits, dashes or other characters in a name
-    is_mixed = any(not name.isalpha() and not name.isdigit() for name in names)
+    is_mixed = any(not name.isalpha() and not name.isdigit() for name in inner_labels)
     if ending in HOSTS["inside"]:
         return is_mixed and "_" not in words
     if ending not in HOSTS["likely"] or "_" in words or not words.islower():
         return False
-    return "-" in names[-1] or (len(labels) > 2 and is_mixed)
+    return "-" in inner_labels[-1] or (len(labels) > 2 and is_mixed)
 
 
-def _is_address(text: str) -> bool:
-    """Whether a text of the form of an IP address is one, of a machine."""
+def _is_machine_address(text: str) -> bool:
+    """Whether a text in the form of an IP address is one, and that of a machine.
+    Loopback and broadcast addresses are not."""
     if ":" not in text:
         is_of_a_machine = text not in _NOBODY
         return is_of_a_machine and all(int(part) < 256 for part in text.split("."))

@@ -23,18 +23,19 @@ from fusetui.text.patterns import lazy_pattern
 
 
 def listed(words: str) -> frozenset[str]:
-    """The words of a text, divided by blanks."""
+    """The distinct words of a text, divided by blanks."""
     return frozenset(words.split())
 
 
-def words_of(name: str) -> frozenset[str]:
-    """Those in a file beside this one."""
+def read_words(name: str) -> frozenset[str]:
+    """The words in a file of this package, which are divided by blanks."""
     return listed(Path(__file__).with_name(name).read_text("utf-8"))
 
 
 @cache
-def rows_of(name: str) -> list[list[str]]:
-    """The lines of a file beside this one, each of three parts."""
+def read_rows(name: str) -> list[list[str]]:
+    """The rows of a file of this package: a line each, divided into three parts at ` :
+    `."""
     text = Path(__file__).with_name(name).read_text("utf-8")
     return [line.split(" : ", 2) for line in text.splitlines()]
 
@@ -55,7 +56,7 @@ class Secrecy(IntEnum):
     STRONG = 5  # even if the value is a number
 
 
-WORDS = {name: listed(words) for name, _, words in rows_of("secret_words.txt")}
+WORDS = {name: listed(words) for name, _, words in read_rows("secret_words.txt")}
 """Words of names by which secrets are known; the file says what each list means."""
 WORDS_OF_LOCKS = {
     "key": WORDS["OF_A_LOCK"],
@@ -103,58 +104,62 @@ MAX_CHARS_BESIDE_MASK = 8  # of a value that is masked
 
 
 def secrecy(name: str) -> Secrecy:
-    """How surely the values of a key or variable with this name are secrets: HF_TOKEN,
-    dbPassword, sshpass."""
-    return _secrecy(name) if NAME.fullmatch(name) else Secrecy.NONE
+    """How surely a key or variable with this name has a secret value, as HF_TOKEN,
+    dbPassword and sshpass do. NONE for a text that does not look like a name."""
+    return _judge_name(name) if NAME.fullmatch(name) else Secrecy.NONE
 
 
 @lru_cache(maxsize=1 << 14)
-def _secrecy(name: str) -> Secrecy:
-    """How likely the value of a setting with this name is secret."""
+def _judge_name(name: str) -> Secrecy:
+    """How surely a setting with this name has a secret value. Its last words decide, by
+    the lists in WORDS."""
     words = _deciding_words(name)
     if not words:
         return Secrecy.NONE
-    last = words[-1]
-    before = words[-2] if len(words) > 1 else ""
-    is_about_secret = last in WORDS["NOT_THE_SECRET"]
+    last_word = words[-1]
+    word_before = words[-2] if len(words) > 1 else ""
+    is_about_secret = last_word in WORDS["NOT_THE_SECRET"]
     has_password = any(word.startswith("passw") for word in words)
-    if _is_strong(last) or has_password:
+    if _is_strong_word(last_word) or has_password:
         return Secrecy.NONE if is_about_secret else Secrecy.STRONG
-    if any(map(_is_strong, words)):
+    if any(map(_is_strong_word, words)):
         return Secrecy.NONE if is_about_secret else Secrecy.USUAL
-    is_of_lock = before in WORDS_OF_LOCKS.get(last, ())
-    if last in WORDS["ALWAYS"] or is_of_lock:
+    is_of_lock = word_before in WORDS_OF_LOCKS.get(last_word, ())
+    if last_word in WORDS["ALWAYS"] or is_of_lock:
         return Secrecy.CERTAIN
-    if _is_usual(name, last, before):
+    if _is_usually_secret(name, last_word, word_before):
         return Secrecy.USUAL
     joined_pairs = {first + second for first, second in pairwise(words)}
     if WORDS["OF_A_SERVICE"] & {*words, *joined_pairs}:
         return Secrecy.NONE if is_about_secret else Secrecy.LIKELY
-    is_harmless = before in WORDS["OF_A_TABLE"] or before in WORDS["OF_A_TOKENIZER"]
-    if last in WORDS["MAYBE"] and not is_harmless:
+    is_harmless = (
+        word_before in WORDS["OF_A_TABLE"] or word_before in WORDS["OF_A_TOKENIZER"]
+    )
+    if last_word in WORDS["MAYBE"] and not is_harmless:
         return Secrecy.WEAK
     return Secrecy.NONE
 
 
 def _deciding_words(name: str) -> list[str]:
     """The words of a name in lower case, without those at its end that say nothing:
-    `apiKey2` -> api, key."""
+    `apiKey2` gives api and key."""
     words = [word.lower() for word in WORD.findall(name)]
     while len(words) > 1 and (words[-1] in WORDS["AFTER"] or words[-1].isdigit()):
         words.pop()
     return words
 
 
-def _is_strong(word: str) -> bool:
-    """Also as the end of a longer word: PGPASSWORD."""
+def _is_strong_word(word: str) -> bool:
+    """Whether a word alone says that a value is secret, also at the end of a longer
+    word: PGPASSWORD."""
     if word == "secretary":
         return False
     return word.removesuffix("s").endswith(tuple(WORDS["STRONG"]))
 
 
-def _is_usual(name: str, last: str, before: str) -> bool:
-    """Whether a name whose last two words are these is USUAL; `before` is "" if it has
-    only one."""
+def _is_usually_secret(name: str, last: str, before: str) -> bool:
+    """Whether values of a name are usually secret, judged by its last two words.
+    `before` is "" if it has only one word."""
     is_variable = before != "" and name.isupper()  # written in capitals
     match last:
         case "pwd":
@@ -174,7 +179,8 @@ def _is_usual(name: str, last: str, before: str) -> bool:
 
 
 def is_trivial(value: str) -> bool:
-    """Whether the value is blank, a switch, or already masked."""
+    """Whether a value cannot be a secret: it is blank, a switch, a version or already
+    masked."""
     if re.fullmatch(TRIVIAL, value):
         return True
     rest, masks = MASK.subn("", value)
@@ -182,8 +188,8 @@ def is_trivial(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Whether this looks drawn at random, unlike words, numbers, paths and names of
-    kernels."""
+    """Whether a value looks drawn at random, unlike words, numbers, paths and names of
+    kernels. In random text the kind of character changes often."""
     if len(value) < MIN_TELLING_CHARS:
         return False
     runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
@@ -196,18 +202,21 @@ def is_random(value: str) -> bool:
 
 
 def is_no_word(value: str) -> bool:
-    """Whether this is one run of letters and digits, with few other characters."""
+    """Whether a value is a single run of letters and digits, with few other characters
+    and of the length of a key. Paths are none."""
     if not MIN_NO_WORD_CHARS <= len(value) <= MAX_NO_WORD_CHARS:
         return False
     is_path = value[0] in "/~."
     if is_path or not ONE_RUN.fullmatch(value):
         return False
+    # base64 and dotted keys have a few separators, sentences joined by dashes have more
     max_separators = max(len(value) // 10, min(len(value) // 8, 5))
     return len(SEPARATORS.findall(value)) <= max_separators
 
 
-def hides(name: str, value: str) -> bool:
-    """Whether a value is taken out because of its name."""
+def hides_value(name: str, value: str) -> bool:
+    """Whether a value is taken out because of the name before it. The weaker the name,
+    the more the value has to look like a secret."""
     name_secrecy = secrecy(name)
     if name_secrecy is Secrecy.NONE or is_trivial(value):
         return False
@@ -220,15 +229,18 @@ def hides(name: str, value: str) -> bool:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Whether a key with this value reveals a secret; conservative, because the user is
-    warned: all of it `hides`."""
+    """Whether a key with this value reveals a secret, of which the user is warned.
+
+    A false warning is worse than a missed one here, so more is required than for taking
+    the value out.
+    """
     if not isinstance(value, str):
         return False
     text = value.strip()
     if len(text) < MIN_SECRET_CHARS:
         return False
     is_path = text[0] in "/~."
-    if is_path or not hides(name, text):
+    if is_path or not hides_value(name, text):
         return False
     if secrecy(name) is not Secrecy.USUAL:
         return True
@@ -249,26 +261,28 @@ INSIDE = lazy_pattern(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether the whole text is one."""
+    """Whether the whole text is a placeholder, such as dir1 or <user2>."""
     return text == REMOVED or WHOLE.fullmatch(text) is not None
 
 
 def replaced(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
-    """A text with other texts in these places [begin, end), which ascend."""
+    """A text with replacements for some of its ranges. `changes` has begin, end and new
+    text of each range, in ascending order without overlaps."""
     pieces: list[str] = []
-    done = 0
+    copied_up_to = 0
     for begin, end, new in changes:
-        pieces += [text[done:begin], new]
-        done = end
+        pieces += [text[copied_up_to:begin], new]
+        copied_up_to = end
     if not pieces:
         return text
-    return "".join([*pieces, text[done:]])
+    return "".join([*pieces, text[copied_up_to:]])
 
 
 class Placeholders:
     """The placeholders of one file."""
 
     def __init__(self) -> None:
+        """Start without placeholders."""
         # those of the file: they are not given to anything else
         self.reserved: set[str] = set()
         # number of distinct texts that were removed, by kind
@@ -277,7 +291,8 @@ class Placeholders:
         self._numbers: dict[str, Iterator[int]] = {}
 
     def give(self, kind: str, text: str) -> str:
-        """The placeholder of a text; a placeholder is kept as it is."""
+        """The placeholder of a text; equal texts of a kind have the same one. A text
+        that is a placeholder already is kept as it is."""
         if is_placeholder(text):
             return text
         if (kind, text) not in self._given:
@@ -286,7 +301,8 @@ class Placeholders:
         return self._given[kind, text]
 
     def _next_free(self, kind: str) -> str:
-        """The next placeholder of a kind that the document does not have itself."""
+        """The next numbered placeholder of a kind that does not occur in the document
+        itself."""
         for number in self._numbers.setdefault(kind, count(1)):
             name = f"{kind}{number}" if kind == FOLDER else f"<{kind}{number}>"
             if name not in self.reserved:

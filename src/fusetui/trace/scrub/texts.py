@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from fusetui.text.patterns import compiled, lazy_pattern
 from fusetui.trace.scrub.detect import (
     SETTING,
-    end_of,
+    end_of_value,
+    find_named_secrets,
+    find_tokens,
     may_hold_setting,
     name_of,
-    named_in,
-    tokens_in,
 )
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import (
@@ -32,8 +32,8 @@ from fusetui.trace.scrub.secrets import (
     Placeholders,
     Secrecy,
     is_placeholder,
+    read_rows,
     replaced,
-    rows_of,
     secrecy,
 )
 
@@ -50,18 +50,19 @@ class KeyKind(Enum):
     OTHER = auto()  # private for another reason: a job, an id of the run
 
 
-def _kind_by_word(where: str) -> dict[str, KeyKind]:
-    """The kinds of keys in such a place, by their words; `end`: by how they end."""
+def _read_kinds(where: str) -> dict[str, KeyKind]:
+    """The kind of each key word in one part of key_words.txt. `where` is the part:
+    words that are keys anywhere, that end a key, and so on."""
     kinds: dict[str, KeyKind] = {}
-    for row_where, kind, words in rows_of("key_words.txt"):
+    for row_where, kind, words in read_rows("key_words.txt"):
         if row_where == where:
             kinds |= dict.fromkeys(words.split(), KeyKind[kind])
     return kinds
 
 
-_ANYWHERE = _kind_by_word("anywhere")
-_ENDS = _kind_by_word("end")
-_IN_METADATA = _ANYWHERE | _kind_by_word("metadata")
+_ANYWHERE = _read_kinds("anywhere")
+_ENDS = _read_kinds("end")
+_IN_METADATA = _ANYWHERE | _read_kinds("metadata")
 _JOB_KEY = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
 NAME = re.compile(r"[\w .:/-]{1,80}")
@@ -74,17 +75,17 @@ KNOWN_VARIABLE = re.compile(
     r"|MASTER_(?:ADDR|PORT)|(?:CONDA|SLURM|PBS|LSB|KUBERNETES|AWS|AZURE|GOOGLE|GCP|GCLOUD|HF|WANDB"
     r"|MLFLOW|SSH|SUDO|XDG|DOCKER|GIT|GITHUB|GITLAB|CI|POD|NODE|HOST|USER|DBUS|OPENAI|ANTHROPIC)_\w+"
 )
-TELLING = frozenset(_kind_by_word("environment"))
+TELLING = frozenset(_read_kinds("environment"))
 """An object with two of these keys is an environment, whatever it is called."""
 
 
 @lru_cache(maxsize=1 << 14)
-def kind_of(key: str) -> KeyKind | None:
-    """The kind of a key anywhere in a trace, including the args of an event; None if
-    the key says nothing about its value."""
+def kind_of_key(key: str) -> KeyKind | None:
+    """The kind of private value that a key has anywhere in a trace, also in the args of
+    an event. None if the key says nothing about its value."""
     is_name = NAME.fullmatch(key) is not None
-    if is_name and _plain(key) in _ANYWHERE:
-        return _ANYWHERE[_plain(key)]
+    if is_name and _normalize_key(key) in _ANYWHERE:
+        return _ANYWHERE[_normalize_key(key)]
     key_secrecy = secrecy(key)
     if key_secrecy >= Secrecy.USUAL:
         return KeyKind.SECRET
@@ -96,11 +97,12 @@ def kind_of(key: str) -> KeyKind | None:
 
 
 def kind_in_metadata(key: str, is_top: bool) -> KeyKind | None:
-    """The kind of a key outside traceEvents, where more words are unambiguous;
-    `is_top`: a key of the document itself."""
+    """The kind of private value of a key outside traceEvents, where more words are
+    unambiguous. `is_top` says that it is a key of the document itself. None if the key
+    says nothing."""
     if not NAME.fullmatch(key):
-        return kind_of(key)
-    kind = _IN_METADATA.get(_plain(key)) or kind_of(key)
+        return kind_of_key(key)
+    kind = _IN_METADATA.get(_normalize_key(key)) or kind_of_key(key)
     if kind not in (None, KeyKind.MAYBE):
         return kind
     if _JOB_KEY.match(key):
@@ -112,8 +114,9 @@ def kind_in_metadata(key: str, is_top: bool) -> KeyKind | None:
     return kind
 
 
-def _plain(key: str) -> str:
-    """The letters and digits of a key, in lower case."""
+def _normalize_key(key: str) -> str:
+    """The letters and digits of a key, in lower case; what is behind its first 80
+    characters is left out."""
     return re.sub(r"[^a-z0-9]", "", key[:80].lower())
 
 
@@ -146,8 +149,11 @@ MAX_DECODINGS = 4  # of a text that was encoded again and again
 
 
 def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
-    """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once
-    they are decoded. A run in which it changes something stays decoded."""
+    """A text in which URL-encoded parts are scrubbed as well.
+
+    Each part is decoded and given to `scrub`. If that changes it, the changed part
+    replaces it and stays decoded; otherwise it is kept as it was.
+    """
 
     def shorten(match: re.Match[str]) -> str:
         """The run as it was if `scrub` changes nothing, else decoded and scrubbed."""
@@ -161,7 +167,7 @@ def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
 
 
 def scrub_commands(text: str, given: Placeholders) -> str:
-    """A text without the arguments of command lines."""
+    """A text in which a placeholder stands for the arguments of each command line."""
 
     def cut(command: re.Match[str]) -> str:
         """A command without its arguments."""
@@ -179,9 +185,9 @@ def scrub_commands(text: str, given: Placeholders) -> str:
 
 
 def scrub_secrets(text: str, names: Names) -> str:
-    """A text without tokens of known forms, and without the values that a name says are
-    secret."""
-    for find_secrets in (tokens_in, named_in):
+    """A text in which placeholders stand for tokens of known forms, and for values that
+    a name says are secret."""
+    for find_secrets in (find_tokens, find_named_secrets):
         changes = (
             (begin, end, names.secret(text[begin:end]))
             for begin, end, _ in find_secrets(text)
@@ -191,10 +197,15 @@ def scrub_secrets(text: str, names: Names) -> str:
 
 
 def scrub_settings(text: str, names: Names) -> str:
-    """A text without the values of variables, users and hosts."""
+    """A text in which placeholders stand for the values of variables, users and hosts.
+
+    A text with several lines of `NAME=value` is the output of `env`: then every value
+    in it is replaced.
+    """
     if not may_hold_setting(text):
         return text
-    text = replaced(text, _settings(text, names))
+    text = replaced(text, _find_settings_to_hide(text, names))
+    # the pattern looks for a line break before each line, also the first one
     is_dump = "\n" in text and len(DUMP.findall(f"\n{text}")) >= MIN_DUMP_LINES
     if not is_dump:
         return text
@@ -209,38 +220,40 @@ def scrub_settings(text: str, names: Names) -> str:
     return DUMP.sub(hide_value, f"\n{text}")[1:]
 
 
-def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
-    """Begin and end of each value to be hidden, and what replaces it."""
+def _find_settings_to_hide(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
+    """Yield begin and end of each value to be hidden in a text, and the placeholder
+    that replaces it."""
     is_environment = _is_environment(text)
-    place = 0
-    while setting := compiled(SETTING).search(text, place):
-        place = setting.end()
-        hide = _hiding(setting, is_environment, names)
+    search_from = 0
+    while setting := compiled(SETTING).search(text, search_from):
+        search_from = setting.end()
+        hide = _choose_placeholder(setting, is_environment, names)
         if hide is None:
             continue
-        begin = place
-        end = end_of(text, setting, VALUE)
+        begin = search_from
+        end = end_of_value(text, setting, VALUE)
         value = text[begin:end]
         if value and not is_placeholder(value):
             yield begin, end, hide(value)
-            place = end
+            search_from = end
 
 
 def _is_environment(text: str) -> bool:
-    """Whether it sets two of the variables that every environment has."""
+    """Whether a text sets at least two of the variables that every environment has."""
     if "PATH" not in text and "HOME" not in text and "USER" not in text:
         return False
     names = map(name_of, compiled(SETTING).finditer(text))
     return len(TELLING.intersection(names)) > 1
 
 
-def _hiding(
+def _choose_placeholder(
     setting: re.Match[str], is_in_environment: bool, names: Names
 ) -> Callable[[str], str] | None:
-    """What the value of a setting is replaced by; None if it is kept."""
+    """The function that gives the placeholder for the value of a setting; None if the
+    value is kept."""
     name = name_of(setting)
     sign = setting["sign"]
-    kind = kind_of(name)
+    kind = kind_of_key(name)
     is_variable = is_in_environment and name.isupper()
     if kind in (KeyKind.USER, KeyKind.HOST) and sign in (None, "=", ":"):
         # a colon is also a part of sentences
@@ -262,59 +275,64 @@ class Texts:
     scrubbed."""
 
     def __init__(self) -> None:
+        """Start without any known names."""
         self.given = Placeholders()
         self.names = Names(self.given)
 
     def expect(self, known: Known) -> None:
-        """Learns names that are private wherever they occur."""
+        """Learn names that are private wherever they occur in the file."""
         for kind, names in known.items():
             for name in names:
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
-        """The text without what its own form reveals; names in that are learnt."""
+        """Learn the private names in a text, and return it without what its own form
+        reveals, such as paths and URLs."""
         self.names.see(text)
-        return _until_stable(text, self._by_form)
+        return _repeat_until_stable(text, self._scrub_forms)
 
     def scrub(self, text: str) -> str:
         """The text without anything private that is known by now."""
         return self.finish(self.learn(text))
 
     def finish(self, learnt: str) -> str:
-        """The result of `learn`, without the names that were learnt."""
-        return _until_stable(learnt, self._by_name)
+        """Remove the learned names from a text that `learn` has returned."""
+        return _repeat_until_stable(learnt, self._by_name)
 
     def path(self, text: str) -> str:
-        """A text that is a single path, including spaces; it may end in a folder."""
+        """Scrub a text that is a single path. It may contain spaces and end in a
+        folder."""
         self._learn_names(text)
         return self.scrub(scrub_path(text, self.given))
 
     def _by_name(self, text: str) -> str:
-        """A text without the names that are known so far."""
+        """A text without the names that are known so far. If that changes it, its forms
+        are scrubbed once more."""
         scrubbed = self.names.scrub(text)
         has_login = "<user" in scrubbed or "<host" in scrubbed
         if "@" in scrubbed and has_login:
             scrubbed = ACCOUNT.sub(self._account, scrubbed)
         if scrubbed == text:
             return text
-        return _until_stable(scrubbed, self._by_form)
+        return _repeat_until_stable(scrubbed, self._scrub_forms)
 
     def _account(self, match: re.Match[str]) -> str:
-        """The placeholder of an account whose user or host is one."""
+        """The placeholder of an account such as `ada@<host1>`. An account without a
+        placeholder in it is kept."""
         account = match[0]
         return self.given.give("mail", account) if "<" in account else account
 
-    def _by_form(self, text: str) -> str:
+    def _scrub_forms(self, text: str) -> str:
         """A text without what its form reveals, also where a URL encodes it."""
         if "%" in text:
             # Secrets come first, because a decoded quote would end them.
             text = scrub_secrets(text, self.names)
-            text = scrub_encoded(text, self._by_decoded_form)
-        return self._by_decoded_form(text)
+            text = scrub_encoded(text, self._scrub_decoded_forms)
+        return self._scrub_decoded_forms(text)
 
-    def _by_decoded_form(self, text: str) -> str:
+    def _scrub_decoded_forms(self, text: str) -> str:
         """A text without what its form reveals: URLs, secrets, settings, commands,
-        addresses, paths and hosts."""
+        addresses, paths and hosts. Names in it are learned."""
         self._learn_names(text)
         text = scrub_urls(text, self.given, self.names)
         text = scrub_secrets(text, self.names)
@@ -325,7 +343,8 @@ class Texts:
         return scrub_hosts(text, self.names)
 
     def _learn_names(self, text: str) -> None:
-        """Learns names from home folders, the log of NCCL and the output of `id`."""
+        """Learn names from home folders, from log lines of NCCL and from the output of
+        `id`."""
         for home in HOME.finditer(text):
             self.names.user(home[1])
         if "NCCL" in text:
@@ -336,9 +355,13 @@ class Texts:
                 self.names.user(entry[1])
 
 
-def _until_stable(text: str, change: Callable[[str], str]) -> str:
-    """The text, changed until nothing changes any more: a placeholder may delimit a
-    word, so that what is next to it is recognized."""
+def _repeat_until_stable(text: str, change: Callable[[str], str]) -> str:
+    """Apply `change` to a text until it changes nothing any more, MAX_ROUNDS times at
+    most.
+
+    A placeholder may separate two words, so that the next round recognizes what is next
+    to it.
+    """
     for _ in range(MAX_ROUNDS):
         before = text
         text = change(text)

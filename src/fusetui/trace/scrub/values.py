@@ -15,14 +15,14 @@ from functools import lru_cache
 from typing import Any
 
 from fusetui.trace.read.repair import repaired
-from fusetui.trace.scrub.secrets import REMOVED, Secrecy, hides, secrecy
+from fusetui.trace.scrub.secrets import REMOVED, Secrecy, hides_value, secrecy
 from fusetui.trace.scrub.texts import (
     TELLING,
     VARIABLE,
     KeyKind,
     Texts,
     kind_in_metadata,
-    kind_of,
+    kind_of_key,
 )
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
@@ -54,16 +54,17 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def parse(text: bytes) -> Any:
-    """JSON, repaired where that is safe (see repair.py), whose numbers are Digits and
-    whose objects are Pairs. Raises ValueError and RecursionError."""
+    """Parse JSON, repaired where that is safe. Numbers become Digits, as they are
+    written; objects become Pairs, which keep repeated keys. Raises ValueError or
+    RecursionError."""
     try:
-        return _parse(text)
+        return _parse_json(text)
     except ValueError:
-        return _parse(repaired(text))
+        return _parse_json(repaired(text))
 
 
-def _parse(text: bytes) -> Any:
-    """A value of JSON, with numbers as their digits and objects as Pairs."""
+def _parse_json(text: bytes) -> Any:
+    """Parse JSON without repairing it. Numbers become Digits, objects become Pairs."""
     return json.loads(
         text.decode("utf-8", "replace"),
         parse_float=Digits,
@@ -75,34 +76,39 @@ def _parse(text: bytes) -> Any:
 
 
 def write(value: Any) -> str:
-    """The JSON of a parsed value, however deep it is; without numbers that JSON has
-    not, and only ASCII, so that a lone surrogate is an escape."""
-    written: list[str] = []
-    waiting: list[Any] = [value]  # the next one is the last
-    while waiting:
-        part = waiting.pop()
+    """The JSON text of a parsed value, of any depth.
+
+    Numbers that JSON does not have become texts. The text is ASCII, so that a lone
+    surrogate is an escape.
+    """
+    texts: list[str] = []
+    # a stack of its own, as deep values exceed the recursion limit
+    parts_to_write: list[Any] = [value]  # the next one is the last
+    while parts_to_write:
+        part = parts_to_write.pop()
         match part:
             case Written() | Digits():
-                written.append(str(part))
+                texts.append(str(part))
             case Pairs():
-                waiting += reversed(_object_parts(part))
+                parts_to_write += reversed(_object_parts(part))
             case dict():
-                waiting += reversed(_object_parts(part.items()))
+                parts_to_write += reversed(_object_parts(part.items()))
             case list() | tuple():
-                waiting += reversed(_list_parts(part))
+                parts_to_write += reversed(_list_parts(part))
             case Decimal() if part.is_finite():  # of repair.loads
-                written.append(str(part))
+                texts.append(str(part))
             case Decimal():
-                written.append(f'"{part}"')
+                texts.append(f'"{part}"')
             case float() if not math.isfinite(part):
-                written.append(f'"{part}"')
+                texts.append(f'"{part}"')
             case _:
-                written.append(json.dumps(part))
-    return "".join(written)
+                texts.append(json.dumps(part))
+    return "".join(texts)
 
 
 def _object_parts(pairs: Iterable[tuple[str, Any]]) -> list[Any]:
-    """An object divided into JSON and its values."""
+    """An object as a list of JSON texts with its values between them. `pairs` are its
+    keys and values."""
     parts: list[Any] = [Written("{")]
     for number, (key, value) in enumerate(pairs):
         between = ", " if number else ""
@@ -111,7 +117,7 @@ def _object_parts(pairs: Iterable[tuple[str, Any]]) -> list[Any]:
 
 
 def _list_parts(values: Iterable[Any]) -> list[Any]:
-    """A list divided into JSON and its values."""
+    """A list as JSON texts with its values between them."""
     parts: list[Any] = [Written("[")]
     for number, value in enumerate(values):
         parts += (Written(", " if number else ""), value)
@@ -122,7 +128,8 @@ class Values:
     """The values of one file."""
 
     def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
-        """`trace_name` is what the trace is called afterwards."""
+        """Start by learning from values. `trace_name` is the name that the trace has
+        afterwards."""
         self._texts = texts
         self._names = texts.names
         self._trace_name = trace_name
@@ -130,12 +137,13 @@ class Values:
         self.variables: Counter[str] = Counter()  # of environments that were removed
 
     def finish(self) -> None:
-        """Ends learning: from now on values are scrubbed."""
+        """End learning: from now on, values are scrubbed with everything that was
+        learned."""
         self._text = lru_cache(MAX_CACHED_TEXTS)(self._texts.scrub)
         self.variables.clear()
 
     def metadata(self, keys: Pairs) -> Pairs:
-        """The keys around traceEvents, with their values."""
+        """The keys around traceEvents and their values, scrubbed."""
         scrubbed = Pairs()
         for key, value in keys:
             new_key = self._text(key)
@@ -144,8 +152,8 @@ class Values:
         return scrubbed
 
     def scrubbed(self, value: Any, in_metadata: bool = False) -> Any:
-        """An element of traceEvents, or another value whose key says nothing about
-        it."""
+        """Scrub an event, or any value whose key says nothing about it. An object or
+        list that looks like the environment of a process loses all of its variables."""
         match value:
             case Digits():
                 return value
@@ -157,16 +165,18 @@ class Values:
                     return self._without(value)
                 return self._members(value, in_metadata)
             case list():
-                if _is_dump(value):
+                if _is_environment_dump(value):
                     return self._without(value)
                 return [self.scrubbed(item, in_metadata) for item in value]
         return value
 
     def _members(self, pairs: Pairs, in_metadata: bool) -> Pairs:
-        """The members of an object without private keys and values."""
+        """The members of an object, with private keys and values replaced."""
         scrubbed = Pairs()
         for key, value in pairs:
-            kind = kind_in_metadata(key, is_top=False) if in_metadata else kind_of(key)
+            kind = (
+                kind_in_metadata(key, is_top=False) if in_metadata else kind_of_key(key)
+            )
             new_value = self._member(kind, key, value, in_metadata)
             scrubbed.append((self._text(key), new_value))
         return scrubbed
@@ -174,37 +184,45 @@ class Values:
     def _member(
         self, kind: KeyKind | None, key: str, value: Any, in_metadata: bool
     ) -> Any:
+        """Scrub the value of one key. `kind` says what the key tells about it; None for
+        nothing."""
         if kind is None:
             return self.scrubbed(value, in_metadata)
         return self._of_kind(kind, key, value, in_metadata)
 
     def _of_kind(self, kind: KeyKind, key: str, value: Any, in_metadata: bool) -> Any:
-        """The value of a key that says what it is."""
+        """Scrub the value of a key that tells what it is, such as a user or a secret.
+
+        A text is replaced as its kind demands. Lists of users, hosts and folders are
+        scrubbed item by item. Other lists and objects are removed as a whole, after
+        learning from them.
+        """
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, Digits):
             is_private = kind is KeyKind.OTHER or secrecy(key) is Secrecy.STRONG
             return REMOVED if is_private else value
         if isinstance(value, str):
-            return self._leaf(kind, key, value)
+            return self._scrub_text_of_kind(kind, key, value)
         if kind is KeyKind.ENVIRONMENT:
             return self._without(value)
         if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.FOLDER, KeyKind.MAYBE):
             if isinstance(value, Pairs):
                 return self.scrubbed(value, in_metadata)
             return [self._of_kind(kind, key, item, in_metadata) for item in value]
-        self._learn_all(kind, key, value)
+        self._learn_removed_value(kind, key, value)
         return REMOVED
 
-    def _leaf(self, kind: KeyKind, key: str, value: str) -> str:
-        """The value of such a key, if it is a text."""
+    def _scrub_text_of_kind(self, kind: KeyKind, key: str, value: str) -> str:
+        """Scrub a text whose key tells what it is: a user, a host, a secret, a folder,
+        the name of the trace."""
         match kind:
             case KeyKind.USER:
                 return self._names.user(value)
             case KeyKind.HOST:
                 return self._names.host(value)
             case KeyKind.SECRET | KeyKind.MAYBE:
-                if hides(key, value):
+                if hides_value(key, value):
                     return self._names.secret(value)
                 return self._text(value)
             case KeyKind.FOLDER:
@@ -220,12 +238,14 @@ class Values:
             self.variables[key] += 1
         return REMOVED
 
-    def _learn_all(self, kind: KeyKind, key: str, value: Pairs | list[Any]) -> None:
-        """Learns from a value that is removed as a whole: its content is searched for
-        everywhere."""
+    def _learn_removed_value(
+        self, kind: KeyKind, key: str, value: Pairs | list[Any]
+    ) -> None:
+        """Learn from a value that is removed as a whole, so that its content is found
+        everywhere else too."""
         if isinstance(value, Pairs):
             for inner_key, item in value:
-                inner_kind = kind_of(inner_key) or kind
+                inner_kind = kind_of_key(inner_key) or kind
                 self._of_kind(inner_kind, inner_key, item, in_metadata=True)
             return
         self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
@@ -234,8 +254,8 @@ class Values:
                 self._of_kind(kind, key, item, in_metadata=True)
 
     def _without(self, environment: Pairs | list[Any]) -> Pairs | list[Any]:
-        """An environment without its variables; learns the users, hosts and secrets in
-        it."""
+        """An environment without its variables: an empty object or list. The users,
+        hosts and secrets in it are learned first."""
         if not isinstance(environment, Pairs):
             lines = [str(line) for line in environment]
             self.variables.update(line.partition("=")[0] for line in lines)
@@ -243,7 +263,7 @@ class Values:
             return []
         for name, value in environment:
             self.variables[name] += 1
-            kind = kind_of(name)
+            kind = kind_of_key(name)
             if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.SECRET, KeyKind.MAYBE):
                 self._of_kind(kind, name, value, in_metadata=True)
             elif isinstance(value, str) and not isinstance(value, Digits):
@@ -251,8 +271,9 @@ class Values:
         return Pairs()
 
 
-def _is_dump(values: list[Any]) -> bool:
-    """A list of `NAME=value`, as `env` prints it."""
+def _is_environment_dump(values: list[Any]) -> bool:
+    """Whether a list has the form `NAME=value` that `env` prints, with two variables
+    that every environment has."""
     names = set()
     for value in values:
         if not isinstance(value, str) or not ASSIGNMENT.match(value):

@@ -59,8 +59,8 @@ class PickleMachine:
     def __init__(
         self, data: bytes, tables: SnapshotTables, progress: Progress = silent
     ) -> None:
-        """`data` is the pickle; its rows are added to `tables`. `progress` is called
-        with the bytes that were read, and all."""
+        """Prepare to read the pickle `data`, whose rows are added to `tables`.
+        `progress` is called with the bytes that were read and those there are."""
         self.data = data
         self.tables = tables
         self.progress = progress
@@ -75,7 +75,8 @@ class PickleMachine:
             self.steps[opcode[0]] = step
 
     def _accepted_steps(self) -> dict[bytes, Step]:
-        """What each opcode of a snapshot does, by the opcode."""
+        """The method for each opcode that a snapshot may have. It gets the place after
+        the opcode, and returns that of the next one."""
         return {
             b"\x80": lambda at: at + 1,  # PROTO
             b"\x95": lambda at: at + 8,  # FRAME
@@ -100,7 +101,7 @@ class PickleMachine:
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
             b"a": lambda at: self._append([self.stack.pop()], at),
             b"e": lambda at: self._append(self._since_mark(), at),
-            b"s": lambda at: self._set(self._last_two(), at),
+            b"s": lambda at: self._set(self._take_last_two(), at),
             b"u": lambda at: self._set(self._since_mark(), at),
             b"\x85": lambda at: self._tuple(1, at),
             b"\x86": lambda at: self._tuple(2, at),
@@ -149,7 +150,8 @@ class PickleMachine:
             raise MalformedError("its opcodes do not fit together") from None
 
     def _refuse(self, at: int) -> int:
-        """Raises MalformedError for the opcode before this place."""
+        """Raise MalformedError for the opcode before this place, which a snapshot never
+        has."""
         if self.data[at - 1] in CALLING_OPCODES:
             raise MalformedError(
                 f"it asks Python to import or call something, which {self.what} never does"
@@ -157,21 +159,23 @@ class PickleMachine:
         raise MalformedError(f"it has opcodes that {self.what} never has")
 
     def _push(self, value: Any, at: int) -> int:
+        """Put a value on the stack, and return the place `at`."""
         self.stack.append(value)
         return at
 
     def _mark(self, at: int) -> int:
+        """Mark the present height of the stack, and return the place `at`."""
         self.marks.append(len(self.stack))
         return at
 
-    def _last_two(self) -> list[Any]:
-        """Takes the two values on top of the stack."""
+    def _take_last_two(self) -> list[Any]:
+        """Take the two values on top of the stack, the upper one last."""
         value = self.stack.pop()
         key = self.stack.pop()
         return [key, value]
 
     def _since_mark(self) -> list[Any]:
-        """Take the values above the last MARK from the stack, and the MARK too."""
+        """Take the values above the last mark from the stack, and the mark too."""
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -227,7 +231,7 @@ class PickleMachine:
         return at
 
     def _is_list_at_mark(self) -> bool:
-        """Whether what follows the last MARK is appended to a list."""
+        """Whether the values after the last mark will be appended to a list."""
         mark = self.marks[-1] if self.marks else 0
         return mark > 0 and type(self.stack[mark - 1]) is ListItems
 
@@ -245,16 +249,21 @@ class PickleMachine:
         return self._push(number, at + 1 + size)
 
     def _text(self, at: int, size: int) -> int:
+        """Put a UTF-8 text of `size` bytes on the stack, and return the place after it."""
         self.memo.take(TEXT_BYTES + BYTES_PER_CHAR * size)
         text = str(self._bytes(at, size), "utf-8", "replace")
         return self._push(text, at + size)
 
     def _bytes(self, at: int, size: int) -> bytes:
+        """The next `size` bytes from a place on. Raises MalformedError if the file ends
+        before that."""
         if at + size > len(self.data):
             raise MalformedError("it is truncated")
         return self.data[at : at + size]
 
     def _put(self, number: int, at: int) -> int:
+        """Give the value on top of the stack the next number, and return the place
+        `at`. Raises MalformedError if the file gives it another one."""
         if number != len(self.memo):
             raise MalformedError("its parts are not numbered as Python does")
         self.memo.put(self.stack[-1])
@@ -275,7 +284,8 @@ class PickleMachine:
         return at
 
     def _append(self, values: list[Any], at: int) -> int:
-        """Adds values to the list on top of the stack."""
+        """Append values to the list on top of the stack, and return the place `at`.
+        Raises MalformedError if it is not a list."""
         items = self.stack[-1]
         if type(items) is not ListItems:
             raise MalformedError("its opcodes do not fit together")

@@ -50,21 +50,21 @@ MAX_SETTINGS_DEPTH = 8
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotReadError or NotATraceError with one
-    plain sentence."""
-    data, size = _document(path)
+    """Read a memory snapshot of torch, compressed or not. `progress` is called while it
+    is read. Raises CannotReadError or NotATraceError with one plain sentence."""
+    data, size = _read_pickle(path)
     tables = SnapshotTables()
     try:
         with without_collector():
             root = PickleMachine(data, tables, progress).run()
-            return _snapshot(path, size, root, tables)
+            return _build_snapshot(path, size, root, tables)
     except MalformedError as wrong:
         raise NotATraceError(
             f"{path} is not a readable memory snapshot: {wrong}."
         ) from None
 
 
-def _document(path: str) -> tuple[bytes, int]:
+def _read_pickle(path: str) -> tuple[bytes, int]:
     """Read a file into memory.
 
     Returns:
@@ -77,7 +77,7 @@ def _document(path: str) -> tuple[bytes, int]:
     try:
         with closing(stored.file), closing(stored.room()) as room:
             source = unpacked(stored, room, is_meant=is_pickle)
-            data = _unframed(source.document)
+            data = _remove_frames(source.document)
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
@@ -87,7 +87,7 @@ def _document(path: str) -> tuple[bytes, int]:
     return data, stored.size
 
 
-def _unframed(document: Document) -> bytes:
+def _remove_frames(document: Document) -> bytes:
     """Return a pickle without the heads of its frames (protocols 4 and 5).
 
     A frame may begin between any two opcodes, so that its head would be in the middle
@@ -108,7 +108,9 @@ def _unframed(document: Document) -> bytes:
     return b"".join(pieces)
 
 
-def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapshot:
+def _build_snapshot(
+    path: str, size: int, root: Any, tables: SnapshotTables
+) -> Snapshot:
     """Make the snapshot of what a pickle holds.
 
     Args:
@@ -124,30 +126,32 @@ def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapsh
     if not isinstance(root, dict) or "segments" not in root:
         raise MalformedError("it has no segments")
     no_items = ListItems()
-    segments = _rows(root["segments"], Kind.SEGMENT)
+    segments = _rows_of_list(root["segments"], Kind.SEGMENT)
     device_traces = root.get("device_traces", no_items)
     if type(device_traces) is not ListItems or device_traces.rows:
         raise MalformedError("device_traces is not a list of lists")
-    events_of_devices = [_rows(trace, Kind.EVENT) for trace in device_traces]
-    annotations = _rows(root.get("external_annotations", no_items), Kind.ANNOTATION)
+    events_of_devices = [_rows_of_list(trace, Kind.EVENT) for trace in device_traces]
+    annotations = _rows_of_list(
+        root.get("external_annotations", no_items), Kind.ANNOTATION
+    )
     settings = root.get("allocator_settings", {})
     columns = tables.columns
     _check_sizes(columns)
     return Snapshot(
         path=path,
         bytes=size,
-        segments=Segments(**_taken(columns[Kind.SEGMENT], segments)),
-        blocks=_blocks(columns[Kind.BLOCK], segments),
-        events=_events(columns[Kind.EVENT], events_of_devices),
-        annotations=Annotations(**_taken(columns[Kind.ANNOTATION], annotations)),
-        stacks=_stacks(tables),
+        segments=Segments(**_take_rows(columns[Kind.SEGMENT], segments)),
+        blocks=_make_blocks(columns[Kind.BLOCK], segments),
+        events=_make_events(columns[Kind.EVENT], events_of_devices),
+        annotations=Annotations(**_take_rows(columns[Kind.ANNOTATION], annotations)),
+        stacks=_make_stacks(tables),
         strings=tuple(tables.strings),
         pools=tuple(tables.pools),
-        settings=_plain(settings) if isinstance(settings, dict) else {},
+        settings=_to_plain(settings) if isinstance(settings, dict) else {},
     )
 
 
-def _events(
+def _make_events(
     columns: dict[str, array[int]], rows_of_devices: Sequence[Int32s]
 ) -> tuple[MemoryEvents, ...]:
     """Make the events of each device; devices without events are left out.
@@ -159,7 +163,7 @@ def _events(
     events = []
     for device, rows in enumerate(rows_of_devices):
         if len(rows):
-            events.append(MemoryEvents(device=device, **_taken(columns, rows)))
+            events.append(MemoryEvents(device=device, **_take_rows(columns, rows)))
     return tuple(events)
 
 
@@ -168,27 +172,28 @@ def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
     more than fits into 64 bits. -1 stands for a size that the file does not say."""
     for columns in tables.values():
         for name in columns.keys() & SIZE_COLUMNS:
-            sizes = _array(columns[name])
+            sizes = _as_array(columns[name])
             if sizes.min(initial=0) < -1:
                 raise MalformedError("a size is negative")
             if float(sizes.sum(dtype=float)) > MAX_TOTAL_BYTES:
                 raise MalformedError("its sizes add up to more than any device has")
 
 
-def _rows(items: object, kind: Kind) -> Int32s:
-    """The rows that a list consists of. Raises MalformedError if it holds anything
-    else."""
+def _rows_of_list(items: object, kind: Kind) -> Int32s:
+    """The numbers of the rows that a list consists of. Raises MalformedError if it
+    holds anything but rows of this kind."""
     rows = items.rows_of(kind) if type(items) is ListItems else None
     if rows is None:
         raise MalformedError(f"a list of {kind.name.lower()}s contains something else")
     return np.frombuffer(rows, np.int32)
 
 
-def _array(column: array[int]) -> Any:
+def _as_array(column: array[int]) -> Any:
+    """A column as a numpy array, without a copy."""
     return np.frombuffer(column, column.typecode)
 
 
-def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
+def _take_rows(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
     """Return some rows of each column as arrays.
 
     Columns whose name begins with `is_` become flags; others keep their type.
@@ -204,11 +209,11 @@ def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
     for name, column in columns.items():
         is_flag = name.startswith("is_")
         dtype = np.bool_ if is_flag else column.typecode
-        taken[name] = _array(column)[which].astype(dtype)
+        taken[name] = _as_array(column)[which].astype(dtype)
     return taken
 
 
-def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
+def _make_blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     """Make the blocks of some segments, sorted by segment and address.
 
     Blocks of other segments are left out.
@@ -221,18 +226,18 @@ def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     # The last entry stands for all rows after the last of `segments`.
     number_of_row = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
     number_of_row[segments] = np.arange(len(segments), dtype=np.int32)
-    segment_row = np.minimum(_array(columns["segment"]), len(number_of_row) - 1)
+    segment_row = np.minimum(_as_array(columns["segment"]), len(number_of_row) - 1)
     segment_of_block = number_of_row[segment_row]
     rows = np.flatnonzero(segment_of_block >= 0)
-    address = _array(columns["address"])[rows]
+    address = _as_array(columns["address"])[rows]
     by_address = np.lexsort((address, segment_of_block[rows]))
     in_order = rows[by_address].astype(np.int32)
-    taken = _taken(columns, in_order)
+    taken = _take_rows(columns, in_order)
     taken["segment"] = segment_of_block[in_order]
     return Blocks(**taken)
 
 
-def _stacks(tables: SnapshotTables) -> Stacks:
+def _make_stacks(tables: SnapshotTables) -> Stacks:
     """Make the table of stacks: stack n has the frames
     frame[start[n] : start[n + 1]]."""
     bytes_of_stacks = np.fromiter(map(len, tables.stacks), np.int64, len(tables.stacks))
@@ -244,12 +249,13 @@ def _stacks(tables: SnapshotTables) -> Stacks:
     )
 
 
-def _plain(value: Any, depth_left: int = MAX_SETTINGS_DEPTH) -> Any:
-    """Settings as dicts, lists and values that JSON has."""
+def _to_plain(value: Any, depth_left: int = MAX_SETTINGS_DEPTH) -> Any:
+    """Settings as dicts, lists and values that JSON has. Raises MalformedError if they
+    are nested more than `depth_left` deep."""
     if not depth_left:
         raise MalformedError("its settings are nested too deeply")
     if isinstance(value, RowFields):
-        return {key: _plain(item, depth_left - 1) for key, item in value.items()}
+        return {key: _to_plain(item, depth_left - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, depth_left - 1) for item in value]
+        return [_to_plain(item, depth_left - 1) for item in value]
     return value

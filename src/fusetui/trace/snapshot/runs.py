@@ -114,12 +114,15 @@ class KnownCodes(dict[bytes, int]):
     nothing have the code NO_CODE and are not remembered."""
 
     def __init__(self, code_of: Callable[[bytes], int], memo: PickleMemo) -> None:
+        """Start without codes. `code_of` works out the code of bytes that were not met
+        before; `memo` counts the memory for remembered ones."""
         super().__init__()
         self._code_of = code_of
         self._memo = memo
 
     def __missing__(self, raw: bytes) -> int:
-        """The code of these bytes, which is remembered unless it is NO_CODE."""
+        """Work out the code of bytes that were not met before. It is remembered unless
+        it is NO_CODE."""
         code = self._code_of(raw)
         if code != NO_CODE:
             self._memo.take(KNOWN_CODE_BYTES + 3 * len(raw))
@@ -138,16 +141,17 @@ class RunReader:
     """Finds and reads runs of events."""
 
     def __init__(self, data: bytes, tables: SnapshotTables, memo: PickleMemo) -> None:
-        """Adds events of `data` to `tables`, and their values to `memo`."""
+        """Prepare to read events of `data`: their rows go to `tables`, the values that
+        the pickle numbers go to `memo`."""
         self.data = data
         self.tables = tables
         self.memo = memo
         self.forms: list[EventForm] = []  # the one that fitted last comes first
         self.slow_until = 0  # before this place, events are read one by one
         self.slab_bytes = MIN_SLAB_BYTES
-        self.frames = KnownCodes(self._frame_row, memo)
-        self.stacks = KnownCodes(self._stack_code, memo)
-        self.texts = KnownCodes(self._text_code, memo)
+        self.frames = KnownCodes(self._find_frame_row, memo)
+        self.stacks = KnownCodes(self._encode_stack, memo)
+        self.texts = KnownCodes(self._encode_text, memo)
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
         """Learn the form of an event, so that events like it can be read together.
@@ -173,7 +177,9 @@ class RunReader:
         keys = self._written_keys(begin.end())
         if len(keys) != len(names):
             return
-        form = EventForm(names=names, keys=keys, put=put, pattern=_pattern(names, keys))
+        form = EventForm(
+            names=names, keys=keys, put=put, pattern=_compile_event_pattern(names, keys)
+        )
         # one without frames is a case of this form
         others = [known for known in self.forms if known.names != names[:-1]]
         self.forms = [form, *others[: MAX_FORMS - 1]]
@@ -220,7 +226,8 @@ class RunReader:
         return None
 
     def whole_stack(self, start: int) -> WholeStack | None:
-        """The list of frames that begins here; None if it is anything else."""
+        """Read a complete list of frames that begins at the byte `start`. None if
+        anything else is there."""
         whole = WHOLE_LIST.match(self.data, start)
         if whole is None:
             return None
@@ -232,10 +239,13 @@ class RunReader:
         )
 
     def _run(self, form: EventForm, start: int) -> EventRun | None:
-        """The events of a form from here on, as far as a slab of the file goes; None if
-        there are fewer than MIN_RUN_EVENTS."""
+        """Read the events of one form from the byte `start` on, within one slab of the
+        file. None if there are fewer than MIN_RUN_EVENTS.
+
+        A slab is the range of bytes that is divided into events at once.
+        """
         put_bytes = int(PUT_BYTES[form.put[0]]) if form.put else 0
-        marks = self._marks_of_events(form, start + 1 + put_bytes)
+        marks = self._find_event_marks(form, start + 1 + put_bytes)
         if marks is None:
             return None
         walk = EventWalk(self.data, marks.behind[:-1])
@@ -243,31 +253,36 @@ class RunReader:
         if put_bytes:
             walk.put(at=marks.at[:-1] - put_bytes)
         columns, codes = self._values(form, walk, ends)
-        count = walk.cut()
-        self._fit_slab(is_whole=count == len(marks.at) - 1)
-        if count < MIN_RUN_EVENTS:
-            self.slow_until = int(marks.at[count])
+        event_count = walk.cut()
+        self._fit_slab(is_whole=event_count == len(marks.at) - 1)
+        if event_count < MIN_RUN_EVENTS:
+            self.slow_until = int(marks.at[event_count])
             return None
-        walk.number_values(self.memo, count)
-        values_of_key = {name: numbers[:count] for name, numbers in columns.items()}
+        walk.number_values(self.memo, event_count)
+        values_of_key = {
+            name: numbers[:event_count] for name, numbers in columns.items()
+        }
         for name, values in codes.items():
-            values_of_key[name] = self._column(name, self._codes(values, count))
-        rows = self.tables.add_events(count, values_of_key)
-        return EventRun(rows=rows, end=int(ends[count - 1]) + 1)
+            values_of_key[name] = self._column(name, self._codes(values, event_count))
+        rows = self.tables.add_events(event_count, values_of_key)
+        return EventRun(rows=rows, end=int(ends[event_count - 1]) + 1)
 
     def _codes(self, values: FieldCodes, count: int) -> Int32s:
-        """The codes of the first `count` values, which are set in place where a value
-        refers to an earlier one."""
+        """The codes of the first `count` values of a field. Where a value refers to an
+        earlier one, its code is looked up and set in place."""
         references = values.references[:count]
         codes = values.codes[:count]
         refers = references >= 0
         codes[refers] = self.memo.codes_of(references[refers])
         return codes
 
-    def _marks_of_events(self, form: EventForm, begin: int) -> _EventMarks | None:
-        """Where the fields of events begin, in a slab of the file from the byte `begin`
-        on; None if no event of this form begins there. The last event may be cut
-        short."""
+    def _find_event_marks(self, form: EventForm, begin: int) -> _EventMarks | None:
+        """Find where the fields of each event begin, in a slab of the file from the
+        byte `begin` on.
+
+        None if no event of this form begins there. The last event of the slab may be
+        cut short.
+        """
         mark = b"(" + form.keys[0]  # behind the number of each event
         slab_end = min(begin + self.slab_bytes, len(self.data) - BYTES_AFTER_SLAB)
         slab = self.data[begin:slab_end]
@@ -280,8 +295,9 @@ class RunReader:
         return _EventMarks(at=behind - len(mark), behind=behind)
 
     def _fit_slab(self, is_whole: bool) -> None:
-        """Makes the next slab larger if the last one was read to its end, else
-        small."""
+        """Double the size of the next slab if the last one was read to its end;
+        otherwise make it small again. A slab is a range of the file that is read at
+        once."""
         if is_whole:
             self.slab_bytes = min(2 * self.slab_bytes, MAX_SLAB_BYTES)
         else:
@@ -302,11 +318,13 @@ class RunReader:
         """
         columns: dict[str, Int64s] = {}
         codes: dict[str, FieldCodes] = {}
-        for place, (name, key) in enumerate(zip(form.names, form.keys, strict=True)):
+        for field_number, (name, key) in enumerate(
+            zip(form.names, form.keys, strict=True)
+        ):
             if name == "frames":  # the last one
                 codes[name] = self._frames(walk, key, ends)
                 return columns, codes
-            if place > 0:  # the first key is part of what each event begins with
+            if field_number > 0:  # the first key is part of what each event begins with
                 walk.pass_key(key)
             if name in NUMBER_FIELDS:
                 columns[name] = walk.number()
@@ -316,7 +334,11 @@ class RunReader:
         return columns, codes
 
     def _value(self, walk: EventWalk, name: str) -> FieldCodes:
-        """A field that is a text or, `pool_id`, a pair of numbers."""
+        """Read one field of all events that is a text or, for `pool_id`, a pair of
+        numbers.
+
+        Events are dropped from the first one on that has anything else.
+        """
         references = walk.reference()
         if name == "action":  # has been written before
             walk.fits &= references >= 0
@@ -332,7 +354,8 @@ class RunReader:
         return FieldCodes(references=references, codes=codes)
 
     def _pairs(self, walk: EventWalk, which: Flags) -> list[int]:
-        """The codes of the pairs of numbers in these events."""
+        """The codes of the pairs of numbers that stand in the events selected by
+        `which`. Clears `fits` of those that have no pair."""
         first = walk.number(which)[which].tolist()
         second = walk.number(which)[which].tolist()
         is_pair = walk.byte() == TUPLE2
@@ -342,7 +365,11 @@ class RunReader:
         return [self.memo.shared(pair) for pair in pairs]
 
     def _frames(self, walk: EventWalk, key: bytes, ends: Int64s) -> FieldCodes:
-        """The stack of each event, which is the last field and may be missing."""
+        """Read the stack of each event, which is its last field and may be missing.
+
+        `key` is how the file refers to the field, and `ends` says where each event
+        ends. Clears `fits` of events whose stack has another form.
+        """
         has_frames = walk.at != ends[: len(walk.at)]
         walk.pass_key(key, has_frames)
         references = np.where(has_frames, walk.reference(), -1)
@@ -360,13 +387,16 @@ class RunReader:
         walk.put(codes, in_place)
         has_items = in_place & (walk.at != ends)
         lists = walk.pieces(walk.at[has_items], ends[has_items])
-        codes[has_items] = self._codes_of_stacks(lists)
+        codes[has_items] = self._encode_stacks(lists)
         walk.fits &= codes != NO_CODE
         return FieldCodes(references=references, codes=codes)
 
-    def _codes_of_stacks(self, lists: list[bytes]) -> list[int]:
-        """The codes of stacks by their bytes; NO_CODE from the first on that is no
-        list of frames."""
+    def _encode_stacks(self, lists: list[bytes]) -> list[int]:
+        """The codes of stacks, each given as the bytes of its list of frames.
+
+        The first one that is no list of frames has NO_CODE, and so has everything after
+        it, as reading ends there anyway.
+        """
         codes: list[int] = []
         for raw in lists:
             code = self.stacks[raw]
@@ -376,7 +406,8 @@ class RunReader:
         return codes + [NO_CODE] * (len(lists) - len(codes))
 
     def _column(self, name: str, codes: Int32s) -> Int64s:
-        """What codes mean in a column of the events."""
+        """The numbers that stand in one column of the events for these codes; shape
+        [events]. Each distinct code is looked up once."""
         number_of: Callable[[Any], int]
         if name == "action":
             number_of = self.tables.action
@@ -390,12 +421,13 @@ class RunReader:
         numbers = [number_of(self.memo.thing(code)) for code in kinds.tolist()]
         return np.array(numbers, np.int64)[np.searchsorted(kinds, codes)]
 
-    def _text_code(self, raw: bytes) -> int:
+    def _encode_text(self, raw: bytes) -> int:
+        """The code of a text in UTF-8; equal texts have the same one."""
         return self.memo.shared(str(raw, "utf-8", "replace"))
 
-    def _stack_code(self, raw: bytes) -> int:
-        """The code of the stack with these references to frames; NO_CODE of anything
-        else."""
+    def _encode_stack(self, raw: bytes) -> int:
+        """The code of a stack given as references to frames. NO_CODE if the bytes are
+        anything else."""
         if not FRAME_REFERENCES.fullmatch(raw):
             return NO_CODE
         rows = [self.frames[reference] for reference in FRAME_REFERENCE.findall(raw)]
@@ -404,23 +436,28 @@ class RunReader:
         code: int = stack_code(self.tables.stack_of(array("i", rows)))
         return code
 
-    def _frame_row(self, raw: bytes) -> int:
-        """The row of the frame that is referred to; NO_CODE of anything else."""
+    def _find_frame_row(self, raw: bytes) -> int:
+        """The row of the frame that the bytes refer to. NO_CODE if they refer to
+        anything else."""
         thing = self.memo.get(int.from_bytes(raw[1:], "little"))
         is_frame = type(thing) is RowFields and thing.kind is Kind.FRAME
         return thing.row if is_frame else NO_CODE
 
 
 def _may_be_in_run(names: tuple[str, ...]) -> bool:
-    """Whether events with these keys may be read together."""
+    """Whether events with these keys can be read together: the keys are known,
+    distinct, `action` is first, and `frames` is last if it is there."""
     has_known_keys = set(names) <= VALUE_OF_FIELD.keys()
     is_distinct = len(set(names)) == len(names)
     has_frames_last = "frames" not in names[:-1]
     return has_known_keys and is_distinct and has_frames_last and names[0] == "action"
 
 
-def _pattern(names: tuple[str, ...], keys: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """A pattern of an event with these fields; `frames` may be missing."""
+def _compile_event_pattern(
+    names: tuple[str, ...], keys: tuple[bytes, ...]
+) -> re.Pattern[bytes]:
+    """The compiled pattern of an event with these fields in this order. `keys` are the
+    bytes by which the file refers to each name. The field `frames` may be missing."""
     fields = []
     for name, key in zip(names, keys, strict=True):
         value = VALUE_OF_FIELD[name]

@@ -12,8 +12,9 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.snapshot.tables import ROW, MalformedError, PickleMemo
 
 
-def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
-    """The value of each byte; 0 for others."""
+def _table_by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
+    """A table with the value of each byte that an opcode may be; 0 for bytes that
+    `values` does not have."""
     by_opcode = np.zeros(256, np.int64)
     for opcode, value in values.items():
         by_opcode[opcode[0]] = value
@@ -23,15 +24,15 @@ def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
 MEMOIZE = 0x94
 LONG_BINPUT = ord("r")
 LONG1 = 0x8A
-PUT_BYTES = _by_opcode({b"\x94": 1, b"q": 2, b"r": 5})
+PUT_BYTES = _table_by_opcode({b"\x94": 1, b"q": 2, b"r": 5})
 """Bytes of MEMOIZE, BINPUT and LONG_BINPUT, with their number."""
-GET_BYTES = _by_opcode({b"h": 2, b"j": 5})
+GET_BYTES = _table_by_opcode({b"h": 2, b"j": 5})
 """Bytes of BINGET and LONG_BINGET, with their number."""
-INT_BYTES = _by_opcode({b"K": 1, b"M": 2, b"J": 4})
+INT_BYTES = _table_by_opcode({b"K": 1, b"M": 2, b"J": 4})
 """Bytes of the number after BININT1, BININT2 and BININT."""
 MAX_UNSIGNED_BYTES = 2
 """BININT1 and BININT2 have no sign."""
-TEXT_HEAD_BYTES = _by_opcode({b"\x8c": 2, b"X": 5})
+TEXT_HEAD_BYTES = _table_by_opcode({b"\x8c": 2, b"X": 5})
 """Bytes before those of a text."""
 
 
@@ -51,7 +52,7 @@ class EventWalk:
     """
 
     def __init__(self, data: bytes, at: Int64s) -> None:
-        """Begins at these places of `data`; shape [events]."""
+        """Begin at these places of `data`, one for each event; shape [events]."""
         self.data = data
         self.at = at
         self.fits: Flags = np.ones(len(at), np.bool_)
@@ -76,7 +77,7 @@ class EventWalk:
         return count
 
     def byte(self) -> NDArray[np.uint8]:
-        """The byte at `at`."""
+        """The byte at the present place of each event."""
         return self._bytes[self.at]
 
     def ends(self, nexts: Int64s, put: int, opcode: bytes) -> Int64s:
