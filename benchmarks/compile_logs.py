@@ -76,9 +76,9 @@ def _make_graph(number: int) -> Log:
 def measure(folder: Path) -> dict[str, float]:
     """Return the CPU seconds and the memory that indexing the log, joining its kernels
     and showing their source take in this process."""
-    from fusetui.analysis.compiled.finding import compile_log_of
-    from fusetui.analysis.compiled.kernels import joined_kernels
-    from fusetui.analysis.compiled.source import source_of
+    from fusetui.analysis.compiled.finding import find_compile_log
+    from fusetui.analysis.compiled.kernels import join_kernels
+    from fusetui.analysis.compiled.source import find_source
     from fusetui.trace import open_trace
     from fusetui.trace.model.categories import Role
     from fusetui.tui.layout.source import list_source_lines
@@ -86,18 +86,18 @@ def measure(folder: Path) -> dict[str, float]:
     trace = open_trace(str(folder / "trace.json"), cached=False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.process_time()
-    log = compile_log_of(trace)
+    log = find_compile_log(trace)
     assert log is not None
     index_s = time.process_time() - begin
     begin = time.process_time()
     assert log.graphs
-    joined_kernels(trace, log)
+    join_kernels(trace, log)
     join_s = time.process_time() - begin
     rows = trace.rows_of(Role.KERNEL)
     times = []
     for row in rows[:40].tolist():
         begin = time.process_time()
-        source = source_of(trace, log, row)
+        source = find_source(trace, log, row)
         assert source is not None
         assert source.lines
         list_source_lines(source)

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.noise import beyond_noise, noise_of
+from fusetui.analysis.diff.noise import is_beyond_noise, noise_of
 from fusetui.analysis.diff.statistics import far_apart, resolution
-from fusetui.analysis.diff.work import work_of
+from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
 
 Int64s = NDArray[np.int64]
@@ -51,7 +51,7 @@ def main() -> int:
     options = _options()
     lines = _head()
     for path in map(Path, options.traces):
-        found = items(work_of(open_trace(str(path)), path.name), Vocabulary())
+        found = items(collect_work(open_trace(str(path)), path.name), Vocabulary())
         steps = len(found.samples)
         if steps < 4:
             sys.stderr.write(
@@ -81,7 +81,7 @@ def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
     tick = resolution(samples)
 
     def by_interval(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
-        return beyond_noise(a, b, tick, noise_of(a, b))
+        return is_beyond_noise(a, b, tick, noise_of(a, b))
 
     def by_middle_halves(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
         return far_apart(a, b, tick)

@@ -37,7 +37,7 @@ from fusetui.analysis.diff import outlier_steps
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.items import Vocabulary, items
 from fusetui.analysis.diff.model import ONLY, Row
-from fusetui.analysis.diff.work import work_of
+from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
 
 Floats = NDArray[np.float64]
@@ -270,7 +270,7 @@ def _rows_of_single_steps(sides: Sides, folder: Path) -> list[Row]:
     for side, times_us in zip("ab", sides, strict=True):
         path = folder / f"{side}.json"
         path.write_bytes(orjson.dumps(_document(times_us)))
-        works.append(work_of(open_trace(str(path)), side))
+        works.append(collect_work(open_trace(str(path)), side))
     diff = compared(works[0], works[1])
     return [row for row in diff.rows if ONLY in row.why]
 
@@ -346,7 +346,7 @@ def _reported_with(
 def recorded(path: Path) -> Floats:
     """Return the times of a recording, [steps, kernels] in us, of the steps that do the
     usual work."""
-    work = work_of(open_trace(str(path)), path.name)
+    work = collect_work(open_trace(str(path)), path.name)
     return items(work, Vocabulary()).samples / 1_000
 
 

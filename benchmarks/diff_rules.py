@@ -33,7 +33,7 @@ from benchmarks.pages import put
 from fusetui.analysis.diff import noise as rules
 from fusetui.analysis.diff.items import Vocabulary, items
 from fusetui.analysis.diff.statistics import MiddleHalf, resolution
-from fusetui.analysis.diff.work import work_of
+from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
 
 Int64s = NDArray[np.int64]
@@ -232,11 +232,13 @@ def told(samples: Int64s, trial: Trial, ways: int) -> Told:
     for _ in range(ways):
         sides = trial.deal(samples, trial.steps, random)
         noise = rules.noise_of(sides.a, sides.b, same_steps=sides.same_steps)
-        false.append(bool(rules.beyond_noise(sides.a, sides.b, tick_ns, noise).any()))
+        false.append(
+            bool(rules.is_beyond_noise(sides.a, sides.b, tick_ns, noise).any())
+        )
         is_planted = random.random(sides.b.shape[1]) < PLANTED_SHARE
         longer = np.where(is_planted, _whole(sides.b * trial.factor), sides.b)
         noise = rules.noise_of(sides.a, longer, same_steps=sides.same_steps)
-        is_told = rules.beyond_noise(sides.a, longer, tick_ns, noise)
+        is_told = rules.is_beyond_noise(sides.a, longer, tick_ns, noise)
         planted.append(is_told[is_planted & (sides.b.min(axis=0) >= MIN_PLANTED_NS)])
     return Told(
         false=float(np.mean(false)), planted=float(np.concatenate(planted).mean())
@@ -302,7 +304,7 @@ def main() -> int:
     options = parser.parse_args()
     recordings = []
     for path in map(Path, options.traces):
-        work = work_of(open_trace(str(path)), path.name)
+        work = collect_work(open_trace(str(path)), path.name)
         recordings.append(items(work, Vocabulary()).samples)
     text = "\n".join(table(recordings, options.ways)) + "\n"
     sys.stdout.write(text)

@@ -114,7 +114,7 @@ def count_kernels(trace: Path) -> int:
     cannot be read, and the reason is printed, so that the next way to record has its
     turn."""
     from fusetui import Error
-    from fusetui.analysis.questions.totals import kernel_totals
+    from fusetui.analysis.questions.totals import sum_kernels_by_name
     from fusetui.trace import open_trace
 
     try:
@@ -122,7 +122,7 @@ def count_kernels(trace: Path) -> int:
     except Error as error:
         print(error)
         return 0
-    return sum(one.count for one in kernel_totals(opened))
+    return sum(one.count for one in sum_kernels_by_name(opened))
 
 
 PARTS = {"samples": samples, "snapshots": snapshots, "attach": attach}

@@ -38,7 +38,7 @@ from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled
 
 from fusetui import kernels
-from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name
 from fusetui.capture.options import parse_sweep
 from fusetui.gpu.roofline.peaks import Peak, attainable, peak_of
 from fusetui.text.figures import duration, quantity, size
@@ -295,7 +295,7 @@ def _measured(runs: Path, use: Use) -> str:
     path, (_, function) = runs / use.run, KERNELS[use.launch.kernel]
     if not (use.once and path.is_file()):
         return "-"
-    totals = kernel_totals(open_trace(str(path), cached=False))
+    totals = sum_kernels_by_name(open_trace(str(path), cached=False))
     found = [one for one in totals if one.name.startswith(function)]
     count = sum(one.count for one in found)
     return duration(sum(one.total_ns for one in found) // count) if count else "-"

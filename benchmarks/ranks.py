@@ -43,10 +43,10 @@ from fusetui.analysis.ranks.model import (
     Collectives,
     RankSummary,
     decoded,
-    encoded,
+    encode_summary,
     packed,
 )
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.summary import read_summary
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -246,7 +246,7 @@ def many_summaries(source: Path) -> tuple[float, float]:
 def answer_many(source: Path) -> float:
     """Return the CPU seconds that an answer from MANY summaries takes, from their bytes
     on. The time to generate the summaries is subtracted."""
-    one = summary_of(str(source), cached=False)
+    one = read_summary(str(source), cached=False)
     assert isinstance(one, RankSummary)
     making = 0.0
 
@@ -255,7 +255,7 @@ def answer_many(source: Path) -> float:
         nonlocal making
         for rank in range(MANY):
             begin = time.process_time()
-            data = encoded(summary(one, rank))
+            data = encode_summary(summary(one, rank))
             making += time.process_time() - begin
             yield decoded(data)
 

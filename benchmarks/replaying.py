@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.route import slack_of
+from fusetui.analysis.replay.route import measure_slack
 from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
@@ -93,7 +93,7 @@ def measure_replay(name: str, trace: Trace, items: int) -> None:
     """Print how long a graph takes to make and to replay, and whether the replay equals
     the recording. It has about `items` GPU events, at least those of the trace."""
     begin = time.perf_counter()
-    graph = graph_of(trace)
+    graph = build_graph(trace)
     making_seconds = time.perf_counter() - begin
     graph = repeated(graph, max(1, items // max(1, len(trace.gpu_rows))))
     begin = time.perf_counter()
@@ -112,14 +112,14 @@ def measure_replay(name: str, trace: Trace, items: int) -> None:
 def measure_answers(trace: Trace) -> None:
     """Print how long the critical path, a change, and the slack of all slices take, and
     what share of the recording is not explained."""
-    graph = graph_of(trace)
+    graph = build_graph(trace)
     begin = time.perf_counter()
     critical_path(trace)
     path_end = time.perf_counter()
     change = whatif(trace, ["python x0.5"])
     change_end = time.perf_counter()
     slices_of(trace, graph, graph.recorded)
-    slack_of(graph, graph.recorded)
+    measure_slack(graph, graph.recorded)
     slices_end = time.perf_counter()
     if change.abstains:
         kind = "none"

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.reproduce.call_table import CallTable, call_table
-from fusetui.analysis.reproduce.calls import call_of_rows
+from fusetui.analysis.reproduce.calls import describe_equal_calls
 from fusetui.analysis.reproduce.model import Call, CallKind
 from fusetui.analysis.reproduce.select import own_times
 from fusetui.report.reproduce.script import script_of
@@ -111,7 +111,7 @@ def distinct_calls(trace: Trace, level: str) -> Iterator[tuple[Call, int]]:
         if not total_ns[group]:
             return
         places = (table.group == group) & (ns > 0)
-        call = call_of_rows(trace, table.rows[places])
+        call = describe_equal_calls(trace, table.rows[places])
         if trace.name_of(call.row).startswith(ATEN):
             yield call, int(total_ns[group])
 

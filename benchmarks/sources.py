@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fusetui import kernels
-from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
 from fusetui.capture.record import SavedRun, SavedVariant, read_run
@@ -250,7 +250,7 @@ def _mean_kernel_time(trace: Trace, pattern: str) -> str:
     there are none."""
     count = 0
     total_ns = 0
-    for kernel in kernel_totals(trace):
+    for kernel in sum_kernels_by_name(trace):
         if re.search(pattern, kernel.name):
             count += kernel.count
             total_ns += kernel.total_ns

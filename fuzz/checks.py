@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.questions.busy import gpu_times, window_figures
-from fusetui.analysis.questions.totals import gpu_under, self_ns
+from fusetui.analysis.questions.busy import measure_gpu_times, summarize_window
+from fusetui.analysis.questions.totals import self_ns, sum_gpu_work_under_rows
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 
@@ -108,7 +108,7 @@ def check_links(trace: Trace) -> None:
     )
     ops = trace.op[trace.op >= 0]
     check((trace.role[ops] == Role.OP).all(), "an op that is none")
-    kernels = gpu_under(trace)[1]
+    kernels = sum_gpu_work_under_rows(trace)[1]
     check(
         (kernels >= 0).all() and kernels.max(initial=0) <= len(trace),
         "kernels under an op",
@@ -117,7 +117,7 @@ def check_links(trace: Trace) -> None:
 
 def check_busy(trace: Trace) -> None:
     """Busy and idle against plain Python; windows of time add up to the whole."""
-    times = gpu_times(trace)
+    times = measure_gpu_times(trace)
     if len(trace.gpu_rows) > MAX_GPU_ROWS:
         return
     spans_of_device: dict[Any, list[tuple[int, int]]] = {}
@@ -154,7 +154,7 @@ def check_windows(trace: Trace, busy_ns: int) -> None:
         trace.begin_ns + length // 2,
         trace.end_ns + 1,
     ]
-    windows = [window_figures(trace, begin, end) for begin, end in pairwise(cuts)]
+    windows = [summarize_window(trace, begin, end) for begin, end in pairwise(cuts)]
     busy_of_windows = [window.busy_ns for window in windows]
     check(
         sum(busy_of_windows) == busy_ns,

@@ -21,16 +21,16 @@ from tests.hostile import obeyed
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, RowKind
-from fusetui.analysis.questions.busy import window_figures
+from fusetui.analysis.questions.busy import summarize_window
 from fusetui.analysis.questions.chain import (
-    launch_chain,
+    find_launch_chain,
+    find_launched_gpu_rows,
     launch_latency_ns,
-    launched_under,
     queue_delay_ns,
 )
 from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import kernel_totals, op_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name, sum_ops_by_name
 from fusetui.capture.record import compare_guess, parse_guess
 from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.errors import DONE
@@ -38,7 +38,7 @@ from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 from fusetui.gpu.kinds import KINDS
-from fusetui.gpu.roofline.row import describe, remarks
+from fusetui.gpu.roofline.row import describe_work, remarks
 from fusetui.report import output
 from fusetui.report.diff import document, format_diff, format_markdown
 from fusetui.report.summary import (
@@ -91,7 +91,9 @@ def questions(
 def ask_summary(trace: Trace) -> None:
     found = summary(trace)
     _encoded(msgspec.to_builtins(found))
-    _shown(format_summary(found, kernel_totals(trace), op_totals(trace), WIDTH))
+    _shown(
+        format_summary(found, sum_kernels_by_name(trace), sum_ops_by_name(trace), WIDTH)
+    )
     _shown("\n".join(notices(trace.report)))
     check(
         found.slices == sum(track.slices for track in found.tracks), "slices of tracks"
@@ -101,7 +103,7 @@ def ask_summary(trace: Trace) -> None:
 
 
 def ask_kernels(trace: Trace) -> None:
-    totals = kernel_totals(trace)
+    totals = sum_kernels_by_name(trace)
     _shown(format_kernel_totals(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.KERNEL)
     check(sum(total.count for total in totals) == len(rows), "kernels by name")
@@ -118,7 +120,7 @@ def ask_kernels(trace: Trace) -> None:
 
 
 def ask_ops(trace: Trace) -> None:
-    totals = op_totals(trace)
+    totals = sum_ops_by_name(trace)
     _shown(format_op_totals(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.OP)
     check(sum(total.count for total in totals) == len(rows), "ops by name")
@@ -162,7 +164,7 @@ def ask_search(trace: Trace, rnd: Random) -> None:
 def ask_windows(trace: Trace, rnd: Random) -> None:
     for _ in range(3):
         begin, end = sorted(rnd.randint(trace.begin_ns, trace.end_ns) for _ in range(2))
-        found = window_figures(trace, begin, end)
+        found = summarize_window(trace, begin, end)
         check(
             0 <= found.busy_ns <= found.span_ns * found.devices,
             "busy of a window",
@@ -178,19 +180,19 @@ def ask_windows(trace: Trace, rnd: Random) -> None:
 def ask_rows(trace: Trace, rnd: Random) -> None:
     """Where a row comes from, what it started, and everything that is said about it."""
     for row in sorted(rnd.sample(range(len(trace)), min(ROWS, len(trace)))):
-        chain = launch_chain(trace, row)
+        chain = find_launch_chain(trace, row)
         check(
             len(set(chain)) == len(chain) and row not in chain,
             "a chain that goes round",
         )
-        under = launched_under(trace, row)
+        under = find_launched_gpu_rows(trace, row)
         check((np.diff(trace.start[under]) >= 0).all(), "launched in order")
         check(
             (launch_latency_ns(trace, row) is None) == (trace.launch[row] < 0),
             "latency",
         )
         check((queue_delay_ns(trace, row) or 0) >= 0, "a negative delay")
-        _shown(describe(trace, row))
+        _shown(describe_work(trace, row))
         _shown("\n".join(remarks(trace, row)))
         check(isinstance(trace.args_of(row), dict), "args")
 

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import work_of_each
+from fusetui.analysis.questions.groups import describe_work_of_kernels
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
+from fusetui.analysis.questions.search import (
+    by_args,
+    collect_name_texts,
+    search,
+    search_args_for_words,
+)
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
@@ -86,10 +91,10 @@ def _replay_memory(trace: Trace) -> object:
     """Return the allocations over time on each device, from the memory events of a
     trace. Where there are none, or the file cannot be read, return a sentence that says
     so."""
-    from fusetui.analysis.memory.of_trace import moments_of_trace
+    from fusetui.analysis.memory.of_trace import prepare_moments_of_trace
     from fusetui.report.memory_words import explain_no_events
 
-    moments = moments_of_trace(trace)
+    moments = prepare_moments_of_trace(trace)
     return trace.elements.text.problem() or moments or explain_no_events(trace)
 
 
@@ -101,22 +106,22 @@ def _replay_trace(trace: Trace, asked: str) -> object:
     devices. For a wrong change it is a sentence.
     """
     from fusetui.analysis.replay.changes import WrongChangeError
-    from fusetui.analysis.replay.marks import marks_of
+    from fusetui.analysis.replay.marks import compute_marks
     from fusetui.analysis.replay.path import path
-    from fusetui.analysis.replay.predicted import predicted
+    from fusetui.analysis.replay.predicted import predict_slices
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 
     if asked == FUNCTIONS:
         return _measure_functions(trace)
     if asked == MARKS:
-        return marks_of(trace)
+        return compute_marks(trace)
     try:
         if asked == ROWS:
             return path(trace)
         if not asked.startswith(BESIDE):
             return whatif(trace, [asked])
-        prediction = predicted(trace, [asked.removeprefix(BESIDE)])
+        prediction = predict_slices(trace, [asked.removeprefix(BESIDE)])
         return prediction, measure_idle(Accounts(prediction.trace_of(trace)))
     except WrongChangeError as wrong:
         return str(wrong)
@@ -125,11 +130,11 @@ def _replay_trace(trace: Trace, asked: str) -> object:
 def _measure_functions(trace: Trace) -> Functions:
     """Return the time spent in the user's own Python functions, as `fusetui lines`
     gives it."""
-    from fusetui.analysis.why.causes import idle_causes
+    from fusetui.analysis.why.causes import find_idle_causes
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    return function_times(origins(trace), idle=idle_causes(trace))
+    return function_times(origins(trace), idle=find_idle_causes(trace))
 
 
 def compute_pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
@@ -153,20 +158,20 @@ def compute_pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     counter_curves = tuple(curve_of(counter) for counter in counters(trace, cancelled))
     if counter_curves and not cancelled():
         yield queue_curves + counter_curves
-    from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
+    from fusetui.analysis.graphs.captures import has_node_numbers  # many modules
 
-    if not cancelled() and numbers_nodes(trace):
+    if not cancelled() and has_node_numbers(trace):
         yield {dependencies: dependencies(trace)}
 
 
 def opened(path: str) -> MemorySide:
     """Read a memory snapshot and return it with the allocations over time on each
     device. Raise TraceError if it cannot be read or has no device."""
-    from fusetui.analysis.memory.answer import memory_facts
+    from fusetui.analysis.memory.answer import derive_memory_facts
     from fusetui.analysis.memory.moments import moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
-    devices = memory_facts(read_snapshot(path))
+    devices = derive_memory_facts(read_snapshot(path))
     device_moments = tuple(moments(facts) for facts in devices)
     if not device_moments:
         raise CannotReadError(f"{path} holds no memory of any device.")
@@ -192,8 +197,8 @@ def _compute_insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import Accounts
-    from fusetui.analysis.why.answer import why_with_facts
-    from fusetui.analysis.why.selection import question_about
+    from fusetui.analysis.why.answer import answer_question
+    from fusetui.analysis.why.selection import resolve_selection
     from fusetui.tui.drawing.details import prepare_details
 
     accounts = Accounts(trace)
@@ -201,7 +206,7 @@ def _compute_insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if cancelled():
         return
     yield Insight(idle_of_devices)
-    why, facts = why_with_facts(question_about(accounts))
+    why, facts = answer_question(resolve_selection(accounts))
     prepare_details(facts.kernels.origins)
     if why._module_times and not cancelled():
         yield Insight(idle_of_devices, _make_answer_page(trace, why, facts))
@@ -224,7 +229,7 @@ def _make_answer_page(trace: Trace, why: Why, facts: Facts) -> AnswerPage:
         modules=tree,
         lists=build_answer_lists(answer, tree, trace),
         kernel_keys=group_kernels_fully(trace, facts.kernels.jobs, origins),
-        kernel_work=work_of_each(trace, facts.kernels.jobs),
+        kernel_work=describe_work_of_kernels(trace, facts.kernels.jobs),
         origins=origins,
     )
 
@@ -242,7 +247,7 @@ def _estimate_gains(trace: Trace, why: Why) -> Why:
 @memo()
 def search_names(trace: Trace, text: str) -> Rows:
     """Return the rows of the slices whose names match a query, in order of time."""
-    return search(trace, texts_of(trace), parse(text))
+    return search(trace, collect_name_texts(trace), parse(text))
 
 
 def search_args(trace: Trace, text: str) -> Iterator[ArgsRead]:
@@ -252,13 +257,13 @@ def search_args(trace: Trace, text: str) -> Iterator[ArgsRead]:
     with the further hits by args.
     """
     query = parse(text)
-    texts = texts_of(trace)
+    texts = collect_name_texts(trace)
     rows = search_names(trace, text)
     if query.reads_args:
         for hits, share in by_args(trace, texts, query):
             yield ArgsRead(by_name=hits, by_args=NO_ROWS, share=share)
     else:
-        for extra, share in by_words(trace, texts, query, rows):
+        for extra, share in search_args_for_words(trace, texts, query, rows):
             yield ArgsRead(by_name=rows, by_args=extra, share=share)
 
 

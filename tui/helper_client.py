@@ -294,9 +294,9 @@ def _open_requested_trace(request: Request) -> Trace:
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
     if request.compile_log:
-        from fusetui.analysis.compiled.finding import with_log_at
+        from fusetui.analysis.compiled.finding import attach_log
 
-        trace = with_log_at(trace, request.compile_log)
+        trace = attach_log(trace, request.compile_log)
     if make_request(request.path, trace, request.captured_by) != request:
         raise HelperUnavailableError
     return trace

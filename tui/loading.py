@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.query import matching, parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import why_nothing
+from fusetui.analysis.questions.search import explain_missing_parts
 from fusetui.own_process import CancelledError
 from fusetui.text import cutting
 from fusetui.text.printable import printable
@@ -193,9 +193,9 @@ def _read(
             )
             trace, sentences = _join_captures(trace, captured_by, show_preview)
             if compile_log:
-                from fusetui.analysis.compiled.finding import with_log_at
+                from fusetui.analysis.compiled.finding import attach_log
 
-                trace = with_log_at(trace, compile_log)
+                trace = attach_log(trace, compile_log)
             if any(map(is_compiler, trace.names)):
                 _note_compilations(trace)
             traces.append(trace)
@@ -213,10 +213,10 @@ def _note_compilations(trace: Trace) -> None:
     A log that cannot be read is ignored here: the key that needs the log says what is
     wrong with it.
     """
-    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
+    from fusetui.analysis.compiled.finding import find_compile_log  # many modules
 
     with suppress(TraceError):
-        log = compile_log_of(trace)
+        log = find_compile_log(trace)
         if log is not None:
             from fusetui.tui.layout.lane_notes import keep_compile_notes
 
@@ -234,7 +234,7 @@ def _join_captures(
     """
     if not captured_by and not wants_capture(trace):
         return trace, ()
-    from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
+    from fusetui.analysis.graphs.captures import has_node_numbers  # many modules
     from fusetui.analysis.graphs.opening import join_sentences, with_captures
 
     @cache
@@ -246,7 +246,7 @@ def _join_captures(
         show_once()
         return open_trace(path)
 
-    if numbers_nodes(trace):
+    if has_node_numbers(trace):
         show_once()
     joined, joins = with_captures(trace, captured_by, open_capture)
     return joined, list(join_sentences(joins))
@@ -291,7 +291,7 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
     Post how many are done, then which ranks wait for which others. Where that fails,
     post the reason.
     """
-    from fusetui.analysis.ranks.answer import explained, strip_of
+    from fusetui.analysis.ranks.answer import explained, make_strip
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
     known = partial(ranks.known, paths=asked.paths)
@@ -303,7 +303,7 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
         try:
             summaries = summarize_ranks(asked.paths, progress=report)
             explanation = explained(summaries)
-            strip = strip_of(explanation)
+            strip = make_strip(explanation)
             post(partial(known, answer=explanation.answer, strip=strip))
         except TraceError as error:
             post(partial(known, problem=printable(str(error))))
@@ -350,7 +350,7 @@ def look(
     except WrongQueryError as wrong:
         post_hits(SearchHits(asked.text, wrong=str(wrong)))
         return
-    missing = "" if len(rows) else why_nothing(trace, query)
+    missing = "" if len(rows) else explain_missing_parts(trace, query)
     are_names_enough = not query.words or trace.report.prefix
     if not query.reads_args and are_names_enough:
         post_hits(replace(group_hits(trace, asked.text, rows), missing=missing))
@@ -479,8 +479,8 @@ def load_source(
 ) -> None:
     """Find the source code of the slice in `asked`, and post it. Where the
     torch.compile log of its trace cannot be read, post the reason."""
-    from fusetui.analysis.compiled.finding import compile_log_of  # many modules
-    from fusetui.analysis.compiled.source import source_of
+    from fusetui.analysis.compiled.finding import find_compile_log  # many modules
+    from fusetui.analysis.compiled.source import find_source
     from fusetui.tui.drawing.source import make_lexer
     from fusetui.tui.layout.source import list_source_lines
     from fusetui.tui.state import source
@@ -488,7 +488,7 @@ def load_source(
     trace = asked.side.trace
     with suppress(CancelledError):
         try:
-            found = source_of(trace, compile_log_of(trace), asked.row)
+            found = find_source(trace, find_compile_log(trace), asked.row)
         except TraceError as error:
             _post_unless_cancelled(
                 post, cancelled, partial(source.failed, sentence=str(error))

@@ -8,9 +8,9 @@ import pytest
 from tests.corpus.files import corpus_path
 
 from fusetui.analysis.diff.windows import windows
-from fusetui.analysis.questions.groups import kernel_groups
+from fusetui.analysis.questions.groups import group_kernels
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.ranks.summary import summarized
+from fusetui.analysis.ranks.summary import extract_summary
 from fusetui.analysis.why.selection import accounted
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
@@ -22,8 +22,8 @@ def every_answer_uses_the_same_steps(path: Path, count: int, by: str) -> None:
     assert (len(steps_of(trace)), steps_of(trace).by) == (count, by)
     assert len(summary(trace).steps) == len(accounted(trace).steps) == count
     assert len(windows(trace, "A")) == max(count, 1)
-    assert len(summarized(trace, str(path)).steps) == count
-    groups = kernel_groups(trace, jobs(trace), "step")
+    assert len(extract_summary(trace, str(path)).steps) == count
+    groups = group_kernels(trace, jobs(trace), "step")
     assert len([one for one in groups if one.step is not None]) == count
 
 

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fusetui.analysis.questions.totals import inside_same_name, kernel_totals, op_totals
+from fusetui.analysis.questions.totals import (
+    mark_nested_in_same_name,
+    sum_kernels_by_name,
+    sum_ops_by_name,
+)
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 
@@ -52,7 +56,7 @@ def on_cpu(run: Run) -> dict[str, Any]:
 
 def test_cpu_times_of_every_op_are_those_of_torch(run: Run) -> None:
     table = on_cpu(run)
-    totals = op_totals(run.trace)
+    totals = sum_ops_by_name(run.trace)
     assert len(totals) > 20
     for op in totals:
         row = table[op.name]
@@ -65,14 +69,16 @@ def test_counts_of_ops_are_those_of_torch(run: Run) -> None:
     both."""
     table, trace = on_cpu(run), run.trace
     rows = trace.rows_of(Role.OP)
-    outer = Counter(map(trace.name_of, rows[~inside_same_name(trace, rows)].tolist()))
-    for op in op_totals(trace):
+    outer = Counter(
+        map(trace.name_of, rows[~mark_nested_in_same_name(trace, rows)].tolist())
+    )
+    for op in sum_ops_by_name(trace):
         assert outer[op.name] <= table[op.name].count <= op.count, op.name
 
 
 def test_kernel_times_are_those_of_torch(run: Run) -> None:
     table = {e.key: e for e in run.table if "CUDA" in str(e.device_type)}
-    totals = kernel_totals(run.trace)
+    totals = sum_kernels_by_name(run.trace)
     assert bool(totals) == bool(table)
     for kernel in totals:
         row = table[kernel.name]

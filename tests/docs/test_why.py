@@ -17,7 +17,7 @@ from fusetui.analysis.why.model import (
     Gap,
     ThreadAccount,
 )
-from fusetui.analysis.why.remedies import remedy_for
+from fusetui.analysis.why.remedies import choose_remedy_words
 from fusetui.analysis.why.rule import Rule
 from fusetui.analysis.why.thread_activity import ThreadActivity
 
@@ -73,7 +73,7 @@ def test_each_rule_has_a_section(rule: Rule) -> None:
     assert _told_thresholds(section) == [
         f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items()
     ]
-    assert f"* **Try**: {remedy_for(rule.remedy, DEFAULT)}\n" in section
+    assert f"* **Try**: {choose_remedy_words(rule.remedy, DEFAULT)}\n" in section
 
 
 def test_each_section_has_a_rule() -> None:

@@ -10,8 +10,8 @@ from tests.analysis.compiled.test_worked_out import found_in
 from tests.real.traces import TRACES, existing, real
 from tests.worked_out_lines import expected_of
 
-from fusetui.analysis.compiled.answer import compile_answer
-from fusetui.analysis.compiled.finding import compile_log_of
+from fusetui.analysis.compiled.answer import report_compilation
+from fusetui.analysis.compiled.finding import find_compile_log
 from fusetui.analysis.compiled.graphs import Why
 from fusetui.analysis.compiled.model import CompileAnswer
 from fusetui.trace import open_trace
@@ -29,9 +29,9 @@ OTHERS = [
 def test_every_kernel_leads_to_the_lines_that_were_worked_out(name: str) -> None:
     folder = existing(RECORDED / name)
     trace = open_trace(str(folder / "trace.json.gz"), cached=False)
-    log = compile_log_of(trace)
+    log = find_compile_log(trace)
     assert log is not None, "the log lies beside the trace"
-    answer = compile_answer(trace, log)
+    answer = report_compilation(trace, log)
     assert answer.joined == answer.kernels > 0
     log_path = folder / "torch_trace.log.gz"
     assert found_in(answer) == expected_of(folder / "trace.json.gz", [log_path])
@@ -40,7 +40,7 @@ def test_every_kernel_leads_to_the_lines_that_were_worked_out(name: str) -> None
 @pytest.mark.parametrize("folder", OTHERS, ids=lambda folder: folder.name)
 def test_recordings_of_other_programs(folder: Path) -> None:
     trace = open_trace(str(folder / "trace.json.gz"), cached=False)
-    answer = compile_answer(trace, read_compile_log(str(folder / "log")))
+    answer = report_compilation(trace, read_compile_log(str(folder / "log")))
     logs = sorted((folder / "log").glob("*.log"))
     expected = expected_of(folder / "trace.json.gz", logs)
     assert found_in(answer) == expected
@@ -50,7 +50,7 @@ def test_recordings_of_other_programs(folder: Path) -> None:
 def answer_of(name: str) -> CompileAnswer:
     folder = existing(RECORDED / name)
     trace = open_trace(str(folder / "trace.json.gz"), cached=False)
-    return compile_answer(trace, compile_log_of(trace))
+    return report_compilation(trace, find_compile_log(trace))
 
 
 def test_the_compilations_of_changing_batches_have_their_guards() -> None:
@@ -84,7 +84,7 @@ def test_programs_without_breaks_are_silent(name: str) -> None:
 )
 def test_real_gpu_traces_name_their_generated_kernels(name: str) -> None:
     trace = open_trace(str(real(name)), cached=False)
-    answer = compile_answer(trace, None)
+    answer = report_compilation(trace, None)
     kernels = [kernel for region in answer.regions for kernel in region.kernels]
     assert any(kernel.name.startswith("triton_") for kernel in kernels)
     assert all(kernel.on_gpu for kernel in kernels)

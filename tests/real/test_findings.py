@@ -12,9 +12,9 @@ from tests.real.traces import FRESH, TRACES, real
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.answer import why_with_facts
+from fusetui.analysis.why.answer import answer_question
 from fusetui.analysis.why.model import FreeThreadTime
-from fusetui.analysis.why.selection import question_about
+from fusetui.analysis.why.selection import resolve_selection
 from fusetui.trace import open_trace
 
 INDEX = TRACES / "INDEX.tsv"
@@ -64,7 +64,7 @@ def of(trace: str) -> list[Line]:
 )
 def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
     opened = open_trace(str(path_of(trace)))
-    why, _ = why_with_facts(question_about(Accounts(opened)))
+    why, _ = answer_question(resolve_selection(Accounts(opened)))
     lines = lines_of(trace, with_worth(opened, why, asked=True).findings)
     if UPDATE:
         rewrite(trace, lines)
@@ -74,8 +74,8 @@ def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
 def test_time_that_host_bound_would_change_is_outside_the_warm_up() -> None:
     """As of what it has at stake: its worth owes nothing to a first step that takes
     long."""
-    why, facts = why_with_facts(
-        question_about(Accounts(open_trace(str(real("gp100_step_annotations")))))
+    why, facts = answer_question(
+        resolve_selection(Accounts(open_trace(str(real("gp100_step_annotations")))))
     )
     rules = [one.rule for one in why.findings]
     wanted, warming = why._wanted[rules.index("host-bound")], facts.warm_up_cover

@@ -20,7 +20,7 @@ import pytest
 from tests.real.traces import PFTRACES, existing
 
 import fusetui
-from fusetui.analysis.questions.collectives import collectives_of
+from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program.modules import module_times
@@ -172,7 +172,7 @@ def test_pftrace_modules_equal_those_of_its_json_twin(name: str) -> None:
 @pytest.mark.parametrize("name", ["a100_nccl_ddp_full", "edge"])
 def test_pftrace_collectives_equal_those_of_its_json_twin(name: str) -> None:
     """But for the group, where only the ranks of the job, which are lost, name it."""
-    one, other = (collectives_of(trace).collectives for trace in twins(name))
+    one, other = (find_collectives(trace).collectives for trace in twins(name))
     assert len(one) == len(other) > 0
     for here, there in zip(one, other, strict=True):
         assert (here.name, here.dtype, here.sequence) == (

@@ -11,8 +11,8 @@ from tests.real.traces import TRACES, existing
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.analysis.ranks.facts import JobFacts
-from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.whatif import job_whatif
+from fusetui.analysis.ranks.summary import read_summary
+from fusetui.analysis.ranks.whatif import estimate_changes
 
 
 def ranks() -> list[Path]:
@@ -20,7 +20,7 @@ def ranks() -> list[Path]:
 
 
 def facts() -> JobFacts:
-    return explained(summary_of(str(path), cached=False) for path in ranks()).facts
+    return explained(read_summary(str(path), cached=False) for path in ranks()).facts
 
 
 def test_four_of_eight_real_ranks_name_the_missing_ones() -> None:
@@ -45,4 +45,4 @@ def test_real_ranks_are_replayed_as_recorded() -> None:
 
 
 def test_job_whatif_of_an_incomplete_job_is_refused() -> None:
-    assert job_whatif(facts(), ["comm x0.5"]).why_not == "not_whole"
+    assert estimate_changes(facts(), ["comm x0.5"]).why_not == "not_whole"

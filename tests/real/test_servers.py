@@ -15,7 +15,7 @@ from tests.real.traces import real
 
 from fusetui.analysis.graphs.opening import with_captures
 from fusetui.analysis.serving.answer import Serving, serving
-from fusetui.analysis.serving.config import config_of
+from fusetui.analysis.serving.config import extract_config
 from fusetui.trace import open_trace
 
 Event = dict[str, Any]
@@ -94,7 +94,7 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
 def answer(case_file: str) -> Serving:
     case = next(case for case in CASES if case.file == case_file)
     trace, _ = with_captures(open_trace(str(real(case.file))), (), open_trace)
-    return serving(trace, config_of(case.config) if case.config else None)
+    return serving(trace, extract_config(case.config) if case.config else None)
 
 
 def of_graph(file: str) -> list[Event]:

@@ -11,9 +11,9 @@ from tests.real.traces import real
 from fusetui.analysis.graphs.captures import replays
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.serving.answer import serving
-from fusetui.analysis.serving.config import config_of
-from fusetui.analysis.serving.kv_cache import key_value_cache
-from fusetui.analysis.serving.limit import limit_of
+from fusetui.analysis.serving.config import extract_config
+from fusetui.analysis.serving.kv_cache import measure_key_value_cache
+from fusetui.analysis.serving.limit import compute_limit
 from fusetui.trace import Trace, open_trace
 
 
@@ -87,7 +87,7 @@ def test_limit_of_a_real_step_counts_its_products() -> None:
         open_trace(str(real("mi300_sglang_capture"))),
     )
     rows = replays(trace)[0].rows
-    found = limit_of(trace, step(rows, 32_785))
+    found = compute_limit(trace, step(rows, 32_785))
     layer = 4096 * 6144 + 4096 * 4096 + 4096 * 24576 + 12288 * 4096
     weights = 2 * (36 * layer + 4096 * 151_936)
     assert (found.products, found.weight_bytes) == (4 * 36 + 1, weights)
@@ -99,5 +99,7 @@ def test_limit_of_a_real_step_counts_its_products() -> None:
         == 3_750_336
     )
     assert found.dur_ns == 9_930_636
-    by_config = key_value_cache(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
+    by_config = measure_key_value_cache(
+        trace, rows[:1], 32_785, [QKV], extract_config(CONFIG)
+    )
     assert by_config.bytes_per_token == found.kv_bytes_per_token

@@ -20,9 +20,9 @@ from tests.trace.test_corpus import (
     trace,
 )
 
-from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.busy import measure_gpu_times
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name
 from fusetui.trace import Trace
 
 COUNTS = {
@@ -71,7 +71,7 @@ def test_real_trace_has_its_known_counts(any_trace: Path, trace: Trace) -> None:
 
 def test_real_trace_has_its_known_gpu_times(any_trace: Path, trace: Trace) -> None:
     known = truth()[name_of(any_trace)]
-    times = gpu_times(trace)
+    times = measure_gpu_times(trace)
     assert {
         "gpu_span_ns": times.span_ns,
         "gpu_busy_ns": times.busy_ns,
@@ -85,6 +85,6 @@ def test_real_trace_has_its_known_heaviest_kernels(
     expected = truth()[name_of(any_trace)]["top_kernels"]
     found = [
         {"name": total.name, "count": total.count, "total_ns": total.total_ns}
-        for total in kernel_totals(trace)
+        for total in sum_kernels_by_name(trace)
     ]
     assert found[: len(expected)] == expected

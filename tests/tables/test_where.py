@@ -13,7 +13,7 @@ from tests.corpus.fixtures import any_of
 from fusetui import Error
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.tables.public import table_of
 from fusetui.tables.sources import trace_table
 from fusetui.tables.table import ColumnSpec, NoColumnError
@@ -176,5 +176,5 @@ def test_slices_are_those_of_the_search(any_trace: Path, query: str) -> None:
     trace = open_trace(str(any_trace))
     rows = trace_table("slices", trace).where(query)["row"]
     assert rows.tolist() == sorted(
-        search(trace, texts_of(trace), parse(query)).tolist()
+        search(trace, collect_name_texts(trace), parse(query)).tolist()
     )

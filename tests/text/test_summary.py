@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name
 from fusetui.report.summary import format_summary
 from fusetui.trace import Trace
 
@@ -38,7 +38,7 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
         )
         for n in range(3)
     ]
-    no_kernels = kernel_totals(trace_of([]))
+    no_kernels = sum_kernels_by_name(trace_of([]))
     text = format_summary(summary(trace_of([*work, *notes])), no_kernels, [], WIDTH)
     said = (
         "Steps are not annotated: each lasts up to the end of Optimizer.step#SGD.step."

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.timeline import cells as module
-from fusetui.timeline.cells import deepest, edges
+from fusetui.timeline.cells import deepest_rows, edges
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -20,7 +20,7 @@ Make = Callable[..., Any]
 def names(trace: Trace, begin: int, end: int, width: int, least: int = 0) -> list[str]:
     """Times in us."""
     borders = edges(begin * 1000, end * 1000, width)
-    found = deepest(trace, trace.tracks[0], borders, least * 1000)
+    found = deepest_rows(trace, trace.tracks[0], borders, least * 1000)
     return [trace.name_of(row) if row >= 0 else "" for row in found.tolist()]
 
 
@@ -71,7 +71,7 @@ def test_deepest_slice_of_each_cell_is_that_of_a_slow_search(
     )
     track = trace.tracks[0]
     borders = edges(0, dur * 1000, width)
-    for cell, row in enumerate(deepest(trace, track, borders).tolist()):
+    for cell, row in enumerate(deepest_rows(trace, track, borders).tolist()):
         begin, end = int(borders[cell]), int(borders[cell + 1])
         middle = (begin + end) // 2
         covering = [

@@ -16,7 +16,7 @@ from fusetui.timeline.cells import (
     DepthRows,
     cells,
     edges,
-    row_in,
+    row_shown_by_cell,
 )
 from fusetui.trace import Trace
 
@@ -71,8 +71,8 @@ def test_clicked_cell_selects_the_slice_that_it_shows(
     trace_of: Make, event: Make
 ) -> None:
     trace, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 3, 2)])
-    assert trace.name_of(row_in(line, 0, 9_000)) == "k2"
-    assert row_in(line, 20_000, 30_000) == NO_SLICE
+    assert trace.name_of(row_shown_by_cell(line, 0, 9_000)) == "k2"
+    assert row_shown_by_cell(line, 20_000, 30_000) == NO_SLICE
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusetui.timeline.cells import SEVERAL, DepthRows, cells, edges, seen_in, slice_near
+from fusetui.timeline.cells import (
+    SEVERAL,
+    DepthRows,
+    cells,
+    edges,
+    find_nearest_slice,
+    row_covering_window,
+)
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -91,7 +98,7 @@ def test_cells_show_what_looking_at_every_slice_shows(
 def test_slice_near_a_time_is_the_nearest(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
     (line,) = DepthRows(trace, trace.tracks[:1])
-    assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [
+    assert [find_nearest_slice(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [
         0,
         0,
         0,
@@ -112,7 +119,7 @@ def test_a_window_without_borders_looks_the_same_in_every_cell(
     width: int,
 ) -> None:
     (line,) = DepthRows(trace := trace_of(stream(event, gaps)), trace.tracks[:1])
-    found = seen_in(line, begin * 1000, (begin + dur) * 1000)
+    found = row_covering_window(line, begin * 1000, (begin + dur) * 1000)
     if found != SEVERAL:
         shown = cells(line, edges(begin * 1000, (begin + dur) * 1000, width))
         assert set(shown.row.tolist()) == {found}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.busy import measure_gpu_times
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters
@@ -37,7 +37,7 @@ def test_busy_and_idle_make_the_span(trace: Trace) -> None:
         trace.track[trace.gpu_rows]
     ]
     for device in np.unique(pid):
-        times = gpu_times(trace, trace.gpu_rows[pid == device])
+        times = measure_gpu_times(trace, trace.gpu_rows[pid == device])
         assert times.busy_ns + times.idle_ns == times.span_ns
 
 

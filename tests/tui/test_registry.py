@@ -28,9 +28,9 @@ from tests.tui.prepared import (
 from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
-from fusetui.analysis.ranks.answer import strip_of
-from fusetui.analysis.replay.marks import marks_of
-from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.ranks.answer import make_strip
+from fusetui.analysis.replay.marks import compute_marks
+from fusetui.analysis.replay.predicted import predict_slices
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
@@ -120,7 +120,7 @@ def ranked(state: State) -> State:
     read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
     found = answered(read)
     return ranks.known(
-        state, state.job.paths, answer=found.answer, strip=strip_of(found)
+        state, state.job.paths, answer=found.answer, strip=make_strip(found)
     )
 
 
@@ -145,7 +145,7 @@ def with_path(state: State) -> State:
     """The critical path is known and marked."""
     trace = state.side.trace
     marked = after(state, *do("path"))
-    return replays.arrived(marked, trace, MARKS, marks_of(trace))
+    return replays.arrived(marked, trace, MARKS, compute_marks(trace))
 
 
 def with_worth(state: State) -> State:
@@ -157,7 +157,8 @@ def with_second(state: State) -> State:
     """The replay of a change is shown below the recording."""
     trace = state.side.trace
     return replays.seen(
-        state, make_second_timeline(trace, (predicted(trace, [CHANGE]), ()), "replayed")
+        state,
+        make_second_timeline(trace, (predict_slices(trace, [CHANGE]), ()), "replayed"),
     )
 
 

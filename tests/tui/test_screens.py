@@ -14,9 +14,9 @@ from tests.finding import find
 from tests.tui.prepared import after, at, do, drawn, explained, line, opened
 
 from fusetui.analysis.ranks.answer import explained as ranked
-from fusetui.analysis.ranks.answer import strip_of
+from fusetui.analysis.ranks.answer import make_strip
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.marks import compute_marks
 from fusetui.analysis.replay.path import path
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.report.why_answer import account_lines
@@ -41,7 +41,7 @@ SIZES = (Size(60, 18), Size(80, 24), Size(120, 35), Size(200, 50))
 def with_path(state: State) -> State:
     """The critical path is marked."""
     marked, trace = after(state, *do("timeline", "path")), state.side.trace
-    return replays.arrived(marked, trace, MARKS, marks_of(trace))
+    return replays.arrived(marked, trace, MARKS, compute_marks(trace))
 
 
 def answered(asked: str) -> Run:
@@ -97,7 +97,7 @@ def ranked_job(tmp_path_factory: pytest.TempPathFactory) -> State:
     found = ranked(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=find_job(paths))
     there = partial(
-        ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
+        ranks.known, paths=paths, answer=found.answer, strip=make_strip(found)
     )
     return after(first, *do("ranks"), there)
 

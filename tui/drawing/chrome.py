@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.busy import measure_gpu_times
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import duration, percent, plural, several, size
@@ -79,7 +79,7 @@ def _describe_busy_time(trace: Trace) -> str:
     """Return how long the GPUs of a trace were busy. No percentage is given, because
     other pages give that of a single step, and the two would differ."""
     devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
-    busy = duration(gpu_times(trace).busy_ns)
+    busy = duration(measure_gpu_times(trace).busy_ns)
     return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
 
 

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import (
     ancestors,
-    is_gpu,
-    launch_chain,
+    find_launch_chain,
+    is_gpu_event,
     launch_latency_ns,
-    launched_sums,
     queue_delay_ns,
+    sum_launched_gpu_rows,
 )
 from fusetui.analysis.questions.device_counters import DeviceCounter
-from fusetui.analysis.questions.launches import is_replay
+from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.gpu.calls import meaning_of_call
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.row import describe, remarks
+from fusetui.gpu.roofline.row import describe_work, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -328,7 +328,7 @@ def list_all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[S
     missing = why_missing(trace)
     if missing:
         return [*lines, BLANK, Said(missing)]
-    for fact in (describe(trace, row), *remarks(trace, row)):
+    for fact in (describe_work(trace, row), *remarks(trace, row)):
         if fact:
             lines.append(Said(fact))
     lines.append(BLANK)
@@ -396,7 +396,7 @@ def _list_calls_and_frames(trace: Trace, row: int, program: Program) -> Iterator
     listed_elsewhere = {*program.regions, *program.frames}
     calls = [
         call
-        for call in launch_chain(trace, row)[:MAX_LISTED]
+        for call in find_launch_chain(trace, row)[:MAX_LISTED]
         if call not in listed_elsewhere
     ]
     for call in (*calls, *program.frames[:MAX_PROGRAM_LEVELS]):
@@ -444,7 +444,7 @@ def summarize_counters(
     The list is empty for CPU slices, and if no counter of the device has a value in
     that time.
     """
-    if not is_gpu(trace, row):
+    if not is_gpu_event(trace, row):
         return []
     begin = trace.start[row : row + 1]
     end = trace.end[row : row + 1]
@@ -591,8 +591,8 @@ def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
     inside out. An event of a CUDA graph also has the call that captured it. A CPU slice
     is described by the number and time of its GPU events.
     """
-    chain = _join_names(trace, launch_chain(trace, row), glyphs)
-    if not is_gpu(trace, row):
+    chain = _join_names(trace, find_launch_chain(trace, row), glyphs)
+    if not is_gpu_event(trace, row):
         parts = [_count_launched(trace, row), f"in {chain}" if chain else ""]
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
@@ -614,11 +614,11 @@ def _count_launched(trace: Trace, row: int) -> str:
     """Return the number of GPU events launched under a CPU slice and their total time,
     as a text. "" if there are none. For the replay of a CUDA graph the number of
     kernels is added."""
-    events, kernels, ns = launched_sums(trace, row)
+    events, kernels, ns = sum_launched_gpu_rows(trace, row)
     if not events:
         return ""
     kernels_text = ""
-    if is_replay(trace.name_of(row)):
+    if is_graph_launch(trace.name_of(row)):
         kernels_text = f" ({plural(kernels, 'kernel')})"
     return f"launched {plural(events, 'GPU event')}{kernels_text}, {duration(ns)}"
 
@@ -684,7 +684,7 @@ def _list_facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     if missing:
         return [missing]
     args = _args(trace, row)
-    work = describe(trace, row) if is_gpu(trace, row) else ""
+    work = describe_work(trace, row) if is_gpu_event(trace, row) else ""
     facts = [work or _format_input_shapes(args, glyphs), *remarks(trace, row)]
     for key in _select_args(args):
         value = args[key]

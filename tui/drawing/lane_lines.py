@@ -17,7 +17,7 @@ from fusetui.timeline.cells import (
     Cells,
     DepthRow,
     cells,
-    spread,
+    spread_over_cells,
 )
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.columns import Trace
@@ -144,7 +144,7 @@ def _find_cells_on_path(
     """
     if path is None:
         return []
-    on_path_ns = spread(line, borders, path.before(line))
+    on_path_ns = spread_over_cells(line, borders, path.before(line))
     is_half = 2 * on_path_ns >= shown.covered
     return [*((on_path_ns > 0) & is_half).tolist()]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fusetui.analysis.questions.busy import WindowFigures, window_figures
+from fusetui.analysis.questions.busy import WindowFigures, summarize_window
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.text.cutting import joined
@@ -263,7 +263,7 @@ def _sum_idle_reasons(side: Side, time_range: Range) -> list[tuple[str, int]]:
     return ns_by_reason.most_common()
 
 
-_figures = memo()(window_figures)  # when the range is set, not for every key
+_figures = memo()(summarize_window)  # when the range is set, not for every key
 
 
 def _list_range_facts(trace: Trace, figures: WindowFigures) -> list[str]:

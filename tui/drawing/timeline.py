@@ -16,7 +16,12 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.timeline.cells import SEVERAL, DepthRow, amounts, seen_in
+from fusetui.timeline.cells import (
+    SEVERAL,
+    DepthRow,
+    row_covering_window,
+    sum_kind_in_cells,
+)
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
@@ -124,7 +129,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the row that covers the whole window on a line. NO_SLICE means that no
         slice is in the window, SEVERAL that it has boundaries of slices."""
         origin = self.side.origin
-        return seen_in(line, self.view.begin + origin, self.view.end + origin)
+        return row_covering_window(
+            line, self.view.begin + origin, self.view.end + origin
+        )
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         """Return the content of line `y` of the timeline as texts with their styles.
@@ -477,7 +484,7 @@ def draw_kind_line(
     """
     borders = compute_cell_edges(side, view, width)
     cell_ns = np.maximum(np.diff(borders), 1)
-    kind_ns = amounts(line, borders, kind)
+    kind_ns = sum_kind_in_cells(line, borders, kind)
     bar_heights = kind_ns * glyphs.top // cell_ns
     bar_heights = np.clip(bar_heights, 1, glyphs.top)
     bar_heights[kind_ns <= 0] = 0

@@ -11,7 +11,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import KernelWork, Keys
-from fusetui.analysis.questions.totals import kernel_totals, op_totals, outermost
+from fusetui.analysis.questions.totals import (
+    drop_nested_rows,
+    sum_kernels_by_name,
+    sum_ops_by_name,
+)
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import describe_cover
@@ -217,7 +221,7 @@ def _list_kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Return the list of GPU time by kernel. Copies and fills of memory are included,
     because the shares are of the whole GPU time."""
     kernel_rows: list[AnswerRow] = []
-    for rank, kernel in enumerate(kernel_totals(trace)[:MAX_NAMES]):
+    for rank, kernel in enumerate(sum_kernels_by_name(trace)[:MAX_NAMES]):
         way = Way("kernel", rank)
         kernel_rows.append(
             make_name_row(kernel.total_ns, tree.gpu_ns, Role.KERNEL, kernel.name, way)
@@ -232,7 +236,7 @@ def _make_name_rows(
 ) -> Iterator[AnswerRow]:
     """Generate a row for each name of some slices with one role. A row leads to the
     longest slice of its name. `whole_ns` is the time that is 100 %."""
-    for total in kernel_totals(trace, rows):
+    for total in sum_kernels_by_name(trace, rows):
         way = Way("slice", longest(trace, total.rows))
         yield make_name_row(total.total_ns, whole_ns, role, total.name, way)
 
@@ -291,7 +295,7 @@ def _list_times_by_name(trace: Trace, role: Role, title: str) -> AnswerList:
     Slices may contain each other, so shares are of the time during which any of them
     ran on its thread. A slice inside another one of the same name is not counted again.
     """
-    outer = outermost(trace, trace.rows_of(role))
+    outer = drop_nested_rows(trace, trace.rows_of(role))
     return make_sorted_list(
         title, _make_name_rows(trace, outer.rows, role, outer.any_ran_ns)
     )
@@ -301,9 +305,9 @@ def _make_op_rows(trace: Trace) -> Iterator[AnswerRow]:
     """Generate a row for the self time of each CPU op, by name. Self time leaves out
     the slices directly inside an op. A row leads to the longest call of its op."""
     ways = {}
-    for op in kernel_totals(trace, trace.rows_of(Role.OP)):
+    for op in sum_kernels_by_name(trace, trace.rows_of(Role.OP)):
         ways[op.name] = Way("slice", longest(trace, op.rows))
-    totals = op_totals(trace)
+    totals = sum_ops_by_name(trace)
     whole_ns = sum(op.self_ns for op in totals)
     for op_total in totals:
         yield make_name_row(

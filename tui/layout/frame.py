@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import tick
-from fusetui.timeline.cells import edges, row_in
+from fusetui.timeline.cells import edges, row_shown_by_cell
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -78,7 +78,7 @@ def find_row_at(side: Side, view: View, place: Place, width: int, x: int) -> int
         return find_program_location(side, place, borders[x : x + 2])[0]
     begin = int(borders[x])
     end = int(borders[x + 1])
-    return row_in(place.line, begin, end)
+    return row_shown_by_cell(place.line, begin, end)
 
 
 def columns(side: Side, view: View, row: int, width: int) -> range:

@@ -16,7 +16,7 @@ from fusetui.analysis.questions.groups import (
     KernelWork,
     Keys,
     module_keys,
-    without_group,
+    name_missing_group,
 )
 from fusetui.analysis.questions.totals import Spread, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
@@ -222,7 +222,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         # of a stream: the number of its device, then its own
         if values:
             return narrow(" stream ".join(values))
-        return f"({without_group(self.by)})"
+        return f"({name_missing_group(self.by)})"
 
     def full_name(self, group: int) -> str:
         """Return the name of a group's kernels as it is in the trace. If groups are not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusetui.analysis.compiled.model import CompiledOnce, PassedBreak
-from fusetui.analysis.compiled.places import placed_events
+from fusetui.analysis.compiled.places import locate_logged_events
 from fusetui.report.compiled import describe_break, explain_compilation, format_place
 from fusetui.text.figures import duration
 from fusetui.text.printable import printable
@@ -16,7 +16,7 @@ from fusetui.tui.layout.kinds import COMPILE_NOTES, SliceNote
 def keep_compile_notes(trace: Trace, log: CompileLog) -> None:
     """Store notes about compilations and graph breaks with a trace, for the labels of
     the slices at which they happened. `log` is the compile log of the same run."""
-    events = placed_events(trace, log)
+    events = locate_logged_events(trace, log)
     notes = {
         row: _describe_compilation(event) for row, event in events.compilations.items()
     }

@@ -7,8 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.chain import is_gpu, issuer_of, launched_under
-from fusetui.timeline.cells import slice_near
+from fusetui.analysis.questions.chain import (
+    find_issuer,
+    find_launched_gpu_rows,
+    is_gpu_event,
+)
+from fusetui.timeline.cells import find_nearest_slice
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
@@ -212,9 +216,9 @@ def select_launched_kernel(side: Side, view: View) -> View:
     """Select the first GPU event that was launched under the selected CPU slice. If
     there is none, or a GPU event is selected, the view stays as it is."""
     row = view.selected
-    if row < 0 or is_gpu(side.trace, row):
+    if row < 0 or is_gpu_event(side.trace, row):
         return view
-    launched = launched_under(side.trace, row)
+    launched = find_launched_gpu_rows(side.trace, row)
     if not len(launched):
         return view
     return select(side, view, int(launched[0]))
@@ -227,7 +231,7 @@ def select_launch(side: Side, view: View) -> View:
     if row < 0:
         return view
     if side.trace.track_of(row).layer in GPU_LAYERS:
-        target = issuer_of(side.trace, row)
+        target = find_issuer(side.trace, row)
     else:
         target = int(side.trace.parent[row])
     return select(side, view, target) if target >= 0 else view
@@ -281,7 +285,7 @@ def _keep_selection_visible(side: Side, view: View, index: int) -> View:
         return view
     time = find_anchor(side, view) + side.origin
     line = lane.lines[last_depth]
-    return replace(view, selected=int(line.rows[slice_near(line, time)]))
+    return replace(view, selected=int(line.rows[find_nearest_slice(line, time)]))
 
 
 def find_anchor(side: Side, view: View) -> int:
@@ -314,7 +318,7 @@ def _select_nearest(side: Side, view: View, candidates: Iterable[Place]) -> View
             frame = find_program_location(side, place, borders)[0]
             if frame >= 0:
                 return select(side, view, frame)
-        nearest_index = slice_near(place.line, time)
+        nearest_index = find_nearest_slice(place.line, time)
         return select(side, view, int(place.line.rows[nearest_index]))
     return view
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.totals import (
-    gpu_under,
-    inside_same_name,
+    mark_nested_in_same_name,
     self_ns,
-    subtree_sums,
+    sum_gpu_work_under_rows,
+    sum_over_subtrees,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
@@ -219,7 +219,7 @@ def build_call_tree(trace: Trace) -> OpTree:
 def _sum_launched_work(trace: Trace) -> Amounts:
     """Return the GPU time and the number of kernels launched under each row, including
     what is launched by the rows inside it."""
-    gpu_ns, kernels = gpu_under(trace)
+    gpu_ns, kernels = sum_gpu_work_under_rows(trace)
     return Amounts(gpu_ns=gpu_ns, kernels=kernels)
 
 
@@ -236,8 +236,8 @@ def build_frame_tree(trace: Trace, origins: Origins) -> OpTree:
     frame_of_event = frame_of_event[has_frame]
     is_kernel = (trace.role[gpu_rows] == Role.KERNEL).astype(np.int64)
     under = Amounts(
-        gpu_ns=subtree_sums(trace, frame_of_event, trace.dur[gpu_rows]),
-        kernels=subtree_sums(trace, frame_of_event, is_kernel),
+        gpu_ns=sum_over_subtrees(trace, frame_of_event, trace.dur[gpu_rows]),
+        kernels=sum_over_subtrees(trace, frame_of_event, is_kernel),
     )
     rows = _find_rows_on_layer(trace, Layer.PYTHON)
     return _merge_by_path(trace, rows, under, MAX_FRAME_LEVELS)
@@ -502,7 +502,7 @@ def _collect_amounts(
         is_recorded = trace.role != Role.CAPTURED
         adds_total = is_recorded.copy()
         ops = parts[0].rows
-        adds_total[ops[inside_same_name(trace, ops)]] = False
+        adds_total[ops[mark_nested_in_same_name(trace, ops)]] = False
         amounts["total"] = np.where(adds_total, amounts["total"], 0)
         amounts["self"] = np.where(is_recorded, amounts["self"], 0)
         amounts["count"] = np.where(is_recorded, amounts["count"], 0)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.timeline.cells import DepthRow, KindSlices, deepest
+from fusetui.timeline.cells import DepthRow, KindSlices, deepest_rows
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -283,7 +283,7 @@ def find_program_location(
     main_track = max(tracks, key=len)  # sub-rows hold what does not nest
     cell_ns = int(borders[1] - borders[0])
     min_frame_ns = MIN_FRAME_CELLS * cell_ns
-    rows = deepest(side.trace, main_track, borders, min_frame_ns).tolist()
+    rows = deepest_rows(side.trace, main_track, borders, min_frame_ns).tolist()
     module_of = {row: _find_module(side.trace, row) for row in set(rows)}
     return [module_of[row] for row in rows]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.chain import is_gpu
+from fusetui.analysis.questions.chain import is_gpu_event
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
@@ -200,7 +200,7 @@ def _find_steps(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
     """
     starting_rows = rows
     first_row = int(rows[0])
-    if is_gpu(trace, first_row) and int(trace.launch[first_row]) >= 0:
+    if is_gpu_event(trace, first_row) and int(trace.launch[first_row]) >= 0:
         launches = trace.launch[rows]
         starting_rows = np.where(launches >= 0, launches, rows)
     # the last step that had begun by then; -1 before the first one

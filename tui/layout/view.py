@@ -14,7 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
+from fusetui.analysis.questions.device_counters import (
+    DeviceCounter,
+    choose_device_counters,
+)
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.timeline.cells import DepthRow
@@ -51,7 +54,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
         """The counters of devices, such as clocks and power."""
-        return of_devices([curve.counter for curve in self.counters])
+        return choose_device_counters([curve.counter for curve in self.counters])
 
     @property
     def begin(self) -> int:

@@ -16,7 +16,7 @@ from fusetui.analysis.why.model import (
     Gap,
     Unknown,
     Why,
-    considerable,
+    list_considerable,
     negligible,
 )
 from fusetui.report import why_answer as say
@@ -120,7 +120,7 @@ class WhyPage(ListPage):
         known change."""
         why = _find_answer(state.side)
         cursor = state.list_of(self.name).cursor
-        if why is None or cursor >= len(considerable(why)):
+        if why is None or cursor >= len(list_considerable(why)):
             return ""
         if cursor >= len(why._wanted):
             return ""
@@ -271,7 +271,7 @@ def _shortest_answer_height(why: Why, width: int) -> int:
 def _longest_finding_height(why: Why, width: int) -> int:
     """Return how many lines the longest finding of the list takes; 0 without findings."""
     heights = []
-    for finding in considerable(why):
+    for finding in list_considerable(why):
         paragraph_lines = _wrap_paragraphs(_write_paragraphs(why, finding), width)
         heights.append(sum(map(len, paragraph_lines)))
     return max(heights, default=0)
@@ -334,7 +334,7 @@ def list_entries(why: Why) -> tuple[Entry, ...]:
     not_recorded: dict[tuple[str, str], Unknown] = {}
     for unknown in why.cannot_tell:
         not_recorded[unknown.missing, unknown.record_with] = unknown
-    entries: list[Entry] = [*considerable(why), *why.gaps, *not_recorded.values()]
+    entries: list[Entry] = [*list_considerable(why), *why.gaps, *not_recorded.values()]
     negligible_findings = negligible(why)
     if negligible_findings:
         entries += [Heading(say.NEGLIGIBLE_HEADING), *negligible_findings]

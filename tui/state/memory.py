@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.chain import is_gpu
+from fusetui.analysis.questions.chain import is_gpu_event
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divide_timeline
@@ -148,7 +148,7 @@ def why_apart(state: State, index: int = 0) -> str:
 def describe_allocations(state: State, row: int) -> str:
     """Return what was allocated on the shown device while a CPU slice ran, by the
     events of a snapshot. It is "" where the events do not cover the slice."""
-    if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
+    if state.memory is None or why_apart(state) or is_gpu_event(state.side.trace, row):
         return ""
     moments = memory_of(state).moments(0)
     interval = _interval_of_row(state.side.trace, row, moments)

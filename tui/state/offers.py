@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fusetui.analysis.questions.process_groups import looks_like_a_rank
+from fusetui.analysis.questions.process_groups import is_named_as_rank
 from fusetui.text.printable import without_credentials
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class RankedJob(msgspec.Struct, frozen=True, eq=False):
 def find_job(paths: tuple[str, ...]) -> RankedJob:
     """Return the job of which these files are the ranks. If at most half of them are
     named like ranks, or there is only one, the job has no files."""
-    ranks = sum(looks_like_a_rank(path) for path in paths)
+    ranks = sum(is_named_as_rank(path) for path in paths)
     are_most_ranks = 2 * ranks > len(paths)
     is_job = len(paths) > 1 and are_most_ranks
     return RankedJob(paths if is_job else ())

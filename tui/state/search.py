@@ -7,10 +7,14 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.chain import replayed
+from fusetui.analysis.questions.chain import find_replayed_gpu_rows
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import search, texts_of, why_nothing
+from fusetui.analysis.questions.search import (
+    collect_name_texts,
+    explain_missing_parts,
+    search,
+)
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import Steps
@@ -144,12 +148,12 @@ def _search_at_once(trace: Trace, text: str) -> SearchHits | None:
     query = parse(text)
     if not query.is_quick or len(trace) > MAX_SLICES_AT_ONCE:
         return None
-    rows = search(trace, texts_of(trace), query)
+    rows = search(trace, collect_name_texts(trace), query)
     if len(rows):
         return SearchHits(text, rows)
     if query.words:  # args may contain them
         return None
-    return SearchHits(text, rows, missing=why_nothing(trace, query))
+    return SearchHits(text, rows, missing=explain_missing_parts(trace, query))
 
 
 def _make_search_effect(state: State, text: str, index: int | None = None) -> Search:
@@ -230,7 +234,7 @@ def shown(state: State, hits: Hits) -> State:
         return state
     trace = state.sides[hits.side].trace
     if trace.role[hits.row] == Role.CAPTURED:
-        replaying = replayed(trace, hits.row)
+        replaying = find_replayed_gpu_rows(trace, hits.row)
         if not len(replaying):
             return told(
                 state, "it was captured, and no kernel of this trace replays it"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
@@ -477,7 +477,7 @@ def _repeat_search(
         query = parse(hits.what)
         if not query.is_quick:
             return None
-        found_rows = search(trace, texts_of(trace), query)
+        found_rows = search(trace, collect_name_texts(trace), query)
     except WrongQueryError:
         return None
     shown_index = -1

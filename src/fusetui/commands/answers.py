@@ -68,11 +68,14 @@ def run_summary(args: Namespace) -> int:
 
     # imports the decoders of kernel names, which --json does not need
     def text(columns: int) -> str:
-        from fusetui.analysis.questions.totals import kernel_totals, op_totals
+        from fusetui.analysis.questions.totals import (
+            sum_kernels_by_name,
+            sum_ops_by_name,
+        )
         from fusetui.report.summary import format_summary
 
-        kernels = kernel_totals(trace)
-        ops = op_totals(trace)
+        kernels = sum_kernels_by_name(trace)
+        ops = sum_ops_by_name(trace)
         return format_summary(
             figures, kernels, ops, columns, _finishes_earlier_work(trace, figures)
         )
@@ -108,20 +111,20 @@ def run_kernels(args: Namespace) -> int:
     """Print the kernels of a trace, grouped by name, op, shape and so on (`args.by`).
     Returns the exit code. The lines of Python behind compiled kernels are added if a
     compile log tells them."""
-    from fusetui.analysis.questions.groups import kernel_groups
-    from fusetui.analysis.questions.search import why_no_kernels
-    from fusetui.gpu.roofline.many import jobs, peaks_of_devices
+    from fusetui.analysis.questions.groups import group_kernels
+    from fusetui.analysis.questions.search import explain_missing_kernels
+    from fusetui.gpu.roofline.many import find_peaks_of_devices, jobs
     from fusetui.report.groups import format_kernels, make_kernels_document
 
     peaks_by_kind = parse_peaks(args.peak)
     loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = set_device_name(loaded.trace, args.device)
     work = jobs(trace, overrides=peaks_by_kind)
-    groups = kernel_groups(trace, work, args.by)
+    groups = group_kernels(trace, work, args.by)
 
     def text(columns: int) -> str:
         if not groups:
-            return "\n".join(wrap(why_no_kernels(trace), columns))
+            return "\n".join(wrap(explain_missing_kernels(trace), columns))
         remarks = peak_notices(trace, work, peaks_by_kind)
         table = format_kernels(groups, args.by, args.top, columns, remarks)
         return _append_source_lines(
@@ -130,7 +133,7 @@ def run_kernels(args: Namespace) -> int:
 
     def document() -> KernelsDocument:
         kernels = make_kernels_document(
-            groups, args.by, peaks_of_devices(trace, peaks_by_kind)
+            groups, args.by, find_peaks_of_devices(trace, peaks_by_kind)
         )
         lines = _find_source_lines(trace, "kernels")
         if not lines:
@@ -147,12 +150,12 @@ def run_ops(args: Namespace) -> int:
     """Print the CPU ops of a trace, grouped by name or shape (`args.by`). Returns the
     exit code. The lines of Python behind compiled ops are added if a compile log tells
     them."""
-    from fusetui.analysis.questions.groups import op_groups
+    from fusetui.analysis.questions.groups import group_ops
     from fusetui.report.groups import OpsDocument, format_ops
 
     loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
-    groups = op_groups(trace, args.by)
+    groups = group_ops(trace, args.by)
 
     def text(columns: int) -> str:
         table = format_ops(groups, args.by, args.top, columns)
@@ -185,15 +188,15 @@ def _find_source_lines(trace: Trace, of: Literal["kernels", "ops"]) -> LinesOfNa
     if not any(map(is_compiler, trace.names)):
         return {}
     from fusetui.analysis.compiled.by_name import (
-        lines_of_kernel_names,
-        lines_of_op_names,
+        find_lines_of_kernel_names,
+        find_lines_of_op_names,
     )
-    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.analysis.compiled.finding import find_compile_log
 
-    log = compile_log_of(trace)
+    log = find_compile_log(trace)
     if of == "kernels":
-        return lines_of_kernel_names(trace, log)
-    return lines_of_op_names(trace, log)
+        return find_lines_of_kernel_names(trace, log)
+    return find_lines_of_op_names(trace, log)
 
 
 def _append_source_lines(
@@ -244,7 +247,7 @@ def run_lines(args: Namespace) -> int:
     """Print what the user's own Python functions cost in time, or the calling lines
     with `--by line`. Lines of compiled kernels come first, if a compile log tells them.
     Returns the exit code; raises CommandError if lines were not recorded."""
-    from fusetui.analysis.why.causes import idle_causes
+    from fusetui.analysis.why.causes import find_idle_causes
     from fusetui.report.program import format_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
@@ -252,7 +255,7 @@ def run_lines(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by, args.compile_log)
     trace = loaded.trace
     by_line = args.by == "line"
-    times = function_times(origins(trace), args.file, idle_causes(trace), by_line)
+    times = function_times(origins(trace), args.file, find_idle_causes(trace), by_line)
     compiled = find_compiled_lines(trace, args.file)
     if not compiled:
         say_why_no_lines(trace, args, bool(times.functions))
@@ -284,10 +287,10 @@ def find_compiled_lines(trace: Trace, file: str | None) -> CompiledLines | None:
 
     if not any(map(is_compiler, trace.names)):
         return None
-    from fusetui.analysis.compiled.finding import compile_log_of
-    from fusetui.analysis.compiled.line_times import line_times
+    from fusetui.analysis.compiled.finding import find_compile_log
+    from fusetui.analysis.compiled.line_times import sum_times_by_line
 
-    times = line_times(trace, compile_log_of(trace), file)
+    times = sum_times_by_line(trace, find_compile_log(trace), file)
     return times if times.lines else None
 
 
@@ -310,19 +313,19 @@ def run_launches(args: Namespace) -> int:
     """Print what launching GPU work cost each CPU thread, and how long the launch
     queues were. Returns the exit code."""
     from fusetui.analysis.questions.launches import (
-        length_of,
         queues,
         replays,
-        thread_launches,
+        summarize_launches_by_thread,
+        summarize_queue,
     )
     from fusetui.report.documents import LaunchesDocument
     from fusetui.report.launches import format_launches
 
     loaded = load(args.trace, args.captured_by)
     trace = loaded.trace
-    threads = thread_launches(trace)
+    threads = summarize_launches_by_thread(trace)
     graphs = replays(trace)
-    lengths = tuple(length_of(queue) for queue in queues(trace))
+    lengths = tuple(summarize_queue(queue) for queue in queues(trace))
 
     def document() -> LaunchesDocument:
         return LaunchesDocument(str(trace.begin_ns), threads, graphs, lengths)
@@ -500,7 +503,7 @@ def set_device_name(trace: Trace, name: str | None) -> Trace:
 def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[str]:
     """Yield sentences that say why FLOP, bytes or shares of the peak rates are missing.
     None if all are known."""
-    from fusetui.gpu.roofline.many import peaks_of_devices
+    from fusetui.gpu.roofline.many import find_peaks_of_devices
     from fusetui.trace.model.ids import device_label
     from fusetui.trace.model.report import recorded_with
 
@@ -509,7 +512,7 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
         yield f"FLOP and bytes are unknown, because no shapes were recorded ({option})."
         return
     devices_without_peaks = []
-    for device in peaks_of_devices(trace, given):
+    for device in find_peaks_of_devices(trace, given):
         if device.peak is not None:
             continue
         label = device.name or device_label(device.device)

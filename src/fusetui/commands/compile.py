@@ -28,11 +28,11 @@ def run_compile(args: Namespace) -> int:
     Returns the exit code; raises TraceError or CommandError if it cannot be read."""
     if _is_log(args.trace):
         return _print_log_answer(args)
-    from fusetui.analysis.compiled.answer import compile_answer
-    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.analysis.compiled.answer import report_compilation
+    from fusetui.analysis.compiled.finding import find_compile_log
 
     loaded = load(args.trace, args.captured_by, args.compile_log)
-    answer = compile_answer(loaded.trace, compile_log_of(loaded.trace))
+    answer = report_compilation(loaded.trace, find_compile_log(loaded.trace))
     if args.json:
         from fusetui.report.compiled import compile_document
 
@@ -45,10 +45,10 @@ def run_compile(args: Namespace) -> int:
 def _print_log_answer(args: Namespace) -> int:
     """Print what a compile log alone tells, without a trace, and return the exit code.
     Raises TraceError if it cannot be read."""
-    from fusetui.analysis.compiled.answer import answer_of_log
+    from fusetui.analysis.compiled.answer import report_compile_log
     from fusetui.trace.compile_log.log import read_compile_log
 
-    answer = answer_of_log(read_compile_log(args.trace))
+    answer = report_compile_log(read_compile_log(args.trace))
     if args.json:
         from fusetui.report.compiled import compile_document
 

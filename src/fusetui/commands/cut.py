@@ -167,10 +167,10 @@ def window_of_options(trace: Trace, args: Namespace) -> Window | None:
     """Return the window that --step, --from and --to select, in ns; None if they select
     the whole trace. Raises CommandError or NoSuchSelectionError."""
     from fusetui.analysis.why.account import Accounts
-    from fusetui.analysis.why.selection import question_about
+    from fusetui.analysis.why.selection import resolve_selection
     from fusetui.commands.why import parse_selection
 
-    window = question_about(Accounts(trace), parse_selection(args)).window
+    window = resolve_selection(Accounts(trace), parse_selection(args)).window
     return None if window is None else Window(*window)
 
 

@@ -93,10 +93,10 @@ def _find_fused_kernels(trace: Trace) -> tuple[FusedKernel, ...]:
 
     if not any(map(is_compiler, trace.names)):
         return ()
-    from fusetui.analysis.compiled.finding import compile_log_of
-    from fusetui.analysis.compiled.fused import fused_kernels
+    from fusetui.analysis.compiled.finding import find_compile_log
+    from fusetui.analysis.compiled.fused import list_fused_kernels
 
-    return fused_kernels(trace, compile_log_of(trace))
+    return list_fused_kernels(trace, find_compile_log(trace))
 
 
 def _print_fused_kernels(compiled: Sequence[Trace]) -> None:

@@ -81,9 +81,9 @@ def with_compile_log(trace: Trace, path: str) -> Trace:
     log."""
     if not path:
         return trace
-    from fusetui.analysis.compiled.finding import with_log_at  # rarely needed
+    from fusetui.analysis.compiled.finding import attach_log  # rarely needed
 
-    return with_log_at(trace, path)
+    return attach_log(trace, path)
 
 
 def _join_captures(trace: Trace, captured_by: Sequence[str]) -> Trace:

@@ -157,7 +157,7 @@ def _read_trace_memory(
 ) -> tuple[TracedMemoryDocument, LoadedTrace]:
     """Return who holds memory by the events of a trace, and the loaded trace. Raises
     CommandError if there are no memory events or no such moment, and TraceError."""
-    from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
+    from fusetui.analysis.memory.of_trace import report_memory_of_trace, trace_start_us
     from fusetui.report.memory import TracedMemoryDocument
     from fusetui.report.memory_words import explain_no_events
 
@@ -166,8 +166,8 @@ def _read_trace_memory(
     loaded = load(path)
     trace = loaded.trace
     try:
-        wanted_moment = moment(args.at, start_us(trace))
-        devices = memory_of_trace(trace, wanted_moment)
+        wanted_moment = moment(args.at, trace_start_us(trace))
+        devices = report_memory_of_trace(trace, wanted_moment)
     except NoMomentError as missing:
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
@@ -181,7 +181,7 @@ def _read_trace_memory(
 def _print_folder_peaks(args: Namespace) -> int:
     """Print the peaks of memory of all snapshots in a folder. Snapshots that cannot be
     read are reported at the end, and make the exit code UNUSABLE."""
-    from fusetui.analysis.memory.answer import ranked
+    from fusetui.analysis.memory.answer import rank_devices
     from fusetui.report.memory import MemoryRanksDocument, NoSnapshot, format_ranks
 
     unread: list[NoSnapshot] = []
@@ -193,7 +193,7 @@ def _print_folder_peaks(args: Namespace) -> int:
             except TraceError as error:
                 unread.append(NoSnapshot(path, str(error)))
 
-    ranks = ranked(answers())
+    ranks = rank_devices(answers())
     if args.json:
         emit_json(MemoryRanksDocument(ranks, tuple(unread)))
     elif ranks:

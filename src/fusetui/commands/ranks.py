@@ -77,10 +77,10 @@ def _print_whatif(args: Namespace) -> int:
     if args.csv:
         raise CommandError("ranks --what-if prints text or JSON, not CSV.")
     paths, explained, answer = _explain_files(args)
-    from fusetui.analysis.ranks.whatif import job_whatif
+    from fusetui.analysis.ranks.whatif import estimate_changes
     from fusetui.report.whatif import format_job_whatif
 
-    worth = job_whatif(explained.facts, args.what_if, cached=not args.no_cache)
+    worth = estimate_changes(explained.facts, args.what_if, cached=not args.no_cache)
     if args.json:
         emit_json(worth)
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fusetui.analysis.reproduce.generated import (
     GeneratedCode,
     NoGeneratedCodeError,
-    generated_code,
+    find_generated_code,
 )
 from fusetui.analysis.reproduce.model import Call, CallKind
 from fusetui.analysis.reproduce.select import (
@@ -155,7 +155,7 @@ def _answer_generated(calls: Sequence[Call], trace: Trace, out: str) -> None:
     """Write the script that runs the generated code of the first call to `out`, and
     that code beside it. Raises NoGeneratedCodeError and CannotWriteError."""
     call = calls[0]
-    generated = generated_code(trace, call)
+    generated = find_generated_code(trace, call)
     _mention_other_calls(calls)
     _write_generated(call, generated, _file_name_of(trace), out)
     name = printable(name_of(call))
@@ -244,7 +244,7 @@ def _write_compiled(call: Call, trace: Trace, path: str) -> None:
     the log lacks the code, the script only says what to record. Raises
     CannotWriteError."""
     try:
-        generated = generated_code(trace, call)
+        generated = find_generated_code(trace, call)
     except NoGeneratedCodeError as error:
         say(str(error))
         with new_file(path) as file:

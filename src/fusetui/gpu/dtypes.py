@@ -90,7 +90,10 @@ SCALAR_TYPE_OF_NCCL: Final = {
 
 
 def scalar_bytes(name: str) -> int:
-    """Bytes of one element of a type that torch names, as in `Float`, `c10::Half` or
-    `long int`; 0 if the name is unknown."""
+    """Return how many bytes an element of a type has, by the name that torch prints.
+
+    E.g. 4 for `Float` and 2 for `c10::Half`. Case does not matter. Returns 0 for an
+    unknown name.
+    """
     dtype = SCALAR_TYPES.get(name.lower().removeprefix("c10::"))
     return 0 if dtype is None else ELEMENT_BYTES[dtype]

@@ -65,7 +65,7 @@ def role_of_kernel(name: str) -> KernelRole:
         )
 
     adds_up_parts = kernel.role == "splitk_reduce"
-    part = "helper" if adds_up_parts else _part(kernel)
+    part = "helper" if adds_up_parts else _part_of_kernel(kernel)
     return KernelRole(
         decoded=kernel,
         kind=kind_of_kernel(name),
@@ -75,8 +75,13 @@ def role_of_kernel(name: str) -> KernelRole:
     )
 
 
-def _part(kernel: KernelName) -> str:
-    """Return the part (KernelRole.part) of a kernel that is no reduction of split-K."""
+def _part_of_kernel(kernel: KernelName) -> str:
+    """Return which part a kernel has in the work of its op: KernelRole.part.
+
+    It is `main` for the product, convolution or attention itself, and `helper` for what
+    prepares it. For any other work it is the kind of that work. A reduction of split-K
+    must have been recognized before.
+    """
     if kernel.op is None or kernel.algo == "fft":
         return "helper"
     if _BASIS_CHANGES.search(kernel.name):

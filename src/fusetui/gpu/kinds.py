@@ -185,7 +185,7 @@ def kind_of_kernel(name: str) -> str | None:
     if is_collective(name):
         return "comm"
 
-    decoded = _decoded(name)
+    decoded = _decode_name(name)
     if decoded is not None and (decoded.op or decoded.fused_ops):
         return decoded.op
 
@@ -253,7 +253,7 @@ def kinds(name: str) -> frozenset[str]:
         return frozenset({kind or "pointwise"})
 
     words = {kind_of_kernel(name)}
-    decoded = _decoded(name)
+    decoded = _decode_name(name)
     if decoded is not None:
         words |= {decoded.kernel_category, decoded.family}
     counted = {word for word in words if word}
@@ -273,7 +273,7 @@ def legend_kind(name: str) -> str:
     >>> legend_kind("ampere_sgemm_128x64_tn"), legend_kind("my_kernel")
     ('gemm', 'other')
     """
-    decoded = _decoded(name)
+    decoded = _decode_name(name)
     if decoded is not None and decoded.fused_ops:
         return _FUSED
     return _LEGEND_KINDS.get(kind_of_kernel(name) or "", _OTHER)
@@ -288,7 +288,11 @@ def searched_kinds(name: str) -> frozenset[str]:
     return (kinds(name) | {legend_kind(name)}) & SEARCHED_KINDS
 
 
-def _decoded(name: str) -> KernelName | None:
+def _decode_name(name: str) -> KernelName | None:
+    """Decode the name of a kernel; None if no naming scheme is recognized.
+
+    The decoder is imported only when it is needed, as many commands need none.
+    """
     from fusetui.gpu.kernel_names import decode  # a summary needs no decoder
 
     return decode(name)

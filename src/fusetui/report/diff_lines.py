@@ -20,9 +20,9 @@ from fusetui.analysis.diff.model import (
     Row,
     RowKind,
 )
-from fusetui.analysis.diff.names import identity, shared_start
+from fusetui.analysis.diff.names import count_shared_start, identity
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
-from fusetui.analysis.diff.story import idle_changes
+from fusetui.analysis.diff.story import sum_idle_changes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
@@ -308,7 +308,7 @@ def _explain_idle_change(diff: Diff) -> str:
     """Return why idle time changed: the largest causes of the change, then those that
     offset it. At most MAX_WAITS causes are named."""
     idle_ns = diff.accounting.idle_ns
-    change_by_cause = idle_changes(diff.side_a.idle, diff.side_b.idle)
+    change_by_cause = sum_idle_changes(diff.side_a.idle, diff.side_b.idle)
     largest_causes = [*change_by_cause.items()][:MAX_WAITS]
     reasons = []
     offsets = []
@@ -401,7 +401,7 @@ def _common_place(rows: Sequence[Row]) -> str:
     if first == last:
         return first or phase
     # What the first and the last of sorted texts share, all of them share.
-    common = first[: shared_start(first, last)].rstrip("0123456789")
+    common = first[: count_shared_start(first, last)].rstrip("0123456789")
     return f"{common}*" if len(common) >= MIN_PLACE_CHARS else phase
 
 

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.groups import (
     Group,
     KernelGroup,
     OpGroup,
-    without_group,
+    name_missing_group,
 )
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import NS
@@ -221,7 +221,7 @@ def _describe_kernel_group(group: KernelGroup, by: str, width: int) -> str:
         return label_kernel(str(group.name), width)
     if by == "shape":
         op = _append_inputs(
-            _format_op_name(str(group.op or without_group("op")), group), group
+            _format_op_name(str(group.op or name_missing_group("op")), group), group
         )
         return f"{label_kernel(str(group.name), width)}   {op}"
     if by == "stream":
@@ -232,7 +232,7 @@ def _describe_kernel_group(group: KernelGroup, by: str, width: int) -> str:
         device = device_label(group.device)
         return printable(f"{device} {stream_label(group.stream)}")
     value = getattr(group, "family" if by == "library" else by)
-    return printable(str(value or without_group(by)))
+    return printable(str(value or name_missing_group(by)))
 
 
 def _format_op_name(op: str, group: Group) -> str:

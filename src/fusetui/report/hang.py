@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from fusetui.analysis.hang.in_trace import InTrace
-from fusetui.analysis.hang.mismatches import kind_of
+from fusetui.analysis.hang.mismatches import read_operation_kind
 from fusetui.analysis.hang.model import (
     Culprit,
     Doubt,
@@ -229,14 +229,14 @@ def describe_unmatched(message: UnmatchedMessage) -> str:
     """Return a sentence about a rank that waits in a send or receive whose counterpart
     was not issued."""
     issued = message.issued
-    is_send = kind_of(issued.operation).startswith("send")
+    is_send = read_operation_kind(issued.operation).startswith("send")
     counterpart = "receive" if is_send else "send"
     peer = "the other side" if message.peer == UNKNOWN else f"rank {message.peer}"
     last = ""
     if message.peer_last is not None:
         last = f" Last issued by {peer}: {_describe_issued(message.peer_last)}."
     return (
-        f"Rank {issued.rank} waits in {kind_of(issued.operation)} of "
+        f"Rank {issued.rank} waits in {read_operation_kind(issued.operation)} of "
         f"{name_group(issued.group)} ({format_frame(issued.place)}) for a {counterpart} "
         f"that {peer} did not issue.{last}"
     )
@@ -343,7 +343,7 @@ def _describe_missing(answer: HangAnswer, culprit: Culprit) -> str:
     wait = _find_wait(answer, culprit)
     head = (
         f"Rank {culprit.rank} is missing: it did not issue "
-        f"{kind_of(wait.example.operation)}, {collective(wait.group, wait.sequence)}"
+        f"{read_operation_kind(wait.example.operation)}, {collective(wait.group, wait.sequence)}"
     )
     if culprit.sequence < wait.sequence:
         head += f", nor any after number {count(culprit.sequence)}"
@@ -368,7 +368,7 @@ def _describe_waiters(wait: Wait) -> str:
     waiting_place = wait.example.place or wait.now
     return (
         f"{name_ranks(wait.waiting).capitalize()} {waits} in "
-        f"{kind_of(wait.example.operation)} at {format_frame(waiting_place)}."
+        f"{read_operation_kind(wait.example.operation)} at {format_frame(waiting_place)}."
     )
 
 
@@ -382,7 +382,7 @@ def _describe_deadlock(answer: HangAnswer) -> str:
             for wait in answer.waits
             if rank in wait.waiting and awaited in (*wait.lacking, *wait.without_dump)
         )
-        operation_name = kind_of(wait.example.operation)
+        operation_name = read_operation_kind(wait.example.operation)
         where = collective(wait.group, wait.sequence)
         steps.append(
             f"rank {rank} waits for rank {awaited} in {operation_name}, {where}"
@@ -397,7 +397,9 @@ def _describe_undecided(answer: HangAnswer) -> Iterator[str]:
     for doubt in stuck[:MAX_CULPRITS]:
         issued = doubt.issued
         place_clause = "" if issued is None else f" at {format_frame(issued.place)}"
-        operation_name = "a collective" if issued is None else kind_of(issued.operation)
+        operation_name = (
+            "a collective" if issued is None else read_operation_kind(issued.operation)
+        )
         assert doubt.group is not None
         yield (
             f"Inconclusive: {name_ranks(doubt.ranks)} did not leave {operation_name}, "
@@ -418,10 +420,12 @@ def _find_wait(answer: HangAnswer, culprit: Culprit) -> Wait:
 
 def _describe_issued(issued: Issued) -> str:
     """Return the operation that a rank issued, with its group and its line of code."""
-    if kind_of(issued.operation).startswith(("send ", "recv ")):
-        operation_text = f"{kind_of(issued.operation)} of {name_group(issued.group)}"
+    if read_operation_kind(issued.operation).startswith(("send ", "recv ")):
+        operation_text = (
+            f"{read_operation_kind(issued.operation)} of {name_group(issued.group)}"
+        )
     else:
-        name = kind_of(issued.operation)
+        name = read_operation_kind(issued.operation)
         operation_text = f"{name}, {collective(issued.group, issued.sequence)},"
     return f"{operation_text} at {format_frame(issued.place)}"
 
@@ -429,7 +433,9 @@ def _describe_issued(issued: Issued) -> str:
 def _describe_side(mismatch: Mismatch, side: Side) -> str:
     """Return what some ranks issued, as one side of a mismatch, with the line of code."""
     first = side.issued[0]
-    operation_text = " + ".join(kind_of(issued.operation) for issued in side.issued)
+    operation_text = " + ".join(
+        read_operation_kind(issued.operation) for issued in side.issued
+    )
     if mismatch.kind in ("sizes", "dtypes"):
         operation_text = f"{operation_text} of {format_tensors(first.inputs)}"
     return f"{name_ranks(side.ranks)} {operation_text} ({format_frame(first.place)})"

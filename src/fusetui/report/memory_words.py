@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.findings import Helps, MemoryFinding, Rule
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
-from fusetui.analysis.questions.memory import memory_peaks
+from fusetui.analysis.questions.memory import find_memory_peaks
 from fusetui.text.figures import count, plural, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
@@ -28,7 +28,7 @@ EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 def explain_no_events(trace: Trace) -> str:
     """Return what a trace without usable memory events lacks, as the end of a sentence."""
-    if memory_peaks(trace).is_recorded:
+    if find_memory_peaks(trace).is_recorded:
         return (
             "no memory events with addresses and totals (newer torch versions record "
             "them)"

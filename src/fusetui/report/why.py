@@ -16,7 +16,7 @@ from fusetui.analysis.why.model import (
     ThreadAccount,
     Why,
     WhyDocument,
-    considerable,
+    list_considerable,
     negligible,
 )
 from fusetui.report import printed
@@ -152,7 +152,7 @@ def _format_account(why: Why, width: int) -> list[str]:
 def _lacks_first_finding(why: Why, lines: Sequence[str]) -> bool:
     """Return whether the first finding is missing from these lines. False if there is
     no considerable finding."""
-    if not considerable(why):
+    if not list_considerable(why):
         return False
     return not any(line.startswith("1. ") for line in lines)
 
@@ -232,7 +232,7 @@ def _format_findings(why: Why, room: int, width: int, everything: bool) -> list[
     for lines_above in (above, doubts):
         for remedies in (1, 0):
             fitting = _fit_findings(why, lines_above, remedies, room, width)
-            if fitting.shown or not considerable(why):
+            if fitting.shown or not list_considerable(why):
                 return _append_left_out(why, fitting.lines, room)
     # No worth is told without the doubt about it.
     return _fit_findings(why, [], 0, 1 if doubts else room, width).lines
@@ -244,7 +244,7 @@ def _fit_findings(
     """Return the lines `above` with the findings that fit below them. The first
     `remedies` findings have what to try."""
     lines = [*above]
-    findings = considerable(why)
+    findings = list_considerable(why)
     for number, finding in enumerate(findings, 1):
         text = _format_claim(why, finding, with_remedy=number <= remedies)
         claim = wrapped_lines(printable(f"{number}. {text}"), width, "   ")
@@ -264,7 +264,7 @@ def _format_negligible(why: Why, width: int) -> list[str]:
     if not findings:
         return []
     lines = ["", NEGLIGIBLE_HEADING]
-    for number, finding in enumerate(findings, len(considerable(why)) + 1):
+    for number, finding in enumerate(findings, len(list_considerable(why)) + 1):
         text = f"{number}. {_format_claim(why, finding)}"
         lines += wrapped_lines(printable(text), width, "   ")
     return lines
@@ -329,7 +329,7 @@ def why_markdown(why: Why, everything: bool = False) -> str:
     ):
         if sentence:
             lines += [markdown(sentence), ""]
-    findings = considerable(why)
+    findings = list_considerable(why)
     if findings:
         lines += [*_number_findings(why, findings, 1), ""]
     negligible_findings = negligible(why)

@@ -14,10 +14,10 @@ from fusetui.analysis.why.model import (
     Gap,
     Unknown,
     Why,
-    median_step,
-    steps_tell,
-    steps_with_work,
-    totals,
+    add_up_accounts,
+    do_steps_hold_work,
+    find_median_step,
+    select_working_steps,
 )
 from fusetui.report.cpu_words import BreakdownPiece, describe_breakdown, divide_cpu_time
 from fusetui.text.cutting import clip, joined
@@ -158,8 +158,8 @@ def _describe_unlike_span(why: Why, sums: Sums) -> str:
 def _find_unlike_span(why: Why, sums: Sums) -> Sums | None:
     """Return the times of the whole span if its share of idle time is far from that of
     the median step; else None."""
-    whole = totals(why.devices)
-    has_steps = steps_tell(why) and len(why.steps) >= 2
+    whole = add_up_accounts(why.devices)
+    has_steps = do_steps_hold_work(why) and len(why.steps) >= 2
     if not has_steps or find_cut_off(why) or not whole["span"]:
         return None
     difference = abs(_compute_idle_share(sums) - _compute_idle_share(whole))
@@ -205,11 +205,11 @@ class Headline(NamedTuple):
 def make_headline(why: Why) -> Headline:
     """Return what the figures of the answer are about, and their sums over all devices.
     It is the median step if there are steps, else the span."""
-    if steps_tell(why):
-        step = median_step(why.steps)
+    if do_steps_hold_work(why):
+        step = find_median_step(why.steps)
         text = f"{duration(step.dur_ns)} per step ({StepLength.WALL}{_describe_median_step(why)})."
-        return Headline(text=text, sums=totals(step.devices))
-    sums = totals(why.devices)
+        return Headline(text=text, sums=add_up_accounts(step.devices))
+    sums = add_up_accounts(why.devices)
     if why.about:
         text = f"{why.about}: {duration(why.devices[0].span_ns)}."
     elif len(why.devices) == 1:
@@ -224,7 +224,7 @@ def _describe_median_step(why: Why) -> str:
     even number it is the lower of the two in the middle, as no mean of two is a step.
     """
     steps = len(why.steps)
-    ran = len(steps_with_work(why.steps))
+    ran = len(select_working_steps(why.steps))
     if steps == 1:
         return ""
     by = why.steps_by or ""
@@ -293,7 +293,7 @@ def _describe_busy(why: Why, sums: Sums) -> str:
 def _name_whole(why: Why) -> str:
     """Return the time of which a share is given, as the headline names it: the step,
     the time, or the span."""
-    if steps_tell(why):
+    if do_steps_hold_work(why):
         return "the step"
     if why.about:
         return "that time"
@@ -358,13 +358,13 @@ class TimeShare(NamedTuple):
 def make_account_columns(why: Why) -> list[AccountColumn]:
     """Return the columns of the account of time: the median step if there are steps,
     and the span. If a part was asked about, it is the only column."""
-    of_devices = totals(why.devices)
+    of_devices = add_up_accounts(why.devices)
     if why.about:
         return [AccountColumn(title="time", sums=of_devices)]
     span = AccountColumn(title="span", sums=of_devices)
-    if not steps_tell(why):
+    if not do_steps_hold_work(why):
         return [span]
-    of_step = totals(median_step(why.steps).devices)
+    of_step = add_up_accounts(find_median_step(why.steps).devices)
     return [AccountColumn(title="step", sums=of_step), span]
 
 

@@ -12,9 +12,9 @@ from fusetui.analysis.why.model import (
     Finding,
     SomeSteps,
     Why,
-    median_step,
-    steps_tell,
-    totals,
+    add_up_accounts,
+    do_steps_hold_work,
+    find_median_step,
 )
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.trace.layout.steps import StepLength
@@ -162,11 +162,11 @@ def _describe_whole(why: Why) -> str:
     headline has it."""
     before_ns = why.worth_before_ns or 0
     is_of_step = why.worth_of == "step"
-    is_headline_of_step = steps_tell(why)
+    is_headline_of_step = do_steps_hold_work(why)
     if is_headline_of_step:
-        headline_ns = median_step(why.steps).dur_ns
+        headline_ns = find_median_step(why.steps).dur_ns
     else:
-        headline_ns = totals(why.devices)["span"]
+        headline_ns = add_up_accounts(why.devices)["span"]
     is_as_long = abs(before_ns - headline_ns) <= NEARLY * headline_ns
     if is_of_step == is_headline_of_step and is_as_long:
         if is_of_step and len(why.steps) > 1:

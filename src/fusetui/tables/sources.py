@@ -205,13 +205,13 @@ def _make_kernels(trace: Trace, request: TableRequest) -> Records:
     What the name of a kernel says (family, dtype, tile) is in columns of its own, as
     far as no figure has that name; `kernel_op` is the op that the name says.
     """
-    from fusetui.analysis.questions.groups import kernel_groups
+    from fusetui.analysis.questions.groups import group_kernels
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
     from fusetui.report.groups import make_kernels_document
 
     kernel_jobs = jobs(trace, overrides=dict(request.peaks))
-    groups = kernel_groups(trace, kernel_jobs, request.by)
+    groups = group_kernels(trace, kernel_jobs, request.by)
     rows = _to_builtins(make_kernels_document(groups, request.by, ()).kernels)
     for row in rows:
         decoded = row.pop("decoded", None) or {}
@@ -226,10 +226,10 @@ def _make_kernels(trace: Trace, request: TableRequest) -> Records:
 
 def _make_ops(trace: Trace, request: TableRequest) -> Records:
     """Make the rows of `ops`: one for each group of CPU ops."""
-    from fusetui.analysis.questions.groups import op_groups
+    from fusetui.analysis.questions.groups import group_ops
 
     return [
-        {"captured": False, **row} for row in _to_builtins(op_groups(trace, request.by))
+        {"captured": False, **row} for row in _to_builtins(group_ops(trace, request.by))
     ]
 
 
@@ -247,12 +247,12 @@ def _make_modules(trace: Trace, request: TableRequest) -> PartialRecords:
 
 def _make_lines(trace: Trace, request: TableRequest) -> PartialRecords:
     """Make the rows of `lines`: one for each function or source line of the program."""
-    from fusetui.analysis.why.causes import idle_causes
+    from fusetui.analysis.why.causes import find_idle_causes
     from fusetui.report.program import describe_outside_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    causes = idle_causes(trace)
+    causes = find_idle_causes(trace)
     by_line = request.by == "line"
     times = function_times(origins(trace), request.file, causes, by_line)
     return PartialRecords(
@@ -264,11 +264,11 @@ def _make_lines(trace: Trace, request: TableRequest) -> PartialRecords:
 def _make_compile(trace: Trace, _: TableRequest) -> PartialRecords:
     """Make the rows of `compile`: one for each kernel of a compiled region, the largest
     total first."""
-    from fusetui.analysis.compiled.answer import compile_answer
-    from fusetui.analysis.compiled.finding import compile_log_of
+    from fusetui.analysis.compiled.answer import report_compilation
+    from fusetui.analysis.compiled.finding import find_compile_log
     from fusetui.report.compiled import remarks
 
-    answer = compile_answer(trace, compile_log_of(trace))
+    answer = report_compilation(trace, find_compile_log(trace))
     records: Records = []
     for region in answer.regions:
         for kernel in region.kernels:
@@ -320,10 +320,10 @@ def _make_gaps(trace: Trace, request: TableRequest) -> Records:
 def _make_launches(trace: Trace, _: TableRequest) -> Records:
     """Make the rows of `launches`: one for each name of a launch call on each thread,
     such as cudaLaunchKernel on thread 7."""
-    from fusetui.analysis.questions.launches import thread_launches
+    from fusetui.analysis.questions.launches import summarize_launches_by_thread
 
     records = []
-    for thread in thread_launches(trace):
+    for thread in summarize_launches_by_thread(trace):
         for calls in thread.calls:
             records.append(
                 {
@@ -338,9 +338,9 @@ def _make_launches(trace: Trace, _: TableRequest) -> Records:
 def _make_collectives(trace: Trace, _: TableRequest) -> Records:
     """Make the rows of `collectives`: one for each collective operation on a GPU. Times
     are relative to the begin of the trace."""
-    from fusetui.analysis.questions.collectives import collectives_of
+    from fusetui.analysis.questions.collectives import find_collectives
 
-    collectives = collectives_of(trace)
+    collectives = find_collectives(trace)
     rows = collectives.rows.tolist()
     issued = collectives.issued.tolist()
     records = []

@@ -15,12 +15,12 @@ import numpy as np
 from fusetui.analysis.questions.query import (
     COMPARED,
     Word,
-    bound_of,
     matching,
-    pattern_of,
-    word_of,
+    parse_bound,
+    parse_pattern,
+    parse_word,
 )
-from fusetui.analysis.questions.query_text import Written, WrongQueryError, written_ways
+from fusetui.analysis.questions.query_text import Written, WrongQueryError, parse_ways
 from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, searched_kinds
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
@@ -54,7 +54,7 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     Raises WrongQueryError for what is no query, and NoColumnError for a field that the
     table has not.
     """
-    alternatives = written_ways(query, lambda *_: True)
+    alternatives = parse_ways(query, lambda *_: True)
     holds_of_part: dict[Written, Flags] = {}
     for parts in alternatives:
         for part in parts:
@@ -75,7 +75,7 @@ def _part_holds(table: ColumnTable, part: Written) -> Flags:
             comparison (total_ns > 50us); or a field with a value (family:gemm). Each may
             be negated.
     """
-    pattern = pattern_of(part)
+    pattern = parse_pattern(part)
     if pattern:
         matches = partial(matching, pattern.text)
         flags = _any_text(table, partial(_test_texts, test=matches))
@@ -155,7 +155,7 @@ def _comparison_holds(column: TableColumn, part: Written) -> Flags:
             f"{part.field} is text: search it with {part.field}:{part.value or '...'}"
         )
     # `bound.excluded` has `part.excluded` in it, which rows without a value need alone
-    bound = bound_of(part, _parse_number(column, part))
+    bound = parse_bound(part, _parse_number(column, part))
     if bound.above:
         is_beyond = column.values > bound.value
     else:
@@ -176,7 +176,7 @@ def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
-        word = word_of(Written(part.text, False, sign=sign), part.value)
+        word = parse_word(Written(part.text, False, sign=sign), part.value)
         return _contains_word(column, word)
     if column.kind == "bool":
         if part.value not in ("true", "false"):

@@ -54,8 +54,12 @@ class KindSlices(msgspec.Struct, frozen=True, eq=False):
     ns_before: Int64s  # of the slices before each, and of all; shape [n + 1]
 
     def ns_until(self, places: Int32s) -> Int64s:
-        """ns of those before some places of the depth row. `places` is int32, because
-        numpy would copy `place` to search it for int64."""
+        """Return how many ns the slices of this kind before some indices take together.
+
+        The indices are those of slices in the depth row, which has the slices of all
+        kinds. They must be int32, because numpy would copy `place` to search it for
+        int64.
+        """
         return self.ns_before[self.place.searchsorted(places)]
 
 
@@ -78,7 +82,15 @@ class DepthRows:
     def __init__(
         self, trace: Trace, tracks: Sequence[Track], kinds: Kinds | None = None
     ) -> None:
-        """`kinds`: that of each row of the trace; without it all are of one kind."""
+        """Divide the slices of each track by depth; a *depth row* has those of one
+        track and depth.
+
+        Args:
+            trace: The trace.
+            tracks: The tracks, from top to bottom.
+            kinds: The kind of each row of the trace, which decides its color. Without
+                it all slices are of one kind.
+        """
         self._trace = trace
         self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
         self._rows: list[Int32s] = []  # rows of the trace, of each depth row
@@ -100,7 +112,7 @@ class DepthRows:
             yield self[number]
 
     def __getitem__(self, number: int) -> DepthRow:
-        """One of them, which is built now unless it was before."""
+        """Return the depth row at an index. It is built on the first access and kept."""
         built = self._built[number]
         if built is None:
             built = _depth_row(self._trace, self._rows[number], self._kinds)
@@ -109,73 +121,108 @@ class DepthRows:
 
     @property
     def tops(self) -> Iterator[DepthRow]:
-        """The outermost depth row of each track."""
+        """The outermost depth row of each track, in the order of the tracks."""
         for number in self._outermost.values():
             yield self[number]
 
     def index_of(self, row: int) -> int:
-        """The index of the depth row that a row of these tracks lies on."""
+        """Return the index of the depth row on which a row of the trace lies. The row
+        must be on one of the tracks."""
         track = self._trace.track_of(row)
         return self._outermost[track.first_row] + int(self._trace.depth[row])
 
 
 @lru_cache(maxsize=8)
 def edges(begin: int, end: int, width: int) -> Int64s:
-    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below
-    2**63.
+    """Divide the window of time [begin, end) into cells, and return their borders.
 
-    All lines of a frame share them: they cannot be written to.
+    The borders are ns of the file; W cells have W + 1 of them. Cells differ in length
+    by 1 ns at most, and all of them are exact integers. The result is shared by all
+    lanes of a frame, so it is read-only.
+
+    Args:
+        begin: The begin of the window, in ns of the file.
+        end: Its end.
+        width: The number of cells W.
     """
     cells = max(width, 1)
     ns_per_cell, rest_ns = divmod(end - begin, cells)
-    number = np.arange(width + 1, dtype=np.int64)
-    rest_before_ns = rest_ns * number // cells
-    borders = begin + ns_per_cell * number + rest_before_ns
+    border_index = np.arange(width + 1, dtype=np.int64)
+    rest_before_ns = rest_ns * border_index // cells
+    borders = begin + ns_per_cell * border_index + rest_before_ns
+    # the cache returns the same array to all callers
     borders.flags.writeable = False
     return borders
 
 
-def seen_in(line: DepthRow, begin: int, end: int) -> int:
-    """The row that covers all of a window (ns of the file), NO_SLICE where no slice
-    touches it, else SEVERAL. Of a window without borders of slices, every division into
-    cells shows the same."""
-    first = int(line.end.searchsorted(begin, side="right"))
-    if first == len(line):
+def row_covering_window(line: DepthRow, begin: int, end: int) -> int:
+    """Return the row of the slice that covers all of a window of time.
+
+    Returns NO_SLICE if no slice touches the window, else SEVERAL. In the first two
+    cases the window looks the same however it is divided into cells.
+
+    Args:
+        line: The slices of one track and depth.
+        begin: The begin of the window, in ns of the file.
+        end: Its end.
+    """
+    first_not_ended = int(line.end.searchsorted(begin, side="right"))
+    if first_not_ended == len(line):
         return NO_SLICE
-    slice_begin = line.start[first]
+    slice_begin = line.start[first_not_ended]
     if slice_begin >= end:
         return NO_SLICE
-    covers_all = slice_begin < begin and line.end[first] >= end
-    return int(line.rows[first]) if covers_all else SEVERAL
+    covers_all = slice_begin < begin and line.end[first_not_ended] >= end
+    return int(line.rows[first_not_ended]) if covers_all else SEVERAL
 
 
 def cells(line: DepthRow, borders: Int64s) -> Cells:
-    """What each cell shows."""
-    at = _at_borders(line, borders)
+    """Compute what each cell of a depth row shows.
+
+    A depth row has the slices of one track at one depth. A cell shows the kind with the
+    most time in it. It names the longest slice that touches it if that is of the same
+    kind, else SEVERAL. A cell without slices has NO_SLICE.
+
+    Args:
+        line: The depth row.
+        borders: The W + 1 borders of the cells, in ns of the file.
+    """
+    at_borders = _locate_borders(line, borders)
     # the last slice begun before a cell touches it too if it has not ended
-    first = at.started[:-1] - (at.over_ns[:-1] > 0)
-    end = at.started[1:]
-    count = end - first
-    several = np.flatnonzero(count > 1)
-    longest = _longest_in_cells(line, first, end, several)
+    first_slice = at_borders.started[:-1] - (at_borders.over_ns[:-1] > 0)
+    end_slice = at_borders.started[1:]
+    count = end_slice - first_slice
+    cells_with_several = np.flatnonzero(count > 1)
+    longest = _find_longest_in_cells(line, first_slice, end_slice, cells_with_several)
     row = line.rows[longest]
     kind = line.kind[longest].astype(np.int16)
-    if several.size and line.kinds:
-        kind_with_most = _kind_with_most(line.kinds, at)[several]
-        is_of_kind = kind_with_most == kind[several]
-        row[several] = np.where(is_of_kind, row[several], SEVERAL)
-        kind[several] = kind_with_most
+    if cells_with_several.size and line.kinds:
+        kind_with_most = _dominant_kinds(line.kinds, at_borders)[cells_with_several]
+        is_of_kind = kind_with_most == kind[cells_with_several]
+        row[cells_with_several] = np.where(is_of_kind, row[cells_with_several], SEVERAL)
+        kind[cells_with_several] = kind_with_most
     is_empty = count == 0
     row[is_empty] = NO_SLICE
     kind[is_empty] = NO_SLICE
-    covered_ns_before = line.ns_before[at.started] - at.over_ns
+    covered_ns_before = line.ns_before[at_borders.started] - at_borders.over_ns
     covered_ns = covered_ns_before[1:] - covered_ns_before[:-1]
     return Cells(row=row, kind=kind, count=count, covered=covered_ns)
 
 
-def _longest_in_cells(line: DepthRow, first: Rows, end: Rows, several: Rows) -> Rows:
-    """The index of the longest of the slices [first, end) of each cell; any index for a
-    cell without slices. `several`: the cells with more than one."""
+def _find_longest_in_cells(
+    line: DepthRow, first: Rows, end: Rows, several: Rows
+) -> Rows:
+    """Find the longest slice that touches each cell.
+
+    Args:
+        line: The slices of one track and depth.
+        first: The index of the first slice of each cell.
+        end: The index behind the last one.
+        several: The indices of the cells with more than one slice.
+
+    Returns:
+        An index in `line` for each cell; any index for a cell without slices.
+    """
     longest = np.minimum(first, len(line) - 1)  # the only one, where there is one
     if several.size:
         # reduceat gives what is in [first, end), and in [end, next first)
@@ -185,67 +232,101 @@ def _longest_in_cells(line: DepthRow, first: Rows, end: Rows, several: Rows) -> 
     return longest
 
 
-def amounts(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
-    """Nanoseconds of each cell that slices of a kind cover; shape [W]. All slices count
-    where the line has only one kind."""
-    at = _at_borders(line, borders)
+def sum_kind_in_cells(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
+    """Add up how many ns of each cell are covered by slices of one kind.
+
+    If the depth row has slices of one kind only, all of them count.
+
+    Args:
+        line: The slices of one track and depth.
+        borders: The W + 1 borders of the cells, in ns of the file.
+        kind: The kind of the slices that count.
+    """
+    at_borders = _locate_borders(line, borders)
     for slices in line.kinds:
         if slices.kind == kind:
-            over_ns = np.where(at.kind == kind, at.over_ns, 0)
-            return np.diff(slices.ns_until(at.started.astype(np.int32)) - over_ns)
-    return np.diff(line.ns_before[at.started] - at.over_ns)
+            over_ns = np.where(at_borders.kind == kind, at_borders.over_ns, 0)
+            return np.diff(
+                slices.ns_until(at_borders.started.astype(np.int32)) - over_ns
+            )
+    return np.diff(line.ns_before[at_borders.started] - at_borders.over_ns)
 
 
-def spread(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
-    """How much of a measure lies in each cell, evenly spread over each slice; shape
-    [W]. `before`: the measure of the slices before each of the line, and of all; shape
-    [n + 1]."""
-    at = _at_borders(line, borders)
-    last = at.started - 1
-    length_ns = line.ns_before[at.started] - line.ns_before[last]
-    share_beyond = at.over_ns / np.maximum(length_ns, 1)
-    of_last = before[at.started] - before[last]
-    beyond_border = np.where(at.started > 0, share_beyond * of_last, 0.0)
-    return np.diff(before[at.started] - beyond_border)
+def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
+    """Distribute a measure of slices, such as bytes, over the cells that the slices
+    touch.
+
+    The measure of a slice is spread evenly over its time. E.g. of 90 bytes from 0 to 30
+    ns, a cell from 10 to 20 ns gets 30.
+
+    Args:
+        line: The slices of one track and depth, n of them.
+        borders: The W + 1 borders of the cells, in ns of the file.
+        before: The running total: the measure of all slices before each one, and
+            at the end that of all; shape [n + 1].
+
+    Returns:
+        The measure in each cell; shape [W].
+    """
+    at_borders = _locate_borders(line, borders)
+    last = at_borders.started - 1
+    length_ns = line.ns_before[at_borders.started] - line.ns_before[last]
+    share_beyond = at_borders.over_ns / np.maximum(length_ns, 1)
+    of_last = before[at_borders.started] - before[last]
+    beyond_border = np.where(at_borders.started > 0, share_beyond * of_last, 0.0)
+    return np.diff(before[at_borders.started] - beyond_border)
 
 
-def row_in(line: DepthRow, begin: int, end: int) -> int:
-    """The row that a cell stands for: of the kind with the most time in it, the slice
-    with the most time in it; NO_SLICE where there is none."""
+def row_shown_by_cell(line: DepthRow, begin: int, end: int) -> int:
+    """Return the row of the slice that a cell from `begin` to `end` stands for.
+
+    Of the kind with the most time in the cell, it is the slice with the most time in
+    it. Returns NO_SLICE if no slice touches the cell.
+    """
     borders = np.array([begin, end])
     kind = int(cells(line, borders).kind[0])
     if kind == NO_SLICE:
         return NO_SLICE
-    at = _at_borders(line, borders)
-    first = int(at.started[0]) - int(at.over_ns[0] > 0)
-    touching = slice(first, int(at.started[1]))
+    at_borders = _locate_borders(line, borders)
+    first_slice = int(at_borders.started[0]) - int(at_borders.over_ns[0] > 0)
+    touching = slice(first_slice, int(at_borders.started[1]))
     ends_inside = np.minimum(line.end[touching], end)
     starts_inside = np.maximum(line.start[touching], begin)
     inside_ns = ends_inside - starts_inside
     inside_ns[line.kind[touching] != kind] = -1
-    return int(line.rows[first + int(inside_ns.argmax())])
+    return int(line.rows[first_slice + int(inside_ns.argmax())])
 
 
-def slice_near(line: DepthRow, time: int) -> int:
-    """The index of the slice at, or nearest to, a time (ns of the file); the earlier
-    one of two as near."""
-    started = int(np.searchsorted(line.start, time, side="right"))
-    last_started = max(started - 1, 0)
-    next_to_start = min(started, len(line) - 1)
+def find_nearest_slice(line: DepthRow, time: int) -> int:
+    """Return the index of the slice at a time, or else of the one nearest to it.
+
+    Of two slices at the same distance the earlier one is returned. The time is in ns of
+    the file.
+    """
+    started_count = int(np.searchsorted(line.start, time, side="right"))
+    last_started = max(started_count - 1, 0)
+    next_to_start = min(started_count, len(line) - 1)
     if _distance_ns(line, next_to_start, time) < _distance_ns(line, last_started, time):
         return next_to_start
     return last_started
 
 
 def _distance_ns(line: DepthRow, index: int, time: int) -> int:
-    """How far a time is from a slice; 0 during it."""
+    """Return how far a time is before the start or behind the end of a slice, in ns.
+    The result is 0 while the slice runs."""
     ns_until_start = int(line.start[index]) - time
     ns_since_end = time - int(line.end[index]) + 1
     return max(ns_until_start, ns_since_end, 0)
 
 
 def _depth_row(trace: Trace, rows: Int32s, kinds: Kinds) -> DepthRow:
-    """The depth row of rows of one track and depth, which are in time order."""
+    """Build the depth row of some slices, with what is needed to look up cells fast.
+
+    Args:
+        trace: The trace.
+        rows: The slices of one track at one depth, in the order of time.
+        kinds: The kind of each row of the trace.
+    """
     start = trace.start[rows]
     length_ns = np.maximum(trace.dur[rows], MIN_SLICE_NS)
     kind = kinds[rows]
@@ -257,16 +338,23 @@ def _depth_row(trace: Trace, rows: Int32s, kinds: Kinds) -> DepthRow:
         start=start,
         end=start + length_ns,
         kind=kind,
-        ns_before=_sum_before(length_ns),
-        kinds=_slices_of_kinds(kind, length_ns),
+        ns_before=_running_totals(length_ns),
+        kinds=_split_by_kind(kind, length_ns),
         rank=rank,
         by_rank=by_rank,
     )
 
 
-def _slices_of_kinds(kind: Kinds, length_ns: Int64s) -> tuple[KindSlices, ...]:
-    """The slices of each kind, from the kind and the length of each slice; () where all
-    are of one kind."""
+def _split_by_kind(kind: Kinds, length_ns: Int64s) -> tuple[KindSlices, ...]:
+    """Divide slices by their kind, and add up their lengths.
+
+    Args:
+        kind: The kind of each slice.
+        length_ns: The length of each slice.
+
+    Returns:
+        The slices of each kind; () if all slices are of one kind.
+    """
     numbers = np.flatnonzero(np.bincount(kind)).tolist()
     if len(numbers) == 1:
         return ()
@@ -277,14 +365,15 @@ def _slices_of_kinds(kind: Kinds, length_ns: Int64s) -> tuple[KindSlices, ...]:
             KindSlices(
                 kind=number,
                 place=places.astype(np.int32),
-                ns_before=_sum_before(length_ns[places]),
+                ns_before=_running_totals(length_ns[places]),
             )
         )
     return tuple(slices)
 
 
-def _sum_before(length_ns: Int64s) -> Int64s:
-    """The sum of the lengths before each, and of all; shape [n + 1]."""
+def _running_totals(length_ns: Int64s) -> Int64s:
+    """Return the sum of the lengths before each slice, and at the end that of all: 0,
+    5, 8 for 5, 3."""
     return np.concatenate(([0], np.cumsum(length_ns)))
 
 
@@ -297,8 +386,13 @@ class _AtBorders(NamedTuple):
     kind: Kinds  # of that last one; anything where none started
 
 
-def _at_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
-    """What of a depth row has started at each border, and what reaches beyond it."""
+def _locate_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
+    """Find how many slices have started at each border, and how far the last one
+    reaches beyond it.
+
+    Slices of a depth row do not overlap, so only the last one that started can reach
+    beyond.
+    """
     started = line.start.searchsorted(borders)
     last = started - 1  # -1, the last of all, where none started
     over_ns = line.end[last] - borders
@@ -308,8 +402,16 @@ def _at_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
     return _AtBorders(started=started, over_ns=over_ns, kind=line.kind[last])
 
 
-def _kind_with_most(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np.int16]:
-    """The kind with the most time in each cell; shape [W]."""
+def _dominant_kinds(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np.int16]:
+    """Find the kind that takes the most time in each cell.
+
+    Args:
+        kinds: The slices of each kind.
+        at: What has started at each border of the cells.
+
+    Returns:
+        A kind per cell; shape [W].
+    """
     numbers = np.array([slices.kind for slices in kinds], dtype=np.int16)
     places = at.started.astype(np.int32)
     # of each kind before each border; shape [kinds, W + 1]
@@ -325,14 +427,24 @@ def _kind_with_most(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np
 MAX_CLIMBED_LEVELS = 1000  # from the innermost slice outwards
 
 
-def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:
-    """The innermost row that covers half of each cell or more, or -1; shape [W] for the
-    W + 1 borders in ns of the file.
+def deepest_rows(
+    trace: Trace, track: Track, borders: Int64s, least_ns: int = 0
+) -> Int32s:
+    """Find the innermost slice that covers at least half of each cell.
 
-    Slices shorter than `least_ns` are passed over for those around them, if there are
-    any. Slices of a track nest, so at most one of each depth covers half of a cell, and
-    it is open in the middle of the cell: from the innermost one there, this climbs to
-    its parents.
+    Slices of a track nest, so at most one of each depth covers half of a cell. It is
+    then open in the middle of the cell. So the search begins with the innermost slice
+    there, and climbs to its parents.
+
+    Args:
+        trace: The trace.
+        track: The track.
+        borders: The W + 1 borders of the cells, in ns of the file.
+        least_ns: Slices shorter than this are replaced by those around them, if
+            there are any.
+
+    Returns:
+        A row of the trace for each cell; -1 if no slice covers half of it.
     """
     middle = (borders[:-1] + borders[1:]) // 2
     last_begun = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
@@ -354,8 +466,14 @@ def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> I
 def _covers_half(
     trace: Trace, rows: Int32s, borders: Int64s, cells: Rows
 ) -> NDArray[np.bool_]:
-    """Whether each of some rows covers half of its cell or more; `cells`: the index of
-    the cell of each row."""
+    """Mark the rows that cover at least half of their cell.
+
+    Args:
+        trace: The trace.
+        rows: One row for each of `cells`.
+        borders: The borders of all cells, in ns of the file.
+        cells: The index of the cell of each row.
+    """
     begin = borders[cells]
     end = borders[cells + 1]
     ends_inside = np.minimum(trace.end[rows], end)

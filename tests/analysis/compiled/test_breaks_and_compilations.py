@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.compile_logs import Kernel, Line, Log, Recording
 
-from fusetui.analysis.compiled.answer import compile_answer
+from fusetui.analysis.compiled.answer import report_compilation
 from fusetui.analysis.compiled.model import CompileAnswer
 from fusetui.trace import open_trace
 from fusetui.trace.compile_log.log import read_compile_log
@@ -19,7 +19,7 @@ OP = "graph_0_cpp_fused_sin_0"
 def answer(folder: Path, recording: Recording, log: Log | None) -> CompileAnswer:
     trace = open_trace(str(recording.write(folder)), cached=False)
     found = read_compile_log(str(log.write(folder / "log"))) if log else None
-    return compile_answer(trace, found)
+    return report_compilation(trace, found)
 
 
 def broken() -> tuple[Recording, Log]:

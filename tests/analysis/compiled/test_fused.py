@@ -9,7 +9,7 @@ from tests.cli.conftest import Result
 from tests.cli.conftest import fusetui as fusetui
 from tests.compile_logs import Kernel, Line, Log, Recording
 
-from fusetui.analysis.compiled.fused import fused_kernels
+from fusetui.analysis.compiled.fused import list_fused_kernels
 from fusetui.trace import open_trace
 from fusetui.trace.compile_log.log import read_compile_log
 
@@ -36,10 +36,10 @@ def eager(folder: Path) -> Path:
 def test_the_lines_of_a_fused_kernel(tmp_path: Path) -> None:
     trace = open_trace(str(compiled(tmp_path)), cached=False)
     log = read_compile_log(str(tmp_path / "torch_trace.log"))
-    (kernel,) = fused_kernels(trace, log)
+    (kernel,) = list_fused_kernels(trace, log)
     assert (kernel.name, kernel.runs, kernel.total_ns) == (FUSED.name, 1, 5_000)
     assert [line.line for line in kernel.lines] == [10, 11]
-    assert fused_kernels(trace, None) == ()
+    assert list_fused_kernels(trace, None) == ()
 
 
 def test_the_diff_names_the_lines_and_shows_their_code(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.compile_logs import Kernel, Line, Log, Recording
 
-from fusetui.analysis.compiled.answer import compile_answer
+from fusetui.analysis.compiled.answer import report_compilation
 from fusetui.analysis.compiled.graphs import Why
 from fusetui.analysis.compiled.model import CompileAnswer, CompiledKernel
 from fusetui.trace import open_trace
@@ -30,7 +30,7 @@ def answer(
     for number, log in enumerate(logs):
         log.write(folder / "log", f"{number}.log")
     found = read_compile_log(str(folder / "log")) if logs else None
-    return compile_answer(trace, found)
+    return report_compilation(trace, found)
 
 
 def kernels(found: CompileAnswer) -> dict[str, CompiledKernel]:

@@ -9,7 +9,7 @@ from tests.cli.conftest import Result
 from tests.cli.conftest import fusetui as fusetui
 from tests.compile_logs import Kernel, Line, Log, Recording
 
-from fusetui.analysis.compiled.line_times import line_times
+from fusetui.analysis.compiled.line_times import sum_times_by_line
 from fusetui.trace import open_trace
 from fusetui.trace.compile_log.log import read_compile_log
 
@@ -30,7 +30,7 @@ def written(folder: Path) -> Path:
 def test_a_kernel_of_two_lines_is_split_evenly(tmp_path: Path) -> None:
     trace = open_trace(str(written(tmp_path)), cached=False)
     log = read_compile_log(str(tmp_path / "torch_trace.log"))
-    times = line_times(trace, log)
+    times = sum_times_by_line(trace, log)
     assert [(one.line, one.total_ns, one.split_ns) for one in times.lines] == [
         (11, 15_000, 5_000),
         (10, 5_000, 5_000),
@@ -42,7 +42,7 @@ def test_a_kernel_of_two_lines_is_split_evenly(tmp_path: Path) -> None:
 def test_lines_of_other_files_count_as_unknown(tmp_path: Path) -> None:
     trace = open_trace(str(written(tmp_path)), cached=False)
     log = read_compile_log(str(tmp_path / "torch_trace.log"))
-    times = line_times(trace, log, "other.py")
+    times = sum_times_by_line(trace, log, "other.py")
     assert (times.lines, times.unknown_ns) == ((), 30_000)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fusetui.analysis.compiled.regions import _ops_of_calls, regions_of
+from fusetui.analysis.compiled.regions import _find_ops_of_calls, find_regions
 from fusetui.trace import open_trace
 
 CALL = ("## Call CompiledFxGraph fabc ##", 0, 200)
@@ -29,7 +29,9 @@ def ops_of_call(folder: Path, *slices: tuple[str, int, int]) -> list[str]:
     path = folder / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     trace = open_trace(str(path), cached=False)
-    return [trace.name_of(row) for row in _ops_of_calls(regions_of(trace)).tolist()]
+    return [
+        trace.name_of(row) for row in _find_ops_of_calls(find_regions(trace)).tolist()
+    ]
 
 
 def test_op_inside_another_op_of_the_call_is_not_made_by_it(tmp_path: Path) -> None:

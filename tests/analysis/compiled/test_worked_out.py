@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.corpus.files import corpus_path
 from tests.worked_out_lines import Expected, expected_of
 
-from fusetui.analysis.compiled.answer import compile_answer
-from fusetui.analysis.compiled.finding import compile_log_of
+from fusetui.analysis.compiled.answer import report_compilation
+from fusetui.analysis.compiled.finding import find_compile_log
 from fusetui.analysis.compiled.model import CompileAnswer
 from fusetui.trace import open_trace
 
@@ -25,9 +25,9 @@ def found_in(answer: CompileAnswer) -> dict[Expected, object]:
 def test_every_kernel_leads_to_the_lines_that_were_worked_out() -> None:
     path = corpus_path("lesson-mlp-compiled")
     trace = open_trace(str(path), cached=False)
-    log = compile_log_of(trace)
+    log = find_compile_log(trace)
     assert log is not None, "the log lies beside the trace"
-    answer = compile_answer(trace, log)
+    answer = report_compilation(trace, log)
     assert answer.joined > 0
     log_path = path.with_name("mlp-compiled.compile_log.txt")
     expected = expected_of(path, [log_path])

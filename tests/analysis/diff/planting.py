@@ -15,11 +15,11 @@ import numpy as np
 from tests.analysis.diff.blocks import Cut
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, with_usual_steps
+from fusetui.analysis.diff.items import Vocabulary, WorkItems, choose_usual_steps, items
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import MIN_ROWS
 from fusetui.analysis.diff.program_places import ProgramPlaces
-from fusetui.analysis.diff.work import work_of
+from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 
@@ -56,7 +56,7 @@ class Subject:
     def read(cls, path: Path) -> Subject | None:
         """None when no kernel has a launch in the file."""
         trace = open_trace(str(path))
-        work = work_of(trace, path.name)
+        work = collect_work(trace, path.name)
         found = items(work, Vocabulary())
         if not work.gpu or not len(found) or not len(work.windows):
             return None
@@ -67,7 +67,7 @@ class Subject:
         depth = [int(trace.depth[op]) if op >= 0 else 0 for op in found.op.tolist()]
         places = ProgramPlaces(found).places
         depth = [d + bool(where) for d, where in zip(depth, places, strict=True)]
-        subject = cls(path, trace, document, with_usual_steps(found, found)[0], depth)
+        subject = cls(path, trace, document, choose_usual_steps(found, found)[0], depth)
         return subject if subject.candidates() else None
 
     def candidates(self) -> list[int]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff, RowKind
-from fusetui.analysis.diff.story import with_summary
+from fusetui.analysis.diff.story import add_summary
 from fusetui.report.diff import format_diff, judgment
 from fusetui.report.diff_lines import lines
 from fusetui.trace import Trace, open_trace
@@ -26,7 +26,7 @@ def opposed(build: Build, *, turns: bool) -> Diff:
     """The medians say less time, the ratio more."""
     found = diff(build(STEP), build([(*piece[:2], 0.9 * piece[2]) for piece in STEP]))
     step = replace(found.step, ratio=1.027, low=0.98, high=1.05, turns=turns)
-    return with_summary(replace(found, step=step))
+    return add_summary(replace(found, step=step))
 
 
 @pytest.mark.parametrize("turns", [True, False])

@@ -13,9 +13,9 @@ from tests.corpus.files import corpus_path
 
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.model import Row, RowKind
-from fusetui.analysis.diff.noise import beyond_noise, noise_of, student_point
+from fusetui.analysis.diff.noise import is_beyond_noise, noise_of, student_point
 from fusetui.analysis.diff.statistics import far_apart
-from fusetui.analysis.diff.work import Work, work_of
+from fusetui.analysis.diff.work import Work, collect_work
 from fusetui.trace import open_trace
 
 Samples = NDArray[np.int64]
@@ -23,7 +23,7 @@ TIMED = (RowKind.FASTER, RowKind.SLOWER)
 
 
 def told(a: Samples, b: Samples, **more: Any) -> NDArray[np.bool_]:
-    return beyond_noise(a, b, 0, noise_of(a, b, **more))
+    return is_beyond_noise(a, b, 0, noise_of(a, b, **more))
 
 
 def runs(steps: int, rows: int, spread: float, seed: int = 0) -> Samples:
@@ -132,7 +132,7 @@ def test_the_points_of_students_distribution_are_those_of_the_tables(
 
 def halves(path: Path) -> tuple[Work, Work]:
     """The first and the last steps of one recording."""
-    work = work_of(open_trace(str(path)), path.name)
+    work = collect_work(open_trace(str(path)), path.name)
     steps = list(range(len(work.windows)))
     return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
 

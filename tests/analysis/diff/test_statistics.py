@@ -10,7 +10,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
-from fusetui.analysis.diff.noise import beyond_noise
+from fusetui.analysis.diff.noise import is_beyond_noise
 from fusetui.analysis.diff.statistics import (
     drift,
     ratio_interval,
@@ -104,18 +104,18 @@ def test_a_run_that_drifts_widens_the_interval() -> None:
 
 def test_a_change_below_five_percent_is_noise() -> None:
     a = np.full((5, 1), 10_000)
-    assert beyond_noise(a, a * 104 // 100, 0).tolist() == [False]
-    assert beyond_noise(a, a * 106 // 100, 0).tolist() == [True]
+    assert is_beyond_noise(a, a * 104 // 100, 0).tolist() == [False]
+    assert is_beyond_noise(a, a * 106 // 100, 0).tolist() == [True]
 
 
 def test_one_tick_of_a_coarse_clock_is_noise() -> None:
     a = np.full((5, 1), 5_000)
-    assert beyond_noise(a, a + 1_000, resolution(a)).tolist() == [False]
+    assert is_beyond_noise(a, a + 1_000, resolution(a)).tolist() == [False]
 
 
 def test_samples_that_overlap_are_noise() -> None:
     a = np.array([[100], [150], [200]]) * 100
-    assert beyond_noise(a, a + 4_000, 0).tolist() == [False]
+    assert is_beyond_noise(a, a + 4_000, 0).tolist() == [False]
 
 
 def test_the_ratio_is_b_by_a_so_that_a_faster_b_is_below_one(build: Build) -> None:

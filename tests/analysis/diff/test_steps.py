@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.dispatch import dispatch_by_label
+from fusetui.analysis.diff.dispatch import collect_dispatch
 from fusetui.analysis.diff.items import Vocabulary, items
 from fusetui.analysis.diff.windows import NoStepsError, windows
-from fusetui.analysis.diff.work import work_of
+from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import Trace, open_trace
 
 Build = Callable[..., Trace]
@@ -190,7 +190,7 @@ def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
 ) -> None:
     """Although it is over when the GPU begins them."""
     trace = enqueued(trace_of, launched)
-    found = dispatch_by_label(items(work_of(trace, "A"), Vocabulary()))
+    found = collect_dispatch(items(collect_work(trace, "A"), Vocabulary()))
     assert found["launch calls"].count.tolist() == [4] * 5
 
 

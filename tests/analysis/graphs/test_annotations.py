@@ -16,7 +16,7 @@ from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.graphs import annotations as module
 from fusetui.analysis.graphs import captures
-from fusetui.analysis.graphs.annotations import path_named
+from fusetui.analysis.graphs.annotations import extract_module_path
 from fusetui.analysis.graphs.opening import join_sentences, with_captures
 from fusetui.command_line.arguments import BY_ANNOTATIONS
 from fusetui.trace import Trace, TraceError, open_trace
@@ -83,7 +83,7 @@ def figures(trace: Trace) -> dict[str, int]:
     ],
 )
 def test_annotation_gives_the_path_of_its_name(annotation: object, path: str) -> None:
-    assert path_named(annotation) == path
+    assert extract_module_path(annotation) == path
 
 
 def test_annotation_names_nest_at_their_dots(tmp_path: Path) -> None:

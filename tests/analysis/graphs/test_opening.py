@@ -13,7 +13,7 @@ from tests.analysis.servers import Server, cpu, opened, save
 
 from fusetui.analysis.graphs import opening
 from fusetui.analysis.graphs.opening import (
-    candidates,
+    choose_candidates,
     join_sentences,
     same_process,
     with_captures,
@@ -32,7 +32,9 @@ def found_for(
     kernels: Sequence[str] = (),
 ) -> list[str]:
     """The captures beside a trace."""
-    return candidates(same_process(trace.report.path, pids or {1}), batches, kernels)
+    return choose_candidates(
+        same_process(trace.report.path, pids or {1}), batches, kernels
+    )
 
 
 def test_found_by_content(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(
     for name, seconds in (("own", 1000), ("long_before", 900), ("soon_after", 1010)):
         path = save(tmp_path / f"{name}.json", SERVER.step(4, 0, 1))
         os.utime(path, (seconds, seconds))
-    files = opening.files_beside(str(tmp_path / "own.json"))
+    files = opening.list_files_beside(str(tmp_path / "own.json"))
     assert [file.name for file in files] == ["soon_after.json", "long_before.json"]
 
 

@@ -17,7 +17,7 @@ from tests.corpus.files import WITH_MODULES
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.memory.answer import NoMomentError
-from fusetui.analysis.memory.of_trace import TracedMemory, memory_of_trace
+from fusetui.analysis.memory.of_trace import TracedMemory, report_memory_of_trace
 from fusetui.trace import Trace, open_trace
 
 any_trace = any_of(*WITH_MODULES)
@@ -76,7 +76,8 @@ def test_totals_of_memory_events_equal_a_plain_replay(any_trace: Path) -> None:
     """Those of the events, at each of them, and the addresses that live add up to the
     last."""
     found = {
-        (one.kind == "GPU", one.device): one for one in memory_of_trace(read(any_trace))
+        (one.kind == "GPU", one.device): one
+        for one in report_memory_of_trace(read(any_trace))
     }
     want = by_device(any_trace)
     assert found.keys() == {(kind != 0, device) for kind, device in want}
@@ -96,7 +97,7 @@ def test_totals_of_memory_events_equal_a_plain_replay(any_trace: Path) -> None:
 
 
 def test_peak_is_held_by_ops_and_annotations(any_trace: Path) -> None:
-    for one in memory_of_trace(read(any_trace)):
+    for one in report_memory_of_trace(read(any_trace)):
         place = next(k for k in by_device(any_trace) if k[1] == one.device)
         live: dict[int, tuple[int, Event]] = {}
         for event in by_device(any_trace)[place][: one.peak_index + 1]:
@@ -144,7 +145,7 @@ PLANTED = (
 def told(
     make: Callable[..., Trace], events: Any, at: str | int = "peak"
 ) -> TracedMemory:
-    (found,) = memory_of_trace(make([*OPS, *events]), at)
+    (found,) = report_memory_of_trace(make([*OPS, *events]), at)
     return found
 
 
@@ -175,7 +176,7 @@ def test_an_event_that_is_lost_is_a_contradiction(
 
 def test_processes_have_memories_of_their_own(trace_of: Callable[..., Trace]) -> None:
     other = [one | {"pid": 2} for one in PLANTED]
-    found = memory_of_trace(trace_of([*OPS, *PLANTED, *other]))
+    found = report_memory_of_trace(trace_of([*OPS, *PLANTED, *other]))
     assert [(one.process, one.peak_allocated_bytes) for one in found] == [
         (1, 350),
         (2, 350),
@@ -191,7 +192,7 @@ def test_memory_events_without_numbers_are_left_out(
     trace_of: Callable[..., Trace], odd: Event
 ) -> None:
     assert told(trace_of, [*PLANTED, event(40, 9, 9, 9, **odd)]).events == len(PLANTED)
-    assert memory_of_trace(trace_of([event(40, 9, 9, 9, **odd)])) == ()
+    assert report_memory_of_trace(trace_of([event(40, 9, 9, 9, **odd)])) == ()
 
 
 def test_addresses_may_be_large(trace_of: Callable[..., Trace]) -> None:

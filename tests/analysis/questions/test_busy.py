@@ -11,9 +11,9 @@ import pytest
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.busy import (
     any_busy_ns,
-    gpu_times,
+    measure_gpu_times,
+    summarize_window,
     window_busy_ns,
-    window_figures,
     work_busy_ns,
 )
 from fusetui.trace import Trace
@@ -40,14 +40,14 @@ def late(
 
 def test_busy_and_idle_of_each_gpu_are_over_its_own_span(late: Trace) -> None:
     """GPU 0 from 20 to 130 us, GPU 1 from 60 to 70 us."""
-    times = gpu_times(late)
+    times = measure_gpu_times(late)
     assert (times.busy_ns, times.idle_ns) == (50_000 + 10_000, 60_000)
 
 
 def test_idle_time_of_a_window_counts_the_window_for_each_gpu(late: Trace) -> None:
     """Each GPU has the window for its own."""
     assert window_busy_ns(late, late.gpu_rows, 0, 100_000) == 20_000 + 10_000
-    figures = window_figures(late, 0, 100_000)
+    figures = summarize_window(late, 0, 100_000)
     assert (figures.busy_ns, figures.idle_ns) == (30_000, 200_000 - 30_000)
 
 

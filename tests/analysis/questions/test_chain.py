@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.questions.chain import (
-    launch_chain,
+    find_launch_chain,
+    find_launched_gpu_rows,
     launch_latency_ns,
-    launched_sums,
-    launched_under,
     queue_delay_ns,
+    sum_launched_gpu_rows,
 )
 from fusetui.trace import Trace
 
@@ -26,15 +26,15 @@ def test_launch_chain_of_a_kernel_goes_to_call_op_and_annotation(
 ) -> None:
     note = event("mlp_fwd", 0, 100, cat="user_annotation")
     trace = trace_of([note, event("aten::mm", 5, 30), *launched(1, 10, 20)])
-    names = [trace.name_of(n) for n in launch_chain(trace, row(trace, "k"))]
+    names = [trace.name_of(n) for n in find_launch_chain(trace, row(trace, "k"))]
     assert names == ["cudaLaunchKernel", "aten::mm", "mlp_fwd"]
-    under = launched_under(trace, row(trace, "aten::mm"))
+    under = find_launched_gpu_rows(trace, row(trace, "aten::mm"))
     assert [trace.name_of(int(n)) for n in under] == ["k"]
 
 
 def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
     trace = trace_of([event("k", cat="kernel", pid=0, tid=7)])
-    assert launch_chain(trace, 0) == []
+    assert find_launch_chain(trace, 0) == []
     assert launch_latency_ns(trace, 0) is None
     assert queue_delay_ns(trace, 0) is None
 
@@ -63,9 +63,9 @@ def test_kernels_launched_during_an_annotation_are_listed(
     ]
     note = event("note", 10, 20, cat="user_annotation")
     trace = trace_of([note, *inside, *early, *late, *other])
-    under = launched_under(trace, row(trace, "note"))
+    under = find_launched_gpu_rows(trace, row(trace, "note"))
     assert [trace.name_of(int(n)) for n in under] == ["k", "b"]
-    assert launched_sums(trace, row(trace, "note")) == (2, 2, 12_000)
+    assert sum_launched_gpu_rows(trace, row(trace, "note")) == (2, 2, 12_000)
 
 
 def test_sums_are_those_of_the_events(
@@ -76,9 +76,9 @@ def test_sums_are_those_of_the_events(
         [*ops, *(e for n in range(5) for e in launched(n + 1, 10 * n + 1, 100 + n))]
     )
     for op in range(5):
-        under = launched_under(trace, row(trace, f"op{op}"))
+        under = find_launched_gpu_rows(trace, row(trace, f"op{op}"))
         ns = int(trace.dur[under].sum())
-        assert launched_sums(trace, row(trace, f"op{op}")) == (
+        assert sum_launched_gpu_rows(trace, row(trace, f"op{op}")) == (
             len(under),
             len(under),
             ns,

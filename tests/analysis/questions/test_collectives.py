@@ -11,11 +11,11 @@ from fusetui.analysis.questions.collectives import (
     FROM_NAMES,
     ONE_GROUP,
     SIZES,
-    collective_name,
-    collectives_of,
+    find_collectives,
+    normalize_collective_name,
 )
-from fusetui.analysis.questions.process_groups import rank_of
-from fusetui.analysis.ranks.summary import summarized
+from fusetui.analysis.questions.process_groups import infer_rank
+from fusetui.analysis.ranks.summary import extract_summary
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.trace import Trace
 
@@ -59,7 +59,7 @@ def test_collective_has_name_group_and_bytes_recorded_on_its_kernel(
         "Process Group Ranks": "[4, 5]",
         "Seq": 17,
     }
-    found = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)]))
+    found = find_collectives(trace_of([call(1, 5), comms(1, 10, 30, **args)]))
     (told,) = found.collectives
     assert (told.name, told.dtype, told.sequence, told.inferred) == (
         *("all_gather", "BFloat16", 17),
@@ -79,7 +79,7 @@ def test_nccl_payload_of_the_monitor_gives_the_collective(trace_of: Make) -> Non
         "process_group": "3",
         "process_group_ranks": [4, 5],
     }
-    (told,) = collectives_of(
+    (told,) = find_collectives(
         trace_of([call(1, 5), comms(1, 10, 30, **args)])
     ).collectives
     assert (told.name, told.dtype, told.sequence, told.inferred) == (
@@ -94,7 +94,7 @@ def test_nccl_payload_of_the_monitor_gives_the_collective(trace_of: Make) -> Non
 
 def test_a_gather_of_an_unknown_group_has_no_size(trace_of: Make) -> None:
     args = {"func": "AllGather", "datatype": "ncclFloat32", "count": 100}
-    (told,) = collectives_of(
+    (told,) = find_collectives(
         trace_of([call(1, 5), comms(1, 10, 30, **args)])
     ).collectives
     assert told.bytes == -1
@@ -107,7 +107,7 @@ def test_ranks_that_were_cut_off_are_taken_from_distributed_info(
     args = {"Collective name": "allreduce", "Process Group Name": "3", "Group size": 3}
     args["Process Group Ranks"] = "[0, 1, ..., ...]"
     trace = trace_of([comms(1, 10, 30, **args)], distributedInfo={"pg_config": listed})
-    assert collectives_of(trace).collectives[0].group.ranks == (0, 1, 2)
+    assert find_collectives(trace).collectives[0].group.ranks == (0, 1, 2)
 
 
 def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
@@ -115,7 +115,7 @@ def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
     args |= {"Dst Rank": 1 << 60, "Group size": 1 << 70, "Seq": -5}
     shapes = {"Input Dims": [[1 << 40, 1 << 40]], "Input type": ["float"]}
     events = [comms(1, 10, 30, **args), mark("gloo:all_reduce", 50, 4, **shapes)]
-    summary = summarized(trace_of(events), "rank0.json")
+    summary = extract_summary(trace_of(events), "rank0.json")
     found = summary.collectives
     for column in (found.size, found.peer, found.sequence):
         assert column.tolist() == [-1, -1]
@@ -125,13 +125,13 @@ def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
 def test_a_file_of_2023_is_read_by_its_annotations(trace_of: Make) -> None:
     shapes = {"Input Dims": [[10, 5], []], "Input type": ["float", ""]}
     events = [mark("nccl:all_to_all", 4, 4, **shapes), call(1, 5), comms(1, 10, 30)]
-    (told,) = collectives_of(trace_of(events, **TWO)).collectives
+    (told,) = find_collectives(trace_of(events, **TWO)).collectives
     assert (told.name, told.bytes, told.group.size) == ("all_to_all", 10 * 5 * 4, 2)
     assert told.inferred == (ONE_GROUP, FROM_ANNOTATIONS, SIZES)
 
 
 def test_a_kernel_alone_is_called_after_its_name(trace_of: Make) -> None:
-    (told,) = collectives_of(trace_of([comms(1, 10, 30)])).collectives
+    (told,) = find_collectives(trace_of([comms(1, 10, 30)])).collectives
     assert (told.name, told.bytes, told.inferred) == (
         "all_reduce",
         -1,
@@ -146,7 +146,7 @@ def test_gloo_is_issued_by_the_op_of_the_same_number(
     ops = [event("c10d::allreduce_", ts, 2) for ts in (10, 50)]
     marks = [{**mark("gloo:all_reduce", ts, 20), "tid": 9} for ts in (13, 53)]
     trace: Trace = trace_of([*ops, *marks])
-    found = collectives_of(trace)
+    found = find_collectives(trace)
     assert [one.name for one in found.collectives] == ["all_reduce", "all_reduce"]
     assert found.issued.tolist() == [10_000, 50_000]
     assert trace.start[found.rows].tolist() == [13_000, 53_000]
@@ -160,9 +160,9 @@ def test_names_of_one_collective_are_one_name() -> None:
         "c10d::allreduce_",
         "allreduce_coalesced",
     )
-    assert {collective_name(name) for name in same} == {"all_reduce"}
-    assert collective_name("nccl:_reduce_scatter_base") == "reduce_scatter"
-    assert collective_name("my_own_kernel") == "my_own_kernel"
+    assert {normalize_collective_name(name) for name in same} == {"all_reduce"}
+    assert normalize_collective_name("nccl:_reduce_scatter_base") == "reduce_scatter"
+    assert normalize_collective_name("my_own_kernel") == "my_own_kernel"
 
 
 def test_scalar_bytes_knows_names_of_torch_and_c10() -> None:
@@ -173,6 +173,6 @@ def test_scalar_bytes_knows_names_of_torch_and_c10() -> None:
 
 
 def test_the_rank_is_recorded_or_in_the_name_of_the_file() -> None:
-    assert rank_of(TWO, "/job/rank7.json") == (1, "distributedInfo")
-    assert rank_of({}, "/rank3/trace_rank-12.json.gz") == (12, "file name")
-    assert rank_of({}, "/rank3/trace.json") == (-1, "file order")
+    assert infer_rank(TWO, "/job/rank7.json") == (1, "distributedInfo")
+    assert infer_rank({}, "/rank3/trace_rank-12.json.gz") == (12, "file name")
+    assert infer_rank({}, "/rank3/trace.json") == (-1, "file order")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.computing import computing_ops, within
+from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.trace import Trace
 from fusetui.trace.model.intervals import union_length
@@ -37,7 +37,7 @@ def computing(trace_of: Callable[..., Trace]) -> Names:
 
     def found(*events: Event) -> list[str]:
         trace = trace_of(events)
-        return [trace.name_of(row) for row in computing_ops(trace).tolist()]
+        return [trace.name_of(row) for row in find_computing_ops(trace).tolist()]
 
     return found
 
@@ -162,8 +162,8 @@ def test_the_ops_that_compute_lie_side_by_side(
     """So their times and those of the ops around them add up to the time in ops."""
     events = data.draw(st.composite(lambda draw: list(nested(draw, 0, 40, 3)))())
     trace = trace_of(events)
-    rows = computing_ops(trace)
-    inside = within(trace, rows)
+    rows = find_computing_ops(trace)
+    inside = mark_inside(trace, rows)
     assert not inside[rows].any()
     around = np.setdiff1d(np.flatnonzero(~inside), rows)
     total = int(trace.dur[rows].sum() + self_ns(trace)[around].sum())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fusetui.analysis.questions.device_counters import (
     DeviceCounter,
-    device_of,
-    of_devices,
+    choose_device_counters,
+    parse_device,
 )
 from fusetui.trace.layout.counters import Counter
 
@@ -74,7 +74,7 @@ def test_counter_mean_equals_the_mean_of_every_nanosecond(
     [("GPU 3 Counters", 3), ("GPU 3", 3), (7, 7), ("Counters", None), ("GPU x", None)],
 )
 def test_whose_a_counter_is(pid: object, device: object) -> None:
-    assert device_of(pid) == device  # type: ignore[arg-type]
+    assert parse_device(pid) == device  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,10 @@ def test_whose_a_counter_is(pid: object, device: object) -> None:
     ],
 )
 def test_counter_labels_decide_the_kind(label: str, kind: str) -> None:
-    assert [one.kind for one in of_devices([counter([0], [1.0], label)])] == [kind]
+    assert [
+        one.kind for one in choose_device_counters([counter([0], [1.0], label)])
+    ] == [kind]
 
 
 def test_counters_that_are_not_of_devices_are_left_out() -> None:
-    assert not of_devices([counter([0], [1.0], "Fan Speed (%)")])
+    assert not choose_device_counters([counter([0], [1.0], "Fan Speed (%)")])

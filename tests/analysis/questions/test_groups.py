@@ -18,13 +18,13 @@ from fusetui.analysis.questions.groups import (
     IDENTITY,
     KernelGroup,
     OpGroup,
-    kernel_groups,
-    op_groups,
+    group_kernels,
+    group_ops,
 )
-from fusetui.analysis.questions.totals import kernel_totals, op_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name, sum_ops_by_name
 from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.inputs import type_of
+from fusetui.gpu.roofline.inputs import dtype_of_profiler_type
 from fusetui.gpu.roofline.many import jobs
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
@@ -42,7 +42,9 @@ def op_name(trace: Trace, row: int) -> str | None:
 def inputs(trace: Trace, op: int) -> tuple[Any, Any]:
     args = trace.args_of(op) if op >= 0 else {}
     types = args.get("Input type")
-    return args.get("Input Dims"), types and [type_of(word) or word for word in types]
+    return args.get("Input Dims"), types and [
+        dtype_of_profiler_type(word) or word for word in types
+    ]
 
 
 def step_name(trace: Trace, row: int) -> str | None:
@@ -82,7 +84,7 @@ def test_kernel_groups_equal_groups_made_with_a_dict(trace: Trace, by: str) -> N
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.KERNEL).tolist():
         slow[json.dumps(SLOW[by](trace, row))].append(row)
-    found = {key_of(group): group for group in kernel_groups(trace, jobs(trace), by)}
+    found = {key_of(group): group for group in group_kernels(trace, jobs(trace), by)}
     assert found.keys() == slow.keys()
     for key, rows in slow.items():
         group = found[key]
@@ -110,20 +112,22 @@ def test_op_groups_equal_groups_made_with_a_dict(trace: Trace) -> None:
             int(trace.dur[row])
         )
     found = {
-        key_of(group): sorted([group.count]) for group in op_groups(trace, "shape")
+        key_of(group): sorted([group.count]) for group in group_ops(trace, "shape")
     }
     assert found == {key: [len(durations)] for key, durations in slow.items()}
 
 
 def test_by_name_as_the_totals_have_it(trace: Trace) -> None:
-    kernels = [(g.name, g.total_ns) for g in kernel_groups(trace, jobs(trace))]
-    assert kernels == [(total.name, total.total_ns) for total in kernel_totals(trace)]
+    kernels = [(g.name, g.total_ns) for g in group_kernels(trace, jobs(trace))]
+    assert kernels == [
+        (total.name, total.total_ns) for total in sum_kernels_by_name(trace)
+    ]
     assert [
         (g.name, g.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels)
-        for g in op_groups(trace)
+        for g in group_ops(trace)
     ] == [
         (t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels)
-        for t in op_totals(trace)
+        for t in sum_ops_by_name(trace)
     ]
 
 
@@ -135,8 +139,8 @@ def test_the_command_line_has_all_groupings() -> None:
 @pytest.mark.parametrize("by", GROUPINGS)
 def test_trace_without_kernels_has_no_groups(trace_of: Make, by: str) -> None:
     trace = trace_of([])
-    assert kernel_groups(trace, jobs(trace), by) == ()
-    assert op_groups(trace) == op_groups(trace, "shape") == ()
+    assert group_kernels(trace, jobs(trace), by) == ()
+    assert group_ops(trace) == group_ops(trace, "shape") == ()
 
 
 def test_groups_by_step_are_in_order_of_time(
@@ -152,7 +156,7 @@ def test_groups_by_step_are_in_order_of_time(
         *launched(3, 2000, 2005, 99),
     ]
     trace = trace_of([*notes, *work])
-    found = kernel_groups(trace, jobs(trace), "step")
+    found = group_kernels(trace, jobs(trace), "step")
     assert [group.step for group in found] == [
         "ProfilerStep#9",
         "ProfilerStep#10",
@@ -164,7 +168,7 @@ def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
     """Kernels that overlap on one stream: half of the second one waits."""
     place = {"cat": "kernel", "pid": 0, "tid": 7}
     trace = trace_of([event("a", 0, 10, **place), event("b", 5, 10, **place)])
-    (group,) = kernel_groups(trace, jobs(trace), "stream")
+    (group,) = group_kernels(trace, jobs(trace), "stream")
     assert (group.device, group.stream) == (0, 7)
     assert (group.total_ns, group.effective_ns) == (20_000, 15_000)
 
@@ -176,7 +180,7 @@ def test_an_op_in_one_of_its_name_adds_to_count_and_self(
     trace = trace_of(
         [event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])]
     )
-    two, three = op_groups(trace, "shape")
+    two, three = group_ops(trace, "shape")
     assert (two.shapes, two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
     assert (three.shapes, three.total_ns, three.self_ns) == ([[3]], 0, 60_000)
     assert three.mean_ns == 60_000

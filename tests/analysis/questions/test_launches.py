@@ -8,7 +8,11 @@ from typing import Any
 
 from tests.corpus.files import corpus_path
 
-from fusetui.analysis.questions.launches import launch_calls, replays, thread_launches
+from fusetui.analysis.questions.launches import (
+    launch_calls,
+    replays,
+    summarize_launches_by_thread,
+)
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
@@ -52,7 +56,7 @@ def test_launch_calls_are_summed_by_thread_and_name(
             ),
         ]
     )
-    first, second = thread_launches(trace)
+    first, second = summarize_launches_by_thread(trace)
     assert (first.process, first.thread, first.span_ns) == (1, 1, 100_000)
     assert (first.count, first.total_ns, first.events) == (3, 30_000, 3)
     assert (first.mean_ns, first.max_ns) == (10_000, 20_000)
@@ -67,7 +71,7 @@ def test_p99_of_launch_calls_is_the_slowest_of_a_hundred(
     trace_of: Make, event: Make
 ) -> None:
     calls = [call(event, "cudaLaunchKernel", 1000 * n, n) for n in range(1, 102)]
-    (thread,) = thread_launches(trace_of(calls))
+    (thread,) = summarize_launches_by_thread(trace_of(calls))
     assert (thread.p99_ns, thread.max_ns) == (100_000, 101_000)
 
 
@@ -76,7 +80,7 @@ def test_a_call_in_a_call_counts_once(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [call(event, "cudaLaunchKernel", 10, 8, 1), inner, kernel(event, 1, 50, 5)]
     )
-    (thread,) = thread_launches(trace)
+    (thread,) = summarize_launches_by_thread(trace)
     assert (thread.count, thread.total_ns, thread.events) == (1, 8_000, 1)
 
 
@@ -141,7 +145,7 @@ def test_many_kernels_of_one_plain_call_are_no_replay(
     kernels = [kernel(event, 1, 10 * n, 5) for n in (1, 2, 3)]
     trace = trace_of([call(event, "cudaLaunchKernel", 0, 5, 1), *kernels])
     assert replays(trace) == ()
-    (thread,) = thread_launches(trace)
+    (thread,) = summarize_launches_by_thread(trace)
     assert (thread.count, thread.events) == (1, 3)
 
 
@@ -149,7 +153,7 @@ def test_trace_without_launches_has_no_calls_and_no_replays(
     trace_of: Make, event: Make
 ) -> None:
     trace = trace_of([event("aten::add", 0, 5)])
-    assert not thread_launches(trace)
+    assert not summarize_launches_by_thread(trace)
     assert not replays(trace)
 
 
@@ -162,7 +166,7 @@ def kernels_of_replays(path: Path) -> list[int]:
         launched = trace.named(call.__eq__)[trace.name[trace.launch]]
         of_call = sum(replay.kernels for replay in found if replay.call == call)
         assert of_call == int((launched & (trace.launch >= 0)).sum())
-    events = sum(thread.events for thread in thread_launches(trace))
+    events = sum(thread.events for thread in summarize_launches_by_thread(trace))
     assert events == int((trace.launch[trace.gpu_rows] >= 0).sum())
     return [replay.kernels for replay in found]
 

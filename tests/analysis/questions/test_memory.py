@@ -11,7 +11,7 @@ from tests.corpus.files import WITH_MODULES
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions import memory
-from fusetui.analysis.questions.memory import MemoryPeak, MemoryPeaks, memory_peaks
+from fusetui.analysis.questions.memory import MemoryPeak, MemoryPeaks, find_memory_peaks
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
@@ -38,7 +38,7 @@ def peaks(found: MemoryPeaks) -> list[tuple[int, int, int]]:
 
 
 def test_memory_peaks_are_the_largest_totals_of_each_gpu(trace_of: Make) -> None:
-    found = memory_peaks(
+    found = find_memory_peaks(
         trace_of(
             [
                 event(1, 10, 40),
@@ -53,18 +53,18 @@ def test_memory_peaks_are_the_largest_totals_of_each_gpu(trace_of: Make) -> None
 
 
 def test_events_of_2021_have_no_totals(trace_of: Make) -> None:
-    found = memory_peaks(trace_of([event(0, None, None)]))
+    found = find_memory_peaks(trace_of([event(0, None, None)]))
     assert found == MemoryPeaks((), is_recorded=True)
 
 
 def test_trace_without_memory_events_has_no_peaks(trace_of: Make) -> None:
-    assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks(
+    assert find_memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks(
         (), False
     )
 
 
 def test_impossible_totals_are_ignored(trace_of: Make) -> None:
-    assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [
+    assert peaks(find_memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [
         (0, 7, 9)
     ]
 
@@ -75,7 +75,7 @@ def test_impossible_totals_are_ignored(trace_of: Make) -> None:
 def test_an_odd_event_costs_the_others_nothing(
     trace_of: Make, odd: dict[str, Any]
 ) -> None:
-    found = memory_peaks(
+    found = find_memory_peaks(
         trace_of([event(0, 7, 9), event(0, 0, 0, **odd), event(0, 8, 8.0)])
     )
     assert peaks(found) == [(0, 8, 9)]
@@ -87,12 +87,12 @@ any_trace = any_of(*WITH_MODULES, "threads")
 def test_memory_peaks_by_the_scanner_equal_each_event_alone(
     any_trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = memory_peaks(open_trace(str(any_trace), cached=False))
+    found = find_memory_peaks(open_trace(str(any_trace), cached=False))
     monkeypatch.setattr(memory, "totals_in", lambda *_: None)
-    assert found == memory_peaks(open_trace(str(any_trace), cached=False))
+    assert found == find_memory_peaks(open_trace(str(any_trace), cached=False))
 
 
 def test_a_peak_is_in_bytes(trace_of: Make) -> None:
-    assert memory_peaks(trace_of([event(2, 2**40, 2**41)])).peaks == (
+    assert find_memory_peaks(trace_of([event(2, 2**40, 2**41)])).peaks == (
         MemoryPeak(2, 2**40, 2**41),
     )

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from fusetui.analysis.questions import query
 from fusetui.analysis.questions.query import Bound, Pattern, Word, matching, parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
+from fusetui.analysis.questions.search import (
+    by_args,
+    collect_name_texts,
+    search,
+    search_args_for_words,
+)
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -140,9 +145,9 @@ def trace(trace_of: Make) -> Trace:
 
 def names(trace: Trace, text: str) -> Sequence[str]:
     wanted = parse(text)
-    rows = search(trace, texts_of(trace), wanted)
+    rows = search(trace, collect_name_texts(trace), wanted)
     if wanted.reads_args:
-        *_, (rows, share) = by_args(trace, texts_of(trace), wanted)
+        *_, (rows, share) = by_args(trace, collect_name_texts(trace), wanted)
         assert share == 1.0
     return [trace.name_of(int(row)) for row in rows]
 
@@ -208,9 +213,9 @@ def test_words_are_found_in_args_too(
     trace: Trace, text: str, expected: Sequence[str]
 ) -> None:
     """Where names do not say them."""
-    wanted, texts = parse(text), texts_of(trace)
+    wanted, texts = parse(text), collect_name_texts(trace)
     named = search(trace, texts, wanted)
-    *_, (rows, share) = by_words(trace, texts, wanted, named)
+    *_, (rows, share) = search_args_for_words(trace, texts, wanted, named)
     assert share == 1.0
     assert [trace.name_of(int(row)) for row in rows] == expected
 
@@ -219,13 +224,14 @@ def test_args_without_a_searched_word_are_not_decoded(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fusetui.analysis.questions.search.arguments", None)
-    wanted, texts = parse("4711x12"), texts_of(trace)
+    wanted, texts = parse("4711x12"), collect_name_texts(trace)
     nothing = search(trace, texts, wanted)
     assert [
-        (len(rows), share) for rows, share in by_words(trace, texts, wanted, nothing)
+        (len(rows), share)
+        for rows, share in search_args_for_words(trace, texts, wanted, nothing)
     ] == [(0, 1.0)]
     with pytest.raises(TypeError, match="not callable"):
-        next(by_words(trace, texts, parse("8192x76"), nothing))
+        next(search_args_for_words(trace, texts, parse("8192x76"), nothing))
 
 
 def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:

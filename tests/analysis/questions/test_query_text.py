@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fusetui.analysis.questions.query_text import (
     MAX_WAYS,
     WrongQueryError,
-    written_ways,
+    parse_ways,
 )
 
 LETTERS = "abcd"
@@ -19,7 +19,7 @@ LETTERS = "abcd"
 
 def ways(text: str) -> list[list[str]]:
     """What the terms are, `-` before those that must not hold."""
-    found = written_ways(text, lambda *_: True)
+    found = parse_ways(text, lambda *_: True)
     return [[f"{'-' * term.excluded}{term.text}" for term in way] for way in found]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.corpus.fixtures import any_of
 
-from fusetui.analysis.questions.launches import length_of, queues
+from fusetui.analysis.questions.launches import queues, summarize_queue
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import Counter
 
@@ -30,7 +30,7 @@ def test_two_kernels_wait(trace_of: Make, launched: Make) -> None:
     assert (queue.group, queue.label) == ("launch queue", "GPU 0 queue")
     expected = [(0, 1), (4, 2), (15, 1), (20, 0), (30, 1), (35, 0)]
     assert pairs(queue) == [(1000 * us, value) for us, value in expected]
-    found = length_of(queue)
+    found = summarize_queue(queue)
     assert (found.most, found.empty_ns, found.span_ns) == (2, 10_000, 35_000)
     assert found.mean == pytest.approx((4 + 2 * 11 + 5 + 5) / 35)
 

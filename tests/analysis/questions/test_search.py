@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 
 Make = Callable[..., Any]
 
@@ -30,10 +30,10 @@ def test_search_finds_parts_of_names_in_any_case(
     trace = trace_of(
         [event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)]
     )
-    rows = search(trace, texts_of(trace), parse(text))
+    rows = search(trace, collect_name_texts(trace), parse(text))
     assert [trace.name_of(int(row)) for row in rows] == expected
 
 
 def test_find_in_nothing(trace_of: Make) -> None:
     trace = trace_of([])
-    assert len(search(trace, texts_of(trace), parse("x"))) == 0
+    assert len(search(trace, collect_name_texts(trace), parse("x"))) == 0

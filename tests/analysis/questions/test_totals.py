@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.questions.totals import (
-    gpu_under,
-    kernel_totals,
-    op_totals,
     self_ns,
+    sum_gpu_work_under_rows,
+    sum_kernels_by_name,
+    sum_ops_by_name,
 )
 
 Make = Callable[..., Any]
@@ -26,7 +26,7 @@ def test_kernel_totals_are_sorted_with_count_and_sum(
     ]
     other = event("big", 100, 99, cat="Kernel", pid=0, tid=7)
     copy = event("Memcpy", 300, 500, cat="gpu_memcpy", pid=0, tid=7)
-    big, small = kernel_totals(trace_of([*kernels, other, copy]))
+    big, small = sum_kernels_by_name(trace_of([*kernels, other, copy]))
     assert (big.name, big.count, big.total_ns) == ("big", 1, 99_000)
     assert (small.count, small.total_ns) == (4, 10_000)
     assert (small.min_ns, small.median_ns, small.max_ns) == (1000, 2500, 4000)
@@ -37,7 +37,11 @@ def test_equal_totals_come_by_name(trace_of: Make, event: Make) -> None:
     kernels = [
         event(name, 0, 5, cat="kernel", pid=0, tid=n) for n, name in enumerate("zab")
     ]
-    assert [total.name for total in kernel_totals(trace_of(kernels))] == ["a", "b", "z"]
+    assert [total.name for total in sum_kernels_by_name(trace_of(kernels))] == [
+        "a",
+        "b",
+        "z",
+    ]
 
 
 def test_names_without_number_take_little_memory(trace_of: Make, event: Make) -> None:
@@ -49,7 +53,7 @@ def test_names_without_number_take_little_memory(trace_of: Make, event: Make) ->
     ]
     trace = trace_of(kernels)
     tracemalloc.start()
-    totals = kernel_totals(trace)
+    totals = sum_kernels_by_name(trace)
     largest = totals[:5]
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -60,8 +64,8 @@ def test_names_without_number_take_little_memory(trace_of: Make, event: Make) ->
 
 def test_empty_trace_has_no_totals(trace_of: Make) -> None:
     trace = trace_of([])
-    assert not kernel_totals(trace)
-    assert not op_totals(trace)
+    assert not sum_kernels_by_name(trace)
+    assert not sum_ops_by_name(trace)
 
 
 def test_recursion_counts_once(trace_of: Make, event: Make, launched: Make) -> None:
@@ -73,7 +77,7 @@ def test_recursion_counts_once(trace_of: Make, event: Make, launched: Make) -> N
             *launched(1, 30, 200, dur=7),
         ]
     )
-    totals = {op.name: op for op in op_totals(trace)}
+    totals = {op.name: op for op in sum_ops_by_name(trace)}
     outer = totals["aten::to"]
     assert (outer.count, outer.total_ns) == (2, 100_000)
     assert outer.self_ns == (100 - 80 + 60 - 2) * 1000
@@ -93,7 +97,7 @@ def test_gpu_time_under_an_op_is_that_of_all_it_launched(
         "Memcpy", 400, 50, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 8}
     )
     trace = trace_of([*ops, *launched(1, 12, 200), copy_call, copy])
-    gpu_ns, kernels = gpu_under(trace)
+    gpu_ns, kernels = sum_gpu_work_under_rows(trace)
     rows = {trace.name_of(n): n for n in range(len(trace))}
     assert gpu_ns[[rows["outer"], rows["inner"], rows["idle"]]].tolist() == [
         60_000,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.busy import StreamTime, window_figures
+from fusetui.analysis.questions.busy import StreamTime, summarize_window
 from fusetui.trace import Trace
 
 Event = dict[str, Any]
@@ -37,7 +37,7 @@ def overlapping(trace_of: Callable[..., Trace], kernel: Callable[..., Event]) ->
 
 
 def test_kernels_are_clipped_to_the_window(overlapping: Trace) -> None:
-    found = window_figures(overlapping, 120, 260)
+    found = summarize_window(overlapping, 120, 260)
     assert [(n.name, n.events, n.ns) for n in found.names] == [
         ("a", 2, 80 + 110),
         ("b", 1, 10),
@@ -45,20 +45,20 @@ def test_kernels_are_clipped_to_the_window(overlapping: Trace) -> None:
 
 
 def test_busy_counts_time_on_two_streams_once(overlapping: Trace) -> None:
-    found = window_figures(overlapping, 0, 260)
+    found = summarize_window(overlapping, 0, 260)
     assert (found.busy_ns, found.idle_ns, found.span_ns) == (160, 100, 260)
 
 
 def test_a_kernel_counts_where_it_starts(overlapping: Trace) -> None:
     counts = [
-        window_figures(overlapping, *w).kernels
+        summarize_window(overlapping, *w).kernels
         for w in ((100, 101), (101, 150), (0, 999))
     ]
     assert counts == [1, 0, 3]
 
 
 def test_each_stream_has_its_own_busy_time(overlapping: Trace) -> None:
-    assert window_figures(overlapping, 120, 260).streams == (
+    assert summarize_window(overlapping, 120, 260).streams == (
         StreamTime("GPU 0 stream 7", 2, 90),
         StreamTime("GPU 0 stream 9", 1, 110),
     )
@@ -68,7 +68,7 @@ def test_each_device_has_its_own_idle_time(
     trace_of: Callable[..., Trace], kernel: Callable[..., Event]
 ) -> None:
     trace = trace_of([kernel("a", 0, 100), kernel("a", 0, 40, gpu=1)])
-    found = window_figures(trace, 0, 50)
+    found = summarize_window(trace, 0, 50)
     assert (found.devices, found.busy_ns, found.idle_ns) == (2, 90, 10)
 
 
@@ -76,13 +76,13 @@ def test_kernels_that_overlap_on_one_stream_are_one_stream(
     trace_of: Callable[..., Trace], kernel: Callable[..., Event]
 ) -> None:
     trace = trace_of([kernel("a", 0, 100), kernel("b", 60, 100)])
-    assert window_figures(trace, 0, 200).streams == (
+    assert summarize_window(trace, 0, 200).streams == (
         StreamTime("GPU 0 stream 7", 2, 160),
     )
 
 
 def test_window_without_work_in_a_busy_trace_is_empty(overlapping: Trace) -> None:
-    found = window_figures(overlapping, 1000, 2000)
+    found = summarize_window(overlapping, 1000, 2000)
     assert (found.busy_ns, found.kernels, found.streams, found.names) == (0, 0, (), ())
 
 
@@ -90,7 +90,7 @@ def test_window_without_a_gpu_lists_ops_by_self_time(
     trace_of: Callable[..., Trace], event: Callable[..., Event]
 ) -> None:
     trace = trace_of([event("outer", 0, 1), event("inner", 0.2, 0.3)])
-    found = window_figures(trace, 100, 400)
+    found = summarize_window(trace, 100, 400)
     assert [(n.name, n.ns) for n in found.names] == [("inner", 200), ("outer", 100)]
     assert found.devices == 0
 
@@ -101,7 +101,7 @@ def test_window_figures_are_exact_far_from_time_zero(
     text = '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, '
     trace = trace_of(text + '"ts": 1700000000000000.001, "dur": 5}]}')
     begin = 1_700_000_000_000_000_001
-    assert window_figures(trace, begin + 1, begin + 3).busy_ns == 2
+    assert summarize_window(trace, begin + 1, begin + 3).busy_ns == 2
 
 
 kernels = st.lists(
@@ -135,7 +135,7 @@ def test_window_figures_equal_counting_nanoseconds(
                 for t in range(start, start + dur)
                 if t in inside
             ]
-            found = window_figures(trace, begin, begin + span)
+            found = summarize_window(trace, begin, begin + span)
             assert found.busy_ns == len({(gpu, t) for gpu, _, _, t in points})
             assert sum(s.busy_ns for s in found.streams) == len(
                 {(*p[:2], p[3]) for p in points}

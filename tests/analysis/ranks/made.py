@@ -20,8 +20,8 @@ from fusetui.analysis.ranks.model import (
     LeftOut,
     RankSummary,
     RegionTimes,
+    pack_regions,
     packed,
-    packed_regions,
 )
 from fusetui.report.ranks_words import describe_straggler, describe_verdict
 
@@ -90,7 +90,7 @@ def rank(
             times, [known.index(name) for name in named], before, clock
         ),
         "cut": (),
-        "regions": packed_regions(_places_before(places, left_out)),
+        "regions": pack_regions(_places_before(places, left_out)),
         "memory_peak": -1,
         "note": "",
         "inferred": (),

@@ -19,7 +19,7 @@ from tests.analysis.ranks.made import (
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.chains import shares_of_late
+from fusetui.analysis.ranks.chains import divide_waits
 from fusetui.analysis.ranks.model import JobVerdict, RankSummary
 from fusetui.report.ranks_words import _describe_changing_ranks, describe_given
 
@@ -225,7 +225,7 @@ def test_charged_and_uncharged_waits_add_up() -> None:
 def test_the_shares_of_late_ranks() -> None:
     """Of 100 us, 60 are for both ranks and 40 for the last one. A rank that arrives 5
     us late is noise beside one that is 100 late."""
-    shares = shares_of_late(
+    shares = divide_waits(
         np.array([[100.0, 60.0], [60.0, 100.0], [100.0, 5.0], [0.0, 0.0]])
     )
     assert shares.tolist() == [[0.7, 0.3], [0.3, 0.7], [1.0, 0.0], [0.0, 0.0]]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.summary import read_summary
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -63,6 +63,6 @@ def test_a_wait_counts_though_the_next_kernel_seems_to_start_before_its_end(
     path = tmp_path / "rank0.json"
     job = {"backend": "nccl", "rank": 0, "world_size": 2}
     path.write_text(json.dumps({"distributedInfo": job, "traceEvents": events}))
-    summary = summary_of(str(path), cached=False)
+    summary = read_summary(str(path), cached=False)
     assert isinstance(summary, RankSummary)
     np.testing.assert_array_equal(summary.collectives.stalled, [WAIT_US * 1000])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.analysis.ranks.made import answer_of, rank, texts_of
 
 from fusetui.analysis.ranks.model import JobAnswer, RankSummary
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.summary import read_summary
 from fusetui.report.ranks_words import describe_clocks, describe_given
 from fusetui.trace.layout.steps import CLIPPED
 
@@ -120,7 +120,7 @@ def summary_of_gloo(
     info = {"rank": 0, "world_size": 2, "backend": "gloo"}
     document = {"distributedInfo": info, **keys, "traceEvents": [*ops, *marks]}
     path.write_text(json.dumps(document))
-    found = summary_of(str(path), cached=False)
+    found = read_summary(str(path), cached=False)
     assert isinstance(found, RankSummary)
     return found
 

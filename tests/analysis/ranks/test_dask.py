@@ -18,7 +18,7 @@ from tests.ports import free_port
 
 from fusetui.analysis.ranks import executors
 from fusetui.analysis.ranks.executors import executor_at, summarize
-from fusetui.analysis.ranks.model import RankSummary, encoded
+from fusetui.analysis.ranks.model import RankSummary, encode_summary
 from fusetui.trace.model.errors import CannotReadError
 
 pytest.importorskip(
@@ -130,7 +130,7 @@ def test_a_worker_dies_and_the_answer_is_the_same(cluster: str, tmp_path: Path) 
 
 def as_bytes(found: tuple[object, ...]) -> list[bytes]:
     return [
-        encoded(one) if isinstance(one, RankSummary) else repr(one).encode()
+        encode_summary(one) if isinstance(one, RankSummary) else repr(one).encode()
         for one in found
     ]
 

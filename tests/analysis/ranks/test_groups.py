@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.analysis.ranks.made import US, Meet, answer_of, played
 
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
-from fusetui.analysis.ranks.groups import with_groups
+from fusetui.analysis.ranks.groups import infer_groups
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import describe_clocks, describe_given
 
@@ -45,7 +45,7 @@ def _unnamed(one: RankSummary) -> RankSummary:
 
 
 def test_groups_are_told_by_the_ends() -> None:
-    ranks = with_groups(job(200))
+    ranks = infer_groups(job(200))
     for one in ranks:
         kinds = [one.groups[n].description for n in one.collectives.group[:4]]
         assert kinds == ["tp", "tp", "dp", "default"]
@@ -73,7 +73,7 @@ def test_collective_cut_by_the_recording_does_not_define_a_group() -> None:
     cut = replace(ranks[0], collectives=replace(columns, end=end))
 
     def group_of_the_last(first_rank: RankSummary) -> str:
-        found = with_groups([first_rank, *ranks[1:]])[0]
+        found = infer_groups([first_rank, *ranks[1:]])[0]
         return str(found.groups[found.collectives.group[3]].description)
 
     assert group_of_the_last(cut) != "default"

@@ -14,10 +14,10 @@ import pytest
 from tests.analysis.ranks.made import answer_of, rank
 
 from fusetui.analysis.ranks import executors
-from fusetui.analysis.ranks.executors import processes_for, summarize
-from fusetui.analysis.ranks.matching import job_of
-from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.executors import choose_process_count, summarize
+from fusetui.analysis.ranks.matching import determine_job
+from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encode_summary
+from fusetui.analysis.ranks.summary import read_summary
 from fusetui.report.ranks_words import describe_clocks, describe_given, ranks_named
 
 Make = Callable[..., Any]
@@ -25,12 +25,12 @@ DAY = 86_400e6  # us
 
 
 def test_a_missing_rank_is_named() -> None:
-    job = job_of([rank(0, size=4), rank(2, size=4)])
+    job = determine_job([rank(0, size=4), rank(2, size=4)])
     assert (job.missing, job.is_whole) == ((1, 3), False)
 
 
 def test_second_file_of_a_rank_is_left_out() -> None:
-    job = job_of([rank(0), rank(1), rank(1, path="copy.json")])
+    job = determine_job([rank(0), rank(1), rank(1, path="copy.json")])
     assert [one.path for one in job.ranks] == ["rank0.json", "rank1.json"]
     assert [(one.rank, one.reason) for one in job.left_out] == [
         (1, "copy.json is skipped: it is rank 1, like rank1.json.")
@@ -38,7 +38,7 @@ def test_second_file_of_a_rank_is_left_out() -> None:
 
 
 def test_rank_of_another_world_size_is_left_out() -> None:
-    job = job_of([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
+    job = determine_job([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
     assert job.world_size == 4
     (left,) = job.left_out
     assert (
@@ -49,7 +49,7 @@ def test_rank_of_another_world_size_is_left_out() -> None:
 
 def test_a_rank_recorded_at_another_time() -> None:
     ranks = [rank(n, [(0, 10)], size=3, begin=0) for n in range(2)]
-    job = job_of([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
+    job = determine_job([*ranks, rank(2, [(DAY, DAY + 10)], size=3, begin=DAY)])
     assert [one.rank for one in job.left_out] == [2]
     assert "is skipped: it was recorded" in job.left_out[0].reason
 
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
 
 def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
     unknown: dict[str, Any] = {"rank_by": "file order", "size": 0}
-    job = job_of(
+    job = determine_job(
         [rank(-1, path="a", **unknown), rank(0), rank(-1, path="b", **unknown)]
     )
     assert {one.path: one.rank for one in job.ranks} == {
@@ -139,27 +139,27 @@ def test_a_summary_is_read_from_the_cache(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(folder / "rank0.json")
-    first = summary_of(path)
+    first = read_summary(path)
     # it is not called again
     monkeypatch.setattr("fusetui.analysis.ranks.summary.open_trace", None)
-    second = summary_of(path)
+    second = read_summary(path)
     assert isinstance(first, RankSummary)
     assert isinstance(second, RankSummary)
-    assert encoded(first) == encoded(second)
+    assert encode_summary(first) == encode_summary(second)
 
 
 def test_a_summary_of_another_state_of_the_file_is_not_used(folder: Path) -> None:
     path = folder / "rank0.json"
-    summary_of(str(path))
+    read_summary(str(path))
     path.write_text(path.read_text().replace('"rank": 0', '"rank": 3'))
-    found = summary_of(str(path))
+    found = read_summary(str(path))
     assert isinstance(found, RankSummary)
     assert found.rank == 3
 
 
 def test_a_summary_survives_being_sent() -> None:
     one = rank(3, [(0, 5)], places=[(0, "op", "aten::a", 2)])
-    assert encoded(decoded(encoded(one))) == encoded(one)
+    assert encode_summary(decoded(encode_summary(one))) == encode_summary(one)
 
 
 def test_processes_give_the_same_as_this_one(
@@ -234,4 +234,4 @@ def test_no_more_processes_than_fit_into_memory(
         (tmp_path / f"{n}.json").write_bytes(bytes(1000))
     monkeypatch.setattr(executors, "core_count", lambda: 16)
     monkeypatch.setattr(executors, "memory_left", lambda: 10_000)
-    assert processes_for(sorted(map(str, tmp_path.iterdir()))) == 2
+    assert choose_process_count(sorted(map(str, tmp_path.iterdir()))) == 2

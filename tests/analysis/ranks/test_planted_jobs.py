@@ -11,7 +11,7 @@ import pytest
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.summary import read_summary
 
 jobs = benchmark("rank_jobs")
 cases = benchmark("job_cases")
@@ -254,7 +254,7 @@ def test_a_queued_collective_is_ready_when_its_inputs_were_computed(
     """Gradients take longer to reduce than to compute: each reduction but the first is
     queued."""
     jobs.make(jobs.case_of("bound-tp2dp4-balanced"), 0, tmp_path)
-    summary = summary_of(str(tmp_path / "rank0.json"), cached=False)
+    summary = read_summary(str(tmp_path / "rank0.json"), cached=False)
     assert isinstance(summary, RankSummary)
     columns = summary.collectives
     queued = columns.ready < columns.start

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank
 
 from fusetui.analysis.questions.collectives import bus_factor
-from fusetui.analysis.ranks.answer import explained, strip_of
+from fusetui.analysis.ranks.answer import explained, make_strip
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import JobAnswer, RankRow, RankSummary
@@ -160,7 +160,7 @@ def test_waits_of_each_step() -> None:
         rank(0, [(10, 50), (110, 150)], steps=steps, host="h"),
         rank(1, [(40, 50), (130, 150)], steps=steps, host="h"),
     ]
-    strip = strip_of(explained(ranks))
+    strip = make_strip(explained(ranks))
     assert strip.steps == ("ProfilerStep#0", "ProfilerStep#1")
     assert strip.waited.tolist() == [[30 * US, 20 * US], [0, 0]]
     assert strip.shares(0, 80) == pytest.approx((1.0, 2 / 3))

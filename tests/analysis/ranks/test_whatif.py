@@ -18,9 +18,9 @@ from tests.scripts import benchmark
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.joint_replay import replay_job
-from fusetui.analysis.ranks.rank_graphs import graphs_of
-from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
+from fusetui.analysis.ranks.rank_graphs import build_graphs
+from fusetui.analysis.ranks.summary import read_summary
+from fusetui.analysis.ranks.whatif import JobWhatIf, estimate_changes
 from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.report.whatif import format_job_whatif
 
@@ -31,13 +31,13 @@ MEET = Work(2 * US, 50 * US, group=(0, 1))
 
 def facts_of(folder: Path) -> JobFacts:
     return explained(
-        summary_of(str(path), cached=False)
+        read_summary(str(path), cached=False)
         for path in sorted(folder.glob("rank*.json"))
     ).facts
 
 
 def asked(run: Run, folder: Path, *changes: str) -> JobWhatIf:
-    return job_whatif(facts_of(write(run, folder)), changes)
+    return estimate_changes(facts_of(write(run, folder)), changes)
 
 
 def two(slow: int, fast: int, steps: int = 3) -> tuple[Steps, ...]:
@@ -116,7 +116,7 @@ def test_job_whatif_predicts_every_simulated_change_exactly(
     jobs: Callable[[int], tuple[Run, JobFacts]],
 ) -> None:
     (run, facts), truth = jobs(seed), job(seed, **parts)
-    found = job_whatif(facts, (change,))
+    found = estimate_changes(facts, (change,))
     assert found.why_not == ""
     assert [step.before_ns for step in found.steps[1:]] == run.steps
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
@@ -134,7 +134,7 @@ def test_job_whatif_with_one_changed_rank_is_exact(
     seed: int, jobs: Callable[[int], tuple[Run, JobFacts]]
 ) -> None:
     truth = job(seed, gemm=0.5, of=1)
-    found = job_whatif(jobs(seed)[1], ("1:family:gemm x0.5",))
+    found = estimate_changes(jobs(seed)[1], ("1:family:gemm x0.5",))
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
     assert [row.rank for row in found.ranks if row.is_changed] == [1]
 
@@ -154,7 +154,9 @@ def test_a_wait_is_a_bound_unless_something_is_inferred(
     for event in chain(*run.events):
         if event["name"] == "cudaDeviceSynchronize":
             event["name"] = call
-    found = job_whatif(facts_of(write(run, tmp_path, ahead)), ["no-sync:Synchronize"])
+    found = estimate_changes(
+        facts_of(write(run, tmp_path, ahead)), ["no-sync:Synchronize"]
+    )
     assert (found.why_not, found.certainty) == ("", certainty)
     assert (found.inferred_waits > 0) == (call == "cudaStreamSynchronize")
     assert ("at best" in format_job_whatif(found, 200, 0)) == (certainty == "bound")
@@ -165,7 +167,7 @@ def test_two_hosts_whose_clocks_are_apart(tmp_path: Path) -> None:
     programs = two(2000 * US, 1200 * US, steps=6)
     faster = ([[Work(5 * US, 1000 * US), MEET]] * 6, programs[1])
     run, truth = simulated(programs, (0, 0)), simulated(faster, (0, 0))
-    found = job_whatif(
+    found = estimate_changes(
         facts_of(write(run, tmp_path, ahead=(0, 5_000 * US))), ["0:family:gemm x0.5"]
     )
     assert found.why_not == ""
@@ -207,7 +209,7 @@ def assert_recorded(facts: JobFacts) -> None:
         patch.setattr(
             "fusetui.analysis.ranks.rank_graphs._unexplained_ns", lambda *_: 0
         )
-        graphs = graphs_of(facts, ())
+        graphs = build_graphs(facts, ())
     found = replay_job(graphs.graphs, graphs.arrivals)
     assert found is not None
     for part, times in zip(graphs.ranks, found.times, strict=True):
@@ -238,7 +240,7 @@ def test_job_whatif_is_inconclusive_for_incomplete_or_inferred_jobs(
     name: str, why: str, tmp_path: Path
 ) -> None:
     cases.make(cases.case_of(name), 0, tmp_path)
-    found = job_whatif(facts_of(tmp_path), ["comm x0.5"])
+    found = estimate_changes(facts_of(tmp_path), ["comm x0.5"])
     assert (found.why_not, found.before_ns, found.after_ns) == (why, None, None)
 
 
@@ -256,4 +258,4 @@ def test_wrong_job_changes_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ("1:faster", 'Unknown change "faster". Valid: kernel:PATTERN x0.5, '),
     ):
         with pytest.raises(WrongChangeError, match=re.escape(sentence)):
-            job_whatif(facts, [change])
+            estimate_changes(facts, [change])

@@ -10,8 +10,8 @@ import pytest
 from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
-from fusetui.analysis.replay.apply import kernels_of
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.apply import describe_kernels
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import (
     NoMatchError,
     WrongChangeError,
@@ -239,7 +239,7 @@ def test_launch_into_a_full_queue_waits_for_room(us: Us) -> None:
 
 
 def test_long_launch_calls_keep_their_own_time(trace_of: Callable[..., Any]) -> None:
-    graph = graph_of(trace_of(gpu_bound()))
+    graph = build_graph(trace_of(gpu_bound()))
     calls = graph.nodes(Node.LAUNCH)
     assert (graph.source[1, calls] == 0).all()
 
@@ -344,7 +344,7 @@ def test_replay_without_a_change_equals_the_recording(
     trace_of: Callable[..., Any],
 ) -> None:
     trace = trace_of([*host_bound(), *two_streams()])
-    graph = graph_of(trace)
+    graph = build_graph(trace)
     assert replay(graph).end.tolist() == graph.ended.tolist()
 
 
@@ -364,6 +364,6 @@ def test_workers_do_not_hurry(us: Us) -> None:
 def test_fuse_of_an_event_that_is_no_kernel_finds_nothing() -> None:
     """Event 0 is no kernel of the three fusable runs of the trace."""
     trace = open_trace(str(lessons.path("mlp-eager")))
-    assert len(runs_of(kernels_of(trace)).ns) == 3
+    assert len(runs_of(describe_kernels(trace)).ns) == 3
     with pytest.raises(NoMatchError, match="with event 0"):
         whatif(trace, ["fuse:0"])

@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.analysis.replay.events import call, host, kernel
 
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import WrongChangeError
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
-from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.replay.predicted import predict_slices
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
@@ -25,7 +25,7 @@ from fusetui.trace import Trace, open_trace
 
 
 def assert_identical(trace: Trace) -> None:
-    graph = graph_of(trace)
+    graph = build_graph(trace)
     times = replay(graph)
     calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.ITEM)
     assert sorted(graph.row[items]) == trace.gpu_rows.tolist()
@@ -38,7 +38,7 @@ def assert_identical(trace: Trace) -> None:
     start, end = slices_of(trace, graph, times)
     assert (start == trace.start).all()
     assert (end == trace.end).all()
-    second = predicted(trace, [])
+    second = predict_slices(trace, [])
     drawn = second.trace_of(trace)
     assert (np.diff(second.rows) > 0).all()
     assert (drawn.start == trace.start[second.rows]).all()

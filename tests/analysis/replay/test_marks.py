@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.marks import compute_marks
 from fusetui.analysis.replay.path import path
 from fusetui.analysis.replay.replay import replay
 from fusetui.sample_traces import lessons
@@ -22,7 +22,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 def test_a_kernel_can_take_so_much_longer_and_no_more(trace: Trace) -> None:
-    graph, marks = graph_of(trace), marks_of(trace)
+    graph, marks = build_graph(trace), compute_marks(trace)
     end = int(graph.ended.max())
     for node in graph.nodes(Node.ITEM)[::4].tolist():
         spare = int(marks.spare_ns[graph.row[node]])
@@ -33,7 +33,7 @@ def test_a_kernel_can_take_so_much_longer_and_no_more(trace: Trace) -> None:
 
 
 def test_marks_add_up_to_the_rows(trace: Trace) -> None:
-    marks, rows = marks_of(trace), path(trace).rows
+    marks, rows = compute_marks(trace), path(trace).rows
     kernels = trace.rows_of(Role.KERNEL)
     assert marks.ns[kernels].sum() == sum(
         row.ns for row in rows if row.kind == "kernel"
@@ -42,7 +42,7 @@ def test_marks_add_up_to_the_rows(trace: Trace) -> None:
 
 
 def test_slice_on_the_critical_path_has_no_slack(trace: Trace) -> None:
-    marks = marks_of(trace)
+    marks = compute_marks(trace)
     on = marks.ns > 0
     assert on.any()
     assert not marks.spare_ns[on].any()
@@ -50,7 +50,7 @@ def test_slice_on_the_critical_path_has_no_slack(trace: Trace) -> None:
 
 
 def test_stops_are_in_order_and_each_is_one(trace: Trace) -> None:
-    marks = marks_of(trace)
+    marks = compute_marks(trace)
     assert len(np.unique(marks.stops)) == len(marks.stops)
     assert (np.diff(marks.begin) >= 0).all()
     assert (marks.ns[marks.stops] > 0).all()

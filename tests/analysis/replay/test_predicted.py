@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.replay.predicted import predict_slices
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
@@ -55,7 +55,7 @@ CHANGES = (
 @pytest.mark.parametrize("change", CHANGES)
 def test_steps_of_the_predicted_trace_end_when_whatif_says(change: str) -> None:
     trace = open_trace(LESSON)
-    found = predicted(trace, [change])
+    found = predict_slices(trace, [change])
     ends = ends_of_steps(found.trace_of(trace), trace)
     told = [step.after_ns for step in whatif(trace, [change]).steps]
     assert np.diff(ends).tolist() == told[1:]
@@ -67,10 +67,10 @@ def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> 
     kernels = [
         r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)
     ]
-    found = predicted(trace, ["kernel:gemm x0.5"])
+    found = predict_slices(trace, ["kernel:gemm x0.5"])
     place = found.predicted_rows(trace)[kernels]
     assert np.abs(2 * found.dur[place] - trace.dur[kernels]).max() <= 1
-    without = predicted(trace, ["op:aten::linear x0"])
+    without = predict_slices(trace, ["op:aten::linear x0"])
     left = without.trace_of(trace)
     names = {left.name_of(row) for row in range(len(left))}
     assert "aten::gelu" in names
@@ -82,7 +82,7 @@ def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> 
 )
 def test_slices_nest_and_those_of_a_stream_do_not_overlap(change: str) -> None:
     trace = open_trace(LESSON)
-    found = predicted(trace, [change]).trace_of(trace)
+    found = predict_slices(trace, [change]).trace_of(trace)
     inner = np.flatnonzero(found.parent >= 0)
     assert len(inner)
     assert (found.start[inner] >= found.start[found.parent[inner]]).all()
@@ -96,7 +96,7 @@ def test_slices_nest_and_those_of_a_stream_do_not_overlap(change: str) -> None:
 
 def test_a_step_begins_where_the_recorded_one_does() -> None:
     trace = open_trace(LESSON)
-    found = predicted(trace, ["family:gemm x0.5"])
+    found = predict_slices(trace, ["family:gemm x0.5"])
     before, after = found.bounds.tolist()
     at = before[2]
     assert found.step_earlier_ns(at - 10, at + 10) == at - after[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.analysis.replay.changes import WrongChangeError
-from fusetui.analysis.replay.whatif import SweepPoint, knee_of, sweep
+from fusetui.analysis.replay.whatif import SweepPoint, find_knee, sweep
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 
@@ -15,21 +15,21 @@ def points(*times: int) -> tuple[SweepPoint, ...]:
 
 
 def test_the_knee_is_the_last_factor_at_which_all_is_gained() -> None:
-    assert knee_of(points(100, 100, 100, 150, 200)) == 0.2
+    assert find_knee(points(100, 100, 100, 150, 200)) == 0.2
 
 
 def test_no_knee_where_every_factor_gains() -> None:
-    assert knee_of(points(100, 120, 140)) is None
+    assert find_knee(points(100, 120, 140)) is None
 
 
 def test_less_may_take_longer() -> None:
     """As where what is shorter begins earlier and is in the way of something else."""
-    assert knee_of(points(105, 100, 103)) == 0.1
-    assert knee_of(points(100, 150, 100, 200)) == 0.2
+    assert find_knee(points(105, 100, 103)) == 0.1
+    assert find_knee(points(100, 150, 100, 200)) == 0.2
 
 
 def test_no_knee_where_nothing_does() -> None:
-    assert knee_of(points(100, 100, 100)) is None
+    assert find_knee(points(100, 100, 100)) is None
 
 
 @pytest.mark.parametrize(

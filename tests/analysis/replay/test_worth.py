@@ -17,7 +17,7 @@ from tests.corpus.files import LESSONS, RANKS, SAMPLES
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.replay import whatif, worth
-from fusetui.analysis.replay.whatif import steps_of_median
+from fusetui.analysis.replay.whatif import select_steps_of_median
 from fusetui.analysis.replay.whatif import whatif as whatif_of
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
@@ -492,7 +492,7 @@ def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> Non
     gained = replace(found.findings[2], worth_ns=whole, at_stake_ns=4 * whole)
     ranked = sorted(
         [*found.findings[:2], gained],
-        key=lambda one: worth._rank(one, steps=1, devices=1, usual_ns=whole),
+        key=lambda one: worth._make_sort_key(one, steps=1, devices=1, usual_ns=whole),
     )
     assert [one.rule for one in ranked] == ["gained", "more", "much"]
 
@@ -633,7 +633,9 @@ def test_no_finding_of_a_trace_has_a_negative_gain(any_trace: Path) -> None:
         if isinstance(wanted, ReducedDurations) and one.rule != "small-collectives":
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())
             assert 0 <= rest <= len(wanted.ns)  # each in whole ns
-    steps = steps_of_median(trace, None) if found.worth_of == "step" else ["span"]
+    steps = (
+        select_steps_of_median(trace, None) if found.worth_of == "step" else ["span"]
+    )
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):

@@ -10,9 +10,9 @@ from tests.recorded_ops import NOTHING, Input, args, number, numbers, tensor, te
 
 from fusetui.analysis.reproduce.arguments import (
     RefusedError,
-    bytes_of,
-    parsed_inputs,
-    storage_elements,
+    count_storage_elements,
+    parse_recorded_inputs,
+    storage_bytes,
 )
 from fusetui.analysis.reproduce.model import (
     Argument,
@@ -37,7 +37,7 @@ def texts(recorded: dict[str, Any]) -> list[bytes]:
 
 
 def arguments(op: str, *inputs: Input) -> tuple[Argument, ...]:
-    return parsed_inputs(op, texts(args(*inputs))).arguments
+    return parse_recorded_inputs(op, texts(args(*inputs))).arguments
 
 
 LONG = Input([], "TensorList", [])
@@ -46,7 +46,7 @@ LONG = Input([], "TensorList", [])
 
 def refusal(*inputs: Input, **changed: Any) -> Refusal:
     with pytest.raises(RefusedError) as raised:
-        parsed_inputs("aten::a", texts({**args(*inputs), **changed}))
+        parse_recorded_inputs("aten::a", texts({**args(*inputs), **changed}))
     return raised.value.refusal
 
 
@@ -101,13 +101,13 @@ def test_storage_is_as_large_as_the_strides_reach() -> None:
     )
     assert isinstance(expanded, TensorArgument)
     assert isinstance(spread, TensorArgument)
-    assert storage_elements(expanded) == 4
-    assert storage_elements(spread) == 704
-    assert bytes_of(spread) == 4 * 704
+    assert count_storage_elements(expanded) == 4
+    assert count_storage_elements(spread) == 704
+    assert storage_bytes(spread) == 4 * 704
 
 
 def test_remarks() -> None:
-    parsed = parsed_inputs(
+    parsed = parse_recorded_inputs(
         "aten::a", texts(args(tensor(8, 4, strides=[0, 1]), tensors((2,)), NOTHING))
     )
     kinds = [(remark.kind, remark.position) for remark in parsed.remarks]
@@ -121,7 +121,7 @@ def test_remarks() -> None:
 def test_an_older_trace_has_neither_strides_nor_values() -> None:
     recorded = args(tensor(2, 3))
     del recorded["Input Strides"], recorded["Concrete Inputs"]
-    parsed = parsed_inputs("aten::a", texts(recorded))
+    parsed = parse_recorded_inputs("aten::a", texts(recorded))
     assert parsed.arguments == (TensorArgument(shape=(2, 3), dtype="float32"),)
     assert parsed.recorded.strides is None
     assert {remark.kind for remark in parsed.remarks} == {
@@ -142,12 +142,16 @@ def test_why_not() -> None:
 
 def test_a_refused_argument_is_named() -> None:
     with pytest.raises(RefusedError) as raised:
-        parsed_inputs("aten::a", texts(args(tensor(2), Input([2], "c10::odd", [1]))))
+        parse_recorded_inputs(
+            "aten::a", texts(args(tensor(2), Input([2], "c10::odd", [1])))
+        )
     assert (raised.value.position, raised.value.type_name) == (1, "c10::odd")
 
 
 def test_a_quantized_tensor_has_a_remark() -> None:
-    parsed = parsed_inputs("aten::a", texts(args(tensor(2, 3, type="c10::qint8"))))
+    parsed = parse_recorded_inputs(
+        "aten::a", texts(args(tensor(2, 3, type="c10::qint8")))
+    )
     (given,) = parsed.arguments
     assert given == TensorArgument(shape=(2, 3), dtype="qint8", strides=(3, 1))
     assert [remark.kind for remark in parsed.remarks] == [RemarkKind.QUANTIZED]

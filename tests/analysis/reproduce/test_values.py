@@ -7,13 +7,13 @@ from tests.analysis.reproduce.test_arguments import arguments
 from tests.recorded_ops import NOTHING, Input, number, tensor
 
 from fusetui.analysis.reproduce.model import Filling, RemarkKind, TensorArgument
-from fusetui.analysis.reproduce.values import filled
+from fusetui.analysis.reproduce.values import choose_fillings
 
 INDICES = tensor(7, type="long int")
 
 
 def tensor_at(position: int, op: str, *inputs: Input) -> TensorArgument:
-    argument = filled(op, arguments(op, *inputs)).arguments[position]
+    argument = choose_fillings(op, arguments(op, *inputs)).arguments[position]
     assert isinstance(argument, TensorArgument)
     return argument
 
@@ -39,7 +39,7 @@ def test_another_argument_bounds_indices(
 
 
 def test_integers_without_a_known_bound_are_remarked() -> None:
-    result = filled("aten::eq", arguments("aten::eq", INDICES, number("1")))
+    result = choose_fillings("aten::eq", arguments("aten::eq", INDICES, number("1")))
     assert [remark.kind for remark in result.remarks] == [RemarkKind.BOUND]
 
 

@@ -19,7 +19,7 @@ from tests.analysis.servers import (
 )
 
 from fusetui.analysis.serving.answer import serving
-from fusetui.analysis.serving.layers import Repetition, repetition
+from fusetui.analysis.serving.layers import Repetition, find_repetition
 
 SERVER = Server()
 Event = dict[str, Any]
@@ -242,7 +242,7 @@ def test_slow_attention_of_a_layer_is_named(tmp_path: Path) -> None:
 def test_repetition_of_names_has_first_period_and_count(
     names: list[int], expected: Repetition | None
 ) -> None:
-    assert repetition(np.array(names, dtype=np.int64)) == expected
+    assert find_repetition(np.array(names, dtype=np.int64)) == expected
 
 
 def test_the_bubble_adds_up(tmp_path: Path) -> None:

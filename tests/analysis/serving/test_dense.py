@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.servers import GEMM, MI300, call, cpu, gpu
 
 from fusetui.analysis.serving.answer import PhaseLimit, serving
-from fusetui.analysis.serving.config import config_of
+from fusetui.analysis.serving.config import extract_config
 from fusetui.trace import Trace, open_trace
 
 LAYERS, HIDDEN, INNER, WORDS = 6, 4096, 8192, 32_000
@@ -51,7 +51,7 @@ def replayed(
 
 
 def limit(trace: Trace, **changed: Any) -> PhaseLimit:
-    (found,) = serving(trace, config_of({**CONFIG, **changed})).limits
+    (found,) = serving(trace, extract_config({**CONFIG, **changed})).limits
     return found
 
 

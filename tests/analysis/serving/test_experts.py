@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 
-from fusetui.analysis.serving.experts import experts_of
+from fusetui.analysis.serving.experts import describe_experts
 from fusetui.trace import Trace
 
 Event = dict[str, Any]
@@ -38,7 +38,7 @@ def layers(
 
 def test_the_longest_run_against_the_median(tmp_path: Path) -> None:
     trace = layers(tmp_path, 10_000, 11_000, 19_000, 12_000)
-    found = experts_of(trace, trace.gpu_rows)
+    found = describe_experts(trace, trace.gpu_rows)
     assert found is not None
     assert (found.name, found.kernels, found.runs) == (GROUPED, 4, 4)
     assert (found.median_ns, found.max_ns, found.slowest) == (11_000, 19_000, 3)
@@ -50,16 +50,16 @@ def test_products_under_an_op_of_experts_are_those_of_experts(tmp_path: Path) ->
     trace = layers(
         tmp_path, 10_000, 11_000, 12_000, kernel=GEMM, op="vllm::moe_forward"
     )
-    found = experts_of(trace, trace.gpu_rows)
+    found = describe_experts(trace, trace.gpu_rows)
     assert found is not None
     assert (found.name, found.kernels) == (GEMM, 3)  # not the norms
 
 
 def test_other_products_are_not_of_experts(tmp_path: Path) -> None:
     trace = layers(tmp_path, 10_000, 11_000, 12_000, kernel=GEMM)
-    assert experts_of(trace, trace.gpu_rows) is None
+    assert describe_experts(trace, trace.gpu_rows) is None
 
 
 def test_two_runs_cannot_be_compared(tmp_path: Path) -> None:
     trace = layers(tmp_path, 10_000, 11_000)
-    assert experts_of(trace, trace.gpu_rows) is None
+    assert describe_experts(trace, trace.gpu_rows) is None

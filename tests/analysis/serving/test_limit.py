@@ -10,9 +10,9 @@ import pytest
 from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 
 from fusetui.analysis.questions.server_steps import Requested, ServerPhase
-from fusetui.analysis.serving.config import NoConfigError, config_of, read_config
-from fusetui.analysis.serving.kv_cache import KeyValueCache, key_value_cache
-from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.config import NoConfigError, extract_config, read_config
+from fusetui.analysis.serving.kv_cache import KeyValueCache, measure_key_value_cache
+from fusetui.analysis.serving.limit import Limit, compute_limit
 from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.products import WeightShape
 from fusetui.trace import Trace
@@ -59,7 +59,7 @@ def step(
 
 
 def limit(trace: Trace, tokens: int | None = None, **more: Any) -> Limit:
-    return limit_of(trace, step(trace.gpu_rows, tokens), **more)
+    return compute_limit(trace, step(trace.gpu_rows, tokens), **more)
 
 
 def test_limit_counts_weights_and_flop_of_products(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def cache_by(
     tmp_path: Path, shapes: list[WeightShape], **changed: Any
 ) -> KeyValueCache:
     trace = opened(tmp_path / "a.json", mm(1))
-    return key_value_cache(
-        trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed})
+    return measure_key_value_cache(
+        trace, trace.gpu_rows, 1, shapes, extract_config({**CONFIG, **changed})
     )
 
 
@@ -213,7 +213,7 @@ def test_attention_of_many_tokens_does_more_than_read(
         "my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16"
     )
     trace = opened(tmp_path / "a.json", mm(1), attention)
-    found = limit_of(trace, step(trace.gpu_rows, 10_000, phase))
+    found = compute_limit(trace, step(trace.gpu_rows, 10_000, phase))
     (loss,) = [one for one in found.losses if one.what == "my::attention"]
     least = 10_000 * 2 * 8 * 128 * 2 * 10**9 // MI300_BYTES_PER_S
     assert loss.least_ns == (least if is_known else None)

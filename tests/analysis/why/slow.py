@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
-from fusetui.analysis.why.backward_threads import lent_work
+from fusetui.analysis.why.backward_threads import find_lent_work
 from fusetui.trace import Trace
 
 COMMUNICATES = (
@@ -103,7 +103,7 @@ class Slow:
                 self.host[one.thread].append(one)
                 if kind == "call":
                     self.calls[one.correlation].append(one)
-        lent = lent_work(trace)  # who waits for whom: test_account.py
+        lent = find_lent_work(trace)  # who waits for whom: test_account.py
         for row, track in zip(lent.rows.tolist(), lent.track.tolist(), strict=True):
             waiting = trace.tracks[track]
             self.host[(waiting.pid, waiting.tid)].append(self.slices[row])

@@ -15,8 +15,8 @@ from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.remedies import remedy_for, tags_of
-from fusetui.analysis.why.versions import SINCE, TORCH_2, with_versions
+from fusetui.analysis.why.remedies import choose_remedy_words, find_tags
+from fusetui.analysis.why.versions import SINCE, TORCH_2, add_versions
 from fusetui.report.whatif import NOTES
 from fusetui.trace import Trace
 
@@ -41,7 +41,7 @@ OPS = work(*[("aten::add", ADD, 10)] * 3)
 @pytest.fixture
 def tags(trace_of: Callable[..., Trace]) -> Callable[..., frozenset[str]]:
     """The tags of a file with these events; keywords become keys of the file."""
-    return lambda events, **keys: tags_of(Facts(Accounts(trace_of(events, **keys))))
+    return lambda events, **keys: find_tags(Facts(Accounts(trace_of(events, **keys))))
 
 
 def device(**properties: object) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def device(**properties: object) -> dict[str, Any]:
     [({"a"}, "x A"), ({"b"}, "x B"), ({"a", "b"}, "x A"), (set(), "x C:D")],
 )
 def test_the_first_part_whose_tag_holds_is_said(tags: set[str], text: str) -> None:
-    assert remedy_for("x{none: never} {a:A|b:B|:C:D}", frozenset(tags)) == text
+    assert choose_remedy_words("x{none: never} {a:A|b:B|:C:D}", frozenset(tags)) == text
 
 
 @pytest.mark.parametrize("vendor", FOREIGN)
@@ -61,7 +61,7 @@ def test_no_remedy_names_what_the_device_does_not_have(vendor: str) -> None:
     with Cases() as cases:
         for rule in RULES:
             tags = frozenset({vendor, "compile", "training"})
-            remedy = remedy_for(rule.remedy, tags)
+            remedy = choose_remedy_words(rule.remedy, tags)
             with cases.case(rule.id):
                 assert not FOREIGN[vendor].search(remedy)
                 assert not re.search(r"[{}|]|  | [,;]", remedy)
@@ -86,7 +86,7 @@ def test_without_a_compiler_no_remedy_is_to_compile() -> None:
         for rule in RULES:
             if rule.id in FIND_A_COMPILER:
                 continue
-            remedy = remedy_for(rule.remedy, DEFAULT - {"compile", "graphs"})
+            remedy = choose_remedy_words(rule.remedy, DEFAULT - {"compile", "graphs"})
             with cases.case(rule.id):
                 assert "torch.compile" not in remedy
 
@@ -95,7 +95,8 @@ def test_inference_has_no_optimizer_and_no_buckets() -> None:
     for rule in RULES:
         if rule.id not in ("optimizer-launches", "recompute"):
             assert not re.search(
-                r"optimizer|DDP", remedy_for(rule.remedy, DEFAULT - {"training"})
+                r"optimizer|DDP",
+                choose_remedy_words(rule.remedy, DEFAULT - {"training"}),
             )
 
 
@@ -133,7 +134,7 @@ def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
     tags_of_2021 = tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7))
     with Cases() as cases:
         for rule in RULES:
-            remedy = remedy_for(rule.remedy, tags_of_2021)
+            remedy = choose_remedy_words(rule.remedy, tags_of_2021)
             is_upgrade = "Update to torch 2.0 and use " in remedy
             if rule.id in FIND_A_COMPILER or is_upgrade:
                 continue
@@ -158,7 +159,7 @@ def test_the_version_that_a_setting_needs_is_named_where_it_is_unknown(
     expected: str,
 ) -> None:
     trace = trace_of([event(name, 0, 10)], **keys)
-    assert with_versions("torch.compile fuses.", trace) == expected
+    assert add_versions("torch.compile fuses.", trace) == expected
 
 
 def test_selective_checkpoints_are_advised_with_the_version_they_need(
@@ -167,13 +168,13 @@ def test_selective_checkpoints_are_advised_with_the_version_they_need(
     """Those of torch 2.4 have another interface, for the compiler only."""
     name = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
     trace = trace_of([event()], baseTimeNanoseconds=1)
-    assert with_versions(name, trace) == f"{name} Needs torch 2.5 for {name}."
+    assert add_versions(name, trace) == f"{name} Needs torch 2.5 for {name}."
 
 
 def test_settings_of_one_version_are_named_together(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
-    text = with_versions("torch.compile, fused=True, TORCH_LOGS.", trace_of([event()]))
+    text = add_versions("torch.compile, fused=True, TORCH_LOGS.", trace_of([event()]))
     assert text.endswith(
         " Needs torch 2.0 for torch.compile and fused=True, torch 2.1 for TORCH_LOGS."
     )

@@ -10,7 +10,7 @@ import numpy as np
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.causes import idle_causes
+from fusetui.analysis.why.causes import find_idle_causes
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program.functions import function_times
 from fusetui.trace.program.origin import origins
@@ -19,7 +19,7 @@ Make = Callable[..., Any]
 
 
 def by_name(trace: Trace) -> dict[str, int]:
-    found = idle_causes(trace)
+    found = find_idle_causes(trace)
     assert found is not None
     ns: dict[str, int] = {}
     for row, time in zip(*(column.tolist() for column in found), strict=True):
@@ -55,7 +55,7 @@ def test_functions_have_what_they_caused(
         *launched(2, 90, 95),
     ]
     trace = trace_of(events)
-    (function,) = function_times(origins(trace), idle=idle_causes(trace)).functions
+    (function,) = function_times(origins(trace), idle=find_idle_causes(trace)).functions
     assert (function.idle_ns, function.idle_self_ns) == (65_000, 65_000)
 
 
@@ -63,7 +63,7 @@ def test_without_launches_it_is_not_known(
     trace_of: Callable[..., Trace], event: Make
 ) -> None:
     kernels = [event("k", ts, 10, cat="kernel", pid=0, tid=7) for ts in (0, 50)]
-    assert idle_causes(trace_of(kernels)) is None
+    assert find_idle_causes(trace_of(kernels)) is None
 
 
 any_trace = any_of("training", "waits", "lesson-mlp-eager")
@@ -71,7 +71,7 @@ any_trace = any_of("training", "waits", "lesson-mlp-eager")
 
 def test_causes_of_idle_time_add_up_to_the_account(any_trace: Path) -> None:
     trace = open_trace(str(any_trace))
-    found = idle_causes(trace)
+    found = find_idle_causes(trace)
     assert found is not None
     idle = Accounts(trace).devices[0].span.idle
     kinds = ("sync", "alloc", "call", "op", "python")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.products import attention
-from fusetui.gpu.roofline.row import amount_of, work_of
+from fusetui.gpu.roofline.row import compute_amount, work_of
 
 Make = Callable[..., Any]
 FLASH = "aten::_flash_attention_forward"
@@ -86,7 +86,7 @@ def test_a_window_in_the_name_leaves_causal_open() -> None:
     )
     assert kernel is not None
     assert kernel.local
-    found = amount_of(flash("", q, q), kernel)
+    found = compute_amount(flash("", q, q), kernel)
     assert found is not None
     assert found.flop is None
 

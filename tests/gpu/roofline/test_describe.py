@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.gpu.roofline.row import describe, device_generation, remarks
+from fusetui.gpu.roofline.row import describe_work, device_generation, remarks
 
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -34,7 +34,7 @@ GELU = (
 
 
 def line(trace: Any) -> str:
-    return describe(trace, int(trace.gpu_rows[0]))
+    return describe_work(trace, int(trace.gpu_rows[0]))
 
 
 def said(trace: Any) -> tuple[str, ...]:

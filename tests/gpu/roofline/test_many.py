@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tests.corpus.fixtures import any_of
 
-from fusetui.gpu.roofline.many import jobs, peaks_of_devices, share_known
+from fusetui.gpu.roofline.many import find_peaks_of_devices, has_known_share, jobs
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
 
@@ -31,7 +31,7 @@ def agrees(trace: Trace, most: int = 300) -> int:
         work = found.distinct[number] if number >= 0 else None
         assert work == work_of(trace, row)
         share = work.limits.share(int(trace.dur[row])) if work else None
-        assert share_known(trace, found)[place] == (share is not None)
+        assert has_known_share(trace, found)[place] == (share is not None)
         known += work is not None
     return known
 
@@ -74,11 +74,13 @@ def test_devices_and_what_is_known_of_them(trace_of: Make, event: Make) -> None:
         {"id": 1, "name": "Foo"},
         {"id": 2},
     ]
-    found = peaks_of_devices(trace_of(kernels, deviceProperties=listed))
+    found = find_peaks_of_devices(trace_of(kernels, deviceProperties=listed))
     assert [(d.device, d.name, d.peak is not None) for d in found] == [
         (0, "NVIDIA A100-SXM4-80GB", True),
         (1, "Foo", False),
         (2, None, False),
     ]
-    given = peaks_of_devices(trace_of(kernels, deviceProperties=listed), {"bf16": 1e15})
+    given = find_peaks_of_devices(
+        trace_of(kernels, deviceProperties=listed), {"bf16": 1e15}
+    )
     assert all(d.peak and d.peak.flop_per_s("bf16") == 1e15 for d in given)

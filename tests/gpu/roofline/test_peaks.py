@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.bounds import arithmetic, limits
+from fusetui.gpu.roofline.bounds import determine_arithmetic, limits
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, Peak, peak_of
 
@@ -257,15 +257,15 @@ MXFP4_BY_MXFP8 = (
 def test_kernel_name_and_dtype_decide_the_kind_of_arithmetic(
     dtype: str | None, name: str, kind: str | None
 ) -> None:
-    assert arithmetic(dtype, decode(name), A100) == kind
+    assert determine_arithmetic(dtype, decode(name), A100) == kind
 
 
 def test_sums_in_fp16_are_another_peak_on_some_devices() -> None:
     name = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
     half = name.replace("fp16_s16816gemm_fp16", "h16816gemm")
-    assert arithmetic("fp16", decode(name), RTX) == "fp16"
-    assert arithmetic("fp16", decode(half), RTX) == "fp16_acc16"
-    assert arithmetic("fp16", decode(half), A100) == "fp16"
+    assert determine_arithmetic("fp16", decode(name), RTX) == "fp16"
+    assert determine_arithmetic("fp16", decode(half), RTX) == "fp16_acc16"
+    assert determine_arithmetic("fp16", decode(half), A100) == "fp16"
 
 
 SGEMM = "ampere_sgemm_128x64_tn"
@@ -295,8 +295,8 @@ def test_fp8_of_geforce_needs_sums_in_fp32(
     workstation = peak_of(device("NVIDIA RTX 6000 Ada Generation", 142))
     assert geforce is not None
     assert workstation is not None
-    assert arithmetic("fp8_e4m3", kernel, geforce) == on_geforce
-    assert arithmetic("fp8_e4m3", kernel, workstation) == "fp8"
+    assert determine_arithmetic("fp8_e4m3", kernel, geforce) == on_geforce
+    assert determine_arithmetic("fp8_e4m3", kernel, workstation) == "fp8"
 
 
 def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:

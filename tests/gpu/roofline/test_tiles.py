@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.bounds import blocks_of, resident_blocks, tiles
+from fusetui.gpu.roofline.bounds import blocks_of, count_resident_blocks, tiles
 from fusetui.gpu.roofline.inputs import Amount
 
 A100 = {
@@ -121,8 +121,8 @@ def test_registers_threads_and_shared_memory_limit_resident_blocks(
         "registers per thread": registers,
         "shared memory": shared,
     }
-    assert resident_blocks(args, A100) == blocks
-    assert resident_blocks(args, {**A100, "computeMinor": 3}) is None
+    assert count_resident_blocks(args, A100) == blocks
+    assert count_resident_blocks(args, {**A100, "computeMinor": 3}) is None
 
 
 sizes = st.integers(1, 5000)

@@ -13,8 +13,8 @@ from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.peaks import Peak, peak_of
 from fusetui.gpu.roofline.row import (
     KernelJob,
-    describe,
-    properties_of,
+    describe_work,
+    find_device_properties,
     remarks,
     work_of,
 )
@@ -35,7 +35,7 @@ def trace(any_trace: Path) -> Trace:
 def works(trace: Trace) -> list[Work]:
     found = ((row, work_of(trace, row)) for row in trace.gpu_rows.tolist())
     return [
-        (work, int(trace.dur[row]), peak_of(properties_of(trace, row)))
+        (work, int(trace.dur[row]), peak_of(find_device_properties(trace, row)))
         for row, work in found
         if work is not None
     ]
@@ -44,7 +44,7 @@ def works(trace: Trace) -> list[Work]:
 def test_every_kernel_has_an_answer(trace: Trace) -> None:
     of_names = np.unique(trace.name[trace.gpu_rows], return_index=True)[1]
     for row in trace.gpu_rows[of_names].tolist():
-        assert "\n" not in describe(trace, row)
+        assert "\n" not in describe_work(trace, row)
         assert all(remarks(trace, row))
 
 

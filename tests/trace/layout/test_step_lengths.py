@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.times import lengths_of
-from fusetui.analysis.serving.passes import passes
+from fusetui.analysis.replay.build import build_graph
+from fusetui.analysis.replay.times import measure_lengths
+from fusetui.analysis.serving.passes import find_passes
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import (
     StepLength,
@@ -44,8 +44,8 @@ def wall(trace: Trace) -> list[int]:
 
 
 def launched_lengths(trace: Trace) -> list[int]:
-    graph = graph_of(trace)
-    lengths = lengths_of(trace, graph, graph.recorded)
+    graph = build_graph(trace)
+    lengths = measure_lengths(trace, graph, graph.recorded)
     return [ns // US for ns in lengths.tolist()]
 
 
@@ -139,7 +139,9 @@ def test_the_three_lengths_of_steps_that_only_enqueue_differ(
     trace = trace_of(events)
     assert wall(trace) == [40, 40, 40]
     assert launched_lengths(trace) == [340, 250, 250]
-    spans_us = [model_pass(trace, step.model).span_ns // US for step in passes(trace)]
+    spans_us = [
+        model_pass(trace, step.model).span_ns // US for step in find_passes(trace)
+    ]
     assert spans_us == [200, 200, 200]
 
 

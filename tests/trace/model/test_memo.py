@@ -15,7 +15,7 @@ from fusetui.analysis.graphs.captures import captures
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.why.answer import why
-from fusetui.gpu.roofline.row import describe
+from fusetui.gpu.roofline.row import describe_work
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import keep_result, kept_result, memo
@@ -114,7 +114,7 @@ def shown(trace: Trace) -> object:
         summary,
         why,
         lambda trace: diff(trace, trace),
-        lambda trace: [describe(trace, row) for row in trace.gpu_rows.tolist()],
+        lambda trace: [describe_work(trace, row) for row in trace.gpu_rows.tolist()],
         captures,
         wants_capture,
         shown,

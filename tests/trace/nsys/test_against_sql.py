@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.busy import measure_gpu_times
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.formats import text_of
 from fusetui.trace.model.categories import Layer, Role
@@ -80,7 +80,7 @@ def test_how_long_the_gpus_were_busy(trace: Trace, db: sqlite3.Connection) -> No
             from work) select max(s, ifnull(m, s)), max(e, ifnull(m, s)) from reached"""
         )
     )
-    assert gpu_times(trace).busy_ns == busy
+    assert measure_gpu_times(trace).busy_ns == busy
 
 
 def test_launches_are_joined_within_a_process(

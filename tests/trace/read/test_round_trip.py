@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import kernel_totals, op_totals, self_ns
+from fusetui.analysis.questions.totals import (
+    self_ns,
+    sum_kernels_by_name,
+    sum_ops_by_name,
+)
 from fusetui.trace import Trace, TraceError, open_trace
 
 CATEGORIES = [
@@ -116,8 +120,8 @@ def test_sums_and_counts_of_random_traces_agree(written: list[Row]) -> None:
     assert figures.slices == len(written) == sum(t.slices for t in figures.tracks)
     assert (self_ns(trace) >= 0).all()
     assert figures.gpu_busy_ns <= figures.gpu_sum_ns
-    assert sum(total.count for total in kernel_totals(trace)) == figures.kernels
-    assert sum(op.count for op in op_totals(trace)) == sum(
+    assert sum(total.count for total in sum_kernels_by_name(trace)) == figures.kernels
+    assert sum(op.count for op in sum_ops_by_name(trace)) == sum(
         r.cat == "cpu_op" for r in written
     )
     places = [

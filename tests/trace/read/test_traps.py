@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import op_totals
+from fusetui.analysis.questions.totals import sum_ops_by_name
 from fusetui.trace import NotATraceError, Trace, open_trace
 from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.read import damaged
@@ -207,7 +207,7 @@ def test_nested_ops_of_one_name_count_their_time_once(
 ) -> None:
     n = 20_000
     trace = trace_of([event("a", k, 2 * n - 2 * k) for k in range(n)])
-    (total,) = op_totals(trace)
+    (total,) = sum_ops_by_name(trace)
     assert (total.count, total.total_ns) == (n, 2 * n * 1000)
 
 

@@ -16,7 +16,7 @@ from tests.corpus.files import GENERATED, RANKS
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.totals import kernel_totals, op_totals
+from fusetui.analysis.questions.totals import sum_kernels_by_name, sum_ops_by_name
 from fusetui.trace import open_trace
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.detect import find_named_secrets, find_tokens, secrets_of
@@ -61,11 +61,12 @@ def figures(path: str) -> Any:
         if key not in CHANGING
     }
     kernels = [
-        (t.name, t.count, t.total_ns, t.min_ns, t.max_ns) for t in kernel_totals(trace)
+        (t.name, t.count, t.total_ns, t.min_ns, t.max_ns)
+        for t in sum_kernels_by_name(trace)
     ]
     ops = [
         (t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels)
-        for t in op_totals(trace)
+        for t in sum_ops_by_name(trace)
     ]
     return whole, kernels, ops
 

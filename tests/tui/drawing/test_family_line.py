@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from tests.tui.prepared import after, do, drawn, opened
 
-from fusetui.timeline.cells import amounts, edges
+from fusetui.timeline.cells import edges, sum_kind_in_cells
 from fusetui.trace import Trace
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place
@@ -33,7 +33,7 @@ def test_the_families_of_a_cell_add_up_to_what_is_covered(mlp: Trace) -> None:
     borders = edges(mlp.begin_ns, mlp.end_ns, 50)
     found = [place.family for place in families(state) if place.family]
     line = found[0][0]
-    sums = sum(amounts(line, borders, kind) for _, kind in found)
+    sums = sum(sum_kind_in_cells(line, borders, kind) for _, kind in found)
     covered = [
         sum(
             max(0, min(end, b) - max(start, a))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.questions.busy import window_figures
+from fusetui.analysis.questions.busy import summarize_window
 from fusetui.trace import Trace
 from fusetui.tui.drawing.range_lines import list_range_figures
 from fusetui.tui.state.session import Range
@@ -31,7 +31,7 @@ def test_idle_reasons_of_a_range_add_up_exactly(trace_of: Make) -> None:
     parts = [line.split(" ns, ")[0] for line in lines if line.startswith("    idle ")]
     amounts = [int(part.removeprefix("    idle ").replace(",", "")) for part in parts]
     assert len(amounts) > 2
-    assert sum(amounts) == window_figures(trace, begin, end).idle_ns
+    assert sum(amounts) == summarize_window(trace, begin, end).idle_ns
 
 
 def test_range_beyond_the_trace_has_no_not_launched_reason(trace_of: Make) -> None:

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from tests.tui.explainable import training
 
-from fusetui.analysis.questions.totals import gpu_under, op_totals, self_ns
+from fusetui.analysis.questions.totals import (
+    self_ns,
+    sum_gpu_work_under_rows,
+    sum_ops_by_name,
+)
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.tui.layout.op_tree import (
@@ -50,7 +54,7 @@ def paths_of(tree: OpTree) -> dict[int, Path]:
 
 
 def test_figures_of_a_call_path_equal_adding_each_op(trace: Trace) -> None:
-    own, (gpu, _) = self_ns(trace), gpu_under(trace)
+    own, (gpu, _) = self_ns(trace), sum_gpu_work_under_rows(trace)
     count, total, self_time, on_gpu = (Counter[Path]() for _ in range(4))
     for row in ops(trace):
         key = path(trace, row)
@@ -134,7 +138,7 @@ def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(
     trace = trace_of(events)
     tree = build_callers_tree(trace)
     found = {p[0]: n for n, p in paths_of(tree).items() if len(p) == 1}
-    for op in op_totals(trace):
+    for op in sum_ops_by_name(trace):
         node = found[op.name]
         assert int(tree.figures["total"][node]) == op.total_ns
         assert int(tree.figures["self"][node]) == op.self_ns

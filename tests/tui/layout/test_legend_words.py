@@ -10,7 +10,7 @@ import pytest
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.analysis.replay.changes import Scaled, parse_change
 from fusetui.tables.sources import trace_table
 from fusetui.trace import open_trace
@@ -31,7 +31,7 @@ def test_words_of_the_legend_are_searched(any_trace: Path) -> None:
         fields = ("kind", "family") if word in OLD_FIELD_FINDS else ("kind",)
         for field in fields:
             query = f"{field}:{word}"
-            searched = search(trace, texts_of(trace), parse(query))
+            searched = search(trace, collect_name_texts(trace), parse(query))
             assert np.isin(shown, searched).all(), query
             in_table = slices.where(query)["row"]
             assert np.isin(shown, in_table).all(), query

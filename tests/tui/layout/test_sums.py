@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fusetui.analysis.graphs.opening import with_captures
-from fusetui.analysis.questions.groups import op_groups
-from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.questions.groups import group_ops
+from fusetui.analysis.questions.totals import sum_kernels_by_name
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
@@ -73,7 +73,7 @@ def test_callers_trees_of_traces_equal_ops(trace: Trace) -> None:
     names = {
         trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]
     }
-    recorded = [op for op in op_groups(trace) if not op.captured]
+    recorded = [op for op in group_ops(trace) if not op.captured]
     calls = set(trace.name[trace.rows_of(Role.CALL)].tolist())
     for op in recorded:
         node = names[op.name]
@@ -97,7 +97,7 @@ def test_kernel_tables_of_traces_equal_kernels(trace: Trace) -> None:
     table = build_table(trace, keys, KernelView())
     assert figures_of(table) == {
         one.name: (len(one.rows), one.total_ns, one.min_ns, one.median_ns, one.max_ns)
-        for one in kernel_totals(trace)
+        for one in sum_kernels_by_name(trace)
     }
     for by in keys:
         other = build_table(trace, keys, KernelView(by=by))

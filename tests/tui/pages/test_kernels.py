@@ -15,7 +15,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import SIZE, after, do, drawn, explained, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.questions.groups import kernel_groups, without_group
+from fusetui.analysis.questions.groups import group_kernels, name_missing_group
 from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace, open_trace
@@ -41,7 +41,7 @@ def labels(state: State) -> list[str]:
 def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> None:
     trace = trace_of(training())
     table = shown_table(by(after(opened(trace), explained, *do("kernels")), what))
-    groups = kernel_groups(trace, jobs(trace), what)
+    groups = group_kernels(trace, jobs(trace), what)
     spreads = [msgspec.convert(one, Spread, from_attributes=True) for one in groups]
     assert spreads == [table.spreads[n] for n in table.order("total")]
 
@@ -71,7 +71,7 @@ def test_kernels_of_no_group_are_called_as_on_the_command_line(
     alone = {"ph": "X", "cat": "kernel", "name": GELU, "pid": 0, "tid": 7}
     trace = trace_of([{**alone, "ts": 1, "dur": 2}])
     state = by(after(opened(trace), *do("kernels")), what)
-    assert labels(state) == [f"({without_group(what)})"]
+    assert labels(state) == [f"({name_missing_group(what)})"]
 
 
 def test_kernels_by_module_say_that_they_wait_for_the_answer(mlp: Trace) -> None:
@@ -147,7 +147,7 @@ def in_the_kernels(path: Path, *names: str, size: Size = SIZE) -> State:
 def test_work_and_share_of_peak_are_those_of_the_command_line(what: str) -> None:
     state = by(in_the_kernels(SAMPLE), what)
     table = shown_table(state)
-    groups = kernel_groups(table.trace, jobs(table.trace), what)
+    groups = group_kernels(table.trace, jobs(table.trace), what)
     order = table.order("total")
     assert any(group.share_of_peak is not None for group in groups)
     assert any(group.flop for group in groups)
@@ -200,7 +200,7 @@ def test_a_saved_table_has_the_work_as_the_command_line_names_it() -> None:
     state = in_the_kernels(SAMPLE)
     table = PAGE.table(state)
     columns = {column.name: column.values for column in table.columns}
-    group = kernel_groups(state.side.trace, jobs(state.side.trace), "name")[0]
+    group = group_kernels(state.side.trace, jobs(state.side.trace), "name")[0]
     assert columns["flop"][0] == group.flop
     assert columns["flop_ns"][0] == group.flop_ns
     assert columns["share_of_peak"][0] == pytest.approx(group.share_of_peak)

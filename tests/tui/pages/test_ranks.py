@@ -13,7 +13,7 @@ from tests.cli.test_ranks import job
 from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.ranks.answer import explained, strip_of
+from fusetui.analysis.ranks.answer import explained, make_strip
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.gpu.kinds import is_collective
 from fusetui.report.ranks_words import describe_clocks, describe_given
@@ -52,7 +52,7 @@ def state(paths: tuple[str, ...]) -> State:
     found = explained(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=find_job(paths))
     there = partial(
-        ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
+        ranks.known, paths=paths, answer=found.answer, strip=make_strip(found)
     )
     return after(first, *do("ranks"), there)
 

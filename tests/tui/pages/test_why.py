@@ -14,7 +14,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.model import considerable
+from fusetui.analysis.why.model import list_considerable
 from fusetui.trace import Trace
 from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
@@ -71,7 +71,7 @@ def test_all_of_a_finding_without_evidence_is_read_over_the_page(
 
 def test_no_finding_is_cut_below_the_list(waiting: Trace) -> None:
     state = after(opened(waiting, size=Size(80, 34)), explained, *do("why"))
-    for finding in considerable(why(waiting)):
+    for finding in list_considerable(why(waiting)):
         words = " ".join(drawn(state).split())
         assert finding.text in words
         assert (finding.try_ or "") in words

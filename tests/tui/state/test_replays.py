@@ -12,9 +12,9 @@ from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, settled
 from tests.tui.prepared import after, at, do, explained, laid_over, opened
 
-from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.marks import compute_marks
 from fusetui.analysis.replay.whatif import whatif
-from fusetui.analysis.why.causes import idle_causes
+from fusetui.analysis.why.causes import find_idle_causes
 from fusetui.report.program import format_functions
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
@@ -42,7 +42,9 @@ def lesson() -> State:
 
 def with_marks(state: State) -> State:
     trace = state.side.trace
-    return replays.arrived(after(state, *do("path")), trace, MARKS, marks_of(trace))
+    return replays.arrived(
+        after(state, *do("path")), trace, MARKS, compute_marks(trace)
+    )
 
 
 def with_answer(state: State, asked: str = CHANGE) -> State:
@@ -237,7 +239,7 @@ def test_my_functions_are_those_of_the_command(lesson: State) -> None:
     (found,) = answers(trace, never, None, replayed=FUNCTIONS)
     assert len(found.functions) > 1
     state = after(outcome[0], with_functions(trace, found))
-    times = function_times(origins(trace), idle=idle_causes(trace))
+    times = function_times(origins(trace), idle=find_idle_causes(trace))
     lines = format_functions(times, 0, 86, trace.report.format).split("\n")
     shown = laid_over(state)
     assert "my functions" in shown

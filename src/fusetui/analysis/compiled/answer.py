@@ -8,15 +8,15 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from fusetui.analysis.compiled.breaks import passed_breaks
-from fusetui.analysis.compiled.compilations import compilations_of
-from fusetui.analysis.compiled.graphs import GraphJoin, Why, logs_of_trace
+from fusetui.analysis.compiled.breaks import list_graph_breaks
+from fusetui.analysis.compiled.compilations import list_compilations
+from fusetui.analysis.compiled.graphs import GraphJoin, Why, find_logs_of_trace
 from fusetui.analysis.compiled.kernels import (
     JoinedKernels,
     KernelOfGraph,
-    joined_kernels,
+    join_kernels,
 )
-from fusetui.analysis.compiled.lines import lines_of_graph
+from fusetui.analysis.compiled.lines import find_lines_of_graph
 from fusetui.analysis.compiled.model import (
     CompileAnswer,
     CompiledKernel,
@@ -26,9 +26,9 @@ from fusetui.analysis.compiled.model import (
     Pass,
     SourceLine,
 )
-from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, compile_id_of
-from fusetui.analysis.compiled.remedies import frequent_guards, remedies_for
-from fusetui.analysis.questions.launches import is_replay
+from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, parse_compile_id
+from fusetui.analysis.compiled.remedies import find_remedies, list_frequent_guards
+from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import (
     Compilation,
@@ -48,7 +48,7 @@ KEY_REASONS = (Why.TWO_LOGS, Why.TWO_GRAPHS, Why.KEY_NOT_IN_LOG)
 
 
 @memo(2)
-def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
+def report_compilation(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     """Report what torch.compile made of a program that was recorded.
 
     `fusetui compile` prints it.
@@ -57,7 +57,7 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         trace: The trace.
         log: The compile log of the trace; None if there is none.
     """
-    kernels = joined_kernels(trace, log)
+    kernels = join_kernels(trace, log)
     runs_of_kernel = kernels.runs_of_kernels()
     ns_of_kernel = kernels.ns_of_kernels()
     is_joined = np.array(
@@ -66,52 +66,56 @@ def compile_answer(trace: Trace, log: CompileLog | None) -> CompileAnswer:
     is_possible = np.array(
         [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
     )
-    outside = _count_outside_of_items(kernels)
-    compilations = _compilations_of_trace(trace, log)
+    outside_of_items = _count_outside_of_items(kernels)
+    compilations = _find_compilations_of_trace(trace, log)
 
     return CompileAnswer(
-        log=None if log is None else _log_of_trace(log),
+        log=None if log is None else _describe_logs(log),
         recorded=True,
-        regions=_region_records(kernels, log, runs_of_kernel, ns_of_kernel),
-        kernels=int(runs_of_kernel.sum()) + sum(entry.kernels for entry in outside),
+        regions=_report_regions(kernels, log, runs_of_kernel, ns_of_kernel),
+        kernels=int(runs_of_kernel.sum())
+        + sum(outside_count.kernels for outside_count in outside_of_items),
         joined=int(runs_of_kernel[is_joined].sum()),
         possible=int(runs_of_kernel[is_joined & is_possible].sum()),
         not_joined=(
             *_count_not_joined(kernels, runs_of_kernel, ns_of_kernel),
-            *outside,
+            *outside_of_items,
         ),
-        breaks=passed_breaks(kernels.regions, log),
-        compilations=compilations_of(trace, log),
-        guards=frequent_guards(compilations),
-        remedies=remedies_for(compilations),
+        breaks=list_graph_breaks(kernels.regions, log),
+        compilations=list_compilations(trace, log),
+        guards=list_frequent_guards(compilations),
+        remedies=find_remedies(compilations),
     )
 
 
-def _compilations_of_trace(trace: Trace, log: CompileLog | None) -> list[Compilation]:
+def _find_compilations_of_trace(
+    trace: Trace, log: CompileLog | None
+) -> list[Compilation]:
     """Return the compilations of the program of a trace; none without a log."""
     if log is None:
         return []
-    logs = logs_of_trace(trace, log)
+    logs = find_logs_of_trace(trace, log)
     return [compilation for compilation in log.compilations if compilation.log in logs]
 
 
-def answer_of_log(log: CompileLog) -> CompileAnswer:
-    """Report what a compile log says without a trace.
+def report_compile_log(log: CompileLog) -> CompileAnswer:
+    """Report what a compile log says without a trace of the program.
 
-    Every graph is a region, with the calls of its wrapper; nothing has a time.
+    Every graph of the log is listed as a region, with the kernels that its wrapper
+    calls. No times and no numbers of calls are known.
     """
     return CompileAnswer(
-        log=_log_of_trace(log),
+        log=_describe_logs(log),
         recorded=False,
-        regions=tuple(_region_of_graph(log, graph) for graph in log.graphs),
+        regions=tuple(_report_graph(log, graph) for graph in log.graphs),
         kernels=0,
         joined=0,
         possible=0,
         not_joined=(),
-        breaks=passed_breaks(None, log),
-        compilations=compilations_of(None, log),
-        guards=frequent_guards(log.compilations),
-        remedies=remedies_for(log.compilations),
+        breaks=list_graph_breaks(None, log),
+        compilations=list_compilations(None, log),
+        guards=list_frequent_guards(log.compilations),
+        remedies=find_remedies(log.compilations),
     )
 
 
@@ -125,8 +129,9 @@ def source_lines(lines: Iterable[CodeLine]) -> tuple[SourceLine, ...]:
     )
 
 
-def _log_of_trace(log: CompileLog) -> LogOfTrace:
-    """Say which logs were read and what could not be read of them."""
+def _describe_logs(log: CompileLog) -> LogOfTrace:
+    """Describe which files of a compile log were read, how many graphs they have, and
+    what could not be read."""
     return LogOfTrace(
         path=log.path,
         logs=len(log.logs),
@@ -144,7 +149,7 @@ class _CalledRegion(msgspec.Struct, frozen=True):
     cpu_ns: int
 
 
-def _calls_of_joins(kernels: JoinedKernels) -> dict[GraphJoin, int]:
+def _count_calls_of_joins(kernels: JoinedKernels) -> dict[GraphJoin, int]:
     """Count the calls of graphs that were joined in the same way, by their join."""
     joins = kernels.calls.joins
     counts = np.bincount(kernels.calls.join_of_call, minlength=len(joins))
@@ -152,7 +157,7 @@ def _calls_of_joins(kernels: JoinedKernels) -> dict[GraphJoin, int]:
     return dict(zip(joins, counts.tolist(), strict=True))
 
 
-def _region_records(
+def _report_regions(
     kernels: JoinedKernels,
     log: CompileLog | None,
     runs_of_kernel: Int64s,
@@ -166,13 +171,13 @@ def _region_records(
         runs_of_kernel: How often each kernel of `kernels.kernels` ran.
         ns_of_kernel: How long each of these took in all, in ns.
     """
-    on_gpu = _are_on_gpu(kernels)
+    on_gpu = _mark_gpu_kernels(kernels)
     # Begin with all joins, so that calls without kernels are regions too.
     kernels_of_join: dict[GraphJoin, list[CompiledKernel]] = {
         join: [] for join in kernels.calls.joins
     }
     for kernel_index, kernel in enumerate(kernels.kernels):
-        record = _kernel_record(
+        record = _report_kernel(
             kernel,
             int(runs_of_kernel[kernel_index]),
             int(ns_of_kernel[kernel_index]),
@@ -180,34 +185,35 @@ def _region_records(
         )
         kernels_of_join.setdefault(kernel.join, []).append(record)
 
-    called = _called_regions(kernels.regions)
-    calls_of_join = _calls_of_joins(kernels)
+    called = _sum_region_calls(kernels.regions)
+    calls_of_join = _count_calls_of_joins(kernels)
     regions = []
     for join, kernels_of_region in kernels_of_join.items():
         kernels_of_region.sort(
             key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle)
         )
         calls = calls_of_join.get(join, 0)
-        regions.append(_region_record(log, join, kernels_of_region, called, calls))
+        regions.append(_report_region(log, join, kernels_of_region, called, calls))
 
     regions.sort(key=lambda region: (-region.kernel_ns, region.compile_id, region.key))
     return tuple(regions)
 
 
-def _region_record(
+def _report_region(
     log: CompileLog | None,
     join: GraphJoin,
     kernels: list[CompiledKernel],
     called: dict[CompileId, _CalledRegion],
     calls: int,
 ) -> CompiledRegion:
-    """Build the record of one region, or of one backward pass.
+    """Describe one region of compiled code, or one backward pass, with its kernels and
+    times.
 
     Args:
-        log: The compile log.
-        join: What its calls were joined with.
-        kernels: Its kernels.
-        called: How often each region of the trace was called.
+        log: The compile log; None if there is none.
+        join: The graph of the log that its calls ran, or why none is known.
+        kernels: The records of its kernels.
+        called: How often each region of the trace was called, and its CPU time.
         calls: How often its graph was called.
     """
     compile_id = join.compile_id
@@ -215,7 +221,7 @@ def _region_record(
     if compile_id is None and graph is not None:
         compile_id = graph.compile_id
 
-    function, file, line = _compiled_function(log, graph, compile_id)
+    function, file, line = _find_compiled_function(log, graph, compile_id)
     in_region = called.get(join.compile_id) if join.compile_id is not None else None
 
     return CompiledRegion(
@@ -228,17 +234,22 @@ def _region_record(
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
         joined_by="" if join.by is None else join.by.value,
         key=join.key,
-        pass_=_pass_of_graph(log, graph),
+        pass_=_determine_training_pass(log, graph),
         cache="" if graph is None else graph.cache,
         kernels=tuple(kernels),
     )
 
 
-def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
-    """Build the record of a graph of the log, without any recorded time."""
-    function, file, line = _compiled_function(log, graph, graph.compile_id)
+def _report_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
+    """Describe a graph of the compile log as a region, without any recorded time.
+
+    Its kernels are those that its wrapper, the generated code that runs the graph,
+    calls. Each comes with its lines of Python, or with the reason why they are not
+    known.
+    """
+    function, file, line = _find_compiled_function(log, graph, graph.compile_id)
     wrapper = wrapper_in(log, graph)
-    lines = lines_of_graph(log, graph)
+    lines = find_lines_of_graph(log, graph)
 
     kernels = []
     for call in wrapper.calls if wrapper is not None else ():
@@ -266,19 +277,20 @@ def _region_of_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
         kernel_ns=0,
         joined_by="",
         key=graph.key,
-        pass_=_pass_of_graph(log, graph),
+        pass_=_determine_training_pass(log, graph),
         cache=graph.cache,
         kernels=tuple(kernels),
     )
 
 
-def _kernel_record(
+def _report_kernel(
     kernel: KernelOfGraph, calls: int, total_ns: int, on_gpu: bool
 ) -> CompiledKernel:
-    """Build the record of one kernel of a region.
+    """Describe one kernel of a compiled region: its lines of Python, its calls and its
+    time.
 
     Args:
-        kernel: The kernel, as it was joined with the log.
+        kernel: The kernel, with what is known of it from the log.
         calls: How often it ran.
         total_ns: How long it took in all.
         on_gpu: Whether it launched GPU events.
@@ -296,7 +308,7 @@ def _kernel_record(
     )
 
 
-def _are_on_gpu(kernels: JoinedKernels) -> list[bool]:
+def _mark_gpu_kernels(kernels: JoinedKernels) -> list[bool]:
     """Return for each kernel whether any item of it launched GPU events."""
     on_gpu = np.zeros(len(kernels.kernels), dtype=np.bool_)
     on_gpu[kernels.kernel_of_item[kernels.items.has_gpu_events]] = True
@@ -304,10 +316,11 @@ def _are_on_gpu(kernels: JoinedKernels) -> list[bool]:
     return are_on_gpu
 
 
-def _called_regions(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
-    """Add up the calls and the CPU time of each compile id.
+def _sum_region_calls(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
+    """Count the calls of compiled regions and add up their CPU time, by compile id.
 
-    Regions of a CUDA graph's capture do not count.
+    The compile id is in the name of a region. Regions that were only recorded in the
+    capture of a CUDA graph do not count.
     """
     trace = regions.trace
     rows = regions.regions.rows
@@ -319,7 +332,7 @@ def _called_regions(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
 
     called = {}
     for index, name in enumerate(names.tolist()):
-        compile_id = compile_id_of(trace.names[name])
+        compile_id = parse_compile_id(trace.names[name])
         if compile_id is not None:
             called[compile_id] = _CalledRegion(
                 calls=int(calls[index]), cpu_ns=int(cpu_ns[index])
@@ -328,7 +341,7 @@ def _called_regions(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
     return called
 
 
-def _compiled_function(
+def _find_compiled_function(
     log: CompileLog | None, graph: CompiledGraph | None, compile_id: CompileId | None
 ) -> tuple[str, str, int]:
     """Return the name, the file and the line of a compiled function.
@@ -351,8 +364,15 @@ def _compiled_function(
     return "", "", 0
 
 
-def _pass_of_graph(log: CompileLog | None, graph: CompiledGraph | None) -> Pass:
-    """Return which pass of training a graph belongs to, by the id in its wrapper."""
+def _determine_training_pass(
+    log: CompileLog | None, graph: CompiledGraph | None
+) -> Pass:
+    """Return which pass of training a compiled graph belongs to, by the id in its
+    wrapper.
+
+    The wrapper is the generated code that runs the graph. Returns `forward`, `backward`
+    or `inference`, and `unknown` without a log or a known id.
+    """
     wrapper: Wrapper | None = None
     if log is not None and graph is not None:
         wrapper = wrapper_in(log, graph)
@@ -375,9 +395,10 @@ GENERATED = lazy_pattern(r"triton_(?:poi|red|per|tem|for|mm)_")
 
 
 def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
-    """Count the generated kernels that no op or launch of a compiled region explains.
+    """Count the generated kernels on the GPU that no op or launch of a compiled region
+    explains.
 
-    They are those of replayed CUDA graphs, and others.
+    Kernels that a replayed CUDA graph launched are counted separately from the others.
     """
     trace = kernels.trace
     rows = trace.gpu_rows[kernels.items.item_of_gpu_event == NONE]
@@ -387,7 +408,7 @@ def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
     is_replayed = np.zeros(len(rows), dtype=np.bool_)
     launched = np.flatnonzero(trace.launch[rows] >= 0)
     launches = trace.launch[rows[launched]]
-    is_replayed[launched] = trace.matching(launches, is_replay)
+    is_replayed[launched] = trace.matching(launches, is_graph_launch)
 
     not_joined = []
     for why, is_selected in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
@@ -407,7 +428,8 @@ def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
 def _count_not_joined(
     kernels: JoinedKernels, runs_of_kernel: Int64s, ns_of_kernel: Int64s
 ) -> tuple[NotJoined, ...]:
-    """Count the kernels without a line by the reason for it, the most frequent first.
+    """Count the kernels without a known line of Python by the reason, the most frequent
+    first.
 
     Args:
         kernels: The kernels of the trace.

@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.compiled.graphs import logs_of_trace
+from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import PassedBreak
-from fusetui.analysis.compiled.regions import RegionsOfTrace, compile_id_of
+from fusetui.analysis.compiled.regions import RegionsOfTrace, parse_compile_id
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
 from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
@@ -38,7 +38,7 @@ class Resumed(msgspec.Struct, frozen=True):
     rows: tuple[int, ...]  # of its regions in the trace, or of its frames
 
 
-def passed_breaks(
+def list_graph_breaks(
     regions: RegionsOfTrace | None, log: CompileLog | None
 ) -> tuple[PassedBreak, ...]:
     """List all graph breaks, with the times between the regions that they divide.
@@ -49,13 +49,15 @@ def passed_breaks(
         regions: The regions of the trace; without a trace, None and no times.
         log: The compile log of the trace.
     """
-    resumed_functions = _resumed_functions(regions, log) if regions is not None else []
+    resumed_functions = (
+        _find_resumed_functions(regions, log) if regions is not None else []
+    )
     if log is not None and log.logs:
         logs: Collection[int] = range(len(log.logs))
         if regions is not None:
-            logs = logs_of_trace(regions.trace, log)
+            logs = find_logs_of_trace(regions.trace, log)
         return tuple(
-            _logged_break(graph_break, regions, resumed_functions)
+            _describe_logged_break(graph_break, regions, resumed_functions)
             for graph_break in log.breaks
             if graph_break.log in logs
         )
@@ -63,17 +65,19 @@ def passed_breaks(
     if regions is None:
         return ()
 
-    return tuple(_break_of_frames(regions, resumed) for resumed in resumed_functions)
+    return tuple(
+        _describe_break_of_frames(regions, resumed) for resumed in resumed_functions
+    )
 
 
-def rows_after(
+def find_rows_after(
     graph_break: GraphBreak, regions: RegionsOfTrace, log: CompileLog
 ) -> tuple[int, ...]:
     """List the regions that continue after a graph break, earliest first."""
-    return _rows_after(graph_break, _resumed_functions(regions, log))
+    return _find_continuing_rows(graph_break, _find_resumed_functions(regions, log))
 
 
-def _resumed_functions(
+def _find_resumed_functions(
     regions: RegionsOfTrace, log: CompileLog | None
 ) -> list[Resumed]:
     """Find the functions that continue after graph breaks.
@@ -81,17 +85,22 @@ def _resumed_functions(
     The log has the names of compiled functions; without them frames of Python show it.
     """
     if log is None or not log.functions:
-        return _resumed_by_frames(regions)
-    return _resumed_by_log(regions, log)
+        return _find_resumed_by_frames(regions)
+    return _find_resumed_by_log(regions, log)
 
 
-def _resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
-    """Find the functions after graph breaks by the names in a log.
+def _find_resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
+    """Find the functions that continue after graph breaks, by the names of functions in
+    a log.
 
     Dynamo names such a function `torch_dynamo_resume_in_FUNCTION_at_LINE`. One that was
     compiled several times, or in several logs, is one function.
+
+    Args:
+        regions: The regions of the trace.
+        log: The compile log.
     """
-    rows_of_id = _region_rows_by_id(regions)
+    rows_of_id = _group_region_rows_by_id(regions)
     file_of_compilation = {
         (compilation.log, compilation.compile_id): compilation.file
         for compilation in log.compilations
@@ -113,18 +122,23 @@ def _resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
     ]
 
 
-def _region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
+def _group_region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
     """Return the rows of the compiled regions of a trace by their compile id."""
     rows_of_id: dict[CompileId, list[int]] = {}
     for row in regions.regions.rows.tolist():
-        compile_id = compile_id_of(regions.trace.name_of(row))
+        compile_id = parse_compile_id(regions.trace.name_of(row))
         if compile_id is not None:
             rows_of_id.setdefault(compile_id, []).append(row)
     return rows_of_id
 
 
-def _resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
-    """Find the functions after graph breaks that stacks of Python show."""
+def _find_resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
+    """Find the functions that continue after graph breaks, by recorded Python frames.
+
+    Dynamo names such a function `torch_dynamo_resume_in_FUNCTION_at_LINE`. The
+    functions are in the order of file and line; none are found if stacks were not
+    recorded.
+    """
     trace = regions.trace
     rows = trace.rows_named(lambda name: "torch_dynamo_resume_in_" in name, Role.PYTHON)
 
@@ -150,12 +164,13 @@ def _resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
     return resumed_functions
 
 
-def _rows_after(
+def _find_continuing_rows(
     graph_break: GraphBreak, resumed_functions: Sequence[Resumed]
 ) -> tuple[int, ...]:
     """Return the rows of the function that continues after a graph break.
 
-    A break in a function that was inlined resumes in its caller, which is on the stack.
+    A break in a function that was inlined resumes in its caller, so all positions on
+    the stack are tried. Returns () if no function is known for them.
     """
     positions = {(graph_break.file, graph_break.line)}
     positions |= {(frame.file, frame.line) for frame in graph_break.stack}
@@ -166,22 +181,25 @@ def _rows_after(
     return ()
 
 
-def _logged_break(
+def _describe_logged_break(
     graph_break: GraphBreak,
     regions: RegionsOfTrace | None,
     resumed_functions: Sequence[Resumed],
 ) -> PassedBreak:
-    """Build the record of a graph break of the log.
+    """Describe a graph break of the compile log, with the times between the regions
+    around it.
 
     Args:
         graph_break: The graph break.
         regions: The regions of the trace; None without a trace.
-        resumed_functions: The functions after breaks.
+        resumed_functions: The functions that continue after breaks.
     """
     between = np.empty(0, dtype=np.int64)
     if regions is not None:
-        rows = np.array(_rows_after(graph_break, resumed_functions), dtype=np.intp)
-        between = times_between(regions, rows)
+        rows = np.array(
+            _find_continuing_rows(graph_break, resumed_functions), dtype=np.intp
+        )
+        between = measure_times_between(regions, rows)
 
     innermost = graph_break.stack[-1] if graph_break.stack else None
     return PassedBreak(
@@ -196,14 +214,23 @@ def _logged_break(
         hints=graph_break.hints,
         passed=len(between),
         between_ns=int(between.sum()),
-        median_between_ns=_median(between),
+        median_between_ns=_median_or_none(between),
         code=innermost.code if innermost else "",
     )
 
 
-def _break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
-    """Build the record of a graph break that only the frame after it proves."""
-    between = times_between(regions, np.array(resumed.rows, dtype=np.intp))
+def _describe_break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
+    """Describe a graph break that only the Python frame of the function after it
+    proves.
+
+    Its reason is not known. The result has the times between the regions before and
+    after it.
+
+    Args:
+        regions: The regions of the trace.
+        resumed: The function that continues after the break.
+    """
+    between = measure_times_between(regions, np.array(resumed.rows, dtype=np.intp))
     return PassedBreak(
         compile_id="",
         file=resumed.file,
@@ -214,17 +241,17 @@ def _break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
         hints=(),
         passed=len(between),
         between_ns=int(between.sum()),
-        median_between_ns=_median(between),
+        median_between_ns=_median_or_none(between),
         code="",
     )
 
 
-def _median(values: Int64s) -> int | None:
+def _median_or_none(values: Int64s) -> int | None:
     """Return the median of some values; None if there are none."""
     return int(median(values)) if len(values) else None
 
 
-def times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
+def measure_times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
     """Return the times between the regions before graph breaks and those after them.
 
     Each is the time since the last call of a graph on the same thread ended.
@@ -234,13 +261,13 @@ def times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
         rows: The regions that continue after breaks. Those before which no graph was
             called are left out.
     """
-    begins = ends_before(regions, rows)
+    begins = find_ends_before(regions, rows)
     is_known = begins != UNKNOWN_TIME
     between: Int64s = regions.trace.start[rows[is_known]] - begins[is_known]
     return between
 
 
-def ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
+def find_ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
     """Find when the last call of a graph before each row ended, on the same thread.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.analysis.compiled.answer import source_lines
-from fusetui.analysis.compiled.kernels import JoinedKernels, joined_kernels
+from fusetui.analysis.compiled.kernels import JoinedKernels, join_kernels
 from fusetui.analysis.compiled.model import SourceLine
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.compile_log.stacks import CodeLine
@@ -13,7 +13,7 @@ from fusetui.trace.model.arrays import Integers
 from fusetui.trace.model.columns import Trace
 
 
-def lines_of_kernel_names(
+def find_lines_of_kernel_names(
     trace: Trace, log: CompileLog | None
 ) -> dict[str, tuple[SourceLine, ...]]:
     """Return the lines behind each GPU kernel in compiled regions, by its name.
@@ -24,13 +24,13 @@ def lines_of_kernel_names(
     if log is None:
         return {}
 
-    joined = joined_kernels(trace, log)
+    joined = join_kernels(trace, log)
     events = np.flatnonzero(joined.items.item_of_gpu_event >= 0)
     items = joined.items.item_of_gpu_event[events]
-    return _lines_by_name(joined, trace.gpu_rows[events], items)
+    return _collect_lines_by_name(joined, trace.gpu_rows[events], items)
 
 
-def lines_of_op_names(
+def find_lines_of_op_names(
     trace: Trace, log: CompileLog | None
 ) -> dict[str, tuple[SourceLine, ...]]:
     """Return the lines behind each CPU op that compiled regions call, by its name.
@@ -41,19 +41,23 @@ def lines_of_op_names(
     if log is None:
         return {}
 
-    joined = joined_kernels(trace, log)
-    return _lines_by_name(joined, joined.items.spans.rows, np.arange(len(joined.items)))
+    joined = join_kernels(trace, log)
+    return _collect_lines_by_name(
+        joined, joined.items.spans.rows, np.arange(len(joined.items))
+    )
 
 
-def _lines_by_name(
+def _collect_lines_by_name(
     joined: JoinedKernels, rows: Integers, items: Integers
 ) -> dict[str, tuple[SourceLine, ...]]:
-    """Put together the lines of items by the names of rows.
+    """Collect for each name of a slice the Python lines behind the kernels of that
+    name.
 
     Args:
-        joined: The kernels of the trace.
-        rows: Rows of the trace, which give the names.
-        items: For each of these rows its item.
+        joined: The kernels of the trace with their lines.
+        rows: Slices of the trace, which give the names.
+        items: For each of these slices the index of the kernel run that it
+            belongs to.
     """
     trace = joined.trace
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from fusetui.analysis.compiled.graphs import logs_of_trace
+from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import CompiledOnce, Guard
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import Compilation, CompileLog
@@ -20,7 +20,7 @@ COMPILING = lazy_pattern(
 TIMED = "_compile.compile_inner (dynamo_timed)"
 
 
-def compilations_of(
+def list_compilations(
     trace: Trace | None, log: CompileLog | None
 ) -> tuple[CompiledOnce, ...]:
     """List what torch.compile compiled, in the order of the starts.
@@ -34,15 +34,15 @@ def compilations_of(
     if log is not None and log.compilations:
         logs: Collection[int] = range(len(log.logs))
         if trace is not None:
-            logs = logs_of_trace(trace, log)
+            logs = find_logs_of_trace(trace, log)
         logged = [
             compilation for compilation in log.compilations if compilation.log in logs
         ]
         compilations = [
-            _logged_compilation(trace, compilation) for compilation in logged
+            _describe_logged_compilation(trace, compilation) for compilation in logged
         ]
     elif trace is not None:
-        compilations = _traced_compilations(trace)
+        compilations = _list_traced_compilations(trace)
     else:
         compilations = []
 
@@ -56,9 +56,17 @@ def compilations_of(
     return tuple(compilations)
 
 
-def _logged_compilation(trace: Trace | None, compilation: Compilation) -> CompiledOnce:
-    """Build the record of a compilation of the log."""
-    start_ns, in_recording = _time_in_trace(
+def _describe_logged_compilation(
+    trace: Trace | None, compilation: Compilation
+) -> CompiledOnce:
+    """Describe a compilation of the compile log, with the time in the trace at which it
+    ran.
+
+    Args:
+        trace: The trace; None if there is only a log.
+        compilation: The compilation as it was logged.
+    """
+    start_ns, in_recording = _convert_to_trace_time(
         trace, compilation.start_ns, compilation.duration_ns
     )
     guards = [
@@ -84,7 +92,7 @@ def _logged_compilation(trace: Trace | None, compilation: Compilation) -> Compil
     )
 
 
-def _time_in_trace(
+def _convert_to_trace_time(
     trace: Trace | None, start_ns: int, duration_ns: int
 ) -> tuple[int | None, bool | None]:
     """Find out when a compilation was in terms of the trace.
@@ -106,8 +114,9 @@ def _time_in_trace(
     return start, overlaps
 
 
-def _traced_compilations(trace: Trace) -> list[CompiledOnce]:
-    """List the compilations that a trace shows, when there is no log."""
+def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
+    """List the compilations that a trace itself shows, for use without a compile log.
+    Only their ids and times are known."""
     return [
         CompiledOnce(
             compile_id=compile_id,
@@ -124,11 +133,11 @@ def _traced_compilations(trace: Trace) -> list[CompiledOnce]:
             cache="",
             from_log=False,
         )
-        for compile_id, row in rows_of_compilations(trace)
+        for compile_id, row in find_compilation_rows(trace)
     ]
 
 
-def rows_of_compilations(trace: Trace) -> list[tuple[str, int]]:
+def find_compilation_rows(trace: Trace) -> list[tuple[str, int]]:
     """Find the compilations that a trace shows.
 
     Before the op that lasts as long as the compilation, torch writes an annotation with

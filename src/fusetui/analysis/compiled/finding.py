@@ -25,7 +25,7 @@ MAX_LOGS_BESIDE = 64
 
 
 @memo()
-def compile_log_of(trace: Trace) -> CompileLog | None:
+def find_compile_log(trace: Trace) -> CompileLog | None:
     """Return the compile log of a trace.
 
     It is the log that was named when the trace was opened, else the one that lies next
@@ -38,7 +38,7 @@ def compile_log_of(trace: Trace) -> CompileLog | None:
     if named_path:
         return read_compile_log(named_path)
 
-    path = log_beside(trace)
+    path = find_log_beside(trace)
     if not path:
         return None
 
@@ -48,7 +48,7 @@ def compile_log_of(trace: Trace) -> CompileLog | None:
         return None
 
 
-def with_log_at(trace: Trace, path: str) -> Trace:
+def attach_log(trace: Trace, path: str) -> Trace:
     """Return the trace with the compile log at a path, which is read when it is needed.
 
     Raises:
@@ -58,24 +58,25 @@ def with_log_at(trace: Trace, path: str) -> Trace:
     return replace(trace, report=report)
 
 
-def log_beside(trace: Trace) -> str:
+def find_log_beside(trace: Trace) -> str:
     """Return the folder or file with the log of a trace, if it lies next to the trace.
 
     It is recognized by its name or by its content. Returns "" if there is none, and
     without looking if the trace has no compiled region.
     """
     path = trace.report.path
-    if is_remote(path) or not is_compiled(trace):
+    if is_remote(path) or not has_compiled_code(trace):
         return ""
-    return _log_next_to(Path(path))
+    return _find_log_next_to(Path(path))
 
 
-def is_compiled(trace: Trace) -> bool:
-    """Return whether any name of the trace is one that torch.compile gives."""
+def has_compiled_code(trace: Trace) -> bool:
+    """Return whether a trace has code of torch.compile. That is so if any of its names
+    is one that torch.compile gives, such as `triton_poi_fused_add_0`."""
     return any(map(is_compiler, trace.names))
 
 
-def _log_next_to(path: Path) -> str:
+def _find_log_next_to(path: Path) -> str:
     """Return the folder or file with the log next to the file of a trace.
 
     Returns "" if there is none, or if it is not clear which of several it is.
@@ -88,7 +89,7 @@ def _log_next_to(path: Path) -> str:
 
     folder = path.parent
     for log_folder in (
-        folder / f"{stem_of(path.name)}{FOLDER_ENDING}",
+        folder / f"{strip_trace_endings(path.name)}{FOLDER_ENDING}",
         folder / FOLDER,
     ):
         if log_folder.is_dir() and not log_folder.is_symlink():
@@ -96,7 +97,7 @@ def _log_next_to(path: Path) -> str:
 
     # Else a file with the name of the trace, if it is the only one.
     log_files = logs_beside(folder, MAX_LOGS_BESIDE)
-    stem = stem_of(path.name)
+    stem = strip_trace_endings(path.name)
     files_with_stem = [
         log for log in log_files if os.path.basename(log).startswith(f"{stem}.")
     ]
@@ -104,7 +105,7 @@ def _log_next_to(path: Path) -> str:
         return files_with_stem[0] if len(files_with_stem) == 1 else ""
 
     # Else the only file, unless it has the name of another trace.
-    other_stems = _stems_of_traces(folder) - {stem}
+    other_stems = _list_stems_of_traces(folder) - {stem}
     if len(log_files) != 1:
         return ""
 
@@ -115,19 +116,19 @@ def _log_next_to(path: Path) -> str:
     return log_files[0]
 
 
-def _stems_of_traces(folder: Path) -> set[str]:
+def _list_stems_of_traces(folder: Path) -> set[str]:
     """Return the names, without endings, of the traces in a folder."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(TRACE_ENDINGS)]
     except OSError:
         return set()
-    return {stem_of(name) for name in names}
+    return {strip_trace_endings(name) for name in names}
 
 
-def stem_of(name: str) -> str:
+def strip_trace_endings(name: str) -> str:
     """Return the name of a trace without its endings: `eager` for `eager.json.gz`."""
     shorter = name
     for ending in TRACE_ENDINGS:
         shorter = shorter.removesuffix(ending)
 
-    return shorter if shorter == name else stem_of(shorter)
+    return shorter if shorter == name else strip_trace_endings(shorter)

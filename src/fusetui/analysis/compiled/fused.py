@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.compiled.kernels import KernelOfGraph, joined_kernels
+from fusetui.analysis.compiled.kernels import KernelOfGraph, join_kernels
 from fusetui.trace.compile_log.log import (
     CompiledGraph,
     CompileLog,
@@ -40,7 +40,7 @@ class FusedKernel(msgspec.Struct, frozen=True):
     lines: tuple[FusedLine, ...]
 
 
-def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ...]:
+def list_fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ...]:
     """List the generated kernels that are of several lines, or several ops of a line.
 
     Those that take most time come first. Nothing is listed without a log.
@@ -48,7 +48,7 @@ def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ..
     if log is None:
         return ()
 
-    joined = joined_kernels(trace, log)
+    joined = join_kernels(trace, log)
 
     item_ns = joined.item_ns()
     fused = []
@@ -59,7 +59,7 @@ def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ..
             continue
 
         # A kernel of one line with one op fuses nothing.
-        lines = _lines_with_ops(log, graph, kernel)
+        lines = _collect_lines_with_ops(log, graph, kernel)
         if len(lines) < 2 and all(len(line.ops) < 2 for line in lines):
             continue
 
@@ -77,31 +77,42 @@ def fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKernel, ..
     return tuple(fused)
 
 
-def _lines_with_ops(
+def _collect_lines_with_ops(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[FusedLine, ...]:
-    """Return the lines of a kernel, with the ops of Dynamo's graph in them."""
+    """Return the Python lines that a kernel computes, each with the ops on it.
+
+    The ops are those that Dynamo recorded for these lines and that went into this
+    kernel.
+
+    Args:
+        log: The compile log.
+        graph: The graph that the kernel belongs to.
+        kernel: The kernel, which has at least one call.
+    """
     dynamo_nodes = dynamo_nodes_of(log, graph)
     line_of_node = lines_of_dynamo_nodes(log, graph)
     op_of_node = ops_of_dynamo_nodes(log, graph)
 
     # Go from the nodes of the final graph back to those of Dynamo's graph. The dict is
     # an ordered set.
-    nodes: dict[str, None] = {}
+    nodes_of_kernel: dict[str, None] = {}
     for post_node in nodes_of(log, graph).get(kernel.calls[0].handle, ()):
-        nodes |= dict.fromkeys(dynamo_nodes.get(post_node, ()))
+        nodes_of_kernel |= dict.fromkeys(dynamo_nodes.get(post_node, ()))
 
-    nodes_in_order = [node for node in line_of_node if node in nodes]
+    nodes_in_order = [node for node in line_of_node if node in nodes_of_kernel]
     ops_of_line: dict[tuple[str, int], list[str]] = {}
     for node in nodes_in_order:
         line = line_of_node[node]
         if node in op_of_node:
             ops_of_line.setdefault((line.file, line.line), []).append(op_of_node[node])
 
-    return tuple(_fused_line(line, ops_of_line) for line in kernel.lines)
+    return tuple(_make_fused_line(line, ops_of_line) for line in kernel.lines)
 
 
-def _fused_line(line: CodeLine, ops: dict[tuple[str, int], list[str]]) -> FusedLine:
+def _make_fused_line(
+    line: CodeLine, ops: dict[tuple[str, int], list[str]]
+) -> FusedLine:
     """Build the record of a line of a kernel.
 
     Args:

@@ -11,10 +11,10 @@ import numpy as np
 from fusetui.analysis.compiled.regions import (
     NONE,
     RegionsOfTrace,
-    compile_id_of,
-    key_of,
+    parse_cache_key,
+    parse_compile_id,
 )
-from fusetui.analysis.questions.process_groups import rank_of
+from fusetui.analysis.questions.process_groups import infer_rank
 from fusetui.trace.compile_log.log import CompiledGraph, CompileId, CompileLog
 from fusetui.trace.compile_log.records import UNKNOWN
 from fusetui.trace.model.arrays import Rows, distinct_rows
@@ -73,7 +73,7 @@ class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
         return self.joins[int(self.join_of_call[call])]
 
 
-def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
+def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
     """Find out which graph of the compile log each call of a compiled graph ran.
 
     The cache key in the name of the call decides ("CompiledFxGraph fab12..."), else the
@@ -101,31 +101,38 @@ def joined_calls(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls
         region_name = int(name_of_region[call])
         compile_id = None
         if region_name != NONE:
-            compile_id = compile_id_of(trace.names[region_name])
-        key = key_of(trace.names[name_of_call[call]])
-        joins.append(_join_calls(regions, log, key, compile_id, call))
+            compile_id = parse_compile_id(trace.names[region_name])
+        key = parse_cache_key(trace.names[name_of_call[call]])
+        joins.append(_join_equal_calls(regions, log, key, compile_id, call))
 
     return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call)
 
 
-def _join_calls(
+def _join_equal_calls(
     regions: RegionsOfTrace,
     log: CompileLog | None,
     key: str,
     compile_id: CompileId | None,
     call: int,
 ) -> GraphJoin:
-    """Join the calls with one key and one compile id.
+    """Find the graph of the compile log that some calls of a compiled graph ran.
+
+    All of these calls have the same key and compile id, so that they have the same
+    result.
 
     Args:
-        regions: The regions of the trace.
-        log: The compile log.
+        regions: The compiled regions of the trace.
+        log: The compile log; None if there is none.
         key: The cache key in the name of the calls; "" if there is none.
-        compile_id: The compile id of the region around them.
+        compile_id: The compile id of the region around them; None if it is not
+            known.
         call: One of the calls.
+
+    Returns:
+        The graph and how it was recognized, or else why there is none.
     """
     graph: CompiledGraph | None = None
-    by: JoinedBy | None = None
+    joined_by: JoinedBy | None = None
     why_not: Why | None = None
 
     if log is None:
@@ -134,12 +141,12 @@ def _join_calls(
         candidates = [graph for graph in log.graphs if graph.key == key]
         graph_or_reason = _choose_graph(regions, log, candidates, compile_id, call)
         if isinstance(graph_or_reason, CompiledGraph):
-            graph, by = graph_or_reason, JoinedBy.KEY
+            graph, joined_by = graph_or_reason, JoinedBy.KEY
         else:
             why_not = graph_or_reason
 
     if graph is None and log is not None and why_not in (None, Why.KEY_NOT_IN_LOG):
-        graph, by = _graph_without_key(
+        graph, joined_by = _find_graph_without_key(
             regions, log, compile_id, call, has_key=bool(key)
         )
         if graph is None:
@@ -148,7 +155,7 @@ def _join_calls(
             why_not = None
 
     return GraphJoin(
-        key=key, compile_id=compile_id, graph=graph, by=by, why_not=why_not
+        key=key, compile_id=compile_id, graph=graph, by=joined_by, why_not=why_not
     )
 
 
@@ -159,10 +166,17 @@ def _choose_graph(
     compile_id: CompileId | None,
     call: int,
 ) -> CompiledGraph | Why:
-    """Choose the graph of a call among those with its key.
+    """Choose the graph that a call ran, among those with the cache key of the call.
 
     Graphs of the rank, the process and the compile id of the call are preferred, in
     this order. Graphs with the same texts count as one.
+
+    Args:
+        regions: The compiled regions of the trace.
+        log: The compile log.
+        candidates: The graphs with the key; there may be none.
+        compile_id: The compile id of the region around the call.
+        call: The index of the call.
 
     Returns:
         The graph, or why none can be chosen.
@@ -190,20 +204,22 @@ def _choose_graph(
 
     are_of_several_logs = len({graph.log for graph in candidates_left}) > 1
     are_of_several_ids = len({graph.compile_id for graph in candidates_left}) > 1
-    if (are_of_several_logs or are_of_several_ids) and not are_equal(candidates_left):
+    if (are_of_several_logs or are_of_several_ids) and not have_equal_code(
+        candidates_left
+    ):
         return Why.TWO_LOGS if are_of_several_logs else Why.TWO_GRAPHS
 
     # Of several attempts to compile, the last one counts.
     return candidates_left[-1]
 
 
-def logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
+def find_logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
     """Return the numbers of the logs that the program of a trace wrote.
 
     They are those of its rank, else those of its processes. All logs count if neither
     is known.
     """
-    rank, _ = rank_of(trace.keys, trace.report.path)
+    rank, _ = infer_rank(trace.keys, trace.report.path)
     logs_of_rank = {
         number for number, log_file in enumerate(log.logs) if log_file.rank == rank
     }
@@ -219,7 +235,7 @@ def logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
     return frozenset(logs_of_processes or range(len(log.logs)))
 
 
-def are_equal(graphs: Sequence[CompiledGraph]) -> bool:
+def have_equal_code(graphs: Sequence[CompiledGraph]) -> bool:
     """Return whether graphs have the same code and the same provenance.
 
     The hashes that torch wrote are compared, so the texts are not read.
@@ -239,7 +255,7 @@ def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
     """Return whether a graph was compiled by the rank of a trace."""
     if graph.rank == UNKNOWN:
         return False
-    rank, _ = rank_of(trace.keys, trace.report.path)
+    rank, _ = infer_rank(trace.keys, trace.report.path)
     return rank == graph.rank
 
 
@@ -255,7 +271,7 @@ def _is_of_process(
     return process != UNKNOWN and str(regions.trace.track_of(row).pid) == str(process)
 
 
-def _graph_without_key(
+def _find_graph_without_key(
     regions: RegionsOfTrace,
     log: CompileLog,
     compile_id: CompileId | None,
@@ -278,12 +294,12 @@ def _graph_without_key(
     Returns:
         The graph, and by what it was recognized; None twice if there is none.
     """
-    path = wrapper_frame(regions, call)
+    path = find_wrapper_file(regions, call)
     if path:
         graphs_of_wrapper = [
             graph for graph in log.graphs if _is_same_file(graph.wrapper_path, path)
         ]
-        is_unique = len(graphs_of_wrapper) == 1 or are_equal(graphs_of_wrapper)
+        is_unique = len(graphs_of_wrapper) == 1 or have_equal_code(graphs_of_wrapper)
         if graphs_of_wrapper and is_unique:
             return graphs_of_wrapper[-1], JoinedBy.WRAPPER
 
@@ -297,7 +313,7 @@ def _graph_without_key(
     return None, None
 
 
-def wrapper_frame(regions: RegionsOfTrace, call: int) -> str:
+def find_wrapper_file(regions: RegionsOfTrace, call: int) -> str:
     """Return the file of the generated wrapper that a call of a graph ran.
 
     It is named by the Python frame `FILE(85): call` in the call. Returns "" if stacks

@@ -18,15 +18,15 @@ from fusetui.analysis.compiled.graphs import (
     JoinedBy,
     JoinedCalls,
     Why,
-    are_equal,
-    joined_calls,
+    have_equal_code,
+    join_calls_with_log,
 )
-from fusetui.analysis.compiled.lines import lines_of_graph
+from fusetui.analysis.compiled.lines import find_lines_of_graph
 from fusetui.analysis.compiled.regions import (
     NONE,
     CalledKernels,
     RegionsOfTrace,
-    regions_of,
+    find_regions,
     wrapper_name,
 )
 from fusetui.trace.compile_log.log import (
@@ -121,16 +121,20 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
 
 
 @memo(2)
-def joined_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
-    """Join the kernels of the compiled regions of a trace with its log.
+def join_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
+    """Find for each kernel of the compiled regions of a trace the Python lines that it
+    computes.
+
+    A *region* is one call of code that torch.compile compiled. The lines are those of
+    the compile log.
 
     Args:
         trace: The trace.
-        log: The compile log; without it nothing is joined.
+        log: The compile log; without it no lines are found.
     """
-    regions = regions_of(trace)
-    calls = joined_calls(regions, log)
-    kinds = _kinds_of_items(trace, regions, calls, log)
+    regions = find_regions(trace)
+    calls = join_calls_with_log(regions, log)
+    kinds = _group_items_by_kind(trace, regions, calls, log)
     joins = (*calls.joins, OUTSIDE)
 
     # Kinds that are joined with the same calls are one kernel.
@@ -184,19 +188,20 @@ class _ItemKinds(NamedTuple):
     kind_of_item: Rows  # for each item its index in `distinct`
 
 
-def _kinds_of_items(
+def _group_items_by_kind(
     trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
 ) -> _ItemKinds:
-    """Group the items (runs of kernels) that are joined in the same way.
+    """Group the runs of kernels for which the same lines are looked up in the compile
+    log.
 
-    Items of one kind have the same join, name and file, and the same position among
-    equally many items of that name in a call of a graph. E.g. if each call of a graph
-    runs the kernel `triton_0` twice, all first runs are one kind, and all second ones.
+    Runs of one kind have the same graph, name and file. They also have the same
+    position among equally many runs of that name in a call of the graph. E.g. if each
+    call runs `triton_0` twice, all first runs are one kind, and all second ones.
     """
     items = regions.items
-    outside = len(calls.joins)
+    no_join = len(calls.joins)
 
-    join_of_item = at(calls.join_of_call, items.call, missing=outside)
+    join_of_item = at(calls.join_of_call, items.call, missing=no_join)
 
     # The items of one call with the same name, which are numbered in their order.
     _, group_of_item = distinct_rows((items.call, items.name))
@@ -204,7 +209,7 @@ def _kinds_of_items(
     items_of_group = np.bincount(group_of_item)
     count_in_call = items_of_group[group_of_item]
 
-    files, file_of_item = _kernel_files(trace, items, calls, join_of_item, log)
+    files, file_of_item = _read_kernel_files(trace, items, calls, join_of_item, log)
     first_items, kind_of_item = distinct_rows(
         (join_of_item, items.name, position_in_call, count_in_call, file_of_item)
     )
@@ -221,7 +226,7 @@ def _kinds_of_items(
     return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item)
 
 
-def _kernel_files(
+def _read_kernel_files(
     trace: Trace,
     items: CalledKernels,
     calls: JoinedCalls,
@@ -280,15 +285,15 @@ def _join_by_kernel_file(log: CompileLog, join: GraphJoin, file: str) -> GraphJo
     Returns:
         The join with the graph of that wrapper, or with the reason why there is none.
     """
-    graphs = [graph for graph in log.graphs if file in _kernel_paths(log, graph)]
+    graphs = [graph for graph in log.graphs if file in _list_kernel_paths(log, graph)]
     if not graphs:
         return join
-    if len(graphs) > 1 and not are_equal(graphs):
+    if len(graphs) > 1 and not have_equal_code(graphs):
         return replace(join, why_not=Why.TWO_WRAPPERS)
     return replace(join, graph=graphs[-1], by=JoinedBy.KERNEL_FILE, why_not=None)
 
 
-def _kernel_paths(log: CompileLog, graph: CompiledGraph) -> frozenset[str]:
+def _list_kernel_paths(log: CompileLog, graph: CompiledGraph) -> frozenset[str]:
     """Return the files of the kernels that the wrapper of a graph defines."""
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
@@ -301,30 +306,30 @@ def _kernel_paths(log: CompileLog, graph: CompiledGraph) -> frozenset[str]:
 def _join_with_calls(
     log: CompileLog | None, join: GraphJoin, name: str, *, position: int, count: int
 ) -> KernelOfGraph:
-    """Join an item with the calls of its name in the wrapper of its graph.
+    """Find which calls in the generated code of a graph a run of a kernel may be.
 
     Args:
         log: The compile log.
-        join: What its call was joined with.
-        name: The name of the item.
-        position: The item is the n-th of this name in a call of the graph, from 0.
-        count: How many items of this name the call has.
+        join: The graph that was called.
+        name: The name of the kernel.
+        position: The run is the n-th of this name in a call of the graph, from 0.
+        count: How many runs of this name the call has.
     """
     graph = join.graph
     if log is None or graph is None:
-        return _kernel_without_lines(join, name, join.why_not or Why.NO_LOG)
+        return _make_kernel_without_lines(join, name, join.why_not or Why.NO_LOG)
 
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
-        return _kernel_without_lines(join, name, Why.NO_CODE)
+        return _make_kernel_without_lines(join, name, Why.NO_CODE)
 
-    calls_of_name = calls_named(wrapper, name)
+    calls_of_name = select_calls_named(wrapper, name)
     if not calls_of_name:
-        return _kernel_without_lines(join, name, Why.NOT_IN_WRAPPER)
+        return _make_kernel_without_lines(join, name, Why.NOT_IN_WRAPPER)
 
     # Where the counts differ, any call of this name is possible.
     calls = (calls_of_name[position],) if count == len(calls_of_name) else calls_of_name
-    lines = lines_of_calls(log, graph, calls)
+    lines = collect_lines_of_calls(log, graph, calls)
 
     why_not = None
     if not lines:
@@ -336,24 +341,31 @@ def _join_with_calls(
     )
 
 
-def _kernel_without_lines(join: GraphJoin, name: str, why_not: Why) -> KernelOfGraph:
+def _make_kernel_without_lines(
+    join: GraphJoin, name: str, why_not: Why
+) -> KernelOfGraph:
     """Return the kernel of items that could not be joined."""
     return KernelOfGraph(join=join, name=name, calls=(), lines=(), why_not=why_not)
 
 
-def calls_named(wrapper: Wrapper, name: str) -> tuple[KernelCall, ...]:
+def select_calls_named(wrapper: Wrapper, name: str) -> tuple[KernelCall, ...]:
     """Return the calls of a wrapper with a name, as names are compared."""
     return tuple(call for call in wrapper.calls if wrapper_name(call.name) == name)
 
 
-def lines_of_calls(
+def collect_lines_of_calls(
     log: CompileLog, graph: CompiledGraph, calls: tuple[KernelCall, ...]
 ) -> tuple[CodeLine, ...]:
-    """Return the lines behind any of some calls, in the order of file and line.
+    """Return the Python lines that any of some kernel calls compute, each line once.
 
-    Each line is there once.
+    They are sorted by file and line. The result is empty if no line is known.
+
+    Args:
+        log: The compile log.
+        graph: The graph whose wrapper has the calls.
+        calls: The calls.
     """
-    lines_of_handle = lines_of_graph(log, graph)
+    lines_of_handle = find_lines_of_graph(log, graph)
     line_by_position: dict[tuple[str, int], CodeLine] = {}
     for call in calls:
         for line in lines_of_handle.get(call.handle, ()):

@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from fusetui.analysis.compiled.kernels import KernelOfGraph, joined_kernels
+from fusetui.analysis.compiled.kernels import KernelOfGraph, join_kernels
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.compile_log.stacks import CodeLine
 from fusetui.trace.model.columns import Trace
@@ -67,7 +67,8 @@ class _TimesOfLine:
         self.kernels[kernel.name] = None
 
     def line_time(self, line: CodeLine) -> LineTime:
-        """Return the sums as the record of a line."""
+        """Return the times that were added up for a line of Python, as a record with
+        the text of the line."""
         return LineTime(
             file=line.file,
             line=line.line,
@@ -81,7 +82,7 @@ class _TimesOfLine:
         )
 
 
-def line_times(
+def sum_times_by_line(
     trace: Trace, log: CompileLog | None, file: str | None = None
 ) -> CompiledLines:
     """Add up the time of compiled kernels by line of Python.
@@ -95,7 +96,7 @@ def line_times(
         file: Lists only lines of this file or folder. The time of others counts as
             unknown.
     """
-    joined = joined_kernels(trace, log)
+    joined = join_kernels(trace, log)
     item_ns = joined.item_ns()
 
     times_of_line: dict[CodeLine, _TimesOfLine] = defaultdict(_TimesOfLine)
@@ -108,7 +109,7 @@ def line_times(
             continue
 
         runs = int(np.count_nonzero(is_of_kernel))
-        parts = _even_parts(ns, len(kernel.lines))
+        parts = _divide_evenly(ns, len(kernel.lines))
         for line, part_ns in zip(kernel.lines, parts, strict=True):
             if file is None or is_in(line.file, file):
                 times_of_line[line].add(kernel, part_ns, runs)
@@ -122,7 +123,7 @@ def line_times(
     )
 
 
-def _even_parts(ns: int, count: int) -> list[int]:
+def _divide_evenly(ns: int, count: int) -> list[int]:
     """Divide a time into parts that add up to it: 8 ns into 3, 3 and 2 ns."""
     part, remainder = divmod(ns, count)
     # The first parts get 1 ns more, until nothing is left.

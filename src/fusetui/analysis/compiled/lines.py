@@ -26,41 +26,43 @@ FROM_CACHE = "hit"
 
 
 @memo(64)
-def lines_of_graph(
+def find_lines_of_graph(
     log: CompileLog, graph: CompiledGraph
 ) -> dict[str, tuple[CodeLine, ...]]:
-    """Return the lines behind each handle of a graph, in the order of file and line.
+    """Return the Python lines that each kernel call of a compiled graph computes.
 
     A *handle* names one call of a kernel, such as `cpp_fused_add_0:3`. A handle of
-    cached code whose lines cannot be known is left out. See `line_of` for the line of a
-    stack.
+    cached code whose lines cannot be known is left out.
+
+    Returns:
+        By handle the lines, in the order of file and line.
     """
     lines: dict[str, tuple[CodeLine, ...]] = {}
     for handle, stacks in stacks_of(log, graph).items():
-        lines_in_stacks = lines_of_stacks(stacks)
+        lines_in_stacks = convert_stacks_to_lines(stacks)
         if graph.cache != FROM_CACHE:
             lines[handle] = lines_in_stacks
             continue
 
         # The stacks of cached code may be those of another program.
-        lines_of_nodes = lines_by_nodes(log, graph, handle)
+        lines_of_nodes = find_lines_of_nodes(log, graph, handle)
         if lines_of_nodes is not None:
             lines[handle] = lines_of_nodes
-        elif _are_of_region(log, graph, lines_in_stacks):
+        elif _are_in_region_graph(log, graph, lines_in_stacks):
             lines[handle] = lines_in_stacks
 
     return lines
 
 
-def lines_by_nodes(
+def find_lines_of_nodes(
     log: CompileLog, graph: CompiledGraph, handle: str
 ) -> tuple[CodeLine, ...] | None:
-    """Return the lines of the nodes of Dynamo's graph that a kernel computes.
+    """Return the Python lines that a kernel computes, by the nodes of Dynamo's graph.
 
     Args:
         log: The compile log.
         graph: A graph of the log.
-        handle: The call of the kernel.
+        handle: The call of the kernel, such as `cpp_fused_add_0:3`.
 
     Returns:
         The lines, each once; None unless the line of every node is known.
@@ -75,15 +77,15 @@ def lines_by_nodes(
                 return None
             lines.append(line_of_node[node])
 
-    return _each_once(lines) or None
+    return _drop_repeated_lines(lines) or None
 
 
-def _are_of_region(
+def _are_in_region_graph(
     log: CompileLog, graph: CompiledGraph, lines: Sequence[CodeLine]
 ) -> bool:
-    """Return whether Dynamo's graph of the region has nodes of all these lines.
+    """Return whether Dynamo's graph has nodes of all these lines of Python.
 
-    It is taken for granted if the log does not have that graph.
+    If the log does not have that graph, the result is True.
     """
     lines_of_region = lines_of_dynamo_nodes(log, graph).values()
     known_lines = {(line.file, line.line, line.code) for line in lines_of_region}
@@ -93,20 +95,24 @@ def _are_of_region(
     return all((line.file, line.line, line.code) in known_lines for line in lines)
 
 
-def lines_of_stacks(stacks: Sequence[Sequence[CodeLine]]) -> tuple[CodeLine, ...]:
-    """Return the line of each stack, each file and line once, in their order."""
-    return _each_once(line_of(stack) for stack in stacks if stack)
+def convert_stacks_to_lines(
+    stacks: Sequence[Sequence[CodeLine]],
+) -> tuple[CodeLine, ...]:
+    """Return the line that each call stack is shown as, in the order of the stacks.
+    Each file and line is there once."""
+    return _drop_repeated_lines(choose_line(stack) for stack in stacks if stack)
 
 
-def _each_once(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
-    """Return each file and line once, in their order."""
+def _drop_repeated_lines(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
+    """Return the lines without repetitions, in their order. Lines of the same file and
+    number are the same."""
     line_by_position: dict[tuple[str, int], CodeLine] = {}
     for line in lines:
         line_by_position.setdefault((line.file, line.line), line)
     return tuple(line_by_position[position] for position in sorted(line_by_position))
 
 
-def line_of(stack: Sequence[CodeLine]) -> CodeLine:
+def choose_line(stack: Sequence[CodeLine]) -> CodeLine:
     """Return the line that a stack is shown as.
 
     It is the innermost frame of the user's own code; if there is none, the innermost

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from fusetui.analysis.compiled.breaks import passed_breaks, rows_after
-from fusetui.analysis.compiled.compilations import compilations_of, rows_of_compilations
-from fusetui.analysis.compiled.graphs import logs_of_trace
+from fusetui.analysis.compiled.breaks import find_rows_after, list_graph_breaks
+from fusetui.analysis.compiled.compilations import (
+    find_compilation_rows,
+    list_compilations,
+)
+from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import CompiledOnce, PassedBreak
-from fusetui.analysis.compiled.regions import regions_of
+from fusetui.analysis.compiled.regions import find_regions
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.model.columns import Trace
 
@@ -20,28 +23,35 @@ class PlacedEvents(msgspec.Struct, frozen=True):
     breaks: dict[int, PassedBreak]  # by the region that continues after the break
 
 
-def placed_events(trace: Trace, log: CompileLog) -> PlacedEvents:
-    """Find the slices on which the compilations and graph breaks of a log happened.
+def locate_logged_events(trace: Trace, log: CompileLog) -> PlacedEvents:
+    """Find the slices of a trace to which the compilations and graph breaks of a log
+    belong.
 
+    A compilation belongs to its op, and a break to the regions that continue after it.
     Those outside of the recording are left out.
+
+    Returns:
+        The compilations and the breaks, each by the row of the slice.
     """
     compilation_of_id = {
         compilation.compile_id: compilation
-        for compilation in compilations_of(trace, log)
+        for compilation in list_compilations(trace, log)
         if not compilation.backward and compilation.in_recording is not False
     }
     compilations = {}
-    for compile_id, row in rows_of_compilations(trace):
+    for compile_id, row in find_compilation_rows(trace):
         if compile_id in compilation_of_id:
             compilations[row] = compilation_of_id[compile_id]
 
     breaks = {}
-    regions = regions_of(trace)
-    logs = logs_of_trace(trace, log)
-    logged = [graph_break for graph_break in log.breaks if graph_break.log in logs]
-    breaks_with_times = passed_breaks(regions, log)
-    for graph_break, with_times in zip(logged, breaks_with_times, strict=True):
-        for row in rows_after(graph_break, regions, log):
+    regions = find_regions(trace)
+    logs = find_logs_of_trace(trace, log)
+    breaks_of_trace = [
+        graph_break for graph_break in log.breaks if graph_break.log in logs
+    ]
+    breaks_with_times = list_graph_breaks(regions, log)
+    for graph_break, with_times in zip(breaks_of_trace, breaks_with_times, strict=True):
+        for row in find_rows_after(graph_break, regions, log):
             breaks[row] = with_times
 
     return PlacedEvents(compilations=compilations, breaks=breaks)

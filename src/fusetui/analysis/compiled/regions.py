@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.launches import is_replay
+from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId
 from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
@@ -63,7 +63,7 @@ class RegionsOfTrace(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def items(self) -> CalledKernels:
         """The kernels that the calls of graphs call."""
-        return _called_kernels(self)
+        return _collect_called_kernels(self)
 
 
 class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -93,11 +93,16 @@ class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo()
-def regions_of(trace: Trace) -> RegionsOfTrace:
-    """Find the compiled regions of a trace; empty if there are none."""
+def find_regions(trace: Trace) -> RegionsOfTrace:
+    """Find the calls of compiled code in a trace: the regions, and the calls of graphs
+    in them.
+
+    Torch before 2.4 does not annotate the calls of graphs; there the regions stand in
+    for them. The result is empty if the trace has no compiled code.
+    """
     line = origins(trace).line
-    region_rows = _rows_named(trace, REGION)
-    call_rows = _rows_named(trace, GRAPH_CALL)
+    region_rows = _find_rows_named(trace, REGION)
+    call_rows = _find_rows_named(trace, GRAPH_CALL)
     regions = Spans(trace, line, region_rows)
 
     # Torch before 2.4 does not annotate calls.
@@ -109,7 +114,7 @@ def regions_of(trace: Trace) -> RegionsOfTrace:
     )
 
 
-def _rows_named(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+def _find_rows_named(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     """Find the ops and annotations of CPU threads whose names match a pattern.
 
     Those of a CUDA graph's capture are included.
@@ -120,7 +125,7 @@ def _rows_named(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     return rows[are_on_cpu(trace, rows)]
 
 
-def compile_id_of(name: str) -> CompileId | None:
+def parse_compile_id(name: str) -> CompileId | None:
     """Return the compile id in the name of a region; None for any other name."""
     match = REGION.match(name)
     if match is None:
@@ -129,7 +134,7 @@ def compile_id_of(name: str) -> CompileId | None:
     return CompileId(frame=int(match["frame"]), compile=int(match["compile"]))
 
 
-def key_of(name: str) -> str:
+def parse_cache_key(name: str) -> str:
     """Return the cache key in the name of a call of a graph.
 
     It is "" for any other name, and if the cache was off.
@@ -174,7 +179,7 @@ EXTERN_KERNELS = {"bias_addmm": "addmm"}
 """Extern kernels that call an op of another name (torch/_inductor/kernel/mm.py)."""
 
 
-def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
+def _collect_called_kernels(regions: RegionsOfTrace) -> CalledKernels:
     """Collect the runs of compiled kernels, with the GPU events that each launched.
 
     A run is an op that a call of a graph makes, such as `triton_poi_fused_add_0`, or
@@ -182,15 +187,17 @@ def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
     is a run by itself.
     """
     trace = regions.trace
-    ops = np.concatenate((_ops_of_calls(regions), _ops_outside(regions)))
+    ops = np.concatenate(
+        (_find_ops_of_calls(regions), _find_ops_outside_calls(regions))
+    )
     launches = launching_calls(trace, trace.gpu_rows)
-    bare_launches = _launches_without_op(regions, ops, launches)
+    bare_launches = _find_launches_without_op(regions, ops, launches)
 
     spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare_launches)))
     item_of_gpu_event = spans.around(launches)
 
-    naming_row = _naming_rows(trace, spans.rows, bare_launches, item_of_gpu_event)
-    names = _wrapper_names(trace, naming_row, ops)
+    naming_row = _find_naming_rows(trace, spans.rows, bare_launches, item_of_gpu_event)
+    names = _collect_wrapper_names(trace, naming_row, ops)
 
     return CalledKernels(
         spans=spans,
@@ -201,7 +208,7 @@ def _called_kernels(regions: RegionsOfTrace) -> CalledKernels:
     )
 
 
-def _naming_rows(
+def _find_naming_rows(
     trace: Trace, items: Int32s, bare_launches: Rows, item_of_gpu_event: Rows
 ) -> Rows:
     """Find the row by whose name each item is known.
@@ -233,13 +240,15 @@ class _WrapperNames(NamedTuple):
     name_of_item: Int32s  # for each item its index in `names`, or NONE
 
 
-def _wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
-    """Collect the names of items as wrappers write them, those of ops first.
+def _collect_wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
+    """Collect the names of kernel runs as the generated code of a graph writes them.
+
+    The names that occur for ops come first.
 
     Args:
         trace: The trace.
-        naming_row: For each item the row by whose name it is known, or -1.
-        ops: The rows of the items that are ops.
+        naming_row: For each run the row by whose name it is known, or -1.
+        ops: The rows of the runs that are ops.
     """
     has_name = naming_row >= 0
     trace_name = trace.name[naming_row]
@@ -259,7 +268,7 @@ def _wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
     return _WrapperNames(tuple(index_of_name), name_of_item.astype(np.int32))
 
 
-def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
+def _find_ops_of_calls(regions: RegionsOfTrace) -> Rows:
     """Find the ops that a call of a graph makes itself.
 
     An op inside of another op of the same call is not one of them. Ops that only
@@ -271,7 +280,7 @@ def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
     is_wrapper = trace.named(lambda name: is_frame(name) or is_metadata(name))
     call = regions.calls.around(ops)
     parent = trace.parent[ops].astype(np.intp)
-    outer = _outside_wrappers(trace, parent, is_wrapper)
+    outer = _climb_out_of_wrappers(trace, parent, is_wrapper)
 
     # The op around may lie in the same call. No op (-1) lies in no call.
     is_inner = (outer >= 0) & (regions.calls.around(outer) == call)
@@ -281,8 +290,10 @@ def _ops_of_calls(regions: RegionsOfTrace) -> Rows:
     return called
 
 
-def _outside_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
-    """Climb from each row to the nearest row that is no wrapper.
+def _climb_out_of_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
+    """Climb from each slice to the nearest slice around it that is no wrapper.
+
+    A *wrapper* is here an op that only calls other ops or describes tensors.
 
     Args:
         trace: The trace.
@@ -300,8 +311,9 @@ def _outside_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
         outer[climbs] = trace.parent[outer[climbs]]
 
 
-def _ops_outside(regions: RegionsOfTrace) -> Rows:
-    """Find the ops with the name of a generated kernel outside of calls of graphs."""
+def _find_ops_outside_calls(regions: RegionsOfTrace) -> Rows:
+    """Find the ops that have the name of a kernel generated by Inductor, but run in no
+    call of a compiled graph. Ops of captured graphs are included."""
     trace = regions.trace
     is_generated = trace.named(lambda name: INDUCTOR_KERNEL.match(name) is not None)
     ops = rows_there(trace, Role.OP)
@@ -311,7 +323,9 @@ def _ops_outside(regions: RegionsOfTrace) -> Rows:
     return outside
 
 
-def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -> Rows:
+def _find_launches_without_op(
+    regions: RegionsOfTrace, ops: Rows, launches: Int32s
+) -> Rows:
     """Find the launch calls inside calls of compiled graphs that no op contains.
 
     Such a launch stands for a kernel by itself. Replays of CUDA graphs are left out,
@@ -328,7 +342,7 @@ def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -
     rows = rows[is_in_call]
     if not len(rows):
         return rows
-    rows = rows[~trace.matching(rows, is_replay)]
+    rows = rows[~trace.matching(rows, is_graph_launch)]
     if not len(rows):
         return rows
 
@@ -336,7 +350,7 @@ def _launches_without_op(regions: RegionsOfTrace, ops: Rows, launches: Int32s) -
     return rows[spans_of_ops.around(rows) < 0]
 
 
-def items_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
+def find_items_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
     """Find the item that each row is, lies in, or was launched by.
 
     Returns:
@@ -345,7 +359,7 @@ def items_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
     return regions.items.spans.around(launching_calls(regions.trace, rows))
 
 
-def calls_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
+def find_calls_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
     """Find the call of a graph that each row lies in, or was launched in.
 
     Returns:
@@ -354,7 +368,7 @@ def calls_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
     return regions.calls.around(launching_calls(regions.trace, rows))
 
 
-def regions_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
+def find_regions_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
     """Find the compiled region that each row lies in, or was launched in.
 
     Returns:

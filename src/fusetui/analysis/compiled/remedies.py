@@ -48,11 +48,15 @@ class _FailedSize(msgspec.Struct, frozen=True):
         return hash((self.function, self.tensor, self.dimension))
 
 
-def frequent_guards(compilations: Iterable[Compilation]) -> tuple[FrequentGuard, ...]:
-    """List the guards that failed in at least two compilations, most frequent first.
+def list_frequent_guards(
+    compilations: Iterable[Compilation],
+) -> tuple[FrequentGuard, ...]:
+    """List the guards that failed in at least two compilations, the most frequent
+    first.
 
-    Of each compilation only the newest entry of the cache counts: it is the one that
-    the call would have used.
+    A guard is a condition under which compiled code may be reused, such as the size of
+    a tensor. Of each compilation only the newest entry of the cache counts, as the call
+    would have used that one.
     """
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for compilation in compilations:
@@ -89,7 +93,7 @@ def pattern_of(guard: str) -> str:
     return NUMBER.sub("*", text.partition("  # ")[0]).strip()
 
 
-def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
+def find_remedies(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
     """List what would avoid compilations, those that avoid most first.
 
     E.g. mark_dynamic for a dimension whose size was 8, then 16. Only what the guards
@@ -107,14 +111,14 @@ def remedies_for(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
 
     remedies: list[Remedy] = []
     for function, compilations_of_function in by_function.items():
-        remedies += _remedies_for_sizes(function, compilations_of_function)
-        remedies += _remedies_for_values(function, compilations_of_function)
+        remedies += _find_size_remedies(function, compilations_of_function)
+        remedies += _find_value_remedies(function, compilations_of_function)
 
     remedies.sort(key=lambda remedy: (-remedy.compilations, remedy.function))
     return tuple(remedies)
 
 
-def _remedies_for_sizes(
+def _find_size_remedies(
     function: str, compilations: Sequence[Compilation]
 ) -> list[Remedy]:
     """Return the remedy for sizes that changed, if there is one.
@@ -126,7 +130,7 @@ def _remedies_for_sizes(
         function: The function that was compiled.
         compilations: Its compilations, each with a guard that failed.
     """
-    changing_sizes = _changing_sizes(function, compilations)
+    changing_sizes = _find_changing_sizes(function, compilations)
     if not changing_sizes:
         return []
     if len(changing_sizes) == 1:
@@ -153,7 +157,7 @@ def _remedies_for_sizes(
     return [dynamic]
 
 
-def _changing_sizes(
+def _find_changing_sizes(
     function: str, compilations: Sequence[Compilation]
 ) -> dict[_FailedSize, list[str]]:
     """Return the sizes of tensors for which guards failed with different values.
@@ -187,7 +191,7 @@ def _changing_sizes(
     }
 
 
-def _remedies_for_values(
+def _find_value_remedies(
     function: str, compilations: Sequence[Compilation]
 ) -> list[Remedy]:
     """Return a remedy for each number whose value changed: to make it a constant.

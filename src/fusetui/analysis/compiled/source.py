@@ -9,16 +9,16 @@ from fusetui.analysis.compiled.graphs import GraphJoin
 from fusetui.analysis.compiled.kernels import (
     JoinedKernels,
     KernelOfGraph,
-    joined_kernels,
+    join_kernels,
 )
-from fusetui.analysis.compiled.lines import lines_of_graph, lines_of_stacks
+from fusetui.analysis.compiled.lines import convert_stacks_to_lines, find_lines_of_graph
 from fusetui.analysis.compiled.regions import (
     NONE,
     RegionsOfTrace,
-    calls_of_rows,
-    compile_id_of,
-    items_of_rows,
-    regions_of_rows,
+    find_calls_of_rows,
+    find_items_of_rows,
+    find_regions_of_rows,
+    parse_compile_id,
 )
 from fusetui.trace.compile_log.log import (
     CompiledGraph,
@@ -67,7 +67,7 @@ class SliceSource(msgspec.Struct, frozen=True, eq=False):
     kernel_file: str  # the path that the trace names; it is never opened
 
 
-def source_of(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | None:
+def find_source(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | None:
     """Find the source of a slice of a compiled region.
 
     The details of the app show it. Without a log it is what the trace itself has:
@@ -81,45 +81,48 @@ def source_of(trace: Trace, log: CompileLog | None, row: int) -> SliceSource | N
     Returns:
         The source; None for a slice that is in no compiled region.
     """
-    joined = joined_kernels(trace, log)
+    joined = join_kernels(trace, log)
     rows = np.array([row])
-    item = int(items_of_rows(joined.regions, rows)[0])
+    item = int(find_items_of_rows(joined.regions, rows)[0])
 
-    args = _args_of_work(trace, joined.regions, item, row)
-    lines = _lines_in_args(args)
+    args = _merge_args_with_op(trace, joined.regions, item, row)
+    lines = _parse_lines_in_args(args)
     kernel_file = args.get("kernel_file")
     kernel_file = kernel_file if isinstance(kernel_file, str) else ""
     if item != NONE:
         kernel = joined.kernel_for_item(item)
-        return _source_of_kernel(trace, log, row, kernel, lines, kernel_file)
+        return _describe_kernel_source(trace, log, row, kernel, lines, kernel_file)
 
-    join = _join_of_row(joined, row)
+    join = _find_join_of_row(joined, row)
     if join is None and not lines:
         return None
 
-    source = _source_of_graph(trace, log, row, join, lines, kernel_file)
+    source = _describe_graph_source(trace, log, row, join, lines, kernel_file)
     if log is None or join is None or join.graph is None:
         return source
 
-    return msgspec.structs.replace(source, kernels=_kernels_of_graph(log, join.graph))
+    return msgspec.structs.replace(
+        source, kernels=_list_kernels_of_graph(log, join.graph)
+    )
 
 
-def _kernels_of_graph(
+def _list_kernels_of_graph(
     log: CompileLog, graph: CompiledGraph
 ) -> tuple[CalledKernel, ...]:
-    """List all kernels that the wrapper of a graph calls."""
+    """List all kernels that the generated code of a graph calls, each with the Python
+    lines that it computes. Returns () if the log does not have that code."""
     wrapper = wrapper_in(log, graph)
     if wrapper is None:
         return ()
 
-    lines = lines_of_graph(log, graph)
+    lines = find_lines_of_graph(log, graph)
     return tuple(
         CalledKernel(name=call.handle or call.name, lines=lines.get(call.handle, ()))
         for call in wrapper.calls
     )
 
 
-def _source_of_kernel(
+def _describe_kernel_source(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -137,7 +140,9 @@ def _source_of_kernel(
         lines_in_args: The lines of the stacks in its args.
         kernel_file: The file in its args; "" if there is none.
     """
-    source = _source_of_graph(trace, log, row, kernel.join, kernel.lines, kernel_file)
+    source = _describe_graph_source(
+        trace, log, row, kernel.join, kernel.lines, kernel_file
+    )
     graph = kernel.join.graph
     why_not = "" if kernel.why_not is None else kernel.why_not.value
 
@@ -145,7 +150,7 @@ def _source_of_kernel(
     nodes: tuple[str, ...] = ()
     definition = None
     if log is not None and graph is not None:
-        nodes = _lines_of_nodes(log, graph, kernel)
+        nodes = _list_lines_of_nodes(log, graph, kernel)
         wrapper = wrapper_in(log, graph)
         definition = wrapper.definition_of(kernel.name) if wrapper is not None else None
 
@@ -162,7 +167,7 @@ def _source_of_kernel(
     )
 
 
-def _source_of_graph(
+def _describe_graph_source(
     trace: Trace,
     log: CompileLog | None,
     row: int,
@@ -207,12 +212,12 @@ def _source_of_graph(
     )
 
 
-def _lines_of_nodes(
+def _list_lines_of_nodes(
     log: CompileLog, graph: CompiledGraph, kernel: KernelOfGraph
 ) -> tuple[str, ...]:
-    """Return the lines of the graph that define the nodes of a kernel.
+    """Return the lines of a graph's text that define the nodes that a kernel computes.
 
-    They are in the order of the graph, at most MAX_NODES. A node without a line is
+    They are in the order of the graph, at most MAX_NODES. A node without such a line is
     represented by its name.
     """
     lines = graph_lines_of(log, graph)
@@ -228,24 +233,24 @@ def _lines_of_nodes(
     return tuple(lines.get(name, name) for name in nodes_in_order[:MAX_NODES])
 
 
-def _join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
-    """Find the graph of a slice that is no kernel.
+def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
+    """Find the graph to which a slice belongs that is no kernel.
 
-    It is that of the call around the slice, else the first graph of its region. Returns
-    None if it is in no region.
+    It is that of the call around the slice, else the first graph of its compiled
+    region. Returns None if it is in no region.
     """
     regions = joined.regions
     rows = np.array([row])
-    call = int(calls_of_rows(regions, rows)[0])
+    call = int(find_calls_of_rows(regions, rows)[0])
     if call != NONE:
         return joined.calls.join_for_call(call)
 
-    region = int(regions_of_rows(regions, rows)[0])
+    region = int(find_regions_of_rows(regions, rows)[0])
     if region == NONE:
         return None
 
     name = regions.trace.name_of(int(regions.regions.rows[region]))
-    compile_id = compile_id_of(name)
+    compile_id = parse_compile_id(name)
     for join in joined.calls.joins:
         if join.compile_id == compile_id:
             return join
@@ -253,7 +258,7 @@ def _join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
     return None
 
 
-def _args_of_work(
+def _merge_args_with_op(
     trace: Trace, regions: RegionsOfTrace, item: int, row: int
 ) -> dict[str, object]:
     """Return the args of a slice together with those of the op that launched it.
@@ -266,7 +271,7 @@ def _args_of_work(
     return {**args, **trace.args_of(row)}
 
 
-def _lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:
+def _parse_lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:
     """Return the lines of the stacks in the args of a kernel.
 
     torch's `inductor_trace_handler` adds them as `args.stack`, a list of texts.
@@ -275,5 +280,5 @@ def _lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:
     if not isinstance(stacks, list):
         return ()
 
-    texts = [text for text in stacks[:MAX_STACKS] if isinstance(text, str)]
-    return lines_of_stacks([frames_in(text) for text in texts])
+    stack_texts = [text for text in stacks[:MAX_STACKS] if isinstance(text, str)]
+    return convert_stacks_to_lines([frames_in(text) for text in stack_texts])

@@ -16,7 +16,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.periods import launched_on_other_lanes
+from fusetui.analysis.diff.periods import find_launches_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
 from fusetui.trace.model.arrays import Int64s, begins_runs
 
@@ -51,10 +51,10 @@ class AlignedLanes(msgspec.Struct, frozen=True, eq=False):
 def align(
     a: WorkItems, b: WorkItems, places_a: Sequence[object], places_b: Sequence[object]
 ) -> list[AlignedLanes]:
-    """Pair the lanes of both sides, and align the items of each pair of lanes.
+    """Pair the lanes of two traces, and align the work of each pair of lanes.
 
-    Items at the same place of the program are aligned first, so that two kernels that
-    are equal by chance do not tear a module apart.
+    A lane is a stream or a thread. Kernels at the same place of the program are aligned
+    first. Otherwise two kernels that are equal by chance could tear a module apart.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -64,34 +64,34 @@ def align(
         places_b: The same for the items of B.
 
     Returns:
-        Each lane of both sides once: the lanes of A in their order, with their
+        Each lane of both traces once: the lanes of A in their order, with their
         partners, then the lanes of B that have no partner.
     """
     number_of_place: dict[object, int] = {}
-    place_keys_a = _place_keys(a, places_a, number_of_place)
-    place_keys_b = _place_keys(b, places_b, number_of_place)
+    place_keys_a = _make_place_keys(a, places_a, number_of_place)
+    place_keys_b = _make_place_keys(b, places_b, number_of_place)
 
-    lane_pairs = _lane_pairs(a, b)
-    blocks_by_lane_pair = _blocks_by_lane_pair((a, b), lane_pairs)
-    items_in_blocks_a = _items_in_blocks(0, blocks_by_lane_pair)
-    items_in_blocks_b = _items_in_blocks(1, blocks_by_lane_pair)
+    lane_pairs = _pair_lanes(a, b)
+    blocks_by_lane_pair = _find_blocks_by_lane_pair((a, b), lane_pairs)
+    items_in_blocks_a = _collect_items_in_blocks(0, blocks_by_lane_pair)
+    items_in_blocks_b = _collect_items_in_blocks(1, blocks_by_lane_pair)
 
     aligned = []
     for (lane_a, lane_b), lane_blocks in zip(
         lane_pairs, blocks_by_lane_pair, strict=True
     ):
-        rest_of_a = _without_items(lane_a, items_in_blocks_a)
-        rest_of_b = _without_items(lane_b, items_in_blocks_b)
-        keys_a = _keys_of_lane(a, rest_of_a, place_keys_a)
-        keys_b = _keys_of_lane(b, rest_of_b, place_keys_b)
-        pairs = _aligned_pairs(keys_a, keys_b)
+        rest_of_a = _exclude_items(lane_a, items_in_blocks_a)
+        rest_of_b = _exclude_items(lane_b, items_in_blocks_b)
+        keys_a = _collect_lane_keys(a, rest_of_a, place_keys_a)
+        keys_b = _collect_lane_keys(b, rest_of_b, place_keys_b)
+        pairs = _align_pairs(keys_a, keys_b)
         aligned.append(
             AlignedLanes(a=rest_of_a, b=rest_of_b, pairs=pairs, blocks=lane_blocks)
         )
     return aligned
 
 
-def _place_keys(
+def _make_place_keys(
     items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
 ) -> Int64s:
     """Return a large number for the place of each item, to be added to its keys.
@@ -100,10 +100,10 @@ def _place_keys(
     different after the addition.
 
     Args:
-        items: The items of one side.
+        items: The items (kernels and copies) of the representative step of a trace.
         places: The place of each item.
         number_of_place: The numbers that places have so far. New places are added to
-            it, so that both sides share the numbers.
+            it, so that A and B share the numbers.
 
     Returns:
         One number per item; 0 for items that are compared by their kernel alone.
@@ -115,14 +115,22 @@ def _place_keys(
     return np.where(items.is_without_op, 0, place_keys)
 
 
-def _blocks_by_lane_pair(
+def _find_blocks_by_lane_pair(
     sides: tuple[WorkItems, WorkItems], lane_pairs: Sequence[tuple[range, range]]
 ) -> list[list[Block]]:
-    """Find the repeated blocks that one side has more of, for each pair of lanes.
+    """Find the repeated blocks that A or B has more of, for each pair of lanes.
 
-    They are kept out of the alignment, so that none of them is paired with parts of
-    other blocks. The largest lanes are searched first: what a block of theirs launched
-    on other lanes belongs to that block, and to no block there.
+    A block is a sequence of kernels such as a layer. Surplus blocks are kept out of the
+    alignment, so that none of them is paired with parts of other blocks. The largest
+    lanes are searched first: what one of their blocks launched on other lanes belongs
+    to that block.
+
+    Args:
+        sides: The items (kernels and copies) of A and of B.
+        lane_pairs: The items of each lane of A and of its partner in B.
+
+    Returns:
+        One list of blocks per pair of lanes.
     """
     a, b = sides
     blocks_by_lane_pair: list[list[Block]] = [[] for _ in lane_pairs]
@@ -131,15 +139,21 @@ def _blocks_by_lane_pair(
 
     for lane_pair_index in largest_first:
         lane_a, lane_b = lane_pairs[lane_pair_index]
-        rest_of_a = _without_items(lane_a, _items_in_blocks(0, blocks_by_lane_pair))
-        rest_of_b = _without_items(lane_b, _items_in_blocks(1, blocks_by_lane_pair))
+        rest_of_a = _exclude_items(
+            lane_a, _collect_items_in_blocks(0, blocks_by_lane_pair)
+        )
+        rest_of_b = _exclude_items(
+            lane_b, _collect_items_in_blocks(1, blocks_by_lane_pair)
+        )
 
-        for block in blocks(_lane_work(a, rest_of_a), _lane_work(b, rest_of_b)):
+        for block in blocks(
+            _make_lane_work(a, rest_of_a), _make_lane_work(b, rest_of_b)
+        ):
             items_in_blocks = (
-                _items_in_blocks(0, blocks_by_lane_pair),
-                _items_in_blocks(1, blocks_by_lane_pair),
+                _collect_items_in_blocks(0, blocks_by_lane_pair),
+                _collect_items_in_blocks(1, blocks_by_lane_pair),
             )
-            on_other_lanes = _block_items_on_other_lanes(
+            on_other_lanes = _find_block_items_on_other_lanes(
                 sides, lane_pairs, block, items_in_blocks
             )
             complete_block = msgspec.structs.replace(
@@ -149,36 +163,36 @@ def _blocks_by_lane_pair(
     return blocks_by_lane_pair
 
 
-def _block_items_on_other_lanes(
+def _find_block_items_on_other_lanes(
     sides: tuple[WorkItems, WorkItems],
     lane_pairs: Sequence[tuple[range, range]],
     block: Block,
     items_in_blocks: tuple[set[int], set[int]],
 ) -> tuple[int, ...]:
-    """Return the items that a block launched on lanes other than its own, ascending.
+    """Return the items that a surplus block launched on other streams, ascending.
 
-    A layer launches its collectives on another stream, for example. Items count only
-    where the lane has that many more of them than its partner. So of all items with one
-    key (`WorkItems.op_keys`) on a lane, either all or none are returned.
+    A block is a sequence of kernels such as a layer, whose collectives run on another
+    stream. Items count only where the stream has that many more of them than its
+    partner. So of all items with one key on a stream, either all or none are returned.
 
     Args:
-        sides: The items of A and of B.
-        lane_pairs: The items of each lane of A and of its partner in B.
-        block: A block that one side repeats more often.
+        sides: The items (kernels and copies) of A and of B.
+        lane_pairs: The items of each lane (stream) of A and of its partner in B.
+        block: A block that A or B repeats more often.
         items_in_blocks: The items of A and of B that are already part of blocks.
     """
     side = block.side
     other_side = 1 - side
     own_items = sides[side]
-    launched = set(launched_on_other_lanes(own_items, block.items))
+    launched = set(find_launches_on_other_lanes(own_items, block.items))
     launched -= items_in_blocks[side]
     if not launched:
         return ()
 
     on_other_lanes: list[int] = []
     for lanes in lane_pairs:
-        own_lane = _without_items(lanes[side], items_in_blocks[side])
-        other_lane = _without_items(lanes[other_side], items_in_blocks[other_side])
+        own_lane = _exclude_items(lanes[side], items_in_blocks[side])
+        other_lane = _exclude_items(lanes[other_side], items_in_blocks[other_side])
         surplus_by_key = _count_by_op_key(own_items, own_lane)
         surplus_by_key.subtract(_count_by_op_key(sides[other_side], other_lane))
 
@@ -196,18 +210,21 @@ def _count_by_op_key(items: WorkItems, members: Sequence[int]) -> Counter[int]:
     return Counter(items.op_keys[[*members]].tolist())
 
 
-def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
-    """Collect what the search for blocks needs to know of these items of a lane."""
+def _make_lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
+    """Collect the keys and times of some items of a lane to search for blocks.
+
+    An item is a kernel or copy of the representative step; `lane` has indices of items.
+    """
     members = np.array(lane, dtype=np.intp)
     return LaneWork(
         keys=items.op_keys[members], features=items.features[members], items=members
     )
 
 
-def _items_in_blocks(
+def _collect_items_in_blocks(
     side: int, blocks_by_lane_pair: Sequence[Sequence[Block]]
 ) -> set[int]:
-    """Return the items of a side that are part of blocks, on whatever lane."""
+    """Return the items of A (side 0) or B (1) that are part of surplus blocks."""
     members: set[int] = set()
     for lane_blocks in blocks_by_lane_pair:
         for block in lane_blocks:
@@ -216,7 +233,7 @@ def _items_in_blocks(
     return members
 
 
-def _without_items(lane: range, excluded: set[int]) -> Sequence[int]:
+def _exclude_items(lane: range, excluded: set[int]) -> Sequence[int]:
     """Return the items of a lane without the excluded ones."""
     if not excluded:
         return lane
@@ -239,10 +256,16 @@ class _LaneKeys(msgspec.Struct, frozen=True, eq=False):
         return len(self.exact_keys)
 
 
-def _keys_of_lane(
+def _collect_lane_keys(
     items: WorkItems, lane: Sequence[int], place_keys: Int64s
 ) -> _LaneKeys:
-    """Collect the keys of these items of a lane; `place_keys` has one per item."""
+    """Collect the keys by which some items of a lane can be paired.
+
+    Args:
+        items: The items (kernels and copies) of the representative step of a trace.
+        lane: The indices of the items of the lane that are to be paired.
+        place_keys: For each item of the trace, a number for its place in the program.
+    """
     members = np.array(lane, dtype=np.intp)
     return _LaneKeys(
         exact_keys=items.exact_keys[members],
@@ -253,33 +276,34 @@ def _keys_of_lane(
     )
 
 
-def _aligned_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
+def _align_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
     """Pair the items of two lanes whose keys are equal, in order.
 
-    The kinds of keys are used one after another, each in the gaps that the ones before
-    it left. All of them are used within places of the program first, then all of them
+    An item is a kernel or copy. Several kinds of keys are used one after another, from
+    the same kernel to the same kind of work. Each kind is used in the gaps that the
+    ones before it left. Keys within one place of the program come first, then keys
     regardless of the place.
 
     Returns:
-        Positions in both lanes, ascending on both sides.
+        Positions in both lanes, ascending in both.
     """
-    keys_anywhere = _keys_in_order_of_trust(a, b)
+    keys_anywhere = _sort_keys_by_trust(a, b)
     keys_within_places = []
     for keys_a, keys_b in keys_anywhere:
-        within_places_a = _with_place(keys_a, a.place_keys)
-        within_places_b = _with_place(keys_b, b.place_keys)
+        within_places_a = _combine_with_place(keys_a, a.place_keys)
+        within_places_b = _combine_with_place(keys_b, b.place_keys)
         keys_within_places.append((within_places_a, within_places_b))
 
     whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
     for keys_a, keys_b in [*keys_within_places, *keys_anywhere]:
         for gap in list(gaps(pairs, whole_lanes)):
-            pairs += _pairs_in_gap(keys_a, keys_b, gap)
+            pairs += _pair_items_in_gap(keys_a, keys_b, gap)
         pairs.sort()
     return pairs
 
 
-def _keys_in_order_of_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s]]:
+def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s]]:
     """List the kinds of keys of A and of B, the most reliable kind first.
 
     Usually that is the same kernel under the same op. But if less than half of the work
@@ -299,13 +323,16 @@ def _keys_in_order_of_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, In
     return [exact, same_op, single_kernel, same_class]
 
 
-def _with_place(keys: Int64s, place_keys: Int64s) -> Int64s:
-    """Make keys equal only within one place of the program; NO_KEY stays as it is."""
+def _combine_with_place(keys: Int64s, place_keys: Int64s) -> Int64s:
+    """Make keys equal only within one place of the program; NO_KEY stays as it is.
+
+    Both arrays have one entry per item of a lane.
+    """
     return np.where(keys != NO_KEY, keys + place_keys, NO_KEY)
 
 
-def _pairs_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:
-    """Pair the items of a gap whose keys are equal, in order.
+def _pair_items_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:
+    """Pair the items with equal keys in a part of two lanes, in order.
 
     The pairs are a longest common subsequence of the items that have a key.
 
@@ -323,24 +350,27 @@ def _pairs_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:
     keys_in_gap_a = keys_a[gap.first_a : gap.last_a]
     keys_in_gap_b = keys_b[gap.first_b : gap.last_b]
     if len(keys_in_gap_a) * len(keys_in_gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
-        pairs = _equal_keys_by_numpy(keys_in_gap_a, keys_in_gap_b)
+        pairs_in_gap = _pair_equal_keys_by_numpy(keys_in_gap_a, keys_in_gap_b)
     else:
-        pairs = _equal_keys(keys_in_gap_a.tolist(), keys_in_gap_b.tolist())
-    return [(i + gap.first_a, j + gap.first_b) for i, j in pairs]
+        pairs_in_gap = _pair_equal_keys(keys_in_gap_a.tolist(), keys_in_gap_b.tolist())
+    return [(i + gap.first_a, j + gap.first_b) for i, j in pairs_in_gap]
 
 
-def _equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
-    """Pair the equal keys of two long sequences, as positions in them."""
+def _pair_equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
+    """Pair the equal keys of two long sequences, in order.
+
+    NO_KEY equals no other key. The pairs are positions in both sequences.
+    """
     positions_a = np.flatnonzero(keys_a != NO_KEY).tolist()
     positions_b = np.flatnonzero(keys_b != NO_KEY).tolist()
     matches = match(keys_a[positions_a], keys_b[positions_b])
     return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
-def _equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
+def _pair_equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
     """Pair the equal keys of two short sequences, as positions in them.
 
-    >>> _equal_keys([7, 8, 9], [8, 9, 7])
+    >>> _pair_equal_keys([7, 8, 9], [8, 9, 7])
     [(1, 0), (2, 1)]
     """
     common_keys = set(keys_a).intersection(keys_b) - {NO_KEY}
@@ -355,20 +385,20 @@ def _equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
     return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
-def _lane_pairs(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
-    """Pair each lane of A with the lane of B that does the same work.
+def _pair_lanes(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
+    """Pair each lane (stream) of A with the lane of B that does the same work.
 
     Returns:
-        The items of both lanes of each pair: the lanes of A in their order, then the
-        lanes of B without a partner. A lane without a partner is paired with an empty
-        range.
+        The range of the items of both lanes of each pair: the lanes of A in their
+        order, then the lanes of B without a partner. A lane without a partner is paired
+        with an empty range.
     """
-    lanes_a = _lanes(a)
-    lanes_b = _lanes(b)
+    lanes_a = _find_lanes(a)
+    lanes_b = _find_lanes(b)
     if len(lanes_a) == len(lanes_b) == 1:
         return [(lanes_a[0], lanes_b[0])]
 
-    partner_of_lane_a = _partner_of_lane_a(a, b, lanes_a, lanes_b)
+    partner_of_lane_a = _choose_partners_of_lanes_a(a, b, lanes_a, lanes_b)
     no_items = range(0)
     lane_pairs = []
     for index_a, lane_a in enumerate(lanes_a):
@@ -383,24 +413,24 @@ def _lane_pairs(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
     return lane_pairs
 
 
-def _partner_of_lane_a(
+def _choose_partners_of_lanes_a(
     a: WorkItems, b: WorkItems, lanes_a: Sequence[range], lanes_b: Sequence[range]
 ) -> dict[int, int]:
-    """Choose the partner in B of each lane of A.
+    """Choose the partner in B of each lane (stream) of A.
 
-    Of the MAX_COMPARED_LANES largest lanes of each side, those with the most work in
-    common become partners first; then larger lanes before smaller ones, then lanes
-    whose indices are closest. The remaining lanes are paired by size.
+    The MAX_COMPARED_LANES largest lanes of A and of B are compared. Those with the most
+    work in common become partners first; then larger lanes before smaller ones, then
+    lanes whose indices are closest. The remaining lanes are paired by size.
 
     Returns:
         {index into `lanes_a`: index into `lanes_b`}, without lanes that get no partner.
     """
-    largest_first_a = _largest_first(lanes_a)
-    largest_first_b = _largest_first(lanes_b)
+    largest_first_a = _sort_by_size(lanes_a)
+    largest_first_b = _sort_by_size(lanes_b)
     common_work: dict[Pair, int] = {}
     for i in largest_first_a[:MAX_COMPARED_LANES]:
         for j in largest_first_b[:MAX_COMPARED_LANES]:
-            common_work[i, j] = _common_work(a, b, lanes_a[i], lanes_b[j])
+            common_work[i, j] = _measure_common_work(a, b, lanes_a[i], lanes_b[j])
 
     def most_in_common_first(pair: Pair) -> tuple[int, int, int, Pair]:
         i, j = pair
@@ -420,11 +450,19 @@ def _partner_of_lane_a(
     return partner_of_lane_a
 
 
-def _common_work(a: WorkItems, b: WorkItems, lane_a: range, lane_b: range) -> int:
-    """Measure how much work two lanes have in common.
+def _measure_common_work(
+    a: WorkItems, b: WorkItems, lane_a: range, lane_b: range
+) -> int:
+    """Measure how much work two lanes (streams) have in common.
 
-    A piece of work counts once if it is the same op, and once more if it is the same
-    kernel under that op.
+    A kernel or copy counts once if both lanes run the same op, and once more if they
+    run the same kernel under that op.
+
+    Args:
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
+        lane_a: The range of the items of a lane of A.
+        lane_b: The range of the items of a lane of B.
     """
     slice_a = slice(lane_a.start, lane_a.stop)
     slice_b = slice(lane_b.start, lane_b.stop)
@@ -433,15 +471,16 @@ def _common_work(a: WorkItems, b: WorkItems, lane_a: range, lane_b: range) -> in
     return same_ops + same_kernels
 
 
-def _largest_first(lanes: Sequence[range]) -> list[int]:
+def _sort_by_size(lanes: Sequence[range]) -> list[int]:
     """Return the indices of the lanes by descending size; equal sizes stay in order."""
     return sorted(range(len(lanes)), key=lambda index: (-len(lanes[index]), index))
 
 
-def _lanes(items: WorkItems) -> list[range]:
-    """Return the items of each lane, which are consecutive.
+def _find_lanes(items: WorkItems) -> list[range]:
+    """Return the range of items of each lane, which is a stream or a thread.
 
-    Without any items, there is one lane, and it is empty.
+    The items of a lane are consecutive. Without any items, there is one lane, and it is
+    empty.
     """
     first_items = np.flatnonzero(begins_runs(items.lane)).tolist() or [0]
     bounds = [*first_items, len(items)]

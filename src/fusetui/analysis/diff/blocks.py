@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import cheapest_in_order, occurrences
+from fusetui.analysis.diff.sequences import choose_cheapest_partners, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, count_leading, runs_of_true
 
 MAX_BLOCKS = 8
@@ -54,7 +54,7 @@ class LaneWork(msgspec.Struct, frozen=True, eq=False):
     items: Rows  # one per piece: its index into the items of the side
 
     def without(self, positions: Rows) -> LaneWork:
-        """Return the lane without the pieces at these positions."""
+        """Return the lane without the kernels at these positions."""
         return LaneWork(
             keys=np.delete(self.keys, positions),
             features=np.delete(self.features, positions, axis=0),
@@ -86,19 +86,20 @@ class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
 
 
 def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
-    """Find the blocks that two lanes do not repeat equally often.
+    """Find the blocks of work that one of two lanes repeats more often than the other.
 
-    The surplus of each block is left out of its lane before the next block is searched.
-    Blocks that A has more often are found first.
+    A lane is a stream, and a block is a sequence of kernels such as a layer. The
+    surplus of each block is left out of its lane before the next block is searched.
+    Blocks that A has more often are found first. At most MAX_BLOCKS are found.
     """
     lanes = [a, b]
     unequal: list[Block] = []
     while len(unequal) < MAX_BLOCKS:
-        repeated = _block_with_surplus(lanes)
+        repeated = _find_block_with_surplus(lanes)
         if repeated is None:
             break
         side, block = repeated
-        surplus = _surplus_positions(lanes[side], lanes[1 - side], block)
+        surplus = _locate_surplus_blocks(lanes[side], lanes[1 - side], block)
         times_in_longer = len(block.marks_in_longer)
         times_in_shorter = len(block.marks_in_shorter)
         unequal.append(
@@ -113,18 +114,20 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     return unequal
 
 
-def _block_with_surplus(lanes: Sequence[LaneWork]) -> tuple[int, RepeatedBlock] | None:
-    """Find a block that one lane repeats more often than the other.
+def _find_block_with_surplus(
+    lanes: Sequence[LaneWork],
+) -> tuple[int, RepeatedBlock] | None:
+    """Find a block of kernels that one lane repeats more often than the other.
 
     Args:
-        lanes: The lane of A and that of B.
+        lanes: The lane (stream) of A and that of B.
 
     Returns:
-        The side that has the block more often (0 for A, which is tried first, 1 for B),
-        and the block. None if there is none.
+        The index of the lane that has the block more often (0 for A, which is tried
+        first), and the block. None if there is none.
     """
     for side in (0, 1):
-        block = most_explaining_block(
+        block = find_most_explaining_block(
             longer_keys=lanes[side].keys, shorter_keys=lanes[1 - side].keys
         )
         if block is not None:
@@ -132,47 +135,53 @@ def _block_with_surplus(lanes: Sequence[LaneWork]) -> tuple[int, RepeatedBlock] 
     return None
 
 
-def _surplus_positions(
+def _locate_surplus_blocks(
     longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
 ) -> Rows:
-    """Return the positions in the longer lane of the blocks without a counterpart.
+    """Return where in the longer lane the blocks without a counterpart are.
 
-    Each block of the shorter lane is paired, in order, with the block of the longer
-    lane whose times fit it best. The blocks that remain are the surplus.
+    The longer lane is the one that repeats the block more often. Each block of the
+    shorter lane is paired, in order, with the block of the longer lane whose times fit
+    it best. The blocks that remain are the surplus.
+
+    Returns:
+        Indices of kernels in the longer lane, ascending.
     """
     # The blocks of the longer lane, by index, that are paired with a block of the
     # shorter lane: one for each block of the shorter lane.
-    with_counterpart = cheapest_in_order(
-        _pairing_costs(longer, shorter, block), block.surplus_blocks
+    with_counterpart = choose_cheapest_partners(
+        _compute_pairing_costs(longer, shorter, block), block.surplus_blocks
     )
     every_block = np.arange(len(block.marks_in_longer))
     without_counterpart = np.setdiff1d(every_block, with_counterpart)
 
     positions = []
     for run in consecutive_runs(without_counterpart):
-        begin, end = _best_fitting_range(longer, shorter, block, with_counterpart, run)
+        begin, end = _find_best_fitting_range(
+            longer, shorter, block, with_counterpart, run
+        )
         positions.append(np.arange(begin, end))
     return np.unique(np.concatenate(positions))
 
 
-def _pairing_costs(
+def _compute_pairing_costs(
     longer: LaneWork, shorter: LaneWork, block: RepeatedBlock
 ) -> Iterator[Int64s]:
     """Yield what it costs to pair each block of the shorter lane with its candidates.
 
-    The shorter lane repeats a block less often than the longer one.
-
-    Block n of the shorter lane has `surplus_blocks` + 1 candidates: the blocks n, n +
-    1, and so on of the longer lane. The cost of a pair is the sum of the differences of
-    their times (`LaneWork.features`). A piece that is other work in the two blocks
-    costs the times of both.
+    The shorter lane repeats a block of kernels less often than the longer one. Its
+    block n has `surplus_blocks` + 1 candidates: the blocks n, n + 1, and so on of the
+    longer lane. The cost of a pair is the sum of the differences of the times of its
+    kernels. Where the kernels are different work, both times are added instead.
 
     Yields:
         For each block of the shorter lane, one cost per candidate.
     """
-    offsets = _sampled_offsets(block, features_per_piece=longer.features.shape[1])
-    longer_blocks = _cut_into_blocks(longer, block.marks_in_longer, offsets)
-    shorter_blocks = _cut_into_blocks(shorter, block.marks_in_shorter, offsets)
+    offsets = _choose_compared_offsets(
+        block, features_per_piece=longer.features.shape[1]
+    )
+    longer_blocks = _collect_block_pieces(longer, block.marks_in_longer, offsets)
+    shorter_blocks = _collect_block_pieces(shorter, block.marks_in_shorter, offsets)
 
     for index in range(len(block.marks_in_shorter)):
         candidates = slice(index, index + block.surplus_blocks + 1)
@@ -186,11 +195,15 @@ def _pairing_costs(
         yield cost_of_piece.sum(axis=1)
 
 
-def _sampled_offsets(block: RepeatedBlock, *, features_per_piece: int) -> Rows:
-    """Choose the pieces by which two blocks are compared, as offsets within a block.
+def _choose_compared_offsets(block: RepeatedBlock, *, features_per_piece: int) -> Rows:
+    """Choose by which kernels two blocks are compared, as offsets in a block.
 
-    Comparing every piece of large blocks would be slow. Beyond MAX_COMPARED_CELLS
-    comparisons, only every second, third, ... piece of a block is compared.
+    Comparing every kernel of large blocks would be slow. Beyond MAX_COMPARED_CELLS
+    comparisons, only every second, third, ... kernel is compared.
+
+    Args:
+        block: The repeated block.
+        features_per_piece: How many times are compared for each kernel.
     """
     candidates_per_block = block.surplus_blocks + 1
     block_pairs = len(block.marks_in_shorter) * candidates_per_block
@@ -210,16 +223,17 @@ class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
     features: Int64s  # shape [blocks, pieces, features]
 
 
-def _cut_into_blocks(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
-    """Collect some pieces of each of the blocks of a lane.
+def _collect_block_pieces(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
+    """Collect some kernels of each repeated block of a lane (stream).
 
-    With blocks that start at 10 and 14, and the offsets 0 and 2, these are the pieces
-    10 and 12 of the one block, and 14 and 16 of the other.
+    With blocks that start at 10 and 14, and the offsets 0 and 2, these are the kernels
+    10 and 12 of the one block, and 14 and 16 of the other. Positions beyond the end of
+    the lane get the key NO_WORK and take no time.
 
     Args:
         lane: The lane that the blocks are in.
         starts: The position in the lane at which each block starts.
-        offsets: The pieces to collect, counted from the start of their block.
+        offsets: Which kernels to collect, counted from the start of their block.
     """
     # A column plus a row: positions of the shape [blocks, pieces].
     positions = starts[:, None] + offsets
@@ -246,18 +260,19 @@ def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1])) for run in np.split(numbers, run_starts)]
 
 
-def _best_fitting_range(
+def _find_best_fitting_range(
     longer: LaneWork,
     shorter: LaneWork,
     block: RepeatedBlock,
     with_counterpart: list[int],
     run: tuple[int, int],
 ) -> tuple[int, int]:
-    """Choose the pieces of the longer lane that count as a run of surplus blocks.
+    """Choose the kernels of the longer lane that count as a run of surplus blocks.
 
-    The range is as long as these blocks. It starts at their first mark, or up to a
-    block before or after it: a mark need not be the first piece of its block. The shift
-    is the one after which the remaining pieces fit the shorter lane best.
+    The longer lane is the one that repeats a block more often. A mark is a kernel that
+    occurs once in each block, but it need not be the first one. So the range starts at
+    the first mark of the run, or up to a block before or after it. The start is chosen
+    so that the remaining kernels fit the shorter lane best.
 
     Args:
         longer: The lane that repeats the block more often.
@@ -270,27 +285,27 @@ def _best_fitting_range(
     Returns:
         The range [begin, end) of positions in the longer lane.
     """
-    begin, end, counterpart = _range_from_mark_to_mark(block, with_counterpart, run)
+    begin, end, counterpart = _find_marked_range(block, with_counterpart, run)
 
     # A shift forward takes the first piece out of the range and the one behind it in; a
     # shift backward takes the last piece out and the one before the range in.
     forward = np.arange(block.pieces_per_block)
     backward = -1 - forward
-    misfit_forward = _misfit_of_shifts(
+    misfit_forward = _measure_misfit_of_shifts(
         longer,
         shorter,
         leaving=begin + forward,
         entering=end + forward,
         partners=counterpart + forward,
     )
-    misfit_backward = _misfit_of_shifts(
+    misfit_backward = _measure_misfit_of_shifts(
         longer,
         shorter,
         leaving=end + backward,
         entering=begin + backward,
         partners=counterpart + backward,
     )
-    shift = _best_shift(misfit_backward, misfit_forward)
+    shift = _find_best_shift(misfit_backward, misfit_forward)
     return begin + shift, end + shift
 
 
@@ -302,17 +317,19 @@ class _MarkedRange(NamedTuple):
     counterpart: int  # position in the shorter lane of the block paired with that block
 
 
-def _range_from_mark_to_mark(
+def _find_marked_range(
     block: RepeatedBlock, with_counterpart: list[int], run: tuple[int, int]
 ) -> _MarkedRange:
-    """Return the range of a run of surplus blocks, before it is shifted to fit best.
+    """Return the range of a run of surplus blocks, from mark to mark.
 
-    With marks at 0, 10, 20 and 30 in the longer lane, a run of the second and the third
-    block is the range [10, 30).
+    It goes from the mark of the first block to the next mark after the run. A mark is a
+    kernel that occurs once in each block. With marks at 0, 10, 20 and 30, the run of
+    the second and third block is the range [10, 30).
 
     Args:
-        block: The repeated block.
-        with_counterpart: See `_best_fitting_range`.
+        block: The repeated block, with the positions of its marks.
+        with_counterpart: For each block of the shorter lane, the index of the block of
+            the longer lane that it is paired with.
         run: The indices of the first and the last surplus block of the run.
     """
     first, last = run
@@ -335,15 +352,15 @@ def _range_from_mark_to_mark(
     )
 
 
-def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
+def _find_best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     """Return the shift with the least misfit; negative for a shift backward.
 
     Of equal misfits, backward shifts are preferred to forward ones: the largest
     backward shift, so that the range begins early, or else the smallest forward shift.
 
-    >>> _best_shift(np.array([50, 20, 30]), misfit_forward=np.array([50, 40]))
+    >>> _find_best_shift(np.array([50, 20, 30]), misfit_forward=np.array([50, 40]))
     -1
-    >>> _best_shift(np.array([50, 60]), misfit_forward=np.array([50, 70, 10]))
+    >>> _find_best_shift(np.array([50, 60]), misfit_forward=np.array([50, 70, 10]))
     2
 
     Args:
@@ -356,7 +373,7 @@ def _best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     return -int(best_shifts[-1])
 
 
-def _misfit_of_shifts(
+def _measure_misfit_of_shifts(
     longer: LaneWork,
     shorter: LaneWork,
     *,
@@ -364,17 +381,17 @@ def _misfit_of_shifts(
     entering: Rows,
     partners: Rows,
 ) -> Int64s:
-    """Return how the misfit changes as the surplus is shifted piece by piece.
+    """Return how the misfit changes as a surplus range is shifted one by one.
 
-    The *misfit* is the sum of the differences between the times of the pieces of the
-    longer lane that are no surplus, and those of their partners in the shorter lane.
+    The surplus are kernels that only the longer lane has. The misfit is the sum of the
+    differences between the times of all its other kernels and those of their partners
+    in the shorter lane.
 
-    With each piece of a shift, one piece leaves the surplus at one end and another one
-    enters it at the other end. The piece that leaves is compared with a partner from
-    then on; the piece that enters was compared with that same partner before. If these
-    take 30, 50 and 32 ns (leaving, entering, partner), the misfit falls from 18 to 2
-    ns, by 16. The shift ends before the first piece that is not the same work in all
-    three positions.
+    With each shift, one kernel leaves the surplus at one end and another one enters it
+    at the other end. The one that leaves gets the partner that the one that enters had.
+    Say these take 30 and 50 ns, and the partner 32 ns. Then the misfit falls from 18 to
+    2 ns. The shift ends before the first kernel that is not the same work in all three
+    positions.
 
     Args:
         longer: The lane that has the surplus.
@@ -384,7 +401,7 @@ def _misfit_of_shifts(
         partners: Positions in the shorter lane, in the same order.
 
     Returns:
-        The change (ns, negative: better) for shifts by 0, 1, ... pieces.
+        The change (ns, negative: better) for shifts by 0, 1, ... kernels.
     """
     is_in_longer = _is_position(longer, leaving) & _is_position(longer, entering)
     is_in_both = is_in_longer & _is_position(shorter, partners)
@@ -408,26 +425,31 @@ def _misfit_of_shifts(
 
 
 def _is_position(lane: LaneWork, positions: Rows) -> Flags:
-    """Return whether each of these numbers is the position of a piece of the lane."""
+    """Return for each of these numbers whether it is a position in the lane.
+
+    Positions go from 0 to the number of kernels - 1.
+    """
     return np.asarray((positions >= 0) & (positions < len(lane.keys)))
 
 
-def most_explaining_block(
+def find_most_explaining_block(
     *, longer_keys: Int64s, shorter_keys: Int64s
 ) -> RepeatedBlock | None:
-    """Find the block whose surplus explains the most pieces of the longer lane.
+    """Find the block whose surplus explains the most kernels of the longer lane.
 
-    Of several that explain equally many, the smallest block is chosen. Returns None if
-    the longer lane repeats no block more often than the shorter one.
+    The longer lane is the one that repeats the block more often. Of several blocks that
+    explain equally many, the smallest is chosen. Returns None if the longer lane
+    repeats no block more often than the shorter one.
 
     Args:
-        longer_keys: The keys of the pieces of one lane, in order of time.
-        shorter_keys: The keys of the pieces of its partner.
+        longer_keys: The keys of the kernels of one lane, in order of time; equal for
+            equal work.
+        shorter_keys: The keys of the kernels of its partner.
     """
     best: RepeatedBlock | None = None
     most_explained = 0
-    for block_keys in _candidate_blocks(longer_keys):
-        candidate = _surplus_of_block(block_keys, longer_keys, shorter_keys)
+    for block_keys in _find_candidate_blocks(longer_keys):
+        candidate = _measure_surplus_of_block(block_keys, longer_keys, shorter_keys)
         if candidate is None:
             continue
         explained_pieces = candidate.pieces_per_block * candidate.surplus_blocks
@@ -437,14 +459,15 @@ def most_explaining_block(
     return best
 
 
-def _candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
+def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
     """Yield the keys of each block that a lane repeats MIN_REPETITIONS times in a row.
 
-    Small blocks come first. A block that is another one begun at a different piece is
-    left out, as is a block of fewer than MIN_DISTINCT_PIECES different pieces.
+    A block is a sequence of kernels, and equal keys mean equal work. Small blocks come
+    first. Two things are left out: a known block that begins at another of its kernels,
+    and blocks of fewer than MIN_DISTINCT_PIECES different keys.
     """
     known_blocks: set[bytes] = set()
-    for size in _block_sizes(keys):
+    for size in _find_block_sizes(keys):
         # A part of the lane in which each piece equals the piece `size` positions later
         # repeats a block of that size: once more than the part is long.
         repeating = runs_of_true(keys[:-size] == keys[size:])
@@ -461,11 +484,11 @@ def _candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
                 yield block_keys
 
 
-def _block_sizes(keys: Int64s) -> list[int]:
-    """Return the sizes that a block may have, ascending.
+def _find_block_sizes(keys: Int64s) -> list[int]:
+    """Return the numbers of kernels that a repeated block may have, ascending.
 
-    These are the MAX_BLOCK_SIZES most frequent distances between one piece and the next
-    equal piece. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
+    These are the MAX_BLOCK_SIZES most frequent distances between one kernel and the
+    next equal one. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
     have the distance 3 four times, so 3 is the only size.
     """
     # A stable sort by key puts the positions of equal pieces next to each other, in
@@ -481,23 +504,22 @@ def _block_sizes(keys: Int64s) -> list[int]:
     return sorted(sizes[most_frequent_first][:MAX_BLOCK_SIZES].tolist())
 
 
-def _surplus_of_block(
+def _measure_surplus_of_block(
     block_keys: Int64s, longer_keys: Int64s, shorter_keys: Int64s
 ) -> RepeatedBlock | None:
     """Determine how many blocks more the longer lane has, and where all blocks are.
 
-    The blocks are located by a mark: a key that occurs once in the block, that agrees
-    with most of the block on the number of surplus blocks, and that also occurs in the
-    shorter lane. Of several such keys, the one that is rarest in the longer lane is
-    used.
+    The blocks are located by a mark: a key that occurs once in the block and also
+    occurs in the shorter lane. Its surplus has to agree with most of the block. Of
+    several such keys, the one that is rarest in the longer lane is used.
 
     Args:
-        block_keys: The keys of the pieces of one block.
-        longer_keys: The keys of the pieces of the lane that repeats the block.
-        shorter_keys: The keys of the pieces of its partner.
+        block_keys: The keys of the kernels of one block.
+        longer_keys: The keys of the kernels of the lane that repeats the block.
+        shorter_keys: The keys of the kernels of its partner.
 
     Returns:
-        None if the pieces of the block do not agree on a number of surplus blocks, or
+        None if the kernels of the block do not agree on a number of surplus blocks, or
         if the block has no mark.
     """
     keys, times_in_block = np.unique(block_keys, return_counts=True)
@@ -507,7 +529,7 @@ def _surplus_of_block(
     surplus_pieces = times_in_longer - times_in_shorter
     surplus_blocks, remainder = np.divmod(surplus_pieces, times_in_block)
     is_multiple = (remainder == 0) & (surplus_blocks > 0)
-    agreed_number = _agreed_number(surplus_blocks, times_in_block, is_multiple)
+    agreed_number = _find_agreed_number(surplus_blocks, times_in_block, is_multiple)
     if agreed_number is None:
         return None
 
@@ -526,13 +548,13 @@ def _surplus_of_block(
     )
 
 
-def _agreed_number(
+def _find_agreed_number(
     surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
     """Return the number of surplus blocks on which most pieces of a block agree.
 
     >>> surplus_blocks, times_in_block = np.array([2, 2, 5]), np.array([4, 3, 1])
-    >>> _agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
+    >>> _find_agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
     2
 
     Args:

@@ -25,13 +25,21 @@ class CommonWork(msgspec.Struct, frozen=True):
     share_of_b: float
 
 
-def common_work(
+def measure_common_work(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> CommonWork | None:
-    """Measure how much of the work of both sides is the same by its names.
+    """Measure which share of the time of A and B is work with the same name.
+
+    It is the time of groups that have a kernel or an op in common, or that were matched
+    by other evidence in names.
+
+    Args:
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
+        groups: Which items do the same work.
 
     Returns:
-        None if a side does no work that takes time.
+        None if A or B does no work that takes time.
     """
     total_a_ns = int(a.ns.sum())
     total_b_ns = int(b.ns.sum())
@@ -50,11 +58,11 @@ def common_work(
 
 
 def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
-    """Return whether names show that the items of a group do the same work.
+    """Return whether names show that A and B do the same work in a group.
 
-    That is so if both sides have the same kernel or the same op, or if the group was
-    matched by other evidence than its sort or its position. Convolutions count as one
-    op: each vendor's library has its own name for them.
+    They do if A and B have the same kernel or the same op. They do too if the group was
+    matched by other evidence than the sort or position of the work. Convolutions count
+    as one op: each vendor's library has its own name for them.
     """
     kernels_a = {a.kernel_id(item) for item in group.a}
     if any(b.kernel_id(item) in kernels_a for item in group.b):
@@ -67,12 +75,12 @@ def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     if group.why and not group.by_sort_or_position:
         return True
 
-    convolutions_a = _convolutions(a.op_names[item] for item in group.a)
-    convolutions_b = _convolutions(b.op_names[item] for item in group.b)
+    convolutions_a = _find_convolutions(a.op_names[item] for item in group.a)
+    convolutions_b = _find_convolutions(b.op_names[item] for item in group.b)
     return not convolutions_a.isdisjoint(convolutions_b)
 
 
-def _convolutions(op_names: Iterable[str]) -> set[str]:
+def _find_convolutions(op_names: Iterable[str]) -> set[str]:
     """Return which of `conv` and `conv backward` are among these ops."""
     kinds = {work_class(op, "") for op in op_names}
     return {kind for kind in kinds if kind.startswith("conv")}

@@ -15,9 +15,9 @@ import numpy as np
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import AlignedLanes, align
 from fusetui.analysis.diff.dispatch import dispatch_ns_by_step
-from fusetui.analysis.diff.evidence import Evidence, make_comparable
+from fusetui.analysis.diff.evidence import Evidence, make_sides_comparable
 from fusetui.analysis.diff.groups import WorkGroup, paired_items
-from fusetui.analysis.diff.items import WorkItems, with_usual_steps
+from fusetui.analysis.diff.items import WorkItems, choose_usual_steps
 from fusetui.analysis.diff.model import (
     Accounting,
     Answer,
@@ -29,10 +29,10 @@ from fusetui.analysis.diff.model import (
 )
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.program_places import ProgramPlaces
-from fusetui.analysis.diff.regions import with_groups_by_region
-from fusetui.analysis.diff.renamed_dispatch import renamed_labels
-from fusetui.analysis.diff.renamed_work import renamed_at_places
-from fusetui.analysis.diff.rules import groups_of_lanes, with_moved_work
+from fusetui.analysis.diff.regions import group_by_region
+from fusetui.analysis.diff.renamed_dispatch import pair_renamed_labels
+from fusetui.analysis.diff.renamed_work import find_renamed_ops
+from fusetui.analysis.diff.rules import group_lanes, pair_moved_work
 from fusetui.analysis.diff.statistics import (
     MIN_ROUNDS_FOR_VERDICT,
     MIN_STEPS_FOR_VERDICT,
@@ -41,14 +41,17 @@ from fusetui.analysis.diff.statistics import (
     paired_interval,
     ratio_interval,
 )
-from fusetui.analysis.diff.story import with_summary
-from fusetui.analysis.diff.surplus import rows_for_surplus_blocks, surplus_groups
+from fusetui.analysis.diff.story import add_summary
+from fusetui.analysis.diff.surplus import (
+    flag_rows_of_surplus_blocks,
+    group_surplus_blocks,
+)
 from fusetui.analysis.diff.work import (
     NO_STEP,
     Work,
+    collect_work,
+    keep_common_steps,
     lacks_gpu_events,
-    with_common_steps,
-    work_of,
 )
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
@@ -89,44 +92,45 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     Raises:
         NoStepsError: If a trace has no annotation that matches `step_by`.
     """
-    label_a, label_b = _labels(a, b)
+    label_a, label_b = _make_labels(a, b)
     with without_collector():  # nothing here is cyclic either
-        side_without_events = _side_without_gpu_events(a, b)
+        side_without_events = _find_side_without_gpu_events(a, b)
         by_ops = bool(side_without_events)
-        work_a = work_of(a, label_a, step_by, by_ops=by_ops)
-        work_b = work_of(b, label_b, step_by, by_ops=by_ops)
+        work_a = collect_work(a, label_a, step_by, by_ops=by_ops)
+        work_b = collect_work(b, label_b, step_by, by_ops=by_ops)
         return compared(work_a, work_b, side_without_events)
 
 
-def _labels(a: Trace, b: Trace) -> tuple[str, str]:
-    """Return short names of both files, without their endings.
+def _make_labels(a: Trace, b: Trace) -> tuple[str, str]:
+    """Return short names for two traces, from the names of their files without endings.
 
-    If the files have the same name in two folders, the folders are part of the names.
+    If the files have the same name in two folders, the folders are part of the names:
+    `old/run` and `new/run`.
     """
     path_a = without_credentials(a.report.path)
     path_b = without_credentials(b.report.path)
-    label_a = _without_endings(os.path.basename(path_a))
-    label_b = _without_endings(os.path.basename(path_b))
+    label_a = _remove_endings(os.path.basename(path_a))
+    label_b = _remove_endings(os.path.basename(path_b))
 
     with_folder_a = os.path.join(*path_a.split(os.sep)[-2:])
     with_folder_b = os.path.join(*path_b.split(os.sep)[-2:])
     if label_a == label_b and with_folder_a != with_folder_b:
-        return _without_endings(with_folder_a), _without_endings(with_folder_b)
+        return _remove_endings(with_folder_a), _remove_endings(with_folder_b)
     return label_a, label_b
 
 
-def _without_endings(name: str) -> str:
+def _remove_endings(name: str) -> str:
     """Return `run` for `run.pt.trace.json.gz`; the name itself if nothing remains."""
     return _ENDINGS.sub("", name) or name
 
 
-def _side_without_gpu_events(a: Trace, b: Trace) -> str:
-    """Return which side alone lacks the GPU events that its calls launch.
+def _find_side_without_gpu_events(a: Trace, b: Trace) -> str:
+    """Return which of two traces alone lacks the GPU events that its calls launch.
 
-    A file that was cut off before them lacks its GPU events.
+    A file that was cut off before its GPU events lacks them.
 
     Returns:
-        `A` or `B`; "" if neither side or both sides lack them.
+        `A` or `B`; "" if neither or both lack them.
     """
     if len(a.gpu_rows) and lacks_gpu_events(b):
         return "B"
@@ -144,26 +148,26 @@ def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
         side_without_events: The side, `A` or `B`, whose GPU events are not in its file;
             "" for none.
     """
-    common = with_common_steps(work_a, work_b)
-    evidence = make_comparable(common.a, common.b)
+    common = keep_common_steps(work_a, work_b)
+    evidence = make_sides_comparable(common.a, common.b)
     matched = _match_work(evidence)
     a = matched.a
     b = matched.b
     groups = matched.groups
 
-    renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
-    renamed_dispatch = renamed_labels(a, b, renamed)
-    rows = _rows(matched, renamed_dispatch)
+    renamed = find_renamed_ops(a, b, groups, evidence.renamed, evidence.swapped)
+    renamed_dispatch = pair_renamed_labels(a, b, renamed)
+    rows = _make_rows(matched, renamed_dispatch)
 
     on_cpu = not (work_a.gpu or work_b.gpu)
-    side_a = side_figures(a, on_cpu)
-    side_b = side_figures(b, on_cpu)
+    side_a = compute_side_figures(a, on_cpu)
+    side_b = compute_side_figures(b, on_cpu)
     sums = accounting(matched.step, side_a, side_b, rows)
     every_note = notes(
         a,
         b,
         groups=groups,
-        devices=other_devices(side_a, side_b),
+        devices=describe_device_change(side_a, side_b),
         step=matched.step,
         sums=sums,
         evidence=evidence,
@@ -174,7 +178,7 @@ def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
         a=work_a.label,
         b=work_b.label,
         step=matched.step,
-        verdict=_verdict_or_missing_events(
+        verdict=_judge_unless_events_missing(
             matched.step, side_a, side_b, side_without_events
         ),
         rows=rows,
@@ -183,7 +187,7 @@ def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
         side_a=side_a,
         side_b=side_b,
     )
-    return with_summary(result)
+    return add_summary(result)
 
 
 class _MatchedWork(msgspec.Struct, frozen=True, eq=False):
@@ -200,24 +204,25 @@ class _MatchedWork(msgspec.Struct, frozen=True, eq=False):
 
 
 def _match_work(evidence: Evidence) -> _MatchedWork:
-    """Match the work of both sides, and choose the usual steps.
+    """Match the work of two traces, and choose the usual steps of both.
 
-    Steps in which something else happened (outliers) are not usual ones. But the change
-    of the step is that of all steps.
+    A step in which one kernel or the idle time changed by chance (an outlier) is no
+    usual step. The change of the step is computed before outliers are left out, so it
+    is that of all steps.
     """
-    a, b = with_usual_steps(evidence.a, evidence.b)
+    a, b = choose_usual_steps(evidence.a, evidence.b)
     places_a = ProgramPlaces(a)
     places_b = ProgramPlaces(b)
     lanes = align(a, b, places_a.starred_places, places_b.starred_places)
-    groups = _work_groups(places_a, places_b, lanes)
-    step = step_change(a, b, groups)
+    groups = _group_work(places_a, places_b, lanes)
+    step = compare_median_steps(a, b, groups)
 
-    outliers = outlier_steps.single_step_outliers(a, b, groups)
+    outliers = outlier_steps.find_single_step_outliers(a, b, groups)
     unusual_steps = []
     for outlier in outliers:
         if outlier.unusual_step is not None:
             unusual_steps.append(outlier.unusual_step)
-    a, b = with_usual_steps(a, b, unusual_steps)
+    a, b = choose_usual_steps(a, b, unusual_steps)
     return _MatchedWork(
         a=a,
         b=b,
@@ -230,17 +235,19 @@ def _match_work(evidence: Evidence) -> _MatchedWork:
     )
 
 
-def _rows(
+def _make_rows(
     matched: _MatchedWork, renamed_dispatch: Mapping[str, str]
 ) -> tuple[Row, ...]:
-    """Make all rows of a diff.
+    """Make all rows of a comparison of two traces.
 
-    The rows of work in usual steps come first, then those of single steps, then those
-    of dispatch.
+    A row says what changed in one part of the work. The rows of work in usual steps
+    come first, then those of single steps, then those of dispatch (overhead on the
+    CPU).
 
     Args:
-        matched: The work of both sides.
-        renamed_dispatch: {label in B: label in A} of `renamed_labels`.
+        matched: The work of both traces, and which of it is the same.
+        renamed_dispatch: {label in B: label in A} of ops that compute nothing and were
+            renamed.
     """
     a = matched.a
     b = matched.b
@@ -248,62 +255,73 @@ def _rows(
     places = (matched.places_a, matched.places_b)
     single_step_rows = outlier_work.rows(a, b, groups)
     single_step_rows += [outlier.row for outlier in matched.outliers]
-    rows_for_surplus = rows_for_surplus_blocks(a, b, matched.lanes)
+    rows_for_surplus = flag_rows_of_surplus_blocks(a, b, matched.lanes)
     return (
         *explain.rows(a, b, groups, places),
-        *outlier_steps.with_joined_parts(a, b, single_step_rows),
+        *outlier_steps.join_divided_kernels(a, b, single_step_rows),
         *dispatch.rows(a, b, rows_for_surplus, renamed_dispatch),
     )
 
 
-def _verdict_or_missing_events(
+def _judge_unless_events_missing(
     step: StepChange, a: DiffSide, b: DiffSide, side_without_events: str
 ) -> Verdict:
-    """Return the verdict, or that there is none because a side lacks its GPU events."""
+    """Judge whether B is faster than A, unless a trace lacks its GPU events.
+
+    In that case the answer is that it cannot be told. `side_without_events` is the
+    trace that lacks them, `A` or `B`; "" for none.
+    """
     if side_without_events:
         reason = f"{side_without_events} {NO_GPU_EVENTS}"
         return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
     return verdict(step, a, b)
 
 
-def _work_groups(
+def _group_work(
     a: ProgramPlaces, b: ProgramPlaces, aligned: Sequence[AlignedLanes]
 ) -> list[WorkGroup]:
-    """Group what does the same work on both sides; each item is in exactly one group.
+    """Group the kernels and copies of two traces that do the same work.
 
-    Groups are searched within two aligned lanes first, then anywhere, then by the parts
-    of the program. The groups of repeated blocks are last.
+    An item is a kernel or copy of the representative step of a trace; each item is in
+    exactly one group. Groups are searched within two aligned lanes (streams or threads)
+    first, then anywhere, then by the parts of the program. The groups of blocks that
+    only one trace repeats are last.
 
     Args:
-        a: Where the program does the work of A.
-        b: Where the program does the work of B.
-        aligned: The lanes of both sides.
+        a: The items of A, and where the program launches them.
+        b: The same of B.
+        aligned: The pairs of lanes of both traces.
     """
     groups: list[WorkGroup] = []
     for lanes in aligned:
-        groups += groups_of_lanes(a.items, b.items, lanes)
-    groups = with_moved_work(a.items, b.items, groups)
-    groups = with_groups_by_region(a, b, groups)
-    return groups + surplus_groups(a.items, b.items, aligned)
+        groups += group_lanes(a.items, b.items, lanes)
+    groups = pair_moved_work(a.items, b.items, groups)
+    groups = group_by_region(a, b, groups)
+    return groups + group_surplus_blocks(a.items, b.items, aligned)
 
 
-def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
-    """Compute the figures of one side: means over its usual steps, which add up.
+def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
+    """Compute the figures of one of the two traces: means over its usual steps.
+
+    The figures add up to the mean length of a step. All times are in ns.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
-        on_cpu: Neither trace has GPU events, so dispatch on the CPU is part of the sum.
+        items: The items (kernels and copies) of the representative step of the trace.
+        on_cpu: Whether neither trace has GPU events. Then dispatch on the CPU is part
+            of the sum.
     """
     work = items.work
-    times = _step_times(items, on_cpu)
+    step_times = _measure_step_times(items, on_cpu)
     devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
 
     work_ns = int(items.ns.sum())
     dispatch_ns = 0
     if on_cpu:
         dispatch_ns = int(mean(dispatch_ns_by_step(items)[items.usual_steps]))
-    crossing = _crossing_work(work, _busy_rows(work, on_cpu), items.usual_steps)
-    spent_ns = work_ns + dispatch_ns + crossing.earlier_ns - crossing.later_ns
+    crossing_work = _measure_crossing_work(
+        work, _select_busy_rows(work, on_cpu), items.usual_steps
+    )
+    spent_ns = work_ns + dispatch_ns + crossing_work.earlier_ns - crossing_work.later_ns
     return DiffSide(
         label=work.label,
         gpu=work.gpu,
@@ -311,16 +329,16 @@ def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
         steps=len(work.windows),
         items=len(items),
         work_ns=work_ns,
-        busy_ns=times.busy_ns,
-        idle_ns=times.idle_ns,
-        cpu_ns=times.cpu_ns,
+        busy_ns=step_times.busy_ns,
+        idle_ns=step_times.idle_ns,
+        cpu_ns=step_times.cpu_ns,
         dispatch_ns=dispatch_ns,
-        overlap_ns=spent_ns - times.busy_ns,
-        later_ns=crossing.later_ns,
-        earlier_ns=crossing.earlier_ns,
-        odd_ns=_odd_ns(items),
+        overlap_ns=spent_ns - step_times.busy_ns,
+        later_ns=crossing_work.later_ns,
+        earlier_ns=crossing_work.earlier_ns,
+        odd_ns=_measure_effect_of_odd_steps(items),
         usual=tuple(items.usual_steps.tolist()),
-        idle=times.idle_by_cause,
+        idle=step_times.idle_by_cause,
     )
 
 
@@ -333,17 +351,25 @@ class _StepTimes(msgspec.Struct, frozen=True):
     idle_by_cause: dict[str, int]  # {cause: ns} of a GPU, else empty
 
 
-def _step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
-    """Measure the times of the usual steps of a side; see `side_figures`."""
+def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
+    """Measure how the time of the usual steps of a trace is used.
+
+    The result has means in ns: while any work runs, the idle rest, and while any CPU op
+    runs. It also has the idle time of the GPU by cause.
+
+    Args:
+        items: The items (kernels and copies) of the representative step of the trace.
+        on_cpu: Whether neither of the compared traces has GPU events.
+    """
     work = items.work
     trace = items.trace
     begins = work.windows.start[items.usual_steps]
     ends = work.windows.end[items.usual_steps]
 
-    busy_rows = _busy_rows(work, on_cpu)
+    busy_rows = _select_busy_rows(work, on_cpu)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
     idle_ns = int(mean(work.windows.dur[items.usual_steps])) - busy_ns
-    cpu_ns = int(mean(any_busy_ns(trace, _top_op_rows(trace), begins, ends)))
+    cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
     return _StepTimes(
         busy_ns=busy_ns,
         idle_ns=idle_ns,
@@ -352,19 +378,22 @@ def _step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     )
 
 
-def _busy_rows(work: Work, on_cpu: bool) -> Rows:
-    """Return the rows of the events that keep a side busy.
+def _select_busy_rows(work: Work, on_cpu: bool) -> Rows:
+    """Return the rows of the events during which a trace counts as busy.
 
-    These are its GPU events. If only the other side has a GPU, they are the pieces of
-    work of this side; if neither has (`on_cpu`), the outermost CPU ops.
+    These are its GPU events. If only the other trace has a GPU, they are the pieces of
+    work of this trace. If neither has (`on_cpu`), they are the outermost CPU ops.
     """
     if work.gpu:
         return work.trace.gpu_rows
-    return _top_op_rows(work.trace) if on_cpu else work.row
+    return _find_outermost_ops(work.trace) if on_cpu else work.row
 
 
-def _odd_ns(items: WorkItems) -> int:
-    """Return how much steps with other work move the median step (ns)."""
+def _measure_effect_of_odd_steps(items: WorkItems) -> int:
+    """Return how much the steps with other work than usual move the median step (ns).
+
+    The result is positive if they make the median longer, and 0 without steps.
+    """
     step_ns = items.work.windows.dur
     if not len(step_ns):
         return 0
@@ -376,13 +405,15 @@ def accounting(
 ) -> Accounting:
     """Write the change of the step as a sum of changes, B minus A.
 
-    All terms are whole ns, so the sum closes exactly.
+    The terms are those of the rows, idle time, overlap, work across the boundaries of
+    steps, and odd steps. What they leave is `not_explained_ns`. All terms are whole ns,
+    so the sum closes exactly.
 
     Args:
         step: The change of the median step.
         a: The figures of A.
         b: The figures of B.
-        rows: All rows of the diff.
+        rows: All rows of the diff; those with `counts` are in the sum.
     """
     rows_ns = sum(row.change_ns for row in rows if row.counts)
     idle_ns = b.idle_ns - a.idle_ns
@@ -411,13 +442,14 @@ class _CrossingWork(msgspec.Struct, frozen=True):
     earlier_ns: int  # of the work of other steps, within this step
 
 
-def _crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
-    """Measure how much work crosses the boundaries of the usual steps.
+def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
+    """Measure how much work crosses the boundaries of the usual steps of a trace.
 
-    There is none if the whole trace is one step.
+    Returns two means per step in ns: the own work of a step outside its window, and the
+    work of other steps inside it. Both are 0 if the whole trace is one step.
 
     Args:
-        work: The work of a side.
+        work: The kernels and copies of the trace by step.
         rows: The rows of the events that keep it busy.
         usual_steps: The indices of its usual steps.
     """
@@ -426,7 +458,7 @@ def _crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
     if windows.is_whole_trace or not len(usual_steps):
         return _CrossingWork(later_ns=0, earlier_ns=0)
 
-    step_of_row = _step_of_rows(work, rows)
+    step_of_row = _find_step_of_rows(work, rows)
     later_by_step = []
     earlier_by_step = []
     for step in usual_steps.tolist():
@@ -445,11 +477,12 @@ def _crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
     )
 
 
-def _step_of_rows(work: Work, rows: Rows) -> Rows:
+def _find_step_of_rows(work: Work, rows: Rows) -> Rows:
     """Return the index of the step that each row is the work of, or NO_STEP.
 
-    On a GPU, that is the step whose calls launched the event. On a CPU, and where steps
-    are of the time of the GPU, it is the step in which the event began.
+    On a GPU, it is the step whose calls launched the event. On a CPU, it is the step in
+    which the event began. That holds also where steps are measured by the time of the
+    GPU.
     """
     trace = work.trace
     by_launch = work.gpu and not work.windows.is_gpu_time
@@ -458,18 +491,20 @@ def _step_of_rows(work: Work, rows: Rows) -> Rows:
     return np.where(deciding_rows >= 0, step_at_start, NO_STEP)
 
 
-def _top_op_rows(trace: Trace) -> Rows:
-    """Return the rows of the CPU ops that are not inside another op."""
+def _find_outermost_ops(trace: Trace) -> Rows:
+    """Return the rows of the CPU ops that are not inside another slice."""
     is_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
     on_ops_layer = np.array(is_of_ops or [False])[trace.track]
     return np.flatnonzero(on_ops_layer & (trace.parent < 0))
 
 
-def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
-    """Compare the median steps of both sides, with the interval of their ratio.
+def compare_median_steps(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> StepChange:
+    """Compare the median steps of two traces, with the interval of their ratio.
 
-    Where the steps of both sides took turns, each step is compared with its neighbor,
-    so that a drift of both over time counts for nothing. Else the drift of each run
+    If the steps of A and B alternate in time, each step is compared with its neighbor.
+    A drift of both over time then has no effect. Otherwise the drift of each trace
     widens the interval.
 
     Returns:
@@ -491,8 +526,8 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
             length_b=windows_b.length,
         )
 
-    undisturbed_a, undisturbed_b = _undisturbed_steps(a, b, groups)
-    turns = _take_turns(a.work, b.work)
+    undisturbed_a, undisturbed_b = _remove_interruptions(a, b, groups)
+    turns = _do_steps_alternate(a.work, b.work)
     estimate_interval = paired_interval if turns else ratio_interval
     interval = estimate_interval(undisturbed_a.durations_ns, undisturbed_b.durations_ns)
     return StepChange(
@@ -512,13 +547,14 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
 
 
 def limits_of(ns: Int64s) -> Int64s:
-    """Return how long each piece of work takes at most if nothing interrupts it.
+    """Return how long each piece of work takes at most if nothing interrupts it (ns).
 
-    The limit is as far above the median of all steps as the first quartile is below it,
-    and at least the median divided by MIN_EXCESS_DIVISOR above it.
+    A piece is a kernel or copy that every step has. Its limit is as far above the
+    median of all steps as the first quartile is below it. It is at least the median
+    divided by MIN_EXCESS_DIVISOR above it.
 
-    >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one piece
-    [112]
+        >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one piece
+        [112]
 
     Args:
         ns: The time of each piece in each step in ns, [steps, pieces].
@@ -541,45 +577,48 @@ class _UndisturbedSteps(msgspec.Struct, frozen=True, eq=False):
     interrupted_share: float  # the share of the time of all steps in interruptions
 
 
-def _undisturbed_steps(
+def _remove_interruptions(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> tuple[_UndisturbedSteps, _UndisturbedSteps]:
-    """Return the steps of A and of B without interruptions.
+    """Return the lengths of the steps of A and of B as if nothing had interrupted them.
 
-    The time of a piece of work counts up to its limit (`limits_of`). The same kernel or
-    op has one limit on both sides, the higher one of the two. With a limit of its own,
-    which is known no better than the noise allows, each side would be off in all of its
-    steps alike. A step whose work is not the usual one counts as it is.
+    The time of a kernel counts up to its limit, the longest time that it takes
+    undisturbed. The same kernel has one limit in both traces, the higher one. Two
+    separate limits would differ by noise, which would shift all steps of a trace alike.
+    A step that does other work than usual counts in full.
     """
-    pieces_a = _steps_in_pieces(a)
-    pieces_b = _steps_in_pieces(b)
-    limits_a = limits_of(pieces_a.ns)
-    limits_b = limits_of(pieces_b.ns)
+    cut_steps_a = _cut_steps_into_pieces(a)
+    cut_steps_b = _cut_steps_into_pieces(b)
+    limits_a = limits_of(cut_steps_a.ns)
+    limits_b = limits_of(cut_steps_b.ns)
 
-    if len(pieces_a.ns) and len(pieces_b.ns):
+    if len(cut_steps_a.ns) and len(cut_steps_b.ns):
         items_a, items_b = paired_items(groups)
         is_same_work = a.exact_keys[items_a] == b.exact_keys[items_b]
         # Column 0 is the time before all work of a step.
-        columns_a = np.append(pieces_a.column_of_item[items_a[is_same_work]], 0)
-        columns_b = np.append(pieces_b.column_of_item[items_b[is_same_work]], 0)
+        columns_a = np.append(cut_steps_a.column_of_item[items_a[is_same_work]], 0)
+        columns_b = np.append(cut_steps_b.column_of_item[items_b[is_same_work]], 0)
         higher_limits = np.maximum(limits_a[columns_a], limits_b[columns_b])
         limits_a[columns_a] = higher_limits
         limits_b[columns_b] = higher_limits
     return (
-        _without_interruptions(a, pieces_a, limits_a),
-        _without_interruptions(b, pieces_b, limits_b),
+        _shorten_steps(a, cut_steps_a, limits_a),
+        _shorten_steps(b, cut_steps_b, limits_b),
     )
 
 
-def _without_interruptions(
+def _shorten_steps(
     items: WorkItems, pieces: _StepsInPieces, limits: Int64s
 ) -> _UndisturbedSteps:
-    """Take away from the alike steps of a side what exceeds the limits of its pieces.
+    """Shorten the steps of a trace by the time beyond the limits of their pieces.
+
+    Only steps that do the usual work (the alike steps) are shortened. The share is 0 if
+    the steps take no time.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
-        pieces: Its alike steps, cut into pieces.
-        limits: The limit of each column of `pieces.ns`, in ns.
+        items: The items (kernels and copies) of the representative step of the trace.
+        pieces: The alike steps, cut where their pieces begin.
+        limits: The longest undisturbed time of each column of `pieces.ns`, in ns.
     """
     durations_ns = items.work.windows.dur
     total_ns = int(durations_ns.sum())
@@ -602,11 +641,12 @@ class _StepsInPieces(msgspec.Struct, frozen=True, eq=False):
     column_of_item: Rows  # the column of `ns` that each item has
 
 
-def _steps_in_pieces(items: WorkItems) -> _StepsInPieces:
-    """Cut the alike steps of a side where their pieces of work begin.
+def _cut_steps_into_pieces(items: WorkItems) -> _StepsInPieces:
+    """Cut the steps of a trace that do the usual work where their kernels begin.
 
-    They cannot be cut alike if the pieces begin in another order in one of them, or
-    outside of their step.
+    Each row of the result has the time from the begin of each kernel to that of the
+    next. It has no rows if the steps cannot be compared piece by piece: kernels begin
+    in another order in one of them, or outside of their step.
     """
     work = items.work
     size = len(items)
@@ -635,13 +675,13 @@ def _steps_in_pieces(items: WorkItems) -> _StepsInPieces:
     return _StepsInPieces(ns=ns, column_of_item=rank_of_each(order) + 1)
 
 
-def _take_turns(a: Work, b: Work) -> bool:
-    """Return whether the steps of both sides took turns.
+def _do_steps_alternate(a: Work, b: Work) -> bool:
+    """Return whether the steps of two traces alternate in time.
 
-    They did if both first steps ran before both second ones, and so on, in either order
-    and without overlapping. So it is when both sides were taken out of one profile. It
-    is not when the traces are of two processes, whose steps would overlap, or of two
-    clocks, or where a side has fewer than two steps.
+    They do if both first steps ran before both second ones, and so on, in either order
+    and without overlapping. So it is when both were taken out of one profile. The
+    result is False for traces of two clocks, for different numbers of steps, and for
+    fewer than two steps.
     """
     steps_a = a.windows
     steps_b = b.windows
@@ -652,19 +692,20 @@ def _take_turns(a: Work, b: Work) -> bool:
     if a.trace.keys.get(CLOCK_BASE_KEY) != b.trace.keys.get(CLOCK_BASE_KEY):
         return False
 
-    is_apart = (steps_a.end <= steps_b.start) | (steps_b.end <= steps_a.start)
+    are_disjoint = (steps_a.end <= steps_b.start) | (steps_b.end <= steps_a.start)
     round_begins = np.minimum(steps_a.start, steps_b.start)
     round_ends = np.maximum(steps_a.end, steps_b.end)
-    return bool(is_apart.all() and (round_ends[:-1] <= round_begins[1:]).all())
+    return bool(are_disjoint.all() and (round_ends[:-1] <= round_begins[1:]).all())
 
 
 def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     """Judge whether B is faster than A.
 
-    It is faster or slower if the interval of the ratio excludes 1, else there is no
-    difference. The verdict may also be that it cannot be told, with the reason.
+    It is faster or slower if the confidence interval of the ratio excludes 1; otherwise
+    there is no difference. If the times cannot be judged, the answer is CANNOT_TELL,
+    with the reason.
     """
-    reason = _reason_for_no_verdict(step, a, b)
+    reason = _explain_missing_verdict(step, a, b)
     if reason:
         return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
     if not step.shown:
@@ -673,28 +714,32 @@ def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     return Verdict(answer=Answer.FASTER if is_faster else Answer.SLOWER)
 
 
-def other_devices(a: DiffSide, b: DiffSide) -> str:
-    """Say that the two sides ran on different devices: `A100 -> H100`.
+def describe_device_change(a: DiffSide, b: DiffSide) -> str:
+    """Say that the two traces ran on different devices: `A100 -> H100`.
 
-    Returns "" if both ran on the same devices, or if a file does not name them.
+    Returns "" if both ran on the same devices, if a file does not name them, or if one
+    of them did no work.
     """
     if not a.items or not b.items:
         return ""
     if a.gpu == b.gpu and not (a.devices and b.devices):
         return ""
-    before = _device_text(a)
-    after = _device_text(b)
+    before = _describe_devices(a)
+    after = _describe_devices(b)
     return f"{before} -> {after}" if before != after else ""
 
 
-def _device_text(side: DiffSide) -> str:
-    """Return the names of the devices of a side, or what stands for them."""
+def _describe_devices(side: DiffSide) -> str:
+    """Return the names of the devices of a trace: `A100, H100`.
+
+    It is `CPU only` without a GPU, and `a GPU` if the file does not name it.
+    """
     if not side.gpu:
         return "CPU only"
     return ", ".join(side.devices) or "a GPU"
 
 
-def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
+def _explain_missing_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     """Say why the times of the steps cannot be judged; "" if they can.
 
     Different devices are no change of the program, so they are not judged. Nor are
@@ -705,7 +750,7 @@ def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     if empty_sides:
         return f"the steps of {' and '.join(empty_sides)} contain no work"
 
-    devices = other_devices(a, b)
+    devices = describe_device_change(a, b)
     if devices:
         return f"the devices differ ({devices})"
 

@@ -21,12 +21,12 @@ import numpy as np
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.analysis.diff.noise import beyond_noise
+from fusetui.analysis.diff.noise import is_beyond_noise
 from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
 from fusetui.analysis.diff.work import NO_STEP, Work
-from fusetui.analysis.questions.chain import rows_between
-from fusetui.analysis.questions.computing import computing_ops, within
+from fusetui.analysis.questions.chain import find_rows_starting_between
+from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
@@ -64,12 +64,15 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def per_step(self) -> int:
-        """How often it occurs in the median step."""
+        """How many slices of this label the median step has."""
         return median(self.count)
 
     @property
     def share(self) -> RowShare:
-        """What a usual step has: the median count, the mean time of the usual steps."""
+        """The median count of slices per step, and the mean time of usual steps (ns).
+
+        The names and rows are empty if the median step has none.
+        """
         is_usual = self.per_step > 0
         return RowShare(
             names=self.names if is_usual else (),
@@ -80,7 +83,11 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         )
 
     def share_in(self, step: int) -> RowShare:
-        """Return what the step with this index has."""
+        """Return the count, the time and the rows of this label in one step.
+
+        Args:
+            step: The index of the step.
+        """
         slices_in_step = int(self.count[step])
         return RowShare(
             names=self.names if slices_in_step else (),
@@ -112,77 +119,81 @@ class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
 def rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
-    """Make the rows of dispatch.
+    """Make the rows of dispatch, which is overhead on the CPU around the work itself.
 
-    The rows of what occurs more or less often in a step come first, the largest change
-    of time before others. Then come rows of what does so in one step only. In traces
-    without a GPU, one more row has all other dispatch.
+    The rows of labels that occur more or less often in a step come first, the largest
+    change of time before others. Then come rows of labels whose count differs in one
+    step only. In traces without a GPU, one more row has all other dispatch.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         without: Rows of each trace that other rows of the diff are about. They are left
             out, unless dispatch is part of the sum, as it is without a GPU.
-        renamed: {label in B: label in A} of what is the same.
+        renamed: {label in B: label in A} of ops that were renamed.
     """
     is_in_sum = not (a.work.gpu or b.work.gpu)
     equally_frequent = []
     diff_rows = []
-    for compared in _compared_labels(a, b, without, renamed, is_in_sum):
+    for compared in _compare_labels(a, b, without, renamed, is_in_sum):
         if compared.is_equally_frequent:
             equally_frequent.append(compared)
         elif not _is_called_equally_often(compared.calls_a, compared.calls_b):
-            diff_rows.append(_row_of_changed_count(compared, is_in_sum))
+            diff_rows.append(_make_row_of_changed_count(compared, is_in_sum))
         # An op that both sides call equally often has no row. Where it counts less
         # often as dispatch, it launches by itself what an op inside it launches
         # otherwise.
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for compared in equally_frequent:
-        diff_rows += _row_of_single_step(a, b, compared)
+        diff_rows += _make_row_of_single_step(a, b, compared)
     if is_in_sum:
-        diff_rows += _row_of_all_else(equally_frequent)
+        diff_rows += _make_row_of_unchanged_dispatch(equally_frequent)
     return diff_rows
 
 
 def dispatch_ns_by_step(items: WorkItems) -> Int64s:
-    """Return the self time of all dispatch of a side in each step (ns).
+    """Return the time of all dispatch of a trace in each step (ns).
 
-    Only dispatch that can be part of the sum counts (`Dispatch.adds_up`).
+    Dispatch is overhead on the CPU around the work itself. Its self time counts,
+    without what other dispatch or work contains already (`Dispatch.adds_up`).
     """
-    total_ns = np.zeros(len(items.work.windows), dtype=np.int64)
-    for dispatch in dispatch_by_label(items).values():
+    ns_by_step = np.zeros(len(items.work.windows), dtype=np.int64)
+    for dispatch in collect_dispatch(items).values():
         if dispatch.adds_up:
-            total_ns += dispatch.ns
-    return total_ns
+            ns_by_step += dispatch.ns
+    return ns_by_step
 
 
-def _compared_labels(
+def _compare_labels(
     a: WorkItems,
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
     is_in_sum: bool,
 ) -> list[_ComparedLabel]:
-    """Compare the dispatch of each label that either side has, those of A first.
+    """Compare the dispatch of each label that A or B has, those of A first.
+
+    Dispatch is overhead on the CPU around the work itself, such as ops that launch
+    nothing.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
-        without: See `rows`.
-        renamed: See `rows`.
+        without: One flag per row of each trace, True for rows that are left out.
+        renamed: {label in B: label in A} of ops that were renamed.
         is_in_sum: Whether dispatch is part of the sum. Then no rows are left out, and
             other calls of an op do not matter.
     """
-    dispatch_a = dispatch_by_label(a, None if is_in_sum else without.a)
-    dispatch_b = _with_labels_of_a(
-        dispatch_by_label(b, None if is_in_sum else without.b), renamed
+    dispatch_a = collect_dispatch(a, None if is_in_sum else without.a)
+    dispatch_b = _relabel_as_in_a(
+        collect_dispatch(b, None if is_in_sum else without.b), renamed
     )
     calls_a: CallsByLabel = {}
     calls_b: CallsByLabel = {}
     if not is_in_sum:
-        calls_a = _calls_of_ops(a, without.a)
-        calls_b = _with_labels_of_a(_calls_of_ops(b, without.b), renamed)
+        calls_a = _count_calls_of_ops(a, without.a)
+        calls_b = _relabel_as_in_a(_count_calls_of_ops(b, without.b), renamed)
 
     compared_labels = []
     for label in dict.fromkeys([*dispatch_a, *dispatch_b]):
@@ -197,24 +208,27 @@ def _compared_labels(
     return compared_labels
 
 
-def _with_labels_of_a(
+def _relabel_as_in_a(
     value_by_label: Mapping[str, T], renamed: Mapping[str, str]
 ) -> dict[str, T]:
-    """Replace the labels of B by those that A has for the same.
+    """Replace the labels of B by those that A has for the same op or call.
 
     Args:
         value_by_label: Values by labels of B.
-        renamed: {label in B: label in A}.
+        renamed: {label in B: label in A}; other labels stay.
     """
     return {renamed.get(label, label): value for label, value in value_by_label.items()}
 
 
-def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
+def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
     """Count how often each step calls each op, whether the op launches work or not.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        without: True for rows of the trace that do not count.
+        items: The items (kernels and copies) of the representative step of a trace.
+        without: One flag per row of the trace: True for rows that do not count.
+
+    Returns:
+        {label of an op: its calls in each step}; {} without steps.
     """
     trace = items.trace
     steps = len(items.work.windows)
@@ -222,17 +236,17 @@ def _calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
         return {}
 
     ops = trace.rows_of(Role.OP)
-    in_steps = _slices_in_steps(items, ops[~without[ops]])
+    in_steps = _select_slices_in_steps(items, ops[~without[ops]])
     labels = _Labels(trace, dispatch_name)
     label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
     groups = grouped(label_of_slice, in_steps.rows)
 
-    calls: CallsByLabel = {}
+    calls_by_label: CallsByLabel = {}
     for group, label_index in enumerate(groups.keys.tolist()):
         step_of_call = in_steps.step[groups.members(group)]
         label = labels.texts[label_index]
-        calls[label] = np.bincount(step_of_call, minlength=steps)
-    return calls
+        calls_by_label[label] = np.bincount(step_of_call, minlength=steps)
+    return calls_by_label
 
 
 class _SlicesInSteps(msgspec.Struct, frozen=True, eq=False):
@@ -243,12 +257,17 @@ class _SlicesInSteps(msgspec.Struct, frozen=True, eq=False):
     positions: Rows  # indices into the slices that were passed in
 
 
-def _slices_in_steps(items: WorkItems, rows: Rows) -> _SlicesInSteps:
-    """Select those of some slices that begin in a step of the side."""
-    step = items.work.windows.step_of_calls(items.trace.start[rows])
-    positions = np.flatnonzero(step != NO_STEP)
+def _select_slices_in_steps(items: WorkItems, rows: Rows) -> _SlicesInSteps:
+    """Select the slices that begin in a step of the trace, and tell the step of each.
+
+    Args:
+        items: The items (kernels and copies) of the representative step of the trace.
+        rows: Rows of the slices to select from.
+    """
+    step_of_slice = items.work.windows.step_of_calls(items.trace.start[rows])
+    positions = np.flatnonzero(step_of_slice != NO_STEP)
     return _SlicesInSteps(
-        rows=rows[positions], step=step[positions], positions=positions
+        rows=rows[positions], step=step_of_slice[positions], positions=positions
     )
 
 
@@ -276,14 +295,14 @@ class _Labels:
 
 
 def _is_called_equally_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Return whether the median steps of both sides call an op equally often.
+    """Return whether the median steps of A and B call an op equally often.
 
     Args:
         calls_a: How often each step of A calls it; None where it is no op of A.
         calls_b: The same of B.
 
     Returns:
-        False if a side does not call it at all.
+        False if A or B does not call it at all.
     """
     if calls_a is None or calls_b is None:
         return False
@@ -292,7 +311,7 @@ def _is_called_equally_often(calls_a: Int64s | None, calls_b: Int64s | None) -> 
     return median_a > 0 and median_a == median_b
 
 
-def _row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
+def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
     """Make the row of a label that occurs more or less often in the median step.
 
     Args:
@@ -307,21 +326,22 @@ def _row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
 
     dispatches = [dispatch for dispatch in (compared.a, compared.b) if dispatch]
     adds_up = all(dispatch.adds_up for dispatch in dispatches)
-    return _row(compared.label, before, after, why, counts=is_in_sum and adds_up)
+    return _make_row(compared.label, before, after, why, counts=is_in_sum and adds_up)
 
 
-def _row_of_single_step(
+def _make_row_of_single_step(
     a: WorkItems, b: WorkItems, compared: _ComparedLabel
 ) -> list[Row]:
-    """Make the row of a label whose count differs between the sides in one step only.
+    """Make the row of a label whose count differs between A and B in one step only.
 
     Returns:
-        An empty list if that is not so, or if the sides have not equally many steps.
+        One row. An empty list if no single step differs, or if A and B do not have
+        equally many steps. Also if both call the op equally often in that step.
     """
     steps = len(b.work.windows)
     if steps < MIN_STEPS or len(a.work.windows) != steps:
         return []
-    step = _only_differing_step(compared, steps)
+    step = _find_only_differing_step(compared, steps)
     if step is None:
         return []
 
@@ -333,18 +353,18 @@ def _row_of_single_step(
     before = compared.a.share_in(step) if compared.a else RowShare()
     after = compared.b.share_in(step) if compared.b else RowShare()
     why = f"{ONLY} {b.work.windows.labels[step]}"
-    return [_row(compared.label, before, after, why, counts=False)]
+    return [_make_row(compared.label, before, after, why, counts=False)]
 
 
-def _only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
-    """Return the index of the only step in which the counts of a label differ.
+def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
+    """Return the index of the only step in which A and B have other numbers of a label.
 
     Args:
-        compared: The dispatch of the label.
-        steps: How many steps each of the sides has.
+        compared: The slices with this label in A and in B.
+        steps: How many steps each of A and B has.
 
     Returns:
-        None if the counts differ in no step or in several, or if the count of a side
+        None if the counts differ in no step or in several, or if the count of A or of B
         varies among the other steps.
     """
     no_slices = np.zeros(steps, dtype=np.int64)
@@ -360,17 +380,17 @@ def _only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
     return None if varies_in_a or varies_in_b else int(differing_steps[0])
 
 
-def _row(
+def _make_row(
     label: str, before: RowShare, after: RowShare, why: str, *, counts: bool
 ) -> Row:
-    """Make the row of dispatch that was removed, if B has less of it, else added.
+    """Make the row of dispatch that B has less of (REMOVED), or more of (ADDED).
 
     Args:
         label: The label of the dispatch.
         before: What A has of it.
         after: What B has of it.
         why: The evidence, for the reader.
-        counts: Whether the row is part of the sum.
+        counts: Whether the row is part of the sum that explains the change.
     """
     is_less_often = after.count < before.count
     kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
@@ -384,11 +404,16 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
     share: RowShare
 
 
-def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
-    """Make one row of all dispatch that both sides have equally often and that adds up.
+def _make_row_of_unchanged_dispatch(
+    equally_frequent: Sequence[_ComparedLabel],
+) -> list[Row]:
+    """Make one row of all dispatch that A and B have equally often.
+
+    The row is SAME if the change of its total time is within noise, else FASTER or
+    SLOWER. Dispatch whose time is contained in other dispatch is left out.
 
     Returns:
-        An empty list if a side has no such dispatch.
+        One row; an empty list if A or B has no such dispatch.
     """
     dispatch_a = [
         compared.a for compared in equally_frequent if compared.a and compared.a.adds_up
@@ -399,12 +424,12 @@ def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
     if not dispatch_a or not dispatch_b:
         return []
 
-    before = _total(dispatch_a)
-    after = _total(dispatch_b)
+    before = _add_up_dispatches(dispatch_a)
+    after = _add_up_dispatches(dispatch_b)
     # One column of samples each.
     samples_a = before.ns[:, None]
     samples_b = after.ns[:, None]
-    is_changed = beyond_noise(samples_a, samples_b, resolution_ns=0)[0]
+    is_changed = is_beyond_noise(samples_a, samples_b, resolution_ns=0)[0]
     if not is_changed:
         kind = RowKind.SAME
     elif after.share.ns < before.share.ns:
@@ -415,8 +440,8 @@ def _row_of_all_else(equally_frequent: Sequence[_ComparedLabel]) -> list[Row]:
     return [row_of(kind, op, before.share, after.share, "equally many on both sides")]
 
 
-def _total(dispatches: Sequence[Dispatch]) -> _Total:
-    """Add up several dispatches of one side; at least one."""
+def _add_up_dispatches(dispatches: Sequence[Dispatch]) -> _Total:
+    """Add up several dispatches (slices of one label each) of one trace."""
     ns = np.sum([dispatch.ns for dispatch in dispatches], axis=0)
     names: list[str] = []
     for dispatch in dispatches:
@@ -430,41 +455,49 @@ def _total(dispatches: Sequence[Dispatch]) -> _Total:
     return _Total(ns=ns, share=share)
 
 
-def dispatch_by_label(
+def collect_dispatch(
     items: WorkItems, without: Flags | None = None
 ) -> dict[str, Dispatch]:
-    """Collect all dispatch in the steps of a side, {label: dispatch}.
+    """Collect all dispatch in the steps of a trace by its label.
+
+    Dispatch is overhead on the CPU: ops that launch no work, calls that launch work,
+    other calls, and annotations of torch.compile.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
+        items: The items (kernels and copies) of the representative step of a trace.
         without: True for rows of the trace that are left out; None for none.
 
     Returns:
-        An empty dict if the side has no steps.
+        {label: dispatch}; {} if the trace has no steps.
     """
     dispatches: dict[str, Dispatch] = {}
     if not len(items.work.windows):
         return dispatches
-    for population in _populations(items.work):
-        dispatches.update(_dispatch_of_population(population, items, without))
+    for population in _find_populations(items.work):
+        dispatches.update(_collect_dispatch_of_population(population, items, without))
     return dispatches
 
 
-def _dispatch_of_population(
+def _collect_dispatch_of_population(
     population: _Population, items: WorkItems, without: Flags | None
 ) -> dict[str, Dispatch]:
-    """Collect the dispatch of some slices of a side, {label: dispatch}.
+    """Collect those of some slices that begin in a step, by their label.
 
     Args:
-        population: Slices of the side.
-        items: The items of the side, which has at least one step.
-        without: See `dispatch_by_label`.
+        population: Slices of one kind of overhead, such as ops without work.
+        items: The items (kernels and copies) of the representative step; the trace has
+            at least one step.
+        without: One flag per row of the trace, True for rows that are left out; None
+            for none.
+
+    Returns:
+        {label: dispatch}.
     """
     trace = items.trace
     counted = population
     if without is not None:
         counted = population.take(np.flatnonzero(~without[population.rows]))
-    in_steps = _slices_in_steps(items, counted.rows)
+    in_steps = _select_slices_in_steps(items, counted.rows)
     self_times = counted.ns[in_steps.positions]
 
     labels = _Labels(trace, population.label_of)
@@ -505,12 +538,12 @@ class _Population(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _populations(work: Work) -> Iterator[_Population]:
-    """Yield all slices of the CPU that are dispatch: overhead around the work itself.
+def _find_populations(work: Work) -> Iterator[_Population]:
+    """Yield the slices of the CPU that are overhead around the work, by kind.
 
-    They are ops without work, calls that launch work (all with one label), other calls,
-    and annotations of torch.compile, whose time does not add up. They may lie in steps
-    or not.
+    The kinds are ops without work, calls that launch work (all with one label), other
+    calls, and annotations of torch.compile. The time of annotations contains that of
+    other slices, so it does not add up. The slices may lie in steps or not.
     """
     trace = work.trace
     self_times = self_ns(trace)
@@ -529,13 +562,13 @@ def _populations(work: Work) -> Iterator[_Population]:
     is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
     compiler_annotations = annotations[is_of_compiler]
 
-    yield population_of(ops_without_work(work), dispatch_name)
-    yield population_of(calls[is_launch], _label_of_launch)
-    yield population_of(calls[~is_launch], _vendor_neutral_name)
+    yield population_of(find_ops_without_work(work), dispatch_name)
+    yield population_of(calls[is_launch], _label_launch)
+    yield population_of(calls[~is_launch], _replace_hip_prefix)
     yield _Population(
         rows=compiler_annotations,
         label_of=dispatch_name,
-        ns=_ns_without_ops(trace, compiler_annotations),
+        ns=_measure_time_without_ops(trace, compiler_annotations),
         adds_up=False,
     )
 
@@ -545,17 +578,17 @@ def _is_launch(name: str) -> bool:
     return LAUNCHES.search(name) is not None
 
 
-def _label_of_launch(_: str) -> str:
-    """Return the one label of all calls that launch work."""
+def _label_launch(_: str) -> str:
+    """Return the label that all calls share which launch work, whatever their name."""
     return LAUNCH_CALLS
 
 
-def _vendor_neutral_name(name: str) -> str:
-    """Return the name that a call has at NVIDIA: `cudaMalloc` for `hipMalloc`."""
+def _replace_hip_prefix(name: str) -> str:
+    """Return the name that a runtime call has at NVIDIA, without the prefix `hip`."""
     return re.sub(r"\Ahip", "cuda", name)
 
 
-def ops_without_work(work: Work) -> Rows:
+def find_ops_without_work(work: Work) -> Rows:
     """Return the rows of the ops that do no work themselves.
 
     With a GPU, these are the ops that launch no GPU work by themselves. Without a GPU,
@@ -566,17 +599,17 @@ def ops_without_work(work: Work) -> Rows:
         working_ops = trace.op[trace.gpu_rows].astype(np.intp)
         does_work = np.zeros(len(trace), dtype=np.bool_)
     else:
-        working_ops = computing_ops(trace)
-        does_work = within(trace, working_ops)
+        working_ops = find_computing_ops(trace)
+        does_work = mark_inside(trace, working_ops)
     does_work[working_ops[working_ops >= 0]] = True
     ops = trace.rows_of(Role.OP)
     return ops[~does_work[ops]]
 
 
-def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
+def _measure_time_without_ops(trace: Trace, annotations: Rows) -> Int64s:
     """Return the time of each annotation in which no op inside it ran (ns).
 
-    Only ops of the thread of the annotation that end before it does count.
+    Only ops count that run on the thread of the annotation and end before it does.
 
     Args:
         trace: A trace.
@@ -595,7 +628,7 @@ def _ns_without_ops(trace: Trace, annotations: Rows) -> Int64s:
             continue
         start = trace.start[row]
         end = trace.end[row]
-        first, last = rows_between(trace, ops_track, [start, end])
+        first, last = find_rows_starting_between(trace, ops_track, [start, end])
         inside = np.arange(first, last)
         inside = inside[trace.end[inside] <= end]
         ns[position] -= union_length(trace.start[inside], trace.end[inside])

@@ -26,9 +26,9 @@ from fusetui.analysis.diff.items import (
 from fusetui.analysis.diff.names import identity
 from fusetui.analysis.diff.sequences import occurrences
 from fusetui.analysis.diff.streams import (
-    merged_lanes,
-    with_alternating_lanes_merged,
-    with_shared_lanes_merged,
+    find_merged_lanes,
+    merge_alternating_streams,
+    merge_shared_streams,
 )
 from fusetui.analysis.diff.work import Work, is_launched_by_graph
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -80,33 +80,34 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     streams_b: list[list[int]]
 
 
-def make_comparable(work_a: Work, work_b: Work) -> Evidence:
-    """Make the items of both sides so that equal keys mean that work may be the same.
+def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
+    """Make the items of two traces so that equal keys mean that work may be the same.
 
-    The items are made anew each time that something becomes known: ops of B that have
-    another name in A, kernels that are compared without their ops, streams that are
-    compared as one.
+    An item is a kernel or copy of the representative step of a trace. The items are
+    made anew each time that something becomes known. That may be ops of B that have
+    another name in A, or kernels that are compared without their ops. It may also be
+    streams that are compared as one.
     """
     words = Vocabulary()
-    a = _items_with_steady_lanes(work_a, words, KnownNames())
-    b = _items_with_steady_lanes(work_b, words, KnownNames())
+    a = _make_items_with_steady_lanes(work_a, words, KnownNames())
+    b = _make_items_with_steady_lanes(work_b, words, KnownNames())
 
-    renamed = _renamed_ops(a, b)
+    renamed = _find_renamed_ops(a, b)
     name_in_a = {
         words.word_of_id(op.after): words.word_of_id(op.before) for op in renamed
     }
     if name_in_a:
         b = items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
-    swapped = _swapped_ops(a, b)
-    without_op = np.union1d(_kernels_without_op(a, b), swapped.kernels)
+    swapped = _find_swapped_ops(a, b)
+    without_op = np.union1d(_find_kernels_without_op(a, b), swapped.kernels)
     known_a = KnownNames(kernels_without_op=without_op)
     known_b = KnownNames(names_on_other_side=name_in_a, kernels_without_op=without_op)
     if len(without_op):
-        a = _items_with_steady_lanes(a.work, words, known_a)
-        b = _items_with_steady_lanes(b.work, words, known_b)
+        a = _make_items_with_steady_lanes(a.work, words, known_a)
+        b = _make_items_with_steady_lanes(b.work, words, known_b)
 
-    merged_work_a, merged_work_b = with_shared_lanes_merged(a, b)
+    merged_work_a, merged_work_b = merge_shared_streams(a, b)
     if merged_work_a is not a.work:
         a = items(merged_work_a, words, known_a)
     if merged_work_b is not b.work:
@@ -114,72 +115,75 @@ def make_comparable(work_a: Work, work_b: Work) -> Evidence:
     return Evidence(
         a=a,
         b=b,
-        renamed=_with_full_names(a, b, words, renamed),
+        renamed=_resolve_full_names(a, b, words, renamed),
         swapped=frozenset(words.word_of_id(op) for op in swapped.ops),
-        streams_a=merged_lanes(work_a, a.work),
-        streams_b=merged_lanes(work_b, b.work),
+        streams_a=find_merged_lanes(work_a, a.work),
+        streams_b=find_merged_lanes(work_b, b.work),
     )
 
 
-def _with_full_names(
+def _resolve_full_names(
     a: WorkItems, b: WorkItems, words: Vocabulary, renamed: list[_RenamedIds]
 ) -> tuple[RenamedOp, ...]:
-    """Replace the ids of renamed ops by their full names."""
+    """Replace the ids of renamed ops by their full names in A and in B."""
     ops = []
     for op in renamed:
         ops.append(
             RenamedOp(
-                before=_full_name(a, words.word_of_id(op.before)),
-                after=_full_name(b, words.word_of_id(op.after)),
+                before=_find_full_name(a, words.word_of_id(op.before)),
+                after=_find_full_name(b, words.word_of_id(op.after)),
                 kernels=op.kernels,
             )
         )
     return tuple(ops)
 
 
-def _items_with_steady_lanes(
+def _make_items_with_steady_lanes(
     work: Work, words: Vocabulary, known: KnownNames
 ) -> WorkItems:
-    """Make the items of a side, with streams merged that its steps use in turn.
+    """Make the items of a trace, with streams merged that its steps use in turn.
 
-    Where steps use several streams in turn, the streams are compared as one if that
-    makes the steps more alike. If equally many steps are alike, they are merged if the
-    unusual steps have more in common with the usual one.
+    The streams are compared as one if that makes more steps do the same work. If
+    equally many do, it is enough that the unusual steps have more in common with the
+    usual one.
 
     Args:
-        work: The work of a side.
-        words: The vocabulary of both sides. New words are added to it.
+        work: The kernels and copies of the trace by step.
+        words: The ids of names, shared by both traces. New names are added to it.
         known: Names of ops that are to be replaced or ignored.
     """
     separate = items(work, words, known)
-    merged_work = with_alternating_lanes_merged(separate)
+    merged_work = merge_alternating_streams(separate)
     if merged_work is None:
         return separate
     merged = items(merged_work, words, known)
 
     def steadiness(side: WorkItems) -> tuple[int, int]:
-        return len(side.alike_steps), _pieces_in_common_with_usual(side)
+        return len(side.alike_steps), _count_pieces_in_common_with_usual(side)
 
     return max(separate, merged, key=steadiness)
 
 
-def _pieces_in_common_with_usual(side: WorkItems) -> int:
-    """Count the pieces that the unusual steps have in common with the usual one.
+def _count_pieces_in_common_with_usual(side: WorkItems) -> int:
+    """Count the kernels that unusual steps have in common with the usual one.
 
-    Pieces are in common if their kernel, op and lane are. Only the first
-    MAX_UNUSUAL_STEPS steps count.
+    Two kernels are in common if their name, their op and their lane (stream) are. Only
+    the first MAX_UNUSUAL_STEPS unusual steps count.
     """
     usual_pieces = side.work.slice_of_window(side.representative_step)
     usual_keys = Counter(side.keys_of(usual_pieces).tolist())
     common_pieces = 0
-    for step in _unusual_steps(side):
+    for step in _find_unusual_steps(side):
         keys = side.keys_of(side.work.slice_of_window(step)).tolist()
         common_pieces += (usual_keys & Counter(keys)).total()
     return common_pieces
 
 
-def _unusual_steps(side: WorkItems) -> list[int]:
-    """Return the first MAX_UNUSUAL_STEPS steps that do other work than usual."""
+def _find_unusual_steps(side: WorkItems) -> list[int]:
+    """Return the first steps of a trace that do other work than usual.
+
+    There are at most MAX_UNUSUAL_STEPS; the result has their indices.
+    """
     every_step = np.arange(len(side.work.windows))
     steps = np.setdiff1d(every_step, side.alike_steps)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
@@ -196,13 +200,15 @@ class _RenamedIds(msgspec.Struct, frozen=True):
     positions_apart: int
 
 
-def _renamed_ops(a: WorkItems, b: WorkItems) -> list[_RenamedIds]:
-    """Pair ops that only one side has and that launch the same kernels.
+def _find_renamed_ops(a: WorkItems, b: WorkItems) -> list[_RenamedIds]:
+    """Pair ops that only A or only B has and that launch the same kernels.
 
     Each op is in at most one pair: the one with the largest share of kernels in common
     and, of equals, with the most similar position in the step.
     """
-    candidates = _renaming_candidates(_kernels_by_op(a), _kernels_by_op(b))
+    candidates = _find_renaming_candidates(
+        _count_kernels_by_op(a), _count_kernels_by_op(b)
+    )
     candidates.sort(
         key=lambda op: (-op.shared, op.positions_apart, op.before, op.after)
     )
@@ -216,7 +222,7 @@ def _renamed_ops(a: WorkItems, b: WorkItems) -> list[_RenamedIds]:
     return renamed
 
 
-def _renaming_candidates(
+def _find_renaming_candidates(
     kernels_a: dict[int, Counter[int]], kernels_b: dict[int, Counter[int]]
 ) -> list[_RenamedIds]:
     """List the pairs of ops that share at least MIN_SHARED_KERNELS of their kernels.
@@ -254,29 +260,31 @@ class _SwappedOps(msgspec.Struct, frozen=True, eq=False):
     kernels: Int64s  # the kernels that they launch, ascending
 
 
-def _swapped_ops(a: WorkItems, b: WorkItems) -> _SwappedOps:
-    """Find kernels that both sides launch equally often, but never under the same op.
+def _find_swapped_ops(a: WorkItems, b: WorkItems) -> _SwappedOps:
+    """Find kernels that A and B launch equally often, but never under the same op.
 
-    If both sides have all of these ops, the names of the ops say nothing about the
-    kernels. Only kernels whose names say what they compute are considered (see
-    `_kernels_that_tell_their_op`).
+    If both traces have all of these ops, the names of the ops say nothing about the
+    kernels. Only kernels whose names say what they compute are considered.
 
     Returns:
-        No kernels if they are less than MIN_EXPLAINED_WORK of all launches that one
-        side has more of under some op: then another program does the work.
+        The kernels and their ops, by id. There are none if they are less than
+        MIN_EXPLAINED_WORK of all launches that A or B has more of under some op. Then
+        another program does the work.
     """
-    telling_kernels = _kernels_that_tell_their_op(a) | _kernels_that_tell_their_op(b)
-    launches_a = _launches_by_key(a, telling_kernels)
-    launches_b = _launches_by_key(b, telling_kernels)
-    ops_by_kernel_a = _ops_by_kernel(launches_a)
-    ops_by_kernel_b = _ops_by_kernel(launches_b)
-    ops_of_both = (_ops_of_side(a) & _ops_of_side(b)) - {NO_OP}
+    telling_kernels = _find_self_describing_kernels(a) | _find_self_describing_kernels(
+        b
+    )
+    launches_a = _count_launches_by_key(a, telling_kernels)
+    launches_b = _count_launches_by_key(b, telling_kernels)
+    ops_by_kernel_a = _count_ops_by_kernel(launches_a)
+    ops_by_kernel_b = _count_ops_by_kernel(launches_b)
+    ops_of_both = (_collect_op_ids(a) & _collect_op_ids(b)) - {NO_OP}
 
     kernels: set[int] = set()
     for kernel in ops_by_kernel_a.keys() & ops_by_kernel_b.keys():
         ops_a = ops_by_kernel_a[kernel]
         ops_b = ops_by_kernel_b[kernel]
-        if _are_swapped(ops_a, ops_b, ops_of_both):
+        if _are_ops_swapped(ops_a, ops_b, ops_of_both):
             kernels.add(kernel)
 
     differing = (launches_a - launches_b) + (launches_b - launches_a)
@@ -292,7 +300,7 @@ def _swapped_ops(a: WorkItems, b: WorkItems) -> _SwappedOps:
     )
 
 
-def _are_swapped(
+def _are_ops_swapped(
     ops_a: Counter[int], ops_b: Counter[int], ops_of_both: set[int]
 ) -> bool:
     """Return whether a kernel is launched equally often, but never under the same op.
@@ -310,16 +318,21 @@ def _are_swapped(
 
 
 def _count_launches_of_kernels(launches: Counter[int], kernels: set[int]) -> int:
-    """Count how many launches, {exact key: times}, are of these kernels."""
+    """Count how many of some launches are of these kernels.
+
+    Args:
+        launches: {a key that contains the id of a kernel: how often it was launched}.
+        kernels: Ids of kernels.
+    """
     return sum(times for key, times in launches.items() if key & KERNEL_MASK in kernels)
 
 
-def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
-    """Return the kernels whose names say what they compute, whichever op launches them.
+def _find_self_describing_kernels(side: WorkItems) -> set[int]:
+    """Return the kernels whose names say what they compute, whatever their op.
 
-    Kernels of products, convolutions, attention and their helpers are not among them:
-    which of these runs is a matter of shapes and devices, so two ops may swap theirs.
-    Nor are copies and fills.
+    Kernels of products, convolutions, attention and their helpers are not among them.
+    Which of these runs is a matter of shapes and devices, so two ops may swap theirs.
+    Copies and fills are not among them either.
     """
     kernels = set()
     for item, name in enumerate(side.names):
@@ -330,26 +343,35 @@ def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
     return kernels
 
 
-def _launches_by_key(side: WorkItems, kernels: set[int]) -> Counter[int]:
-    """Count how often the step launches these kernels under each op, by exact key."""
+def _count_launches_by_key(side: WorkItems, kernels: set[int]) -> Counter[int]:
+    """Count how often the representative step launches these kernels under each op.
+
+    The result is {exact key: times}; an exact key is one number for the id of an op and
+    the id of a kernel.
+    """
     exact_keys = side.exact_keys.tolist()
     return Counter(key for key in exact_keys if key & KERNEL_MASK in kernels)
 
 
-def _ops_of_side(side: WorkItems) -> set[int]:
-    """Return the ids of the ops of the items; with NO_OP if some item has none."""
+def _collect_op_ids(side: WorkItems) -> set[int]:
+    """Return the ids of the ops of a trace; with NO_OP if some item has none."""
     return set((side.exact_keys >> OP_SHIFT).tolist())
 
 
-def _ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
-    """Turn {exact key: times} into {kernel: {op: times}}."""
+def _count_ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
+    """Count under which ops each kernel was launched, as {kernel: {op: times}} by ids.
+
+    Args:
+        launches: {exact key: times}; an exact key is one number for the ids of an op
+            and a kernel.
+    """
     ops_by_kernel: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for key, times in launches.items():
         ops_by_kernel[key & KERNEL_MASK][key >> OP_SHIFT] += times
     return dict(ops_by_kernel)
 
 
-def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
+def _count_kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
     """Count how often each op launches each kernel in a step: {op: {kernel: times}}.
 
     The ops are in the order in which their first kernels start.
@@ -361,11 +383,11 @@ def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
     return dict(kernels_by_op)
 
 
-def _full_name(side: WorkItems, word: str) -> str:
+def _find_full_name(side: WorkItems, word: str) -> str:
     """Return the full name of the first op of the step that has this word.
 
-    The vocabulary has only words, which are names without what changes between runs.
-    Returns the word itself if there is no such op.
+    A word is a name of an op without its namespace and without what changes between
+    runs. Returns the word itself if there is no such op.
     """
     for name in side.op_names:
         if identity(stem(name)) == word:
@@ -390,8 +412,11 @@ class _StepPieces(msgspec.Struct, frozen=True, eq=False):
         return self.exact_keys & KERNEL_MASK
 
 
-def _pieces_of_step(side: WorkItems, step: int) -> _StepPieces:
-    """Return the pieces of the step of a side with this index."""
+def _collect_pieces_of_step(side: WorkItems, step: int) -> _StepPieces:
+    """Return the kernels and copies of one step of a trace.
+
+    The result has their keys, and whether a CUDA graph launched them.
+    """
     pieces = side.work.slice_of_window(step)
     return _StepPieces(
         exact_keys=side.exact_keys_of_all_steps[pieces],
@@ -399,41 +424,37 @@ def _pieces_of_step(side: WorkItems, step: int) -> _StepPieces:
     )
 
 
-def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
-    """Return the ids of the kernels that are to be compared without their ops.
+def _find_kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
+    """Return the ids of the kernels that are compared without their ops, ascending.
 
-    The usual steps of the two sides are compared, and the usual step of each side with
-    its unusual steps (see `_kernels_whose_op_is_no_evidence`).
-
-    Returns:
-        Ids of kernels, ascending.
+    These are kernels that two steps run under different ops. The representative steps
+    of A and B are compared, and the one of each trace with the steps that do other
+    work.
     """
-    usual_a = _pieces_of_step(a, a.representative_step)
-    usual_b = _pieces_of_step(b, b.representative_step)
-    kernels = [_kernels_whose_op_is_no_evidence(usual_a, usual_b)]
+    usual_a = _collect_pieces_of_step(a, a.representative_step)
+    usual_b = _collect_pieces_of_step(b, b.representative_step)
+    kernels = [_find_kernels_under_other_ops(usual_a, usual_b)]
     for side, usual in ((a, usual_a), (b, usual_b)):
-        for step in _unusual_steps(side):
-            unusual = _pieces_of_step(side, step)
-            kernels.append(_kernels_whose_op_is_no_evidence(usual, unusual))
+        for step in _find_unusual_steps(side):
+            unusual = _collect_pieces_of_step(side, step)
+            kernels.append(_find_kernels_under_other_ops(usual, unusual))
     return np.unique(np.concatenate(kernels))
 
 
-def _kernels_whose_op_is_no_evidence(
-    step: _StepPieces, other_step: _StepPieces
-) -> Int64s:
+def _find_kernels_under_other_ops(step: _StepPieces, other_step: _StepPieces) -> Int64s:
     """Return the ids of kernels that two steps run under different ops.
 
-    Each of the two steps runs such a kernel more often than the other step under some
-    op, and some of that work is doubtful (`_StepSurplus`). Two conditions exclude
-    kernels:
+    Each step runs such a kernel more often than the other step under some op. Some of
+    that surplus has to be doubtful: its op is unknown or missing in the other step, or
+    a graph launched it. Two conditions exclude kernels:
 
-    * Both steps have to run the kernel nearly equally often in all. Otherwise, later
-      rules for parts of the program tell how often each does.
-    * Such kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work.
-    Otherwise another program does the work, which runs some of the same small kernels.
+        - Both steps have to run the kernel nearly equally often in all.
+        - The kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work.
+          Otherwise another program does the work, which runs some of the same small
+          kernels.
     """
-    surplus_of_step = _surplus_of_step(step, other_step)
-    surplus_of_other_step = _surplus_of_step(other_step, step)
+    surplus_of_step = _find_surplus_of_step(step, other_step)
+    surplus_of_other_step = _find_surplus_of_step(other_step, step)
     surplus_kernels = step.kernel[surplus_of_step.is_surplus]
     surplus_kernels_of_other_step = other_step.kernel[surplus_of_other_step.is_surplus]
     surplus_in_both = np.intersect1d(surplus_kernels, surplus_kernels_of_other_step)
@@ -469,8 +490,12 @@ class _StepSurplus(msgspec.Struct, frozen=True, eq=False):
     is_doubtful: Flags
 
 
-def _surplus_of_step(step: _StepPieces, other_step: _StepPieces) -> _StepSurplus:
-    """Flag the pieces that a step has more often than another step."""
+def _find_surplus_of_step(step: _StepPieces, other_step: _StepPieces) -> _StepSurplus:
+    """Flag the kernels that a step runs more often under their op than another step.
+
+    A second flag marks those of them whose op is no evidence: it is unknown, the other
+    step lacks it, or a graph launched the kernel.
+    """
     keys, key_index_of_piece, times = np.unique(
         step.exact_keys, return_inverse=True, return_counts=True
     )

@@ -12,7 +12,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, avoided_tensors, paired_items
+from fusetui.analysis.diff.groups import (
+    WorkGroup,
+    describe_avoided_tensors,
+    paired_items,
+)
 from fusetui.analysis.diff.items import KERNEL_MASK, NO_OP, WorkItems
 from fusetui.analysis.diff.model import (
     ELSEWHERE,
@@ -22,9 +26,13 @@ from fusetui.analysis.diff.model import (
     RowShare,
     row_of,
 )
-from fusetui.analysis.diff.names import differences, identity
-from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces, sort_of_all
+from fusetui.analysis.diff.names import describe_differences, identity
+from fusetui.analysis.diff.noise import Noise, is_beyond_noise, noise_of
+from fusetui.analysis.diff.program_places import (
+    OTHER,
+    ProgramPlaces,
+    choose_sort_of_all,
+)
 from fusetui.analysis.diff.statistics import mean, resolution
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
@@ -52,7 +60,9 @@ def rows(
     groups: Sequence[WorkGroup],
     programs: tuple[ProgramPlaces, ProgramPlaces],
 ) -> list[Row]:
-    """Make one row of each group, in the order of the program (`_program_order`).
+    """Make one row for each group of work, in the order of the program.
+
+    A group has the items (kernels and copies) of A and of B that do the same work.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -61,14 +71,14 @@ def rows(
         programs: Where the program does the work of A, and that of B.
     """
     program_a, program_b = programs
-    groups = _with_avoided_tensors(a, groups)
-    kinds = _kinds_of_groups(a, b, groups)
+    groups = _add_avoided_tensors(a, groups)
+    kinds = _judge_groups(a, b, groups)
 
     group_rows = []
-    for group_index in _program_order(a, b, groups):
+    for group_index in _sort_by_program_order(a, b, groups):
         group = groups[group_index]
-        context = _context(group, program_a, program_b)
-        group_rows.append(_row_of_group(a, b, group, kinds[group_index], context))
+        context = _find_context(group, program_a, program_b)
+        group_rows.append(_make_row_of_group(a, b, group, kinds[group_index], context))
     return group_rows
 
 
@@ -81,15 +91,15 @@ class _Context(msgspec.Struct, frozen=True):
     compiled: str
 
 
-def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
+def _find_context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
     """Determine where the program does the work of a group, and of which sort it is.
 
-    The place is that of the first item of A, or of B where only B has the work.
-    Repeated blocks have no place, and a phase only if all of their items are of one
-    phase.
+    The place is that of the first item (kernel or copy) of A, or of B where only B has
+    the work. Repeated blocks, such as layers, have no place. They have a phase only if
+    all of their items are of one phase.
 
     Args:
-        group: A group of work.
+        group: The items of A and of B that do the same work.
         a: Where the program does the work of A.
         b: Where the program does the work of B.
     """
@@ -105,7 +115,7 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
         return _Context(
             where=program.places[first],
             phase=program.phases[first],
-            work=_sort_of_group(group, a, b),
+            work=_find_sort_of_group(group, a, b),
             compiled=compiled_sides,
         )
 
@@ -119,25 +129,25 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
     )
 
 
-def _sort_of_group(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
+def _find_sort_of_group(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
     """Return the sort of work of a group, such as `GEMM`.
 
     Of one or two items, the first known sort counts. Of more items, it is the sort of
-    all of them together (`sort_of_all`).
+    all of them together (`choose_sort_of_all`).
 
     Returns:
         OTHER if no sort is known.
     """
     sorts = [a.sorts[item] for item in group.a] + [b.sorts[item] for item in group.b]
     if len(sorts) > 2:
-        return sort_of_all(set(sorts))
+        return choose_sort_of_all(set(sorts))
     for sort in sorts:
         if sort != OTHER:
             return sort
     return OTHER
 
 
-def _with_avoided_tensors(
+def _add_avoided_tensors(
     a: WorkItems, groups: Sequence[WorkGroup]
 ) -> Sequence[WorkGroup]:
     """Add to the evidence of fusions which tensors need not be written any more.
@@ -156,14 +166,14 @@ def _with_avoided_tensors(
     with_tensors = list(groups)
     for group_index in fusions:
         group = groups[group_index]
-        tensors = avoided_tensors(a, group.a)
+        tensors = describe_avoided_tensors(a, group.a)
         if tensors:
             why = f"{group.why}; {tensors}"
             with_tensors[group_index] = msgspec.structs.replace(group, why=why)
     return with_tensors
 
 
-def _row_of_group(
+def _make_row_of_group(
     a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, context: _Context
 ) -> Row:
     """Make the row of a group.
@@ -178,17 +188,17 @@ def _row_of_group(
     """
     if _is_pair(group):
         op = a.op_names[group.a[0]]
-        why = _why_of_pair(a, b, group, kind)
+        why = _explain_pair(a, b, group, kind)
         matched_as_whole = False
     else:
-        op = group.title or _ops_in_words(a, b, group)
-        why = _why_of_several(a, b, group, kind)
+        op = group.title or _list_ops(a, b, group)
+        why = _explain_several(a, b, group, kind)
         matched_as_whole = group.matched_as_whole
     return row_of(
         RowKind.MOVED if group.why == ELSEWHERE else kind,
         op,
-        _share_of_items(a, group.a),
-        _share_of_items(b, group.b),
+        _add_up_items(a, group.a),
+        _add_up_items(b, group.b),
         why,
         together=matched_as_whole,
         where=context.where,
@@ -203,8 +213,11 @@ def _is_pair(group: WorkGroup) -> bool:
     return len(group.a) == 1 and len(group.b) == 1
 
 
-def _share_of_items(items: WorkItems, members: Sequence[int]) -> RowShare:
-    """Add up some items of a side."""
+def _add_up_items(items: WorkItems, members: Sequence[int]) -> RowShare:
+    """Add up the times, counts and rows of some items of a trace.
+
+    An item is a kernel or copy; `members` has the indices of the items to add up.
+    """
     return RowShare(
         names=[items.names[item] for item in members],
         ns=sum(items.times[item] for item in members),
@@ -215,7 +228,7 @@ def _share_of_items(items: WorkItems, members: Sequence[int]) -> RowShare:
     )
 
 
-def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
+def _explain_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """Say what changed of a pair, then the evidence for it.
 
     For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the kernel was
@@ -223,18 +236,18 @@ def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) ->
     """
     kernel_a = a.names[group.a[0]]
     kernel_b = b.names[group.b[0]]
-    texts = [_renamed_op(a, b, group)]
+    texts = [_describe_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
         has_names = kernel_a or kernel_b
-        texts.append(differences(kernel_a, kernel_b) if has_names else "")
+        texts.append(describe_differences(kernel_a, kernel_b) if has_names else "")
     else:
         what = "kernel" if a.work.gpu and b.work.gpu else "op"
-        texts.append(f"the same {what}{_change_of_time(a, b, group, kind)}")
+        texts.append(f"the same {what}{_describe_change_of_time(a, b, group, kind)}")
     texts.append(group.why)
     return "; ".join(text for text in texts if text)
 
 
-def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
+def _describe_renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """Write `aten::gelu -> gelu` if the op of a pair has two names.
 
     Returns "" if the names are the same or unknown, or if they are also the names of
@@ -252,7 +265,9 @@ def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     return f"{printable(before)} -> {printable(after)}"
 
 
-def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
+def _describe_change_of_time(
+    a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind
+) -> str:
     """Say how the time of a pair of one kernel changed.
 
     It is ` takes 12 % more time` if the kernel is faster or slower. If the change may be noise
@@ -267,19 +282,21 @@ def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
         return f" takes {change(a_ns, b_ns)} time"
     if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:
         return ""
-    before = _range_in_words(a.samples[:, item_a])
-    after = _range_in_words(b.samples[:, item_b])
+    before = _format_range(a.samples[:, item_a])
+    after = _format_range(b.samples[:, item_b])
     return f", may be noise: {before} -> {after}"
 
 
-def _range_in_words(times_ns: Int64s) -> str:
+def _format_range(times_ns: Int64s) -> str:
     """Write the least and the greatest of some times as `5 us to 7 us`, once if equal."""
     shortest = duration(int(times_ns.min()))
     longest = duration(int(times_ns.max()))
     return shortest if shortest == longest else f"{shortest} to {longest}"
 
 
-def _why_of_several(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
+def _explain_several(
+    a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind
+) -> str:
     """Say the evidence for a group that is no pair.
 
     If a library chose other kernels for one op, it begins with the numbers of kernels:
@@ -297,13 +314,13 @@ def _why_of_several(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind)
     return f"{kernels} -> {len(group.b)}; {group.why}"
 
 
-def _kinds_of_groups(
+def _judge_groups(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[RowKind]:
-    """Decide what happened to the work of each group.
+    """Decide what happened to the work of each group: SAME, FASTER, FUSED, ...
 
     A pair of two different kernels is REPLACED. A pair of one kernel is judged by its
-    times. The noise is that of all pairs of one kernel.
+    times, against the noise of all such pairs.
 
     Returns:
         One kind per group.
@@ -317,7 +334,7 @@ def _kinds_of_groups(
         b.samples[:, items_b[is_same_kernel]],
         same_steps=np.array_equal(a.alike_steps, b.alike_steps),
     )
-    kinds_by_time = _kinds_by_time(
+    kinds_by_time = _judge_by_time(
         a, b, a.samples[:, items_a], b.samples[:, items_b], noise
     )
 
@@ -325,7 +342,7 @@ def _kinds_of_groups(
     pair_index = 0  # pairs are in the order of the groups
     for group in groups:
         if not _is_pair(group):
-            kinds.append(_kind_of_several(a, b, group, noise))
+            kinds.append(_judge_group_of_several(a, b, group, noise))
             continue
         if is_same_kernel[pair_index]:
             kinds.append(kinds_by_time[pair_index])
@@ -335,13 +352,14 @@ def _kinds_of_groups(
     return kinds
 
 
-def _kind_of_several(
+def _judge_group_of_several(
     a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise
 ) -> RowKind:
-    """Decide what happened to the work of a group that is no pair.
+    """Decide what happened to the work of a group that is no pair of one item each.
 
-    A group that is matched as a whole and runs one kernel is judged by its time, like a
-    pair.
+    Work of B only is ADDED, of A only REMOVED. Fewer kernels in B mean FUSED, more mean
+    SPLIT, and other kernels of a library for one op REPLACED. A group of one kernel
+    that was matched as a whole is judged by its time.
     """
     if group.matched_as_whole:
         kernels = {a.kernel_id(item) for item in group.a}
@@ -350,7 +368,7 @@ def _kind_of_several(
             return RowKind.REPLACED
         before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
         after = b.samples[:, [*group.b]].sum(axis=1, keepdims=True)
-        return _kinds_by_time(a, b, before, after, noise)[0]
+        return _judge_by_time(a, b, before, after, noise)[0]
     if not group.b:
         return RowKind.REMOVED
     if not group.a:
@@ -363,9 +381,9 @@ def _kind_of_several(
 def _is_other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """Return whether cuDNN or MIOpen chose other kernels for one op.
 
-    Then nothing of the program was fused or split. It is not so where both sides have
-    one product, and one side also a kernel that adds up its parts: that product was
-    split.
+    Then nothing of the program was fused or split. It is False where A and B each have
+    one product, and one of them also a kernel that adds up its parts. In that case the
+    product was split.
     """
     if not _is_of_one_op_with_algorithms(a, group.a):
         return False
@@ -379,7 +397,11 @@ def _is_other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 
 def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> bool:
-    """Return whether all items are of one op for which a library has algorithms."""
+    """Return whether all items are of one op that has several algorithms.
+
+    cuDNN and MIOpen have several for convolutions. `members` are the indices of at
+    least one item.
+    """
     ops = {items.op_id(item) for item in members}
     first_op = items.stems[members[0]]
     return len(ops) == 1 and _OPS_WITH_ALGORITHMS.search(first_op) is not None
@@ -390,23 +412,24 @@ def _count_products(names: Sequence[str]) -> int:
     return sum(not role_of_kernel(name).adds_up_parts for name in names)
 
 
-def _kinds_by_time(
+def _judge_by_time(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
-    """Judge columns of samples of one kernel each: SAME, FASTER or SLOWER.
+    """Judge the times of kernels, one per column: SAME, FASTER or SLOWER.
 
-    A column is SAME if its change is within noise. It is also SAME if the means of the
-    usual steps, which are the figures of a row, say the opposite of the medians.
+    A column is SAME if its change is within noise. It is also SAME if its mean over the
+    usual steps, which is the figure that is shown, changes the other way than its
+    median.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
-        before: Samples of A in ns, [alike steps, columns].
-        after: Samples of B in ns, with the same columns.
-        noise: The noise of the diff.
+        before: Times of A in ns, [steps with the usual work, columns].
+        after: Times of B in ns, with the same columns.
+        noise: The noise of the comparison.
     """
     tick_ns = resolution(a.samples, b.samples)
-    is_changed = beyond_noise(before, after, tick_ns, noise)
+    is_changed = is_beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
 
     is_usual_a = np.isin(a.alike_steps, a.usual_steps)
@@ -424,11 +447,12 @@ def _kinds_by_time(
     return kinds
 
 
-def _ops_in_words(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
-    """List the ops of a group, as `aten::gelu + aten::mul x2`; each call counts once.
+def _list_ops(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
+    """List the ops of a group, as `aten::gelu + aten::mul x2`.
 
-    They are the ops of the side that has more items. If the group is matched as a whole
-    and that side knows none of its ops, they are those of the other side.
+    Each call of an op counts once. They are the ops of A or of B, whichever has more
+    kernels. If the group is matched as a whole and that trace knows none of its ops,
+    they are those of the other one.
     """
     has_more_in_a = len(group.a) >= len(group.b)
     items, members = (a, group.a) if has_more_in_a else (b, group.b)
@@ -452,21 +476,21 @@ def _ops_in_words(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     return " + ".join(texts)
 
 
-def _program_order(
+def _sort_by_program_order(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[int]:
-    """Sort the groups in the order in which A launched the first item of each.
+    """Sort the groups in the order in which A launched the first kernel of each.
 
-    A group that only B has comes after the matched group whose item precedes it on its
-    lane, or at the very beginning if there is none. Several such groups at one position
-    are in the order in which B launched them.
+    A group that only B has comes after the group of both whose kernel precedes it on
+    its stream. It comes at the very beginning if there is none. Several such groups at
+    one position are in the order in which B launched them.
 
     Returns:
         Indices of groups.
     """
-    rank_a = _launch_ranks(a)
-    rank_b = _launch_ranks(b)
-    matched = _matched_groups(rank_a, groups)
+    rank_a = _rank_by_launch(a)
+    rank_b = _rank_by_launch(b)
+    matched = _list_matched_groups(rank_a, groups)
 
     positions = []
     for group_index, group in enumerate(groups):
@@ -479,7 +503,7 @@ def _program_order(
         else:
             item = group.b[0]
             position = _ProgramPosition(
-                rank_a=_rank_of_preceding_match(b, item, matched),
+                rank_a=_find_rank_of_preceding_match(b, item, matched),
                 rank_b=rank_b[item],
                 group_index=group_index,
             )
@@ -495,10 +519,15 @@ class _ProgramPosition(NamedTuple):
     group_index: int
 
 
-def _matched_groups(
+def _list_matched_groups(
     rank_a: Sequence[int], groups: Sequence[WorkGroup]
 ) -> list[_MatchedGroup]:
-    """List the groups that both sides have, in the order of their first items of B."""
+    """List the groups that both A and B have, in the order of their items of B.
+
+    Args:
+        rank_a: The rank of each item of A in the order of the launches.
+        groups: All groups of work.
+    """
     matched = []
     for group in groups:
         if group.a and group.b:
@@ -514,18 +543,20 @@ class _MatchedGroup(NamedTuple):
     rank_a: int  # the rank of its first launch in A
 
 
-def _rank_of_preceding_match(
+def _find_rank_of_preceding_match(
     b: WorkItems, item: int, matched: Sequence[_MatchedGroup]
 ) -> int:
-    """Return the rank in A of the last matched group at or before an item of B.
+    """Return the rank in A of the last group of both traces at or before an item of B.
+
+    An item is a kernel or copy; its rank is its place in the order of the launches.
 
     Args:
         b: The items of the representative step of B.
         item: An item of B.
-        matched: The groups that both sides have, sorted by `item_b`.
+        matched: The groups that A and B have, sorted by `item_b`.
 
     Returns:
-        -1 if there is no such group, or if it is on another lane.
+        -1 if there is no such group, or if it is on another lane (stream).
     """
     index = bisect_right(matched, item, key=attrgetter("item_b")) - 1
     if index < 0:
@@ -534,7 +565,7 @@ def _rank_of_preceding_match(
     return preceding.rank_a if b.lane[preceding.item_b] == b.lane[item] else -1
 
 
-def _launch_ranks(items: WorkItems) -> list[int]:
+def _rank_by_launch(items: WorkItems) -> list[int]:
     """Return the rank of each item in the order of the calls that launched them.
 
     An item whose call is not in the file is ordered by its own start.

@@ -43,30 +43,33 @@ class _FusedItem(msgspec.Struct, frozen=True):
 
 
 def group_by_name(alignment: Alignment, side: int) -> None:
-    """Group open items with the kernel of the other side whose name lists their ops.
+    """Group kernels with the fused kernel of the other trace that lists their ops.
 
-    The items in the gap of the kernel are considered first. Ops that it still lacks are
-    searched in gaps near it. A kernel is grouped only if it has as many items as its
-    collector asks for, and one of them is an op of its core.
+    Only open items count: kernels and copies without a counterpart so far. Those
+    between the same two pairs as the fused kernel come first. Ops that it still lacks
+    are searched nearby. A kernel is grouped only if enough of its ops are found, one of
+    its core among them.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side with the items; the fused kernels are on the other side.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace with the several kernels, 0 for A or 1 for B; the fused kernels
+            are in the other one.
     """
     all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
     claimed_items: set[int] = set()
     for gap_index in range(len(alignment.gaps)):
-        fused_items = _fused_items(alignment, side, gap_index)
+        fused_items = _find_fused_items(alignment, side, gap_index)
         open_items = alignment.gaps[gap_index][side]
-        claims_in_gap = _divide(alignment, side, open_items, fused_items)
+        claims_in_gap = _divide_among_kernels(alignment, side, open_items, fused_items)
         for items in claims_in_gap.values():
             claimed_items.update(items)
         claims.update(claims_in_gap)
         all_fused_items += fused_items
 
     for fused in all_fused_items:
-        nearby = _missing_ops_nearby(
+        nearby = _find_missing_ops_nearby(
             alignment, side, fused, claims[fused.item], claimed_items
         )
         claims[fused.item] += nearby
@@ -79,23 +82,24 @@ def group_by_name(alignment: Alignment, side: int) -> None:
 def _group_if_enough(
     alignment: Alignment, side: int, fused: _FusedItem, claimed: list[int]
 ) -> None:
-    """Group a fused kernel with the items that it claims, if they are enough.
+    """Group a fused kernel with the items whose work it may do, if they are enough.
 
-    They have to be as many as the name of the kernel asks for, and one of them has to
-    be an op of its core.
+    They have to be as many as the name of the kernel asks for. One of them has to be an
+    op of its core, which are the ops that it cannot do without.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the claimed items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the claimed items: 0 for A, 1 for B.
         fused: The fused kernel.
-        claimed: Open items whose work it may do.
+        claimed: Items without a counterpart whose work it may do.
     """
     collector = fused.collector
     # For each item, the names under which the kernel may list it.
     listed_names = [alignment.known_as(side, item) & collector.ops for item in claimed]
     has_core = any(names & collector.core for names in listed_names)
     if len(claimed) >= collector.min_pieces and has_core:
-        why = collector.says({_most_readable(names) for names in listed_names})
+        why = collector.says({_choose_most_readable(names) for names in listed_names})
         alignment.claim(
             side,
             own_items=claimed,
@@ -105,21 +109,24 @@ def _group_if_enough(
         )
 
 
-def _most_readable(names: Iterable[str]) -> str:
+def _choose_most_readable(names: Iterable[str]) -> str:
     """Choose the alias of an op that has no underscore in front, then the shortest."""
     return min(names, key=lambda name: (name.startswith("_"), len(name), name))
 
 
-def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_FusedItem]:
-    """Find the open items of the other side in a gap whose names say what they fuse.
+def _find_fused_items(
+    alignment: Alignment, side: int, gap_index: int
+) -> list[_FusedItem]:
+    """Find the unpaired kernels between two pairs whose names say what they fuse.
 
-    The name of the kernel says it, else the name of its op, else words in the name of a
-    hand-written kernel that are ops of open items near it.
+    The name of the kernel says it, or else the name of its op. The last resort is words
+    in the name of a hand-written kernel that are ops of unpaired items nearby.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side whose ops the items may do the work of.
-        gap_index: The index of the gap.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace whose ops the kernels may do the work of: 0 for A, 1 for B.
+        gap_index: The index of the gap between two pairs.
     """
     other = alignment.items[1 - side]
     fused_items = []
@@ -128,8 +135,8 @@ def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_Fused
             continue
         name = other.names[item]
         collector = collector_of(name) or collector_of(other.op_names[item])
-        if collector is None and not is_library(name):
-            nearby_ops = _ops_near(alignment, side, gap_index)
+        if collector is None and not is_library_kernel(name):
+            nearby_ops = _collect_ops_near(alignment, side, gap_index)
             collector = collector_by_words(name, nearby_ops)
         if collector is not None:
             fused_item = _FusedItem(item=item, gap_index=gap_index, collector=collector)
@@ -137,10 +144,11 @@ def _fused_items(alignment: Alignment, side: int, gap_index: int) -> list[_Fused
     return fused_items
 
 
-def _ops_near(alignment: Alignment, side: int, gap_index: int) -> set[str]:
-    """Return the ops of open items of a side in a gap and in the gaps near it.
+def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[str]:
+    """Return the ops of the unpaired items of a trace in a gap and in the gaps near it.
 
-    Of each gap, the first MAX_NAMED_ITEMS items count. Names have no namespaces.
+    A gap is what lies between two pairs of an alignment. Of each gap, the first
+    MAX_NAMED_ITEMS items count. The names of ops have no namespaces.
     """
     stems = alignment.items[side].stems
     ops: set[str] = set()
@@ -151,27 +159,28 @@ def _ops_near(alignment: Alignment, side: int, gap_index: int) -> set[str]:
 
 Covers = list[list[frozenset[str]]]
 """`covers[kernel][item]`: the ops on the list of a fused kernel that an open item may
-be (see `_covered_ops`); both are positions within a gap."""
+be (see `_find_covered_ops`); both are positions within a gap."""
 
 
-def _divide(
+def _divide_among_kernels(
     alignment: Alignment,
     side: int,
     open_items: list[int],
     fused_items: list[_FusedItem],
 ) -> Claims:
-    """Divide the open items of a gap among the fused kernels in it.
+    """Divide the unpaired items of a gap among the fused kernels in it.
 
-    The items are divided in order: each kernel has one range of them, and claims the
-    items of that range that are on its list. Of all divisions, the one that explains
-    the most is chosen (`_worth_of_range`). With more than MAX_DIVIDED_ITEMS items the
-    division is greedy.
+    A gap is what lies between two pairs of an alignment. Each kernel gets one range of
+    the items, in order, and claims those of the range that its name lists. The division
+    that explains the most is chosen. With more than MAX_DIVIDED_ITEMS items the
+    division is greedy, to save time.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the open items.
-        open_items: The open items of that side in the gap.
-        fused_items: The fused kernels of the other side in the gap.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the items: 0 for A, 1 for B.
+        open_items: The unpaired items of that trace in the gap.
+        fused_items: The fused kernels of the other trace in the gap.
 
     Returns:
         The claimed items of each fused kernel; {} without fused kernels.
@@ -183,14 +192,14 @@ def _divide(
     for fused in fused_items:
         covers.append(
             [
-                _covered_ops(alignment, side, item, fused.collector)
+                _find_covered_ops(alignment, side, item, fused.collector)
                 for item in open_items
             ]
         )
     if len(open_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
-        cuts = _best_cuts(covers)
+        cuts = _find_best_cuts(covers)
     else:
-        cuts = _greedy_cuts(covers)
+        cuts = _find_greedy_cuts(covers)
 
     claims: Claims = {}
     for kernel_index, fused in enumerate(fused_items):
@@ -209,30 +218,37 @@ class _Division(NamedTuple):
     cuts: list[int]  # where the range of each kernel begins, then the end of the last
 
 
-def _best_cuts(covers: Covers) -> list[int]:
-    """Return the cuts of the division that explains the most.
+def _find_best_cuts(covers: Covers) -> list[int]:
+    """Return the cuts that divide items among fused kernels to explain the most.
 
-    This is dynamic programming over the last cut.
+    This is dynamic programming over the last cut. Each kernel gets one range of the
+    items.
 
-    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
-    >>> _best_cuts([[add, add, other], [other, other, mul]])  # two kernels, three items
-    [0, 2, 3]
+        >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+        >>> _find_best_cuts([[add, add, other], [other, other, mul]])  # 2 kernels, 3 items
+        [0, 2, 3]
+
+    Args:
+        covers: covers[kernel][item] is the ops listed by the kernel that the item may
+            be.
 
     Returns:
-        See `_Division.cuts`.
+        Where the range of each kernel begins, then the end of the last.
     """
     size = len(covers[0])
     # best[n]: the best division of the first n items among the kernels so far.
     best = []
     for end in range(size + 1):
-        worth = _worth_of_range(covers[0][:end])
+        worth = _rate_range(covers[0][:end])
         best.append(_Division(worth=worth, cuts=[0, end]))
     for covered_by_kernel in covers[1:]:
-        best = [_best_division(best, covered_by_kernel, end) for end in range(size + 1)]
+        best = [
+            _find_best_division(best, covered_by_kernel, end) for end in range(size + 1)
+        ]
     return best[-1].cuts
 
 
-def _best_division(
+def _find_best_division(
     before: Sequence[_Division], covered_by_kernel: list[frozenset[str]], end: int
 ) -> _Division:
     """Return the best division of the first items when one more kernel is added.
@@ -248,18 +264,18 @@ def _best_division(
     """
     divisions = []
     for cut in range(end + 1):
-        worth = before[cut].worth + _worth_of_range(covered_by_kernel[cut:end])
+        worth = before[cut].worth + _rate_range(covered_by_kernel[cut:end])
         divisions.append(_Division(worth=worth, cuts=[*before[cut].cuts, end]))
     return max(divisions, key=lambda division: division.worth)
 
 
-def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
+def _rate_range(covered_ops: list[frozenset[str]]) -> int:
     """Return how much a kernel explains of a range of items.
 
     There is one point for each item that may be an op on its list, and one point for
     each op that any of them may be.
 
-    >>> _worth_of_range([frozenset({"add"}), frozenset({"add", "mul"}), frozenset()])
+    >>> _rate_range([frozenset({"add"}), frozenset({"add", "mul"}), frozenset()])
     4
 
     Args:
@@ -270,17 +286,21 @@ def _worth_of_range(covered_ops: list[frozenset[str]]) -> int:
     return covered_items + len(distinct_ops)
 
 
-def _greedy_cuts(covers: Covers) -> list[int]:
+def _find_greedy_cuts(covers: Covers) -> list[int]:
     """Return cuts where each kernel takes all items up to the first of a later one.
 
     That is the first item that the kernel does not list, but a later kernel does.
 
-    >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
-    >>> _greedy_cuts([[add, other, other], [other, other, mul]])
-    [0, 2, 3]
+        >>> add, mul, other = frozenset({"add"}), frozenset({"mul"}), frozenset()
+        >>> _find_greedy_cuts([[add, other, other], [other, other, mul]])
+        [0, 2, 3]
+
+    Args:
+        covers: covers[kernel][item] is the ops listed by the kernel that the item may
+            be.
 
     Returns:
-        See `_Division.cuts`.
+        Where the range of each kernel begins, then the end of the last.
     """
     size = len(covers[0])
     cuts = [0]
@@ -296,13 +316,20 @@ def _greedy_cuts(covers: Covers) -> list[int]:
     return cuts
 
 
-def _covered_ops(
+def _find_covered_ops(
     alignment: Alignment, side: int, item: int, collector: Collector
 ) -> frozenset[str]:
-    """Return the ops on a collector's list that an item may be.
+    """Return which of the ops that a fused kernel lists an item may be.
 
-    There are none for copies and fills, nor for WORK_APART unless the collector may do
-    that.
+    There are none for copies and fills. There are none for products, convolutions and
+    attention (WORK_APART) either, unless the fused kernel may do that.
+
+    Args:
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the item: 0 for A, 1 for B.
+        item: The index of the item.
+        collector: The ops whose work the fused kernel may do.
     """
     items = alignment.items[side]
     if not items.computes[item]:
@@ -314,24 +341,26 @@ def _covered_ops(
     return alignment.known_as(side, item) & collector.ops
 
 
-def _missing_ops_nearby(
+def _find_missing_ops_nearby(
     alignment: Alignment,
     side: int,
     fused: _FusedItem,
     claimed: list[int],
     claimed_items: set[int],
 ) -> list[int]:
-    """Find open items near a fused kernel for the ops of its core that it still lacks.
+    """Find unpaired items near a fused kernel for the ops that it still lacks.
 
-    For each such op, the nearest open item that may be it is taken: from the gaps
-    before its own, then from those after it. A kernel of attention lacks no ops: its
-    name lists none, and the ops of its core are alternatives.
+    The core are the ops that the kernel cannot do without. For each of them, the
+    nearest unpaired item that may be it is taken, those before the kernel first. A
+    kernel of attention lacks no ops: its name lists none, and the ops of its core are
+    alternatives.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the open items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the unpaired items: 0 for A, 1 for B.
         fused: The fused kernel.
-        claimed: The items that it claims so far.
+        claimed: The items whose work it does, as far as known.
         claimed_items: The items that any kernel claims; they are left out.
     """
     collector = fused.collector
@@ -340,26 +369,27 @@ def _missing_ops_nearby(
 
     missing_ops = set(collector.core)
     for item in claimed:
-        missing_ops -= _covered_ops(alignment, side, item, collector)
+        missing_ops -= _find_covered_ops(alignment, side, item, collector)
 
     nearby = []
-    for item in _open_items_nearest_first(alignment, side, fused.gap_index):
+    for item in _list_nearest_open_items(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue
-        covered = _covered_ops(alignment, side, item, collector) & missing_ops
+        covered = _find_covered_ops(alignment, side, item, collector) & missing_ops
         if covered:
             nearby.append(item)
             missing_ops -= covered
     return nearby
 
 
-def _open_items_nearest_first(
+def _list_nearest_open_items(
     alignment: Alignment, side: int, gap_index: int
 ) -> list[int]:
-    """List the open items of a side in the gaps around a gap.
+    """List the unpaired items of a trace in the gaps around a gap.
 
-    Those in the MAX_GAPS_TO_FUSED_OP gaps before it come first, backward from the gap,
-    then those in as many gaps after it.
+    A gap is what lies between two pairs of an alignment. Items of the
+    MAX_GAPS_TO_FUSED_OP gaps before it come first, backward from the gap. Those in as
+    many gaps after it follow.
     """
     first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
     stop = gap_index + MAX_GAPS_TO_FUSED_OP + 1
@@ -384,7 +414,11 @@ class Collector(msgspec.Struct, frozen=True):
     listed: bool  # whether the name lists the ops; else its words imply them
 
     def says(self, ops: Iterable[str]) -> str:
-        """Write the evidence for a match: `its name lists gelu and mul`."""
+        """Write the evidence for a match: `the fused kernel's name lists gelu and mul`.
+
+        It says `implies` for names whose words only imply the ops. `ops` has at least
+        one name.
+        """
         *all_but_last, last = sorted(ops)
         names = f"{', '.join(all_but_last)} and {last}" if all_but_last else last
         return (
@@ -432,10 +466,10 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 @cache
-def is_library(kernel: str) -> bool:
-    """Return whether it is a kernel of PyTorch or a GEMM.
+def is_library_kernel(kernel: str) -> bool:
+    """Return whether a kernel is one of PyTorch or a GEMM.
 
-    Names of such kernels do not list what they fuse.
+    The names of such kernels do not list what they fuse.
     """
     return _ATEN.search(kernel) is not None
 
@@ -462,7 +496,7 @@ def collector_of(kernel: str) -> Collector | None:
             gemms=decoded.kernel_category == "template",
             listed=True,
         )
-    if is_library(kernel):
+    if is_library_kernel(kernel):
         return None
     for pattern, compound in _COMPOUNDS:
         if pattern.search(kernel):

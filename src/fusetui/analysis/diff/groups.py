@@ -66,12 +66,12 @@ class Alignment:
     """
 
     def __init__(self, a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> None:
-        """Start without groups; what the alignment left unpaired is open.
+        """Start without groups; unpaired items lie in gaps between the pairs.
 
         Args:
             a: The items (kernels and copies) of the representative step of A.
             b: The items of the representative step of B.
-            lanes: A lane of A and its partner of B.
+            lanes: A lane (stream) of A and its partner of B, with their pairs.
         """
         self.items = (a, b)
         self.lane_items = (lanes.a, lanes.b)
@@ -99,16 +99,17 @@ class Alignment:
         why: str,
         by_sort_or_position: bool = False,
     ) -> None:
-        """Group several open items of a side with one open item of the other side.
+        """Group several unpaired items of one trace with one of the other trace.
 
-        Does nothing where one side has main work (a product, convolution or attention)
-        and the other side has only kernels that help such work.
+        Nothing is grouped where one trace has main work (a product, convolution or
+        attention) and the other has only kernels that help such work.
 
         Args:
-            side: The side that has several items.
-            own_items: Open items of that side, in gaps near the gap of `other_item`.
-            other_item: An open item of the other side.
-            gap_index: The index of the gap in which `other_item` is open.
+            side: The trace that has several items: 0 for A, 1 for B.
+            own_items: Unpaired items of that trace, in gaps near the gap of
+                `other_item`.
+            other_item: An unpaired item of the other trace.
+            gap_index: The index of the gap, between two pairs, that has `other_item`.
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
@@ -129,18 +130,17 @@ class Alignment:
     def claim_both(
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
     ) -> None:
-        """Group any number of items of both sides.
+        """Group any number of items (kernels and copies) of A and of B.
 
-        Where one side has main work and the other side has only kernels that help such
-        work, main work is not grouped with helpers: the helpers of both sides become
-        one group, and each item of main work becomes a group by itself.
+        Main work, such as a product, is not grouped with kernels that only help such
+        work. If A has only the one and B only the other, the helpers of both become one
+        group. Each item of main work then becomes a group by itself.
 
         Args:
-            of_a: Items of A that are open, or that a pair had which was taken apart.
+            of_a: Items of A without a counterpart, or of a pair that was taken apart.
             of_b: The same of B.
             why: The evidence, for the reader.
-            together: Whether it is unknown which item does the work of which; see
-                `WorkGroup.matched_as_whole`.
+            together: Whether it is unknown which item does the work of which.
         """
         members_a = tuple(sorted(of_a))
         members_b = tuple(sorted(of_b))
@@ -148,8 +148,8 @@ class Alignment:
         self.close(1, set(members_b), self.gaps)
 
         if not self._may_correspond(members_a, members_b):
-            members_a = self._only_helpers(0, members_a)
-            members_b = self._only_helpers(1, members_b)
+            members_a = self._split_off_main_work(0, members_a)
+            members_b = self._split_off_main_work(1, members_b)
         if not members_a and not members_b:
             return
 
@@ -165,7 +165,8 @@ class Alignment:
     def gaps_near(self, gap_index: int) -> list[Gap]:
         """Return the gap with this index, and the gaps around it.
 
-        A fused kernel in this gap may do the work of ops in any of them.
+        A gap has the items of A and of B between two pairs that have no counterpart. A
+        fused kernel in a gap may do the work of ops in any of the returned ones.
         """
         first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
         return self.gaps[first : gap_index + MAX_GAPS_TO_FUSED_OP + 1]
@@ -182,8 +183,8 @@ class Alignment:
     def take_apart(self, pair_index: int, grouped: tuple[set[int], set[int]]) -> None:
         """End a pair if one of its items becomes part of a group.
 
-        The other item, unless it becomes part of the group too, is then open in the gap
-        before the pair.
+        The other item, unless it becomes part of the group too, is then without a
+        counterpart. It is put into the gap before the pair.
 
         Args:
             pair_index: The index of the pair.
@@ -205,7 +206,13 @@ class Alignment:
             open_b.append(item_b)
 
     def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
-        """Remove items of a side from the open items of these gaps."""
+        """Remove items from these gaps, as they have a counterpart now.
+
+        Args:
+            side: The trace of the items: 0 for A, 1 for B.
+            items: The items to remove.
+            gaps: The gaps that they may be in; they are changed.
+        """
         for gap in gaps:
             if not items.isdisjoint(gap[side]):
                 gap[side][:] = [item for item in gap[side] if item not in items]
@@ -219,14 +226,14 @@ class Alignment:
         why: str,
         by_sort_or_position: bool = False,
     ) -> None:
-        """Group items of a side with one item of the other side.
+        """Group items of one trace with one item of the other.
 
         The caller takes them out of the pairs and gaps that they are in.
 
         Args:
-            side: The side that has several items.
-            own_items: The items of that side, ascending.
-            other_item: The item of the other side.
+            side: The trace that has several items: 0 for A, 1 for B.
+            own_items: The items of that trace, ascending.
+            other_item: The item of the other trace.
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
@@ -236,9 +243,10 @@ class Alignment:
         )
 
     def finish(self) -> list[WorkGroup]:
-        """Return all groups, and make one of each remaining pair and open item.
+        """Return all groups, with one more for each remaining pair and unpaired item.
 
-        The groups that rules made come first, then the pairs, then the open items.
+        The groups that rules made come first, then the pairs, then the items of A and
+        of B alone.
         """
         for pair in self.pairs:
             if pair is not None:
@@ -246,25 +254,31 @@ class Alignment:
                 self.groups.append(WorkGroup(a=(item_a,), b=(item_b,)))
         for side in (0, 1):
             for gap in self.gaps:
-                self.groups += [_unmatched(side, item) for item in gap[side]]
+                self.groups += [_make_unmatched_group(side, item) for item in gap[side]]
         return self.groups
 
-    def _only_helpers(self, side: int, members: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the items that help other work; make each other item a group."""
+    def _split_off_main_work(
+        self, side: int, members: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Return the items whose kernels only help other work.
+
+        Such a kernel is the reduction of split-K. Each of the other items becomes a
+        group by itself.
+        """
         names = self.items[side].names
         helpers = []
         for item in members:
             if role_of_kernel(names[item]).is_helper:
                 helpers.append(item)
             else:
-                self.groups.append(_unmatched(side, item))
+                self.groups.append(_make_unmatched_group(side, item))
         return tuple(helpers)
 
     def _may_correspond(self, of_a: Iterable[int], of_b: Iterable[int]) -> bool:
         """Return whether items of A and of B may do the same work.
 
-        They may not if one side has main work (a product, convolution or attention) and
-        the other side has only kernels that help such work.
+        They may not if one trace has main work (a product, convolution or attention)
+        and the other has only kernels that help such work.
         """
         roles_a = self._kernel_roles(0, of_a)
         roles_b = self._kernel_roles(1, of_b)
@@ -280,7 +294,7 @@ class Alignment:
     def _known_as(self, side: int, item: int) -> frozenset[str]:
         """Return every name under which a compiler may list the work of an item."""
         items = self.items[side]
-        return known_names(items.trace, int(items.op[item]))
+        return find_known_names(items.trace, int(items.op[item]))
 
 
 def _has_main_work(roles: Sequence[KernelRole]) -> bool:
@@ -294,18 +308,29 @@ def _only_helps(roles: Sequence[KernelRole]) -> bool:
 
 
 def as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
-    """Put what a side has and what the other side has in the order (A's, B's)."""
+    """Put what one trace has and what the other has in the order (A, B).
+
+    Args:
+        side: The trace that `own` is of: 0 for A, 1 for B.
+        own: What that trace has.
+        other: What the other trace has.
+    """
     return (own, other) if side == 0 else (other, own)
 
 
-def _unmatched(side: int, item: int) -> WorkGroup:
-    """Make the group of an item that has no counterpart on the other side."""
+def _make_unmatched_group(side: int, item: int) -> WorkGroup:
+    """Make the group of an item that has no counterpart in the other trace.
+
+    `side` is the trace of the item: 0 for A, 1 for B.
+    """
     of_a, of_b = as_a_and_b(side, (item,), ())
     return WorkGroup(a=of_a, b=of_b)
 
 
 def paired_items(groups: Iterable[WorkGroup]) -> Rows:
-    """Return the items of the groups that have one item of each side.
+    """Return the items of the groups that have one item of A and one of B.
+
+    An item is the index of a kernel or copy of the representative step.
 
     Returns:
         An array of shape [2, pairs]: the items of A, then those of B.
@@ -317,16 +342,17 @@ def paired_items(groups: Iterable[WorkGroup]) -> Rows:
     return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
 
-def with_matches(
+def replace_matched_groups(
     groups: Iterable[WorkGroup], matches: Sequence[WorkGroup]
 ) -> list[WorkGroup]:
     """Replace groups without a counterpart by groups that match their items.
 
-    If item 3 of A and item 7 of B are groups by themselves, and a match is of both, the
-    match takes the place of the two groups.
+    Say item 3 of A and item 7 of B are groups by themselves, and a match has both. Then
+    the match takes the place of the two groups.
 
     Args:
-        groups: All groups so far. A group without a counterpart has items of one side.
+        groups: All groups so far. A group without a counterpart has items of one trace
+            only.
         matches: New groups of items that have no counterpart in `groups`.
 
     Returns:
@@ -370,7 +396,7 @@ _POINTWISE: Final = words(
 _FLOAT_TYPES: Final = words("double float c10::bfloat16 c10::half bfloat16 half")
 
 
-def known_names(trace: Trace, op: int) -> frozenset[str]:
+def find_known_names(trace: Trace, op: int) -> frozenset[str]:
     """Return every name under which a compiler may list the work of an op.
 
     These are the names of the op and of the ops around it, with their aliases.
@@ -419,24 +445,24 @@ class _Tensor(msgspec.Struct, frozen=True):
         return math.prod(self.shape) * scalar_bytes(self.dtype)
 
 
-def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
-    """Say which tensors a kernel that does the work of all members need not write.
+def describe_avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
+    """Say which tensors a kernel need not write if it does the work of several.
 
-    Of n pointwise pieces in a row, n - 1 results are passed on to the next piece. A
+    Of n pointwise kernels in a row, n - 1 results are passed on to the next one. A
     kernel that does all of them need not write these results and read them back, unless
     something else wants them.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        members: The items whose work one kernel of the other side does.
+        items: The items (kernels and copies) of the representative step of a trace.
+        members: The indices of the items whose work one kernel of the other trace does.
 
     Returns:
-        `[8192, 3072] bfloat16 between them (50.33 MB) may stay in registers`, for
-        example; "" unless the results of all members but the last are known.
+        `intermediate [8192, 3072] bfloat16 (50.33 MB) may stay in registers`, for
+        example. "" unless the results of all members but the last are known.
     """
     passed_on: list[_Tensor] = []
     for member in sorted(members)[:-1]:
-        result = _result_of_op(items, member)
+        result = _derive_result_of_op(items, member)
         if result is None:
             return ""
         passed_on.append(result)
@@ -454,7 +480,7 @@ def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
     return f"intermediate {tensors} ({total}) may stay in registers"
 
 
-def _result_of_op(items: WorkItems, member: int) -> _Tensor | None:
+def _derive_result_of_op(items: WorkItems, member: int) -> _Tensor | None:
     """Derive the result of an item's pointwise op from the recorded inputs.
 
     The shape of the result is that of the inputs, broadcast. Returns None if the op is
@@ -476,11 +502,11 @@ def _result_of_op(items: WorkItems, member: int) -> _Tensor | None:
     dtypes = {str(types[index]).lower() for index in tensor_inputs}
     if len(dtypes) != 1 or not dtypes <= _FLOAT_TYPES:
         return None
-    shape = _broadcast([shapes[index] for index in tensor_inputs])
+    shape = _broadcast_shapes([shapes[index] for index in tensor_inputs])
     return _Tensor(shape=shape, dtype=dtypes.pop())
 
 
-def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return the shape to which these shapes are broadcast.
 
     Shapes are aligned at their last dimension. Of each dimension, the largest size

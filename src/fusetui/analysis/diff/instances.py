@@ -34,18 +34,19 @@ piece of work."""
 
 
 def pair_repetitions(alignment: Alignment) -> None:
-    """Pair the repetitions of a kernel anew where one side has more of them.
+    """Pair the repetitions of a kernel anew where A or B has more of them.
 
-    The alignment pairs the first ones. This rule pairs those whose times are the most
-    alike. Nothing changes where both sides have open repetitions.
+    The alignment pairs the first repetitions. This rule pairs those whose times are the
+    most alike. Nothing changes where both traces have repetitions without a
+    counterpart.
     """
-    for run in _runs_of_one_kernel(alignment):
-        open_a = _open_items_of_run(alignment, 0, run)
-        open_b = _open_items_of_run(alignment, 1, run)
+    for run in _find_runs_of_one_kernel(alignment):
+        open_a = _find_open_items_of_run(alignment, 0, run)
+        open_b = _find_open_items_of_run(alignment, 1, run)
         if open_a and not open_b:
-            _pair_closest(alignment, 0, run, open_a)
+            _pair_by_closest_times(alignment, 0, run, open_a)
         elif open_b and not open_a:
-            _pair_closest(alignment, 1, run, open_b)
+            _pair_by_closest_times(alignment, 1, run, open_b)
 
 
 class _KernelOfCall(NamedTuple):
@@ -60,43 +61,47 @@ class _KernelOfCall(NamedTuple):
 
 
 def group_launches_in_parts(alignment: Alignment, side: int) -> None:
-    """Group several launches of a kernel under one call with a single launch.
+    """Group several launches of a kernel under one call of an op with a single launch.
 
-    One of the launches is paired with the single launch of the other side. The others
-    are grouped with it if all their times add up to that of the single launch.
+    One of the launches is already paired with the single launch of the other trace. The
+    others are grouped with it if all their times add up to that of the single launch.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side with several launches.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace with several launches: 0 for A, 1 for B.
     """
-    open_items_by_call = _open_items_by_call(alignment, side)
+    open_items_by_call = _group_open_items_by_call(alignment, side)
     if not open_items_by_call:
         return
-    pairs_by_call = _pairs_by_call(alignment, side)
+    pairs_by_call = _index_pairs_by_call(alignment, side)
     for call, open_items in open_items_by_call.items():
         pair_indices = pairs_by_call.get(call, [])
         if len(pair_indices) == 1 and len(open_items) < MAX_PIECES_OF_OP:
             _group_parts(alignment, side, open_items, pair_indices[0])
 
 
-def _open_items_by_call(
+def _group_open_items_by_call(
     alignment: Alignment, side: int
 ) -> dict[_KernelOfCall, list[int]]:
-    """Return the open items of a side by the call that launched them."""
+    """Return the unpaired items of a trace by their kernel and their call."""
     items = alignment.items[side]
     open_items_by_call: defaultdict[_KernelOfCall, list[int]] = defaultdict(list)
     for gap in alignment.gaps:
         for item in gap[side]:
-            open_items_by_call[_kernel_of_call(items, item)].append(item)
+            open_items_by_call[_identify_kernel_of_call(items, item)].append(item)
     return open_items_by_call
 
 
-def _pairs_by_call(alignment: Alignment, side: int) -> dict[_KernelOfCall, list[int]]:
+def _index_pairs_by_call(
+    alignment: Alignment, side: int
+) -> dict[_KernelOfCall, list[int]]:
     """Return the indices of the pairs of one kernel under one op, by call.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side whose calls are meant.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace whose calls are meant: 0 for A, 1 for B.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
@@ -107,20 +112,24 @@ def _pairs_by_call(alignment: Alignment, side: int) -> dict[_KernelOfCall, list[
         own_item = pair[side]
         other_item = pair[1 - side]
         if own.exact_keys[own_item] == other.exact_keys[other_item]:
-            pairs_by_call[_kernel_of_call(own, own_item)].append(pair_index)
+            pairs_by_call[_identify_kernel_of_call(own, own_item)].append(pair_index)
     return pairs_by_call
 
 
 def _group_parts(
     alignment: Alignment, side: int, open_items: list[int], pair_index: int
 ) -> None:
-    """Group open items and a pair, if the times on this side add up to the other's.
+    """Group a pair of launches with further launches, if their times add up.
+
+    The times of all launches in that trace have to add up to the time of the single
+    launch in the other one.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the open items.
-        open_items: Open items of one call.
-        pair_index: The index of a pair whose item of this side is of the same call.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the further launches: 0 for A, 1 for B.
+        open_items: Items of one call that have no counterpart.
+        pair_index: The index of a pair whose item of this trace is of the same call.
     """
     pair = alignment.pairs[pair_index]
     if pair is None:
@@ -149,8 +158,12 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
-def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
-    """Return the kernel of an item and the call of its op."""
+def _identify_kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
+    """Return the kernel of an item, together with the call of the op that launched it.
+
+    Equal kernels in a row without an op count as those of one call. That call is named
+    by the first of them.
+    """
     kernel_id = items.kernel_id(item)
     op = int(items.op[item])
     if op >= 0:
@@ -166,23 +179,24 @@ def _kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
 
 
 def group_rest_of_ops(alignment: Alignment, side: int) -> None:
-    """Group the open items of two calls of an op that are the same call.
+    """Group the remaining kernels of calls that are the same in A and B.
 
-    Open items on both sides become one group. Open items of one side join the pair that
-    links the two calls, if that pair has two different kernels (so one became several),
-    or if they add up the parts of its kernel.
+    Unpaired kernels of both become one group. Unpaired kernels of one trace join the
+    pair that links the two calls in two cases: the pair has two different kernels, so
+    one became several, or they add up the parts of its kernel.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
         side: 0; both directions are covered at once, so nothing is done for side 1.
     """
     if side == 1:
         return
-    open_a = _open_items_by_op(alignment, 0)
-    open_b = _open_items_by_op(alignment, 1)
+    open_a = _group_open_items_by_op(alignment, 0)
+    open_b = _group_open_items_by_op(alignment, 1)
     if not open_a and not open_b:
         return
-    for link in _linked_calls(alignment):
+    for link in _find_linked_calls(alignment):
         # Each call is handled once, with the first pair that links it.
         rest_a = open_a.pop(link.op_a, [])
         rest_b = open_b.pop(link.op_b, [])
@@ -194,28 +208,29 @@ def group_rest_of_ops(alignment: Alignment, side: int) -> None:
         if rest_a and rest_b:
             alignment.claim_both(rest_a, rest_b, f"the remaining kernels of {name}")
         elif link.pair_index is not None:
-            _join_pair(
+            _extend_pair(
                 alignment, link.pair_index, rest_a, rest_b, (f"all kernels of {name}")
             )
 
 
-def _join_pair(
+def _extend_pair(
     alignment: Alignment,
     pair_index: int,
     rest_a: list[int],
     rest_b: list[int],
     why: str,
 ) -> None:
-    """Group a pair with the other open items of its ops, if they belong together.
+    """Group a pair with the unpaired kernels of the same call, if they belong together.
 
-    They do if the pair is of two different kernels, or if the open items add up the
+    They do if the pair is of two different kernels, or if the unpaired ones add up the
     parts of its kernel.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
         pair_index: The index of the pair.
-        rest_a: The open items of A of the same call.
-        rest_b: The open items of B of the same call; one of the two lists is empty.
+        rest_a: The unpaired kernels of A of the same call.
+        rest_b: Those of B of the same call; one of the two lists is empty.
         why: The evidence, for the reader.
     """
     pair = alignment.pairs[pair_index]
@@ -224,8 +239,8 @@ def _join_pair(
     a, b = alignment.items
     item_a, item_b = pair
     is_other_kernel = a.kernel_id(item_a) != b.kernel_id(item_b)
-    rest_a_adds_up = _all_add_up(a, item_a, rest_a)
-    rest_b_adds_up = _all_add_up(b, item_b, rest_b)
+    rest_a_adds_up = _do_all_combine_parts(a, item_a, rest_a)
+    rest_b_adds_up = _do_all_combine_parts(b, item_b, rest_b)
     if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
         alignment.pairs[pair_index] = None
         alignment.claim_both([item_a, *rest_a], [item_b, *rest_b], why)
@@ -234,11 +249,12 @@ def _join_pair(
 def group_with_reduction(alignment: Alignment, side: int) -> None:
     """Group a product or attention with the next kernel, if that adds up its parts.
 
-    The next kernel has to be open, follow immediately, and have no op.
+    The next kernel has to have no counterpart and no op, and to follow immediately.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the kernel that adds up.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the kernel that adds up: 0 for A, 1 for B.
     """
     items = alignment.items[side]
     for pair_index, pair in enumerate(alignment.pairs):
@@ -249,23 +265,23 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
         following = open_after[0]
         if following != main + 1 or items.op_id(following) != NO_OP:
             continue
-        if _adds_up(items.names[main], items.names[following]):
+        if _combines_parts(items.names[main], items.names[following]):
             alignment.pairs[pair_index] = None
             of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
             why = "plus the kernel that combines its partial results"
             alignment.claim_both(of_a, of_b, why)
 
 
-def _all_add_up(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
+def _do_all_combine_parts(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
     """Return whether all other items add up the parts of the main kernel.
 
     Returns True if there are no other items.
     """
-    return all(_adds_up(items.names[main], items.names[item]) for item in rest)
+    return all(_combines_parts(items.names[main], items.names[item]) for item in rest)
 
 
 @cache
-def _adds_up(main: str, following: str) -> bool:
+def _combines_parts(main: str, following: str) -> bool:
     """Return whether a kernel adds up the parts of the main kernel before it.
 
     That is the reduction of split-K after a product or convolution, or, after
@@ -289,10 +305,14 @@ class _PairRun(NamedTuple):
     last: int  # the index after that of the last pair
 
 
-def _runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
-    """Yield the runs of pairs of one kernel that have an open item beside them."""
+def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
+    """Yield the runs of consecutive pairs that are one kernel under one op in A and B.
+
+    Only runs count that have an item without a counterpart between their pairs or
+    beside them.
+    """
     first = 0
-    for exact_key, run in groupby(_keys_of_pairs(alignment)):
+    for exact_key, run in groupby(_collect_keys_of_pairs(alignment)):
         last = first + len([*run])
         gaps = alignment.gaps[first : last + 1]
         has_open_items = any(gap[0] or gap[1] for gap in gaps)
@@ -301,8 +321,11 @@ def _runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
         first = last
 
 
-def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
-    """Return the exact key of each pair of one kernel under one op; None for others."""
+def _collect_keys_of_pairs(alignment: Alignment) -> list[int | None]:
+    """Return a key for each pair that is one kernel under one op in A and B.
+
+    The key is None for other pairs.
+    """
     a, b = alignment.items
     keys: list[int | None] = []
     for pair in alignment.pairs:
@@ -315,8 +338,17 @@ def _keys_of_pairs(alignment: Alignment) -> list[int | None]:
     return keys
 
 
-def _open_items_of_run(alignment: Alignment, side: int, run: _PairRun) -> list[int]:
-    """Return the open items in the gaps of a run that are its kernel."""
+def _find_open_items_of_run(
+    alignment: Alignment, side: int, run: _PairRun
+) -> list[int]:
+    """Return the unpaired items in a run of pairs that are its kernel.
+
+    Args:
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the items: 0 for A, 1 for B.
+        run: Consecutive pairs of one kernel.
+    """
     exact_keys = alignment.items[side].exact_keys
     open_items = []
     for gap in alignment.gaps[run.first : run.last + 1]:
@@ -324,19 +356,21 @@ def _open_items_of_run(alignment: Alignment, side: int, run: _PairRun) -> list[i
     return open_items
 
 
-def _pair_closest(
+def _pair_by_closest_times(
     alignment: Alignment, side: int, run: _PairRun, open_items: list[int]
 ) -> None:
-    """Pair a run of a kernel anew, in order, by the closest times.
+    """Pair the repetitions of a kernel anew, in order, by the closest times.
 
-    Items that have no partner then are open in the gap where they belong. If pairing
-    would take too long, the whole run becomes one group.
+    Items that have no partner then are added to the gap between pairs where they
+    belong. If pairing would take too long, all repetitions become one group.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side that has more of the kernel.
-        run: Pairs of one kernel.
-        open_items: The open items of that side that are the same kernel.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace that has more of the kernel: 0 for A, 1 for B.
+        run: Consecutive pairs of the kernel.
+        open_items: The items of that trace that are the same kernel and have no
+            counterpart.
     """
     items_of_other_side = []
     partners_before = []
@@ -364,24 +398,25 @@ def _pair_closest(
         alignment.pairs[pair_index] = as_a_and_b(side, own_item, other_item)
     alignment.close(side, set(open_items), alignment.gaps[run.first : run.last + 1])
     without_partner = sorted(set(candidates) - set(partners))
-    _open_again(alignment, side, run, partners, without_partner)
+    _return_to_gaps(alignment, side, run, partners, without_partner)
 
 
-def _open_again(
+def _return_to_gaps(
     alignment: Alignment,
     side: int,
     run: _PairRun,
     partners: list[int],
     items: list[int],
 ) -> None:
-    """Make items open in the gaps of a run where they belong.
+    """Put items that lost their partner into the gaps where they belong.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the items.
-        run: Pairs of one kernel.
-        partners: The items of that side in these pairs, ascending.
-        items: The items to make open.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the items: 0 for A, 1 for B.
+        run: Consecutive pairs of one kernel.
+        partners: The items of that trace in these pairs, ascending.
+        items: The items without a partner.
     """
     gaps = alignment.gaps[run.first : run.last + 1]
     for item in items:
@@ -392,8 +427,8 @@ def _open_again(
         open_items.sort()
 
 
-def _open_items_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
-    """Return the open items of a side by the row of their innermost op.
+def _group_open_items_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
+    """Return the unpaired items of a trace by the row of their innermost op.
 
     What torch.compile inserts counts as no op. Without a GPU the result is empty:
     there, each item is an op itself.
@@ -418,10 +453,11 @@ class _LinkedCalls(NamedTuple):
     pair_index: int | None  # the index of a pair of their items; None if in one gap
 
 
-def _linked_calls(alignment: Alignment) -> Iterator[_LinkedCalls]:
-    """Yield the calls of one op that a pair of items links, then those in one gap.
+def _find_linked_calls(alignment: Alignment) -> Iterator[_LinkedCalls]:
+    """Yield the calls of an op in A and in B that are the same call.
 
-    A call may be in several links.
+    First come those whose kernels are paired with each other, then those whose unpaired
+    kernels lie between the same two pairs. A call may be in several links.
     """
     a, b = alignment.items
     for pair_index, pair in enumerate(alignment.pairs):
@@ -436,19 +472,20 @@ def _linked_calls(alignment: Alignment) -> Iterator[_LinkedCalls]:
             )
     for open_a, open_b in alignment.gaps:
         if open_a and open_b:
-            yield from _linked_calls_in_gap(alignment, open_a, open_b)
+            yield from _link_calls_in_gap(alignment, open_a, open_b)
 
 
-def _linked_calls_in_gap(
+def _link_calls_in_gap(
     alignment: Alignment, open_a: list[int], open_b: list[int]
 ) -> Iterator[_LinkedCalls]:
-    """Yield the calls of open items of a gap that are of one op, in order.
+    """Yield the calls of one op in A and B whose unpaired kernels are in one gap.
 
-    They are a longest common subsequence of the names of the ops.
+    A gap lies between two pairs. The calls are a longest common subsequence of the
+    names of the ops.
     """
     a, b = alignment.items
-    id_of_op_a = _id_of_op(a, open_a)
-    id_of_op_b = _id_of_op(b, open_b)
+    id_of_op_a = _map_ops_to_ids(a, open_a)
+    id_of_op_b = _map_ops_to_ids(b, open_b)
     ops_a = list(id_of_op_a)
     ops_b = list(id_of_op_b)
     for i, j in longest_common(list(id_of_op_a.values()), list(id_of_op_b.values())):
@@ -470,7 +507,7 @@ def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
     return kind_a != "" and kind_a == kind_b and b.op_id(item_b) != NO_OP
 
 
-def _id_of_op(items: WorkItems, members: list[int]) -> dict[int, int]:
+def _map_ops_to_ids(items: WorkItems, members: list[int]) -> dict[int, int]:
     """Return {row of an op: the id of its name} for the ops of some items."""
     id_of_op = {}
     for item in members:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
-from fusetui.analysis.diff.work import Work, hidden_behind_compute
+from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import (
     Flags,
@@ -70,7 +70,7 @@ class Vocabulary(dict[str, int]):
         return self.setdefault(word, len(self))
 
     def word_of_id(self, word_id: int) -> str:
-        """Return the word that has this id."""
+        """Return the word that has this id. Raises StopIteration if no word has it."""
         return next(word for word, known_id in self.items() if known_id == word_id)
 
 
@@ -86,7 +86,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     representative_step: int  # index of the step that the items are of
     # Indices of the steps that do the same work as the representative one.
     alike_steps: Rows
-    # The next three are chosen from `alike_steps`; see `with_usual_steps`.
+    # The next three are chosen from `alike_steps`; see `choose_usual_steps`.
     usual_steps: Rows  # those over which all figures are averaged
     plain_steps: Rows  # those in which nothing happened that other steps lack
     # Those by whose times several pieces of one kernel are told apart: the same steps
@@ -116,9 +116,10 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def ns(self) -> Int64s:
-        """The mean time of each item over the usual steps (ns).
+        """The mean time (ns) of each kernel or copy over the usual steps.
 
         It is a mean and no median, so that the times of items add up to that of a step.
+        Without usual steps it is the median of all samples.
         """
         if not len(self.usual_steps):
             return medians(self.samples)
@@ -141,7 +142,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def op_or_kernel(self) -> list[int]:
-        """The id of the op of each item; without an op, minus the id of its kernel."""
+        """The id of the op of each item; minus the id of the kernel without an op."""
         op_ids = self.exact_keys >> OP_SHIFT
         kernel_ids = self.exact_keys & KERNEL_MASK
         return [*np.where(op_ids != NO_OP, op_ids, -kernel_ids).tolist()]
@@ -154,14 +155,15 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def outermost_ops(self) -> list[int]:
         """The row of the outermost op of the program around each item, -1 for none."""
-        return [*outermost(self.trace, self.op).tolist()]
+        return [*find_outermost_ops(self.trace, self.op).tolist()]
 
     @cached_property
     def hidden_times(self) -> list[int]:
-        """The mean time during which kernels computed while each item ran (ns).
+        """The mean time (ns) during which kernels computed while each item ran.
 
-        It is 0 for items that compute themselves. So it says how much of communication,
-        copies and fills is hidden.
+        It is 0 for items that compute themselves. So it tells how much of
+        communication, copies and fills is hidden behind compute. Without a GPU or usual
+        steps, all are 0.
         """
         work = self.work
         if not work.gpu or not len(self.usual_steps):
@@ -170,7 +172,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         rows_by_step = [
             work.row[work.slice_of_window(step)] for step in self.usual_steps.tolist()
         ]
-        hidden_ns = hidden_behind_compute(self.trace, np.stack(rows_by_step))
+        hidden_ns = measure_hidden_time(self.trace, np.stack(rows_by_step))
         return [*mean(hidden_ns).tolist()]
 
     @cached_property
@@ -198,12 +200,13 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def features(self) -> Int64s:
-        """The times by which pieces of one kernel are told apart, [items, features].
+        """The times by which runs of one kernel are told apart, [items, features].
 
-        The distance of two pieces is the sum of the differences of all features. If the
-        sides have no steps in common, the only feature is `compared_ns`. Otherwise it
-        counts WEIGHT_OF_ALL_STEPS times, and the times in each compared step are
-        features too. They decide where `compared_ns` is equal.
+        Two items are as far apart as the sum of the differences of all features. The
+        first feature is `compared_ns`, the mean over the compared steps. If A and B
+        have the same steps, the time in each compared step is a feature too. The first
+        one then counts WEIGHT_OF_ALL_STEPS times, so that the others only decide
+        between equals.
         """
         features = self.compared_ns[:, None]  # one column
         if not self.has_same_steps:
@@ -221,12 +224,14 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return median_ns
 
     def keys_of(self, pieces: slice) -> Int64s:
-        """Return keys that also tell the lanes of this side apart.
+        """Return keys that also tell the lanes (streams) of this trace apart.
 
-        They are equal for the same kernel under the same op on the same lane.
+        They are equal for the same kernel under the same op on the same lane. A lane is
+        a stream or a thread. The keys are valid within one trace only, because lanes
+        are numbered per trace.
 
         Args:
-            pieces: A slice of the pieces of all steps.
+            pieces: A slice of the pieces (kernels or copies) of all steps.
         """
         lanes = self.work.lane
         first_lane = lanes.min() if len(lanes) else 0
@@ -259,48 +264,48 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
 
 
 def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
-    """Make the items of a side from the pieces of its representative step.
+    """Make the items of a trace: the kernels and copies of its representative step.
 
-    Of the steps that do the most common work, the representative one is the step of
-    median duration (the shorter of two). All alike steps count as usual until
-    `with_usual_steps` chooses from them.
+    Of the steps that do the most common work (the alike steps), the representative one
+    has the median duration, or the shorter of two. All alike steps count as usual until
+    `choose_usual_steps` chooses from them.
 
     Args:
-        work: The pieces of all steps of the side.
-        words: The vocabulary of both sides. New words are added to it.
+        work: The kernels and copies of all steps of the trace.
+        words: The ids of names, shared by both traces. New names are added to it.
         known: Names of ops that are to be replaced or ignored.
     """
-    ids = _ids_of_pieces(work, words, known or KnownNames())
-    exact_keys = ids.kernel + (ids.op << OP_SHIFT)
-    alike_steps = _alike_steps(work, exact_keys)
-    representative_step = _median_step(work, alike_steps)
+    piece_ids = _look_up_piece_ids(work, words, known or KnownNames())
+    exact_keys = piece_ids.kernel + (piece_ids.op << OP_SHIFT)
+    alike_steps = _find_alike_steps(work, exact_keys)
+    representative_step = _find_median_step(work, alike_steps)
 
     pieces = work.slice_of_window(representative_step)
-    kernel_ids = ids.kernel[pieces]
-    op_ids = ids.op[pieces]
+    kernel_ids = piece_ids.kernel[pieces]
+    op_ids = piece_ids.op[pieces]
     ns_by_step = [work.ns[work.slice_of_window(step)] for step in alike_steps]
     samples = np.array(ns_by_step, dtype=np.int64)
     # Without any step there is still one row of samples, of no items.
     samples_shape = (max(1, len(alike_steps)), pieces.stop - pieces.start)
-    steps = np.array(alike_steps, dtype=np.intp)
+    alike_step_indices = np.array(alike_steps, dtype=np.intp)
     return WorkItems(
         work=work,
         representative_step=representative_step,
-        alike_steps=steps,
-        usual_steps=steps,
-        plain_steps=steps,
-        compared_steps=steps,
+        alike_steps=alike_step_indices,
+        usual_steps=alike_step_indices,
+        plain_steps=alike_step_indices,
+        compared_steps=alike_step_indices,
         has_same_steps=False,
         row=work.row[pieces],
         op=work.op[pieces],
         lane=work.lane[pieces],
         exact_keys=exact_keys[pieces],
-        op_keys=_op_keys(work, pieces, kernel_ids, op_ids, words),
-        single_kernel_keys=_single_kernel_keys(work, pieces, op_ids),
-        class_keys=_class_keys(work, pieces, words),
+        op_keys=_make_op_keys(work, pieces, kernel_ids, op_ids, words),
+        single_kernel_keys=_make_single_kernel_keys(work, pieces, op_ids),
+        class_keys=_make_class_keys(work, pieces, words),
         samples=samples.reshape(samples_shape),
         exact_keys_of_all_steps=exact_keys,
-        is_without_op=ids.is_without_op[pieces],
+        is_without_op=piece_ids.is_without_op[pieces],
     )
 
 
@@ -312,8 +317,15 @@ class _IdsOfPieces(msgspec.Struct, frozen=True, eq=False):
     is_without_op: Flags  # compared without regard to its op, whose id is NO_OP
 
 
-def _ids_of_pieces(work: Work, words: Vocabulary, known: KnownNames) -> _IdsOfPieces:
-    """Look up the ids of the kernel and the op of each piece; add new words."""
+def _look_up_piece_ids(
+    work: Work, words: Vocabulary, known: KnownNames
+) -> _IdsOfPieces:
+    """Look up the ids of the kernel and of the op of each piece of work.
+
+    A piece is a kernel or copy of any step. Names that have no id yet get one. The op
+    id is NO_OP for a piece without an op, and for kernels that are to be compared
+    without their op.
+    """
 
     def word_of_op(name: str) -> str:
         # What torch.compile puts around a program is no op of the program.
@@ -323,22 +335,26 @@ def _ids_of_pieces(work: Work, words: Vocabulary, known: KnownNames) -> _IdsOfPi
     trace = work.trace
     kernel_names = trace.name[work.row]
     op_names = np.where(work.op >= 0, trace.name[work.op], -1)
-    kernel_ids = _word_ids(trace, kernel_names, words, identity)
-    op_ids = _word_ids(trace, op_names, words, word_of_op)
+    kernel_ids = _look_up_word_ids(trace, kernel_names, words, identity)
+    op_ids = _look_up_word_ids(trace, op_names, words, word_of_op)
 
     is_without_op = np.isin(kernel_ids, known.kernels_without_op)
     op_ids[is_without_op] = NO_OP
     return _IdsOfPieces(kernel=kernel_ids, op=op_ids, is_without_op=is_without_op)
 
 
-def with_usual_steps(
+def choose_usual_steps(
     a: WorkItems, b: WorkItems, without: Sequence[int] = ()
 ) -> tuple[WorkItems, WorkItems]:
-    """Choose the plain, the usual and the compared steps of both sides.
+    """Choose the plain, the usual and the compared steps of both traces.
 
-    If both sides have equally many steps, the same steps are chosen from on both sides:
-    those that do the usual work on both. If there are none, or if the numbers of steps
-    differ, each side chooses from its own alike steps.
+    Alike steps are those that do the most common work of a trace. Compared steps are
+    the alike ones; plain steps are those of them that are not in `without`. Usual steps
+    are the plain ones over which figures are averaged.
+
+    If both traces have equally many steps, only steps that are alike in both are chosen
+    from. If there are none, or if the numbers differ, each trace chooses from its own
+    alike steps.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -347,7 +363,7 @@ def with_usual_steps(
             steps are left.
 
     Returns:
-        Both sides with these steps.
+        The items of A and of B with these steps.
     """
     alike_a = a.alike_steps
     alike_b = b.alike_steps
@@ -359,8 +375,8 @@ def with_usual_steps(
             alike_b = alike_on_both
             has_same_steps = True
 
-    plain_a = _steps_without(alike_a, without, if_none_left=a.alike_steps)
-    plain_b = _steps_without(alike_b, without, if_none_left=b.alike_steps)
+    plain_a = _exclude_steps(alike_a, without, if_none_left=a.alike_steps)
+    plain_b = _exclude_steps(alike_b, without, if_none_left=b.alike_steps)
     usual = usual_steps(a.work.windows.dur, b.work.windows.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
@@ -379,13 +395,16 @@ def with_usual_steps(
     return with_steps_a, with_steps_b
 
 
-def _steps_without(steps: Rows, without: Sequence[int], *, if_none_left: Rows) -> Rows:
-    """Return the steps that are not in `without`; `if_none_left` if there are none."""
+def _exclude_steps(steps: Rows, without: Sequence[int], *, if_none_left: Rows) -> Rows:
+    """Return the steps that are not in `without`, ascending.
+
+    If none is left, return `if_none_left` instead.
+    """
     steps_left = np.setdiff1d(steps, without)
     return steps_left if len(steps_left) else if_none_left
 
 
-def _word_ids(
+def _look_up_word_ids(
     trace: Trace,
     name_indices: NDArray[np.integer],
     words: Vocabulary,
@@ -409,15 +428,17 @@ def _word_ids(
     return np.asarray(id_of_name[name_indices])
 
 
-def _alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
+def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
     """Return the indices of the steps that do the most common work.
 
-    Steps do the same work if their sequences of exact keys and lanes are equal. Of two
-    sequences that are equally common, the one that occurs first counts.
+    Steps do the same work if they run the same kernels under the same ops on the same
+    lanes (streams), in the same order. Of two sequences that are equally common, the
+    one that occurs first counts.
 
     Args:
-        work: The pieces of all steps of a side.
-        exact_keys: The exact key of each piece.
+        work: The kernels and copies of all steps of a trace.
+        exact_keys: One key per kernel or copy: equal for the same kernel under the same
+            op.
     """
     sequences = []
     for step in range(len(work.windows)):
@@ -430,34 +451,37 @@ def _alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
     return [step for step, sequence in enumerate(sequences) if sequence == most_common]
 
 
-def _median_step(work: Work, steps: list[int]) -> int:
-    """Return the step of median duration, the shorter of two; 0 without steps."""
+def _find_median_step(work: Work, steps: list[int]) -> int:
+    """Return the step of median duration; 0 without steps.
+
+    Of two middle steps, it is the shorter one.
+    """
     if not steps:
         return 0
     by_duration = sorted(steps, key=lambda step: int(work.windows.dur[step]))
     return by_duration[(len(by_duration) - 1) // 2]
 
 
-def _op_keys(
+def _make_op_keys(
     work: Work, pieces: slice, kernel_ids: Int64s, op_ids: Int64s, words: Vocabulary
 ) -> Int64s:
-    """Make keys of the op, the part of its work, and the order among equal parts.
+    """Make keys that are equal for the same part of the work of the same op.
 
-    An op such as attention launches kernels for several parts of its work (see
-    `KernelRole.part`). Pieces of one part under one call of an op are told apart by
-    their order. That does not work without an op, or if a call launches more than
-    MAX_PIECES_BY_ORDER pieces of a part. Then the key is that of the kernel, negative.
+    An op such as attention launches kernels for several parts of its work
+    (`KernelRole.part`). Kernels of one part under one call are told apart by their
+    order. That fails without an op, or if a call launches more than MAX_PIECES_BY_ORDER
+    kernels of a part. Then the key is that of the kernel, as a negative number.
 
     Args:
-        work: The pieces of all steps of a side.
-        pieces: The pieces that get keys.
+        work: The kernels and copies of all steps of a trace.
+        pieces: The slice of them that get keys.
         kernel_ids: The ids of their kernels.
         op_ids: The ids of their ops.
-        words: The vocabulary of both sides. New words are added to it.
+        words: The ids of names, shared by both traces. New names are added to it.
     """
     rows = work.row[pieces]
     role = work.trace.role[rows].astype(np.int64)
-    part = _word_ids(work.trace, work.trace.name[rows], words, _word_of_part)
+    part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _name_part)
     part += role << ROLE_SHIFT
 
     # A group has the pieces of one part under one call of an op.
@@ -465,16 +489,21 @@ def _op_keys(
     order_in_group = ordinals(group_of_piece)
     is_told_by_order = group_size_of_each(group_of_piece) <= MAX_PIECES_BY_ORDER
 
-    keys_by_order = _ids_of_ordered_parts(op_ids, part, order_in_group, words)
+    keys_by_order = _look_up_ordered_part_ids(op_ids, part, order_in_group, words)
     keys_by_kernel = -kernel_ids - 1
     has_key_by_order = (op_ids != NO_OP) & is_told_by_order
     return np.where(has_key_by_order, keys_by_order, keys_by_kernel)
 
 
-def _ids_of_ordered_parts(
+def _look_up_ordered_part_ids(
     op_ids: Int64s, part: Int64s, order_in_group: Int64s, words: Vocabulary
 ) -> Int64s:
-    """Return an id for each combination of op, part, and order among equal parts."""
+    """Return one id per piece for its op, its part, and its order among equal parts.
+
+    A part is a part of the work of an op. The three arrays have one entry per piece
+    (kernel or copy). Equal combinations have equal ids in both traces; new ones are
+    added to `words`.
+    """
     first, distinct = distinct_rows((op_ids, part, order_in_group))
     ids = []
     for piece in first.tolist():
@@ -483,20 +512,24 @@ def _ids_of_ordered_parts(
     return np.array(ids, dtype=np.int64)[distinct]
 
 
-def _word_of_part(kernel: str) -> str:
-    """Return `part main`, for example; names of ops have no space, so none is equal."""
+def _name_part(kernel: str) -> str:
+    """Return the part of an op that a kernel does, as a word: `part main`.
+
+    No name of an op has a space in it, so no op has the same word.
+    """
     return f"part {role_of_kernel(kernel).part}"
 
 
-def _single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64s:
-    """Make keys of the op for pieces that are the only work of its call.
+def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64s:
+    """Make keys of the op for kernels that are the only work of a call of it.
 
-    A piece has no such key (0) if its call launches other pieces of the same role
-    (kernel, copy, fill), or if its kernel only helps other work.
+    The key is 0, which means none, if the call launches other work of the same role
+    (kernel, copy, fill). It is 0 too without an op, and for kernels that only help
+    other work.
 
     Args:
-        work: The pieces of all steps of a side.
-        pieces: The pieces that get keys.
+        work: The kernels and copies of all steps of a trace.
+        pieces: The slice of them that get keys.
         op_ids: The ids of their ops.
     """
     trace = work.trace
@@ -518,25 +551,30 @@ def _single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64s:
 
 
 def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
-    """Yield rows of slices, then the slices around them, and so on to the outermost.
+    """Yield rows of slices, then the slices around them, up to the outermost.
 
     Args:
         trace: The trace that the rows are of.
         rows: Rows of slices, -1 for none.
 
     Yields:
-        Rows in the shape of `rows`, -1 where no slice is around.
+        Rows in the shape of `rows`, -1 where no slice is around. Nothing if all rows
+        are -1.
     """
     while (rows >= 0).any():
         yield rows
         rows = np.where(rows >= 0, trace.parent[rows], -1)
 
 
-def outermost(trace: Trace, ops: Rows) -> Rows:
+def find_outermost_ops(trace: Trace, ops: Rows) -> Rows:
     """Return the row of the outermost op of the program around each of these ops.
 
-    An op may itself be the outermost one. What torch.compile inserts is no op of the
-    program. The result is -1 where there is no op.
+    An op may itself be the outermost one. Ops that torch.compile inserts do not count.
+    The result is -1 where there is no op.
+
+    Args:
+        trace: The trace that the ops are in.
+        ops: Rows of ops, -1 for none.
     """
     is_program_name = trace.named(lambda name: not is_compiler(name))
     outermost_op = np.full(len(ops), -1, dtype=np.intp)
@@ -547,22 +585,22 @@ def outermost(trace: Trace, ops: Rows) -> Rows:
     return outermost_op
 
 
-def _class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
-    """Make keys of the kind of work, such as `gemm` (see `work_class`).
+def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
+    """Make keys that are equal for the same kind of work, such as `gemm`.
 
-    Products and softmax inside attention are kinds of their own. A piece has no such
-    key (0) if it is a copy or a fill, or if its kind says too little.
+    Products and softmax inside attention are kinds of their own. The key is 0, which
+    means none, for copies and fills, and where the names tell no kind.
 
     Args:
-        work: The pieces of all steps of a side.
-        pieces: The pieces that get keys.
-        words: The vocabulary of both sides. New words are added to it.
+        work: The kernels and copies of all steps of a trace.
+        pieces: The slice of them that get keys.
+        words: The ids of names, shared by both traces. New names are added to it.
     """
     trace = work.trace
     rows = work.row[pieces]
     kernel_name = trace.name[rows]
     op_name = _name_indices(trace, work.op[pieces])
-    outer_op_name = _name_indices(trace, outermost(trace, work.op[pieces]))
+    outer_op_name = _name_indices(trace, find_outermost_ops(trace, work.op[pieces]))
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
 
     # Each distinct combination of names is looked at once.
@@ -571,7 +609,7 @@ def _class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     for piece in first.tolist():
         word = ""
         if computes[piece]:
-            word = _word_of_class(
+            word = _name_kind_of_work(
                 op=_name_or_empty(trace, int(op_name[piece])),
                 kernel=trace.names[kernel_name[piece]],
                 outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
@@ -590,8 +628,17 @@ def _name_or_empty(trace: Trace, name_index: int) -> str:
     return trace.names[name_index] if name_index >= 0 else ""
 
 
-def _word_of_class(op: str, kernel: str, outer_op: str) -> str:
-    """Return `gemm` or `gemm of attention`, say; "" where the kind says too little."""
+def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
+    """Return the kind of work of a kernel, such as `gemm` or `gemm of attention`.
+
+    Returns "" if the names tell no kind.
+
+    Args:
+        op: The name of the innermost op around the launch; "" for none.
+        kernel: The name of the kernel.
+        outer_op: The name of the outermost op; attention there makes the kind one of
+            attention.
+    """
     word = work_class(op, kernel)
     is_in_attention = outer_op != "" and work_class(outer_op, "") == "attention"
     return f"{word} of attention" if word and is_in_attention else word

@@ -78,12 +78,12 @@ def work_class(op: str, kernel: str) -> str:
     >>> work_class("aten::add", "")
     ''
     """
-    kind_by_kernel = _kind_to_pair_by(role_of_kernel(kernel).kind)
+    kind_by_kernel = _pairable_kind(role_of_kernel(kernel).kind)
     if _does_other_work_than_op(kernel, kind_by_kernel):
         return ""
 
     op_stem = stem(op)
-    kind_by_op = _kind_to_pair_by(kind_of_op(op_stem))
+    kind_by_op = _pairable_kind(kind_of_op(op_stem))
     is_backward = "backward" in op_stem
     if kind_by_op == "conv":
         return "conv backward" if is_backward else "conv"
@@ -119,7 +119,7 @@ def _does_other_work_than_op(kernel: str, kind: str) -> bool:
     return decoded.op is not None and not kind
 
 
-def _kind_to_pair_by(kind: str | None) -> str:
+def _pairable_kind(kind: str | None) -> str:
     """Return the kind if two kernels can be paired by it, else "".
 
     A product of a matrix and a vector, `gemv`, counts as a `gemm`.
@@ -129,7 +129,7 @@ def _kind_to_pair_by(kind: str | None) -> str:
     return kind if kind in _KINDS_TO_PAIR_BY else ""
 
 
-def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
+def count_shared_start(a: Sequence[str], b: Sequence[str]) -> int:
     """Return the length of the common prefix of two sequences."""
     for index, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
         if word_a != word_b:
@@ -176,7 +176,7 @@ _MAX_NAME_CELLS = 40  # of a name that is shown
 
 
 @cache
-def differences(a: str, b: str) -> str:
+def describe_differences(a: str, b: str) -> str:
     """Say how the names of two kernels differ.
 
     It is `tile 128x128 -> 128x256, layout nn -> tn` where both names are decoded and
@@ -188,7 +188,7 @@ def differences(a: str, b: str) -> str:
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
     if decoded_a is not None and decoded_b is not None:
-        texts = _decoded_differences(decoded_a, decoded_b)
+        texts = _list_decoded_differences(decoded_a, decoded_b)
         if texts:
             return ", ".join(texts[:_MAX_DIFFERENCES])
     else:  # a name that is not decoded may be long
@@ -197,10 +197,10 @@ def differences(a: str, b: str) -> str:
 
     if before != after:
         return f"{before} -> {after}"
-    return _differing_words(a, b)
+    return _describe_differing_words(a, b)
 
 
-def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
+def _list_decoded_differences(a: KernelName, b: KernelName) -> list[str]:
     """List the differences of two decoded names, each as `label before -> after`.
 
     Library, op and tile come first, then the fields of _LABEL_OF_FIELD in its order. A
@@ -209,7 +209,7 @@ def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
     labeled_values = [
         ("", a.family, b.family),
         ("", a.op, b.op),
-        ("tile", _tile(a), _tile(b)),
+        ("tile", _format_tile(a), _format_tile(b)),
     ]
     for field, label in _LABEL_OF_FIELD.items():
         labeled_values.append((label, getattr(a, field), getattr(b, field)))
@@ -226,26 +226,26 @@ def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
     return [text for text in dict.fromkeys(texts) if text not in echoes]
 
 
-def _tile(name: KernelName) -> str | None:
+def _format_tile(name: KernelName) -> str | None:
     """Return the tile as `128x128x32`; None if the name does not tell it."""
     return tile_words(name.tile_m, name.tile_n, name.tile_k)
 
 
-def _differing_words(a: str, b: str) -> str:
+def _describe_differing_words(a: str, b: str) -> str:
     """Say which words of two names differ, as `in its name: 32 -> 64`.
 
     These are the words between the common beginning and the common end of both names;
     `nothing` stands for none.
 
-    >>> _differing_words("void my<float, 32>()", "void my<float, 64>()")
+    >>> _describe_differing_words("void my<float, 32>()", "void my<float, 64>()")
     'in its name: 32 -> 64'
     """
     words_a = _WORD.findall(a)
     words_b = _WORD.findall(b)
-    common_at_start = shared_start(words_a, words_b)
+    common_at_start = count_shared_start(words_a, words_b)
     rest_a = words_a[common_at_start:]
     rest_b = words_b[common_at_start:]
-    common_at_end = shared_start(rest_a[::-1], rest_b[::-1])
+    common_at_end = count_shared_start(rest_a[::-1], rest_b[::-1])
 
     before = "".join(rest_a[: len(rest_a) - common_at_end])
     after = "".join(rest_b[: len(rest_b) - common_at_end])

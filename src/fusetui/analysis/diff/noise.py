@@ -101,16 +101,18 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     if not rows:
         return Noise(rows=1)
 
-    log_a = _logs(a)
-    log_b = _logs(b)
-    separate = _variation(log_a, log_b, paired=False)
+    log_a = _take_logs(a)
+    log_b = _take_logs(b)
+    separate = _measure_variation(log_a, log_b, paired=False)
     if not separate.freedom:  # one step on each side
-        return Noise(rows=rows, min_change=_min_change_of_one_step(log_a, log_b))
+        return Noise(
+            rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
+        )
 
     paired = False
     variance = separate.squares / separate.freedom
     if same_steps and len(a) == len(b):
-        differences = _variation(log_a, log_b, paired=True)
+        differences = _measure_variation(log_a, log_b, paired=True)
         variance_of_differences = differences.squares / differences.freedom
         # Differences of two independent sides would have twice the variance.
         expected_if_independent = 2 * variance.sum()
@@ -118,10 +120,10 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
         if MIN_RATIO_OF_VARIANCES * actual < expected_if_independent:
             paired = True
             variance = variance_of_differences
-    return _noise_by_length(log_a, variance, paired)
+    return _estimate_noise_by_length(log_a, variance, paired)
 
 
-def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
+def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
     """Return how much a row has to change to be reported with one step on each side.
 
     It has to change MIN_RATIO_TO_OTHERS times as much, beside the change that all rows
@@ -143,16 +145,17 @@ def _min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
     return MIN_RATIO_TO_OTHERS * usual_distance
 
 
-def _noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
-    """Determine the usual variance of pieces by their length.
+def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
+    """Determine how much the times of kernels usually vary, by their length.
 
-    Pieces are divided into classes of about the same length. The usual variance of a
-    class is the one that SHARE_OF_PIECES of its pieces do not exceed.
+    Kernels are divided into classes of about the same length. The usual variance of a
+    class is the one that SHARE_OF_PIECES of its kernels do not exceed.
 
     Args:
-        log_a: The logarithms of the times of A, [steps, pieces].
-        variance: The variance of each piece.
-        paired: See `Noise.paired`.
+        log_a: The logarithms of the times of A, [steps, kernels].
+        variance: The variance of each kernel.
+        paired: Whether the variance is that of differences between the n-th steps of A
+            and B.
     """
     length = np.median(log_a, axis=0)
     classes = len(length) // MIN_PIECES_OF_CLASS
@@ -172,16 +175,17 @@ def _noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
     )
 
 
-def beyond_noise(
+def is_beyond_noise(
     a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None
 ) -> Flags:
-    """Return for each column of samples whether its change is more than noise.
+    """Return for each column of times whether its change is more than noise.
 
     Args:
-        a: Samples of A in ns, [steps of A, columns].
-        b: Samples of B in ns, [steps of B, columns].
+        a: Times of A in ns, [steps of A, columns].
+        b: Times of B in ns, [steps of B, columns].
         resolution_ns: The tick of the clock.
-        noise: The noise of the diff; None to estimate it from these columns alone.
+        noise: The noise of the whole comparison; None to estimate it from these
+            columns.
     """
     paired = noise is not None and noise.paired
     is_changed = far_apart(a, b, resolution_ns, paired=paired)
@@ -191,25 +195,29 @@ def beyond_noise(
     if noise is None:
         noise = noise_of(a, b)
     columns = np.flatnonzero(is_changed)
-    is_changed[columns] = _excludes_one(
+    is_changed[columns] = _does_interval_exclude_one(
         a[:, columns], b[:, columns], resolution_ns, noise
     )
     return is_changed
 
 
-def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
-    """Return for each column whether the interval of B / A excludes 1.
+def _does_interval_exclude_one(
+    a: Int64s, b: Int64s, tick_ns: int, noise: Noise
+) -> Flags:
+    """Return for each column of times whether the interval of B / A excludes 1.
 
-    See the specification at the top of this file.
+    The interval is that of Student's t test on logarithms. Its variance averages that
+    of the column with the usual one of kernels of its length. All rows of the
+    comparison together are to give a false alarm with FALSE_ALARM_PROBABILITY.
 
     Args:
-        a: Samples of A in ns, [steps of A, columns].
-        b: Samples of B in ns, [steps of B, columns].
+        a: Times of A in ns, [steps of A, columns].
+        b: Times of B in ns, [steps of B, columns].
         tick_ns: The tick of the clock.
-        noise: The noise of the diff.
+        noise: The noise of the comparison.
     """
-    log_a = _logs(a)
-    log_b = _logs(b)
+    log_a = _take_logs(a)
+    log_b = _take_logs(b)
     if noise.paired:
         samples = [log_b - log_a]
         change = np.median(samples[0], axis=0)
@@ -217,7 +225,7 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
         samples = [log_a, log_b]
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
 
-    variation = _variation(log_a, log_b, paired=noise.paired)
+    variation = _measure_variation(log_a, log_b, paired=noise.paired)
     if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
@@ -228,7 +236,7 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     freedom = PRIOR_STEPS + variation.freedom
     variance = (usual_squares + variation.squares) / freedom
     # The rounding of both sides is in each difference, and in the mean of two times.
-    variance += _rounding(a, b, tick_ns) / (1 if noise.paired else 2)
+    variance += _compute_rounding_variance(a, b, tick_ns) / (1 if noise.paired else 2)
 
     standard_error = np.sqrt(variance * variation.of_change)
     margin = (
@@ -236,11 +244,11 @@ def _excludes_one(a: Int64s, b: Int64s, tick_ns: int, noise: Noise) -> Flags:
     )
     excludes = np.abs(change) > margin
     if max(len(log_a), len(log_b)) >= MIN_STEPS_FOR_CORRELATION:
-        excludes = _excludes_when_wider(change, margin, excludes, samples)
+        excludes = _do_wider_intervals_exclude_one(change, margin, excludes, samples)
     return excludes
 
 
-def _excludes_when_wider(
+def _do_wider_intervals_exclude_one(
     change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
 ) -> Flags:
     """Return which intervals still exclude 1 when correlated steps widen them.
@@ -259,7 +267,7 @@ def _excludes_when_wider(
     return still_excludes
 
 
-def _rounding(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
+def _compute_rounding_variance(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
     """Return the variance that rounding to the tick adds to the logarithms of a column.
 
     It is the sum of both sides. A time that is rounded to a tick is off by an amount
@@ -278,14 +286,14 @@ class _Variation(msgspec.Struct, frozen=True, eq=False):
     of_change: float  # the variance of the change for a variance of 1
 
 
-def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
+def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
     """Measure how much samples vary around their means.
 
     Args:
         log_a: The logarithms of the times of A, [steps of A, columns].
         log_b: The logarithms of the times of B, [steps of B, columns].
         paired: Whether to measure the differences of the n-th steps instead of the
-            samples of each side.
+            samples of each trace.
     """
     samples = [log_b - log_a] if paired else [log_a, log_b]
     squares = np.zeros(log_a.shape[1])
@@ -298,20 +306,20 @@ def _variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
     return _Variation(squares=squares, freedom=freedom, of_change=of_change)
 
 
-def _logs(samples: Int64s) -> Floats:
+def _take_logs(samples: Int64s) -> Floats:
     """Return the logarithms of times in ns; 0 for a time of 0."""
     return np.log(np.maximum(samples, 1))
 
 
 @cache
 def student_point(freedom: int, level: float) -> float:
-    """Return the two-sided point of Student's distribution for a level.
+    """Return the two-sided point of Student's t distribution for a significance level.
 
-    The distribution exceeds the point in either direction with the probability `level`.
-    It is found by bisection.
+    A value lies farther from 0 than the point, in either direction, with the
+    probability `level`. The point is found by bisection.
 
-    >>> round(student_point(10, 0.05), 3)
-    2.228
+        >>> round(student_point(10, 0.05), 3)
+        2.228
 
     Args:
         freedom: The degrees of freedom. More than MAX_DEGREES_OF_FREEDOM count as that.

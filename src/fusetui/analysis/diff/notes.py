@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.common_work import CommonWork, common_work
+from fusetui.analysis.diff.common_work import CommonWork, measure_common_work
 from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems
@@ -74,72 +74,78 @@ def notes(
     """
     # Each function below returns "" where there is nothing to note.
     every_note = [
-        _note_of_ranks(a.trace, b.trace),
-        *_notes_of_origins(a, b),
+        _describe_ranks(a.trace, b.trace),
+        *_describe_origins(a, b),
         f"devices differ: {printable(devices)}" if devices else "",
-        _changed(
-            "PyTorch versions differ", _torch_version(a.trace), _torch_version(b.trace)
+        _describe_difference(
+            "PyTorch versions differ",
+            _read_torch_version(a.trace),
+            _read_torch_version(b.trace),
         ),
-        _changed(
+        _describe_difference(
             "runtime versions differ",
-            _runtime_version(a.trace),
-            _runtime_version(b.trace),
+            _read_runtime_version(a.trace),
+            _read_runtime_version(b.trace),
         ),
-        _note_of_little_in_common(common_work(a, b, groups)),
-        _note_of_renamed_ops(renamed),
-        _note_of_renamed_dispatch(renamed_dispatch, renamed),
-        *_notes_of_merged_streams(a, evidence.streams_a),
-        *_notes_of_merged_streams(b, evidence.streams_b),
-        *_notes_of_graphs(a, b, groups),
-        *_notes_of_inputs(a, b, groups),
-        _of_side(a, a.trace.report.missing or ""),
-        _of_side(b, b.trace.report.missing or ""),
-        _note_of_few_steps(a, b),
-        _note_of_few_usual_steps(a),
-        _note_of_few_usual_steps(b),
-        _note_of_unexplained_time(step, sums),
-        *_notes_of_drift(a, b, step),
-        _note_of_interruptions(a, step.interrupted_a),
-        _note_of_interruptions(b, step.interrupted_b),
+        _warn_of_little_in_common(measure_common_work(a, b, groups)),
+        _describe_renamed_ops(renamed),
+        _describe_renamed_dispatch(renamed_dispatch, renamed),
+        *_describe_merged_streams(a, evidence.streams_a),
+        *_describe_merged_streams(b, evidence.streams_b),
+        *_describe_moves_to_graphs(a, b, groups),
+        *_describe_input_changes(a, b, groups),
+        _prefix_label(a, a.trace.report.missing or ""),
+        _prefix_label(b, b.trace.report.missing or ""),
+        _warn_of_few_steps(a, b),
+        _warn_of_few_usual_steps(a),
+        _warn_of_few_usual_steps(b),
+        _warn_of_unexplained_time(step, sums),
+        *_describe_drift(a, b, step),
+        _warn_of_interruptions(a, step.interrupted_a),
+        _warn_of_interruptions(b, step.interrupted_b),
         *a.work.windows.notes,
         *b.work.windows.notes,
-        _note_of_unlike_steps(a),
-        _note_of_unlike_steps(b),
+        _warn_of_unlike_steps(a),
+        _warn_of_unlike_steps(b),
     ]
     return [note for note in every_note if note]
 
 
-def _of_side(items: WorkItems, note: str) -> str:
+def _prefix_label(items: WorkItems, note: str) -> str:
     """Put the label of the side before a note; "" stays as it is."""
     return f"{items.work.label}: {note}" if note else ""
 
 
-def _changed(what: str, before: str, after: str) -> str:
-    """Write `what: before -> after`; "" if they are equal or one is unknown ("")."""
+def _describe_difference(what: str, before: str, after: str) -> str:
+    """Write `what: before -> after`.
+
+    Returns "" if both values are equal, or if one of them is unknown ("").
+    """
     if not before or not after or before == after:
         return ""
     return f"{what}: {printable(before)} -> {printable(after)}"
 
 
-def _notes_of_origins(a: WorkItems, b: WorkItems) -> list[str]:
-    """Say where traces that are no recordings come from.
+def _describe_origins(a: WorkItems, b: WorkItems) -> list[str]:
+    """Say where traces come from that no profiler recorded.
 
-    It is said once if the note is the same for both sides.
+    Returns a note for each such trace, or one note if it is the same for both. A note
+    is "" for a recording.
     """
     origin_a = note_of(a.trace)
     origin_b = note_of(b.trace)
     if origin_a == origin_b:
         return [origin_a]
-    return [_of_side(a, origin_a), _of_side(b, origin_b)]
+    return [_prefix_label(a, origin_a), _prefix_label(b, origin_b)]
 
 
-def _note_of_ranks(a: Trace, b: Trace) -> str:
+def _describe_ranks(a: Trace, b: Trace) -> str:
     """Note that the traces are two ranks of one job, which wait for each other.
 
     Returns "" unless both files say their rank, with the same world size.
     """
-    rank_a = _rank_in_job(a)
-    rank_b = _rank_in_job(b)
+    rank_a = _read_rank(a)
+    rank_b = _read_rank(b)
     if rank_a is None or rank_b is None:
         return ""
     if rank_a.number == rank_b.number or rank_a.world_size != rank_b.world_size:
@@ -158,30 +164,30 @@ class _RankInJob(msgspec.Struct, frozen=True):
     world_size: Any
 
 
-def _rank_in_job(trace: Trace) -> _RankInJob | None:
+def _read_rank(trace: Trace) -> _RankInJob | None:
     """Return the rank of a trace; None if the file lacks it or the world size."""
-    number = _nested_value(trace.keys, "distributedInfo", "rank")
-    world_size = _nested_value(trace.keys, "distributedInfo", "world_size")
+    number = _read_nested_value(trace.keys, "distributedInfo", "rank")
+    world_size = _read_nested_value(trace.keys, "distributedInfo", "world_size")
     if number is None or not world_size:
         return None
     return _RankInJob(number=number, world_size=world_size)
 
 
-def _nested_value(value: Any, *path: str) -> Any:
+def _read_nested_value(value: Any, *path: str) -> Any:
     """Return the value at a path of keys in nested dicts; None if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _torch_version(trace: Trace) -> str:
+def _read_torch_version(trace: Trace) -> str:
     """Return the version of PyTorch, as `2.4.0+cu121`; "" if the file does not say."""
     for key in TORCH_VERSION_KEYS:
         version = trace.keys.get(key)
         if isinstance(version, str):
             return version
 
-    packages = _nested_value(trace.keys, "metadata", "system", "pip_packages")
+    packages = _read_nested_value(trace.keys, "metadata", "system", "pip_packages")
     if not isinstance(packages, list):
         return ""
     for package in packages:
@@ -190,16 +196,16 @@ def _torch_version(trace: Trace) -> str:
     return ""
 
 
-def _runtime_version(trace: Trace) -> str:
+def _read_runtime_version(trace: Trace) -> str:
     """Return `CUDA 12.4` or `HIP 7.0.51831`; "" if the file does not say.
 
     A file has the number 12040 or 70051831 for these, some files as a string.
     """
-    cuda = _whole_number(trace.keys.get("cuda_runtime_version"))
+    cuda = _parse_whole_number(trace.keys.get("cuda_runtime_version"))
     if cuda:
         return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
 
-    hip = _whole_number(trace.keys.get("hip_runtime_version"))
+    hip = _parse_whole_number(trace.keys.get("hip_runtime_version"))
     if hip:
         major = hip // 10_000_000
         minor = hip // 100_000 % 100
@@ -208,16 +214,17 @@ def _runtime_version(trace: Trace) -> str:
     return ""
 
 
-def _whole_number(value: object) -> int:
+def _parse_whole_number(value: object) -> int:
     """Return a number, or a string of digits, as a number; 0 for anything else."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _note_of_little_in_common(common: CommonWork | None) -> str:
-    """Note that little of the work of a side has a name in common with the other.
+def _warn_of_little_in_common(common: CommonWork | None) -> str:
+    """Write a note if little of the work of A or B has a name in common with the other.
 
-    Returns "" if both sides have MIN_COMMON_SHARE in common, or if a side has no work.
+    Returns "" if both have MIN_COMMON_SHARE of their time in common, or if one of them
+    does no work.
     """
     if common is None:
         return ""
@@ -244,7 +251,7 @@ class _Renaming(msgspec.Struct, frozen=True):
         return f"{printable(self.before)} -> {printable(self.after)}"
 
 
-def _note_of_renamed_ops(renamed: Sequence[RenamedOp]) -> str:
+def _describe_renamed_ops(renamed: Sequence[RenamedOp]) -> str:
     """Say how many ops that launch work were renamed, and name the first of them."""
     if not renamed:
         return ""
@@ -257,7 +264,7 @@ def _note_of_renamed_ops(renamed: Sequence[RenamedOp]) -> str:
     return f"{ops} the same {kernels}: {several(texts, MAX_NAMED_OPS)}"
 
 
-def _note_of_renamed_dispatch(
+def _describe_renamed_dispatch(
     labels: Mapping[str, str], renamed_work: Sequence[RenamedOp]
 ) -> str:
     """Say how many ops that compute nothing were renamed, and name the first of them.
@@ -285,19 +292,20 @@ def _note_of_renamed_dispatch(
     return f"{ops}: {several(texts, MAX_NAMED_OPS)}"
 
 
-def _notes_of_merged_streams(
+def _describe_merged_streams(
     items: WorkItems, merged_lanes: Sequence[Sequence[int]]
 ) -> list[str]:
-    """Name the streams that are compared as one, or the threads without a GPU.
+    """Name the streams, or without a GPU the threads, that are compared as one.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        merged_lanes: Groups of at least two lanes that are compared as one.
+        items: The items (kernels and copies) of the representative step of a trace.
+        merged_lanes: Groups of at least two streams or threads that are compared as
+            one.
 
     Returns:
         A note for each group.
     """
-    what = "streams" if items.work.gpu else "threads"
+    lane_noun = "streams" if items.work.gpu else "threads"
     stream_notes = []
     for lanes in merged_lanes:
         names = []
@@ -305,8 +313,8 @@ def _notes_of_merged_streams(
             track = items.trace.first_track(lane)
             names.append(printable(str(track.tid)))
         all_but_last = ", ".join(names[:-1])
-        note = f"{what} {all_but_last} and {names[-1]} are compared as one"
-        stream_notes.append(_of_side(items, note))
+        note = f"{lane_noun} {all_but_last} and {names[-1]} are compared as one"
+        stream_notes.append(_prefix_label(items, note))
     return stream_notes
 
 
@@ -318,8 +326,14 @@ class _Launches(msgspec.Struct, frozen=True, eq=False):
     is_by_graph: Flags
 
 
-def _launches_of_items(side: str, items: WorkItems, members: Rows) -> _Launches:
-    """Determine how the items `members` of a side were launched."""
+def _find_launches(side: str, items: WorkItems, members: Rows) -> _Launches:
+    """Determine how each of some items was launched: by which call or graph.
+
+    Args:
+        side: The name of the trace, A or B.
+        items: The items (kernels and copies) of the representative step of the trace.
+        members: The indices of the items to look at.
+    """
     rows = items.row[members]
     return _Launches(
         side=side,
@@ -328,7 +342,7 @@ def _launches_of_items(side: str, items: WorkItems, members: Rows) -> _Launches:
     )
 
 
-def _notes_of_graphs(
+def _describe_moves_to_graphs(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[str]:
     """Say how many kernels one side launches one by one and the other by graphs.
@@ -336,20 +350,24 @@ def _notes_of_graphs(
     There may be a note for each of the two directions.
     """
     items_a, items_b = paired_items(groups)
-    launches_a = _launches_of_items("A", a, items_a)
-    launches_b = _launches_of_items("B", b, items_b)
+    launches_a = _find_launches("A", a, items_a)
+    launches_b = _find_launches("B", b, items_b)
     return [
-        _note_of_moved_to_graphs(by_calls=launches_a, by_graphs=launches_b),
-        _note_of_moved_to_graphs(by_calls=launches_b, by_graphs=launches_a),
+        _describe_move_to_graphs(by_calls=launches_a, by_graphs=launches_b),
+        _describe_move_to_graphs(by_calls=launches_b, by_graphs=launches_a),
     ]
 
 
-def _note_of_moved_to_graphs(*, by_calls: _Launches, by_graphs: _Launches) -> str:
-    """Say how many kernels one side launches by calls and the other by graphs.
+def _describe_move_to_graphs(*, by_calls: _Launches, by_graphs: _Launches) -> str:
+    """Say how many kernels one trace launches by calls and the other by CUDA graphs.
 
     Args:
-        by_calls: The launches of the side whose own calls are counted.
-        by_graphs: The launches of the other side; the n-th items are pairs.
+        by_calls: The launches of the trace whose own calls are counted.
+        by_graphs: The launches of the other trace, of the same kernels in the same
+            order.
+
+    Returns:
+        "" if there are no such kernels.
     """
     has_call = by_calls.call >= 0
     is_moved = has_call & ~by_calls.is_by_graph & by_graphs.is_by_graph
@@ -371,7 +389,7 @@ class _Inputs(msgspec.Struct, frozen=True):
     dtypes: str  # `float x float`
 
 
-def _notes_of_inputs(
+def _describe_input_changes(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[str]:
     """Name an op whose input shapes differ, and one whose input dtypes differ.
@@ -380,16 +398,20 @@ def _notes_of_inputs(
     named. A pair does not count if its inputs only occur in another order.
     """
     note_by_topic: dict[str, str] = {}
-    for item_a, item_b in _longest_pairs_of_one_op(a, b, groups):
-        before = _inputs_of_call(a, int(a.op[item_a]))
-        after = _inputs_of_call(b, int(b.op[item_b]))
+    for item_a, item_b in _find_longest_pairs_of_one_op(a, b, groups):
+        before = _describe_inputs(a, int(a.op[item_a]))
+        after = _describe_inputs(b, int(b.op[item_b]))
         if before == after:
             continue  # spares reading the inputs of every call of the op
         if _are_only_reordered(a, b, item_a, before, after):
             continue
         op = a.op_names[item_a]
-        shapes = _changed(f"shapes differ in {op}", before.shapes, after.shapes)
-        dtypes = _changed(f"dtypes differ in {op}", before.dtypes, after.dtypes)
+        shapes = _describe_difference(
+            f"shapes differ in {op}", before.shapes, after.shapes
+        )
+        dtypes = _describe_difference(
+            f"dtypes differ in {op}", before.dtypes, after.dtypes
+        )
         # The first note of a topic, which is about the longest pair, stays.
         if shapes:
             note_by_topic.setdefault("shapes", shapes)
@@ -398,13 +420,14 @@ def _notes_of_inputs(
     return list(note_by_topic.values())
 
 
-def _longest_pairs_of_one_op(
+def _find_longest_pairs_of_one_op(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[tuple[int, int]]:
-    """Return the pairs of one op that take the longest on both sides together.
+    """Return the pairs of kernels of one op that take the longest in A and B together.
 
     Returns:
-        (item of A, item of B) of at most MAX_COMPARED_PAIRS pairs, the longest first.
+        (index of an item of A, index of an item of B) of at most MAX_COMPARED_PAIRS
+        pairs, the longest first.
     """
     items_a, items_b = paired_items(groups)
     total_ns = a.ns[items_a] + b.ns[items_b]
@@ -424,33 +447,33 @@ def _longest_pairs_of_one_op(
 def _are_only_reordered(
     a: WorkItems, b: WorkItems, item_of_a: int, before: _Inputs, after: _Inputs
 ) -> bool:
-    """Return whether two different calls of an op were compared with each other.
+    """Return whether inputs only differ because two other calls are paired.
 
-    That is so if both sides call the op equally often with the inputs `before`, and
+    That is so if A and B call the op equally often with the inputs `before`, and
     equally often with the inputs `after`. Returns False if the op is called too often
     to look at each call.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
-        item_of_a: An item of A whose op is asked about.
+        item_of_a: The index of an item of A whose op is asked about.
         before: The inputs of its call.
         after: The inputs of the call in B that it is compared with.
     """
     op = a.stems[item_of_a]
-    calls_a = _calls_of_op(a, op)
-    calls_b = _calls_of_op(b, op)
+    calls_a = _find_calls_of_op(a, op)
+    calls_b = _find_calls_of_op(b, op)
     if max(len(calls_a), len(calls_b)) > MAX_COMPARED_CALLS:
         return False
 
-    inputs_a = Counter(_inputs_of_call(a, call) for call in calls_a if call >= 0)
-    inputs_b = Counter(_inputs_of_call(b, call) for call in calls_b if call >= 0)
+    inputs_a = Counter(_describe_inputs(a, call) for call in calls_a if call >= 0)
+    inputs_b = Counter(_describe_inputs(b, call) for call in calls_b if call >= 0)
     is_before_as_often = inputs_a[before] == inputs_b[before]
     is_after_as_often = inputs_a[after] == inputs_b[after]
     return is_before_as_often and is_after_as_often
 
 
-def _calls_of_op(items: WorkItems, op: str) -> list[int]:
+def _find_calls_of_op(items: WorkItems, op: str) -> list[int]:
     """Return the rows of the calls of an op that launch work in the step, ascending.
 
     Args:
@@ -461,8 +484,16 @@ def _calls_of_op(items: WorkItems, op: str) -> list[int]:
     return [*np.unique(items.op[is_of_op]).tolist()]
 
 
-def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
-    """Describe the recorded inputs of the call of an op."""
+def _describe_inputs(items: WorkItems, row: int) -> _Inputs:
+    """Describe the recorded input tensors of a call of an op.
+
+    Both texts are "" if the trace has no shapes. Only the first MAX_COMPARED_TENSORS
+    tensors are described.
+
+    Args:
+        items: The items (kernels and copies) of the representative step of a trace.
+        row: The row of the call in the trace.
+    """
     args = items.trace.args_of(row)
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type")
@@ -480,8 +511,8 @@ def _inputs_of_call(items: WorkItems, row: int) -> _Inputs:
     return _Inputs(shapes=shapes, dtypes=dtypes)
 
 
-def _note_of_few_steps(a: WorkItems, b: WorkItems) -> str:
-    """Note that a side has fewer than MIN_STEPS_FOR_VERDICT steps."""
+def _warn_of_few_steps(a: WorkItems, b: WorkItems) -> str:
+    """Warn if A or B has fewer than MIN_STEPS_FOR_VERDICT steps; "" otherwise."""
     steps_a = len(a.work.windows)
     steps_b = len(b.work.windows)
     if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
@@ -490,31 +521,35 @@ def _note_of_few_steps(a: WorkItems, b: WorkItems) -> str:
     return f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT} steps"
 
 
-def _note_of_few_usual_steps(items: WorkItems) -> str:
-    """Note that the figures of a side with enough steps are of only a few of them.
+def _warn_of_few_usual_steps(items: WorkItems) -> str:
+    """Warn if only a few of the steps of a trace do the usual work.
 
-    That is so if fewer than MIN_USUAL_STEPS steps do the usual work.
+    These are fewer than MIN_USUAL_STEPS, although there are enough steps. The figures
+    are means over these steps only. Returns "" otherwise.
     """
     steps = len(items.work.windows)
     usual_steps = len(items.usual_steps)
     if steps < MIN_STEPS_FOR_VERDICT or not 0 < usual_steps < MIN_USUAL_STEPS:
         return ""
     few = "because the others do different work"
-    return _of_side(items, f"figures cover {usual_steps} of {steps} steps, {few}")
+    return _prefix_label(items, f"figures cover {usual_steps} of {steps} steps, {few}")
 
 
-def _note_of_unlike_steps(items: WorkItems) -> str:
-    """Note that not all steps of a side do the same work."""
+def _warn_of_unlike_steps(items: WorkItems) -> str:
+    """Warn if not all steps of a trace do the same work; "" otherwise."""
     alike_steps = len(items.alike_steps)
     steps = len(items.work.windows)
     if alike_steps == steps:
         return ""
     rows = f"row times are from the {alike_steps} of {steps} steps that are alike"
-    return _of_side(items, f"steps do different work; {rows}")
+    return _prefix_label(items, f"steps do different work; {rows}")
 
 
-def _note_of_unexplained_time(step: StepChange, sums: Accounting) -> str:
-    """Say how much of the change the sum leaves out, if it is MIN_NOTED_SHARE."""
+def _warn_of_unexplained_time(step: StepChange, sums: Accounting) -> str:
+    """Say how much of the change of the step the sum of the rows does not explain.
+
+    Returns "" if that is at most MIN_NOTED_SHARE of the longer step.
+    """
     unexplained_ns = abs(sums.not_explained_ns)
     if unexplained_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
         return ""
@@ -522,21 +557,21 @@ def _note_of_unexplained_time(step: StepChange, sums: Accounting) -> str:
     return f"{duration(unexplained_ns)} not explained: {why}"
 
 
-def _notes_of_drift(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
+def _describe_drift(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     """Say how much slower or faster each run became over time.
 
     That shows how much another run may differ. Where the steps of both sides took
     turns, one note says so for both, with or without a drift.
     """
     if step.turns:
-        return [_note_of_turns(step)]
+        return [_describe_alternation(step)]
     return [
-        _note_of_drift_of_side(a, step.drift_a),
-        _note_of_drift_of_side(b, step.drift_b),
+        _describe_drift_of_side(a, step.drift_a),
+        _describe_drift_of_side(b, step.drift_b),
     ]
 
 
-def _note_of_turns(step: StepChange) -> str:
+def _describe_alternation(step: StepChange) -> str:
     """Note that the steps took turns, and how both sides drifted, if they did."""
     note = "steps of A and B alternate, so each is compared with its neighbor"
     if not step.drift_a or not step.drift_b:
@@ -545,7 +580,7 @@ def _note_of_turns(step: StepChange) -> str:
     return f"{note}; both became {pace(1.0, 1.0 + larger_drift)} over time"
 
 
-def _note_of_drift_of_side(items: WorkItems, drift: float) -> str:
+def _describe_drift_of_side(items: WorkItems, drift: float) -> str:
     """Say how much slower or faster the run of a side became; "" for no drift."""
     if not drift:
         return ""
@@ -556,9 +591,11 @@ def _note_of_drift_of_side(items: WorkItems, drift: float) -> str:
     )
 
 
-def _note_of_interruptions(items: WorkItems, share: float) -> str:
+def _warn_of_interruptions(items: WorkItems, share: float) -> str:
     """Note that interruptions took more than MIN_NOTED_SHARE of the time of a side."""
     if share <= MIN_NOTED_SHARE:
         return ""
     interrupted = f"steps were interrupted for {percent(share, 1)} of the time"
-    return _of_side(items, f"{interrupted}; the confidence interval excludes that time")
+    return _prefix_label(
+        items, f"{interrupted}; the confidence interval excludes that time"
+    )

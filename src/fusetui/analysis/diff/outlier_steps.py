@@ -15,7 +15,7 @@ from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.outlier_work import NO_PIECE, rows_by_step
+from fusetui.analysis.diff.outlier_work import NO_PIECE, collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
@@ -59,13 +59,13 @@ class SingleStepOutlier(msgspec.Struct, frozen=True):
     of one recording do: then it is not a usual step."""
 
 
-def single_step_outliers(
+def find_single_step_outliers(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
     """Find kernels and idle time that changed in one step only.
 
-    Nothing is found unless both sides have equally many steps and vary alike from step
-    to step: the n-th steps of two separate runs have nothing in common but chance.
+    Nothing is found unless A and B have equally many steps and vary alike from step to
+    step. The n-th steps of two separate runs have nothing in common but chance.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -78,12 +78,12 @@ def single_step_outliers(
     usual_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
     if len(usual_on_both) < MIN_STEPS - 1:
         return []
-    if not _vary_alike(a, b, groups, usual_on_both):
+    if not _do_sides_vary_alike(a, b, groups, usual_on_both):
         return []
-    return [*_outlying_kernels(a, b, groups), *_outlying_idle_time(a, b)]
+    return [*_find_outlying_kernels(a, b, groups), *_find_outlying_idle_time(a, b)]
 
 
-def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
+def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
     """Join two rows of single steps that are about one kernel that was divided.
 
     If a kernel is several kernels in one step, one part of it has a row as a faster
@@ -103,36 +103,44 @@ def with_joined_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[R
     ]
     joined = [row for row in rows if row not in timed_kernels]
     for kernel in timed_kernels:
-        candidates = [row for row in joined if _are_parts(a, b, kernel, row)]
+        candidates = [
+            row for row in joined if _are_parts_of_one_kernel(a, b, kernel, row)
+        ]
         if candidates:
             other_parts = candidates[0]
             joined.remove(other_parts)
-            joined.append(_divided_kernel(kernel, other_parts))
+            joined.append(_make_row_of_divided_kernel(kernel, other_parts))
         else:
             joined.append(kernel)
     return joined
 
 
-def _divided_kernel(first_part: Row, other_parts: Row) -> Row:
+def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
     """Make the row of a kernel that one side divides, from the rows of its parts."""
-    before = _sum_of_shares(_share_of(first_part, "a"), _share_of(other_parts, "a"))
-    after = _sum_of_shares(_share_of(first_part, "b"), _share_of(other_parts, "b"))
+    before = _add_shares(
+        _extract_share(first_part, "a"), _extract_share(other_parts, "a")
+    )
+    after = _add_shares(
+        _extract_share(first_part, "b"), _extract_share(other_parts, "b")
+    )
     kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
     why = f"{other_parts.why}: {IN_PARTS}"
     return row_of(kind, first_part.op, before, after, why, counts=False)
 
 
-def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
+def _are_parts_of_one_kernel(
+    a: WorkItems, b: WorkItems, kernel: Row, others: Row
+) -> bool:
     """Return whether two rows are about the parts of one divided kernel.
 
-    All parts have to be of one name, under one op, and together as long as the kernel
-    is on the other side.
+    All parts have to be of one name, under one op. Together they have to be as long as
+    the kernel is in the other trace.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         kernel: The row of a kernel that is faster or slower in one step.
-        others: The row of work that one side has in addition in one step.
+        others: The row of work that A or B has in addition in one step.
     """
     is_of_one_side = bool(others.a) != bool(others.b)
     if not is_of_one_side:
@@ -141,8 +149,8 @@ def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
         ("b", "a", b.trace) if others.b else ("a", "b", a.trace)
     )
 
-    first_part = _share_of(kernel, divided_side)
-    other_parts = _share_of(others, divided_side)
+    first_part = _extract_share(kernel, divided_side)
+    other_parts = _extract_share(others, divided_side)
     rows = [*first_part.rows, *other_parts.rows]
     # Work that is missing in the step has no rows of it.
     if len(rows) != 1 + max(others.a_count, others.b_count):
@@ -150,11 +158,14 @@ def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
     if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
         return False
     parts_ns = [first_part.ns, *trace.dur[rows[1:]].tolist()]
-    return adds_up_to(parts_ns, _share_of(kernel, whole_side).ns)
+    return adds_up_to(parts_ns, _extract_share(kernel, whole_side).ns)
 
 
-def _share_of(row: Row, side: str) -> RowShare:
-    """Return what one side, `a` or `b`, has of a row, without what is hidden."""
+def _extract_share(row: Row, side: str) -> RowShare:
+    """Return the names, times, count and rows that A or B has of a row.
+
+    The time hidden behind compute is left out. `side` is `a` or `b`.
+    """
     if side == "a":
         return RowShare(
             names=row.a,
@@ -172,8 +183,8 @@ def _share_of(row: Row, side: str) -> RowShare:
     )
 
 
-def _sum_of_shares(one: RowShare, other: RowShare) -> RowShare:
-    """Add up two shares, without what is hidden."""
+def _add_shares(one: RowShare, other: RowShare) -> RowShare:
+    """Add up what one trace has of two rows, without the hidden time."""
     return RowShare(
         names=[*one.names, *other.names],
         ns=one.ns + other.ns,
@@ -197,13 +208,16 @@ class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
     is_missing: Flags  # [steps, pairs]: one of the sides lacks the kernel
 
 
-def _paired_times(
+def _collect_paired_times(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> _PairedTimes:
-    """Collect the times of the kernels that are pairs in these groups."""
+    """Collect the times of the kernels that are paired one to one, in every step.
+
+    Where A or B lacks a kernel in a step, the median times stand for it on both.
+    """
     items_a, items_b = paired_items(groups)
-    rows_a = rows_by_step(a, b)[:, items_a]
-    rows_b = rows_by_step(b, a)[:, items_b]
+    rows_a = collect_rows_by_step(a, b)[:, items_a]
+    rows_b = collect_rows_by_step(b, a)[:, items_b]
     is_missing = (rows_a == NO_PIECE) | (rows_b == NO_PIECE)
     median_a = np.array(a.medians)[items_a]
     median_b = np.array(b.medians)[items_b]
@@ -218,12 +232,13 @@ def _paired_times(
     )
 
 
-def _outlying_kernels(
+def _find_outlying_kernels(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[SingleStepOutlier]:
     """Find the kernels whose times in A and B are far apart in one step only.
 
-    Where a step lacks a kernel, its median time stands for it.
+    Where a step lacks a kernel, its median time stands for it. A distance counts if it
+    is larger than noise explains (`_compute_min_distance`).
 
     Returns:
         At most MAX_KERNELS kernels, the farthest apart first.
@@ -232,10 +247,10 @@ def _outlying_kernels(
     if not len(items_a):
         return []
 
-    times = _paired_times(a, b, groups)
-    outliers = _outliers(times.before, times.after, times.is_missing)
+    times = _collect_paired_times(a, b, groups)
+    outliers = _find_outliers(times.before, times.after, times.is_missing)
     tick_ns = resolution(a.samples, b.samples)
-    min_distance_ns = _min_distance(times.before, times.after, tick_ns)
+    min_distance_ns = _compute_min_distance(times.before, times.after, tick_ns)
     farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
     is_far = outliers.apart_ns > min_distance_ns
     reported_pairs = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
@@ -243,13 +258,13 @@ def _outlying_kernels(
     kernels = []
     for pair in reported_pairs.tolist():
         step = int(outliers.step[pair])
-        row = _row_of_kernel(a, b, times, pair, step)
+        row = _make_row_of_kernel(a, b, times, pair, step)
         unusual_step = step if outliers.vary_alike[pair] else None
         kernels.append(SingleStepOutlier(row=row, unusual_step=unusual_step))
     return kernels
 
 
-def _row_of_kernel(
+def _make_row_of_kernel(
     a: WorkItems, b: WorkItems, times: _PairedTimes, pair: int, step: int
 ) -> Row:
     """Make the row of a kernel that is faster or slower in one step.
@@ -263,15 +278,15 @@ def _row_of_kernel(
     """
     item_a = int(times.items_a[pair])
     item_b = int(times.items_b[pair])
-    in_a = _share_of_step(a, item_a, int(times.rows_a[step, pair]))
-    in_b = _share_of_step(b, item_b, int(times.rows_b[step, pair]))
+    in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
+    in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
     kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
     where = f"{ONLY} {b.work.windows.labels[step]}"
     why = f"{where}: {change(in_a.ns, in_b.ns)} time"
     return row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
 
 
-def _min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
+def _compute_min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
     """Return how far from the usual change a kernel must be in a step to be reported.
 
     That is the largest of: FLOOR_PERCENT of its longest time, FLOOR_NS, a tick of the
@@ -289,14 +304,20 @@ def _min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
     longest_ns = np.maximum(before, after).max(axis=0)
     floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
     # Of each kernel, leave out the step in which it is the farthest.
-    sorted_distances = np.sort(_from_usual_change(before, after), axis=0)
+    sorted_distances = np.sort(_distance_from_usual_change(before, after), axis=0)
     common_ns = int(np.percentile(sorted_distances[:-1], COMMON_PERCENTILE))
     min_ns = max(tick_ns, MIN_DISTANCE_RATIO * common_ns)
     return np.asarray(np.maximum(floor_ns, min_ns))
 
 
-def _share_of_step(items: WorkItems, item: int, row: int) -> RowShare:
-    """Return what an item has in one step; `row` is that of its event there."""
+def _share_of_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
+    """Return the name, time and row of a kernel in one step.
+
+    Args:
+        items: The items (kernels and copies) of the representative step of a trace.
+        item: The index of the kernel among the items.
+        row: The row of the trace that has the kernel in this step.
+    """
     return RowShare(
         names=(items.names[item],),
         ns=int(items.trace.dur[row]),
@@ -306,31 +327,34 @@ def _share_of_step(items: WorkItems, item: int, row: int) -> RowShare:
     )
 
 
-def _vary_alike(
+def _do_sides_vary_alike(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: Rows
 ) -> bool:
-    """Return whether the two sides vary alike from step to step.
+    """Return whether the kernels of A and B vary alike from step to step.
 
-    They do if the times of most kernels vary far more than their differences between
-    the two sides do.
+    They do if the times of most kernels vary far more than the differences between A
+    and B. That is so if both were made from one recording.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         groups: Which items do the same work.
-        steps: Indices of the steps that do the usual work on both sides.
+        steps: Indices of the steps that do the usual work in both.
+
+    Returns:
+        False too if no kernels are paired.
     """
     items_a, items_b = paired_items(groups)
     before = a.samples[np.isin(a.alike_steps, steps)][:, items_a]
     after = b.samples[np.isin(b.alike_steps, steps)][:, items_b]
     if not before.size:
         return False
-    spread_of_differences = _spread(after - before)
-    spread_of_times = _spread(before)
+    spread_of_differences = _measure_spread(after - before)
+    spread_of_times = _measure_spread(before)
     return bool(MIN_RATIO_OF_SPREADS * spread_of_differences <= spread_of_times)
 
 
-def _spread(samples: Int64s) -> float:
+def _measure_spread(samples: Int64s) -> float:
     """Return the range (ns) within which SHARE_OF_KERNELS of the columns stay.
 
     Args:
@@ -344,18 +368,19 @@ def _spread(samples: Int64s) -> float:
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
     """The step of each column of samples in which the two sides are farthest apart."""
 
-    # How far beyond the usual change (`_from_usual_change`) they are; 0 if the step
+    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the step
     # does not stand out.
     apart_ns: Int64s
     step: Rows
     vary_alike: Flags  # in the other steps, one side varies as the other does
 
 
-def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
-    """Find the step of each column in which the two sides are farthest apart.
+def _find_outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
+    """Find the step of each column in which A and B are farthest apart.
 
     The step stands out if they are MIN_DISTANCE_RATIO times as far apart as in any
-    other step and, unless they vary alike there, farther than either side varies.
+    other step. Unless they vary alike in the others, the distance also has to be larger
+    than either varies there.
 
     Args:
         before: Times of A in ns, [steps, columns].
@@ -363,7 +388,7 @@ def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
         is_unknown: Where a time is unknown and the usual time is in its place. No step
             stands out by that.
     """
-    apart_ns = np.where(is_unknown, 0, _from_usual_change(before, after))
+    apart_ns = np.where(is_unknown, 0, _distance_from_usual_change(before, after))
     step = apart_ns.argmax(axis=0)
     sorted_apart_ns = np.sort(apart_ns, axis=0)
     farthest_ns = sorted_apart_ns[-1]
@@ -372,8 +397,8 @@ def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
     # A column of indices against a row of steps: flags of shape [steps, columns].
     step_indices = np.arange(len(apart_ns))[:, None]
     is_other_step = step_indices != step
-    range_before_ns = _range_in_steps(before, is_other_step)
-    range_after_ns = _range_in_steps(after, is_other_step)
+    range_before_ns = _measure_range_in_steps(before, is_other_step)
+    range_after_ns = _measure_range_in_steps(after, is_other_step)
     range_ns = np.maximum(range_before_ns, range_after_ns)
 
     # One side varies with the other: what remains is at most 1 % of the range.
@@ -387,7 +412,7 @@ def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
     )
 
 
-def _range_in_steps(samples: Int64s, is_counted: Flags) -> Int64s:
+def _measure_range_in_steps(samples: Int64s, is_counted: Flags) -> Int64s:
     """Return the range of each column within some steps.
 
     Args:
@@ -399,17 +424,17 @@ def _range_in_steps(samples: Int64s, is_counted: Flags) -> Int64s:
     return np.asarray(np.ptp(counted, axis=0))
 
 
-def _from_usual_change(before: Int64s, after: Int64s) -> Int64s:
-    """Return how far each sample of B is from what its column usually changes to.
+def _distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
+    """Return how far each time of B is from what its column usually changes to.
 
-    The usual change of a column is the median difference of its steps (whole ns,
-    fractions dropped). Where the median ratio is more than FLOOR_PERCENT from 1, a
-    sample may also follow that ratio, and the smaller of the two distances counts: what
-    takes 1.3 times as long takes more ns longer in a step in which it is slow.
+    The usual change of a column is the median difference of its steps (whole ns). Where
+    the median ratio is more than FLOOR_PERCENT from 1, a time may also follow that
+    ratio. Then the smaller of the two distances counts. What takes 1.3 times as long
+    takes more ns longer in a slow step.
 
-    >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
-    >>> _from_usual_change(before, after).tolist()
-    [[0], [0], [80]]
+        >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
+        >>> _distance_from_usual_change(before, after).tolist()
+        [[0], [0], [80]]
 
     Args:
         before: Times of A in ns, [steps, columns].
@@ -445,14 +470,18 @@ class _IdleTimes(msgspec.Struct, frozen=True, eq=False):
     is_usual: Flags  # the step does the usual work on both sides
 
 
-def _idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
-    """Measure the idle time of the steps that at least one side does as usual."""
+def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
+    """Measure the idle time of the steps that do the usual work in A or in B.
+
+    The idle time of B is given twice: as it is, and without what the difference of its
+    work explains.
+    """
     every_step = np.arange(len(a.work.windows))
     is_usual_a = np.isin(every_step, a.alike_steps)
     is_usual_b = np.isin(every_step, b.alike_steps)
-    idle_a = _idle_ns_by_step(a)
-    idle_b = _idle_ns_by_step(b)
-    change_by_work = _idle_change_by_work(a, b, idle_b - idle_a)
+    idle_a = _measure_idle_time_by_step(a)
+    idle_b = _measure_idle_time_by_step(b)
+    change_by_work = _explain_idle_change_by_work(a, b, idle_b - idle_a)
     idle_b_without_work = idle_b - change_by_work
 
     steps = np.flatnonzero(is_usual_a | is_usual_b)
@@ -465,32 +494,36 @@ def _idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     )
 
 
-def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
-    """Find the one step whose idle time stands out.
+def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
+    """Find the one step whose idle time in A and B is far apart, if there is one.
 
-    Only steps that do the usual work on one side at least are considered.
+    Only steps that do the usual work in A or B are considered. The change has to be a
+    certain share of the median step. That share is larger where only one of the two
+    does the usual work.
 
     Returns:
-        An empty list if there is no such step.
+        One outlier, or an empty list.
     """
-    idle = _idle_times(a, b)
+    idle_times = _measure_idle_times(a, b)
     # One column each.
-    before_column = idle.before[:, None]
-    after_column = idle.after_without_work[:, None]
+    before_column = idle_times.before[:, None]
+    after_column = idle_times.after_without_work[:, None]
     is_unknown = np.zeros(before_column.shape, dtype=np.bool_)
-    outliers = _outliers(before_column, after_column, is_unknown)
+    outliers = _find_outliers(before_column, after_column, is_unknown)
 
     position = int(outliers.step[0])
-    step = int(idle.step[position])
-    is_usual = idle.is_usual[position]
+    step = int(idle_times.step[position])
+    is_usual = idle_times.is_usual[position]
     min_share = MIN_IDLE_SHARE if is_usual else MIN_IDLE_SHARE_BESIDE_WORK
     min_ns = int(min_share * np.median(a.work.windows.dur))
-    change_ns = int(idle.after_without_work[position] - idle.before[position])
+    change_ns = int(
+        idle_times.after_without_work[position] - idle_times.before[position]
+    )
     if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
         return []
 
-    a_ns = int(idle.before[position])
-    b_ns = int(idle.after[position])
+    a_ns = int(idle_times.before[position])
+    b_ns = int(idle_times.after[position])
     row = row_of(
         RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
         "idle",
@@ -503,13 +536,14 @@ def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
     return [SingleStepOutlier(row=row, unusual_step=unusual_step)]
 
 
-def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64s:
+def _explain_idle_change_by_work(
+    a: WorkItems, b: WorkItems, change_ns: Int64s
+) -> Int64s:
     """Return how much of the change of idle time the change of work explains.
 
     Work that is gone or faster leaves a gap of at most its time, and additional work
-    fills one. If a kernel of 30 ns is gone in B and another one of 5 ns is new, that
-    explains a change of the idle time from -5 to 30 ns: all of a rise of 20 ns, 30 ns
-    of a rise of 40 ns, and 5 ns of a fall of 10 ns.
+    fills one. Take a kernel of 30 ns that is gone in B and a new one of 5 ns. They
+    explain any change of the idle time from -5 to 30 ns, and no more of a larger one.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -522,20 +556,21 @@ def _idle_change_by_work(a: WorkItems, b: WorkItems, change_ns: Int64s) -> Int64
     keys = np.unique(
         np.concatenate([a.exact_keys_of_all_steps, b.exact_keys_of_all_steps])
     )
-    less_work_ns = _work_by_key(a, keys) - _work_by_key(b, keys)
+    less_work_ns = _measure_work_by_key(a, keys) - _measure_work_by_key(b, keys)
     gone_ns = np.maximum(less_work_ns, 0).sum(axis=1)
     added_ns = np.maximum(-less_work_ns, 0).sum(axis=1)
     return np.asarray(np.clip(change_ns, -added_ns, gone_ns))
 
 
-def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
-    """Return how long the work of each exact key runs within each step.
+def _measure_work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
+    """Return how long each kind of kernel runs within each step (ns).
 
-    As with idle time, it does not matter which step launched it.
+    A kind is one kernel under one op. It does not matter which step launched the
+    kernel, because idle time is counted in the same way.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        keys: All exact keys of the side, and maybe others, ascending.
+        items: The items (kernels and copies) of the representative step of a trace.
+        keys: One number per kind, ascending: all of the trace, and maybe others.
 
     Returns:
         Times in ns, [steps, keys].
@@ -552,7 +587,7 @@ def _work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     return summed((step, key_index), inside.end - inside.start, shape)
 
 
-def _idle_ns_by_step(items: WorkItems) -> Int64s:
+def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
     """Return the time of each step during which no GPU event runs (ns).
 
     Without a GPU, it is the time during which no piece of work runs.

@@ -14,7 +14,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.fusion import Collector, collector_of
-from fusetui.analysis.diff.groups import WorkGroup, known_names, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, find_known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
@@ -55,20 +55,29 @@ class OddStep(msgspec.Struct, frozen=True, eq=False):
     expected_ns: list[int]  # the time that each item would take in it
 
 
-def odd_steps(items: WorkItems, other_side: WorkItems) -> Iterator[OddStep]:
-    """Yield the steps of a side that do other work than the representative one."""
+def find_odd_steps(items: WorkItems, other_side: WorkItems) -> Iterator[OddStep]:
+    """Yield each step of a side that does other work than its representative step.
+
+    A side is one of the two traces that are compared. Its representative step is the
+    step of median length among those that do the most common work.
+    """
     all_steps = np.arange(len(items.work.windows))
     for step in np.setdiff1d(all_steps, items.alike_steps).tolist():
-        yield _odd_step(items, step, _expected_times(items, other_side, step))
+        yield _compare_odd_step(
+            items, step, _estimate_item_times(items, other_side, step)
+        )
 
 
-def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
-    """Compare the work of an odd step with that of the representative step.
+def _compare_odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
+    """Compare the kernels of an odd step with those of the representative step.
+
+    An odd step is one that does other work than usual. The result lists the items that
+    it lacks, and the pieces (kernels or copies) that it has in addition.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
+        items: The items (kernels and copies) of the representative step.
         step: The index of the odd step.
-        expected_ns: The time that each item would take in it.
+        expected_ns: The time (ns) that each item would take in the odd step.
     """
     work = items.work
     pieces = work.slice_of_window(step)
@@ -78,24 +87,32 @@ def _odd_step(items: WorkItems, step: int, expected_ns: list[int]) -> OddStep:
     odd = _TimedPieces(keys=odd_keys, ns=work.ns[pieces].tolist())
 
     pairs = match(usual_keys, odd_keys)
-    missing_items = _without_partner(usual, odd, paired={item for item, _ in pairs})
-    extra_pieces = _without_partner(odd, usual, paired={piece for _, piece in pairs})
+    missing_items = _find_unpaired_pieces(
+        usual, odd, paired={item for item, _ in pairs}
+    )
+    extra_pieces = _find_unpaired_pieces(
+        odd, usual, paired={piece for _, piece in pairs}
+    )
     return OddStep(
         index=step,
         missing_items=missing_items,
         extra_pieces=extra_pieces,
-        piece_of_item=_piece_of_item(usual_keys, odd_keys, missing_items, extra_pieces),
+        piece_of_item=_match_items_to_pieces(
+            usual_keys, odd_keys, missing_items, extra_pieces
+        ),
         expected_ns=expected_ns,
     )
 
 
-def _expected_times(items: WorkItems, other_side: WorkItems, step: int) -> list[int]:
-    """Return the time that each item of a side would take in one of its steps (ns).
+def _estimate_item_times(
+    items: WorkItems, other_side: WorkItems, step: int
+) -> list[int]:
+    """Estimate how long each item would take in another step (ns).
 
-    A step may be slow or fast as a whole. So the time of an item is its time in the
-    same step of the other side, if both sides have equally many steps and the same
-    usual work, and the other side does that work in this step. Else it is its usual
-    time.
+    An item is a kernel or copy of the representative step of a trace. A step may be
+    slow or fast as a whole. So the time of an item is its time in the same step of the
+    other trace. This needs equally many steps, the same usual work, and an other trace
+    that does that work in this step. Otherwise it is the usual time of the item.
     """
     has_as_many_steps = len(items.work.windows) == len(other_side.work.windows)
     has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
@@ -107,18 +124,21 @@ def _expected_times(items: WorkItems, other_side: WorkItems, step: int) -> list[
     return [*times_in_step]
 
 
-def rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
-    """Return the row of the event of each item in every step of a side.
+def collect_rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
+    """Return the row of the trace that holds each item in every step.
+
+    An item is a kernel or copy of the representative step of a trace. It is looked for
+    in all other steps too, also in those that do other work.
 
     Returns:
-        Rows of the trace, [steps, items]; -1 where a step lacks the item.
+        Rows of the trace, of shape [steps, items]; -1 where a step lacks the item.
     """
     work = items.work
     rows = np.full((len(work.windows), len(items)), NO_PIECE, dtype=np.intp)
     for step in items.alike_steps.tolist():
         rows[step] = work.row[work.slice_of_window(step)]
 
-    for odd in odd_steps(items, other_side):
+    for odd in find_odd_steps(items, other_side):
         rows_of_step = work.row[work.slice_of_window(odd.index)]
         has_item = odd.piece_of_item != NO_PIECE
         rows_of_items = rows_of_step[odd.piece_of_item]
@@ -126,7 +146,7 @@ def rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
     return rows
 
 
-def _piece_of_item(
+def _match_items_to_pieces(
     usual_keys: Int64s,
     odd_keys: Int64s,
     missing_items: list[int],
@@ -138,7 +158,7 @@ def _piece_of_item(
     other, without counting those that only one of the steps has.
 
     >>> usual, odd = np.array([7, 8, 7, 9]), np.array([8, 7, 6, 7])
-    >>> _piece_of_item(usual, odd, missing_items=[3], extra_pieces=[2]).tolist()
+    >>> _match_items_to_pieces(usual, odd, missing_items=[3], extra_pieces=[2]).tolist()
     [1, 0, 3, -1]
 
     Args:
@@ -169,15 +189,14 @@ class _TimedPieces(msgspec.Struct, frozen=True, eq=False):
     ns: list[int]  # their times
 
 
-def _without_partner(
+def _find_unpaired_pieces(
     own: _TimedPieces, other: _TimedPieces, *, paired: set[int]
 ) -> list[int]:
-    """Return the kernels of one step that have no partner in the other step.
+    """Find the kernels of one step that have no partner in the other step.
 
-    An alignment by keys alone is arbitrary among neighbors with equal keys
-    (`_ambiguous_pieces`). Then times decide: if one step runs a kernel for 10 and 50 us
-    and the other one only for 49 us, the one of 10 us has no partner, whichever the
-    alignment left out.
+    An alignment by keys (numbers that are equal for equal work) is arbitrary among
+    neighbors with equal keys. Then times decide. Take 10 and 50 us in one step against
+    49 us in the other: the one of 10 us has no partner.
 
     Args:
         own: The pieces (kernels) of one step.
@@ -188,7 +207,7 @@ def _without_partner(
         Indices of pieces of `own`, ascending.
     """
     unpaired = [piece for piece in range(len(own.keys)) if piece not in paired]
-    ambiguous = _ambiguous_pieces(own.keys, unpaired)
+    ambiguous = _find_ambiguous_pieces(own.keys, unpaired)
     certain = set(unpaired).difference(ambiguous)
     for key in {int(own.keys[piece]) for piece in ambiguous}:
         pieces_of_key = np.flatnonzero(own.keys == key).tolist()
@@ -197,22 +216,23 @@ def _without_partner(
         has_fewer_partners = len(partners) < len(candidates)
         if has_fewer_partners and is_feasible(len(partners), len(candidates)):
             unpaired = [piece for piece in unpaired if piece not in candidates]
-            unpaired += _not_closest(own, candidates, other, partners)
+            unpaired += _reject_closest(own, candidates, other, partners)
     return sorted(unpaired)
 
 
-def _not_closest(
+def _reject_closest(
     own: _TimedPieces, candidates: list[int], other: _TimedPieces, partners: list[int]
 ) -> list[int]:
-    """Return the candidates that remain when partners are paired by their times.
+    """Return the candidates that remain after each partner took the closest one.
 
-    Each partner is paired, in order, with the candidate whose time is the closest.
+    The partners are paired in order, so that the sum of the differences of time is
+    least.
 
     Args:
-        own: The pieces of one step.
-        candidates: Some of these pieces.
+        own: The pieces (kernels or copies) of one step.
+        candidates: Indices of some pieces of `own`.
         other: The pieces of the other step.
-        partners: Some of these pieces, fewer than there are candidates.
+        partners: Indices of some pieces of `other`, fewer than there are candidates.
     """
     partners_ns = [other.ns[piece] for piece in partners]
     candidates_ns = [own.ns[piece] for piece in candidates]
@@ -221,16 +241,17 @@ def _not_closest(
     return [piece for piece in candidates if piece not in with_partner]
 
 
-def _ambiguous_pieces(keys: Int64s, unpaired: list[int]) -> list[int]:
-    """Return the pieces without a partner that might as well be their neighbors.
+def _find_ambiguous_pieces(keys: Int64s, unpaired: list[int]) -> list[int]:
+    """Find the unpaired pieces that cannot be told from their paired neighbors by keys.
 
-    These are the pieces of a run that could be one position earlier or later, because
-    the keys that remain would be the same.
+    A piece is a kernel or copy of a step; equal keys mean equal work. A run of unpaired
+    pieces is ambiguous if it could as well lie one position earlier or later. The
+    sequence of the other keys would then be the same.
 
-    >>> _ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2, 3])  # 6 and 7 are left
-    []
-    >>> _ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2])  # or the 6 before it
-    [2]
+        >>> _find_ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2, 3])  # 6, 7 left
+        []
+        >>> _find_ambiguous_pieces(np.array([5, 6, 6, 7]), unpaired=[2])  # or the other 6
+        [2]
 
     Args:
         keys: The keys of the pieces of a step.
@@ -268,50 +289,66 @@ class _KindOfPiece(msgspec.Struct, frozen=True):
 
 
 def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
-    """Make the rows of the work that single steps of a side have or lack.
+    """Make the rows of the work that single steps of a trace have or lack.
 
-    They are not part of the sum, which is of usual steps. What is odd on both sides
-    alike (in the same step, if they have equally many) is no change. Nor is what
-    changed in all steps: what B does in the place of a kernel counts as that kernel,
-    and what only one side has in all steps has a row already.
+    The rows are not part of the sum that explains the change, because that sum is about
+    usual steps. Three kinds of work get no row here:
+
+        - What both traces have or lack alike; in the same step if they have equally
+          many.
+        - Work that B does in all steps in the place of a kernel of A.
+        - Work that only one trace has, in all its steps: it has a row already.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
-        groups: Which items do the same work.
+        groups: Which items of A and B do the same work.
 
     Returns:
         The rows about A first.
     """
-    key_in_a = _replaced_key_in_a(a, b, groups)
-    keys_with_row = _keys_of_one_side(a, b, groups)
+    replaced_key_in_a = _map_keys_to_replaced(a, b, groups)
+    keys_of_one_side = _find_one_sided_keys(a, b, groups)
     has_same_steps = len(a.work.windows) == len(b.work.windows)
 
     def kind_of(piece: OutlierPiece) -> _KindOfPiece:
         return _KindOfPiece(
             step=piece.step if has_same_steps else ANY_STEP,
             missing=piece.missing,
-            key=key_in_a.get(piece.key, piece.key),
+            key=replaced_key_in_a.get(piece.key, piece.key),
         )
 
-    pieces_a = [piece for piece in _pieces(a, b) if piece.key not in keys_with_row]
-    pieces_b = [piece for piece in _pieces(b, a) if piece.key not in keys_with_row]
+    pieces_a = [
+        piece
+        for piece in _find_differing_pieces(a, b)
+        if piece.key not in keys_of_one_side
+    ]
+    pieces_b = [
+        piece
+        for piece in _find_differing_pieces(b, a)
+        if piece.key not in keys_of_one_side
+    ]
     by_kind_a = by_key(pieces_a, kind_of)
     by_kind_b = by_key(pieces_b, kind_of)
-    surplus_of_a = _surplus_pieces(own=by_kind_a, other=by_kind_b)
-    surplus_of_b = _surplus_pieces(own=by_kind_b, other=by_kind_a)
+    surplus_of_a = _select_surplus_pieces(own=by_kind_a, other=by_kind_b)
+    surplus_of_b = _select_surplus_pieces(own=by_kind_b, other=by_kind_a)
     return [
-        *_rows_of_side(a, surplus_of_a, "A"),
-        *_rows_of_side(b, surplus_of_b, "B"),
+        *_make_rows_of_side(a, surplus_of_a, "A"),
+        *_make_rows_of_side(b, surplus_of_b, "B"),
     ]
 
 
-def _surplus_pieces(
+def _select_surplus_pieces(
     *,
     own: dict[_KindOfPiece, list[OutlierPiece]],
     other: dict[_KindOfPiece, list[OutlierPiece]],
 ) -> Pieces:
-    """Return the pieces that one side has more of; of each kind, the last ones."""
+    """Return the pieces of one trace that are more than those of the other.
+
+    A piece is a kernel or copy that a step has or lacks. Pieces of one kind cancel out
+    between the traces. If `own` has three of a kind and `other` has two, the last one
+    of `own` remains.
+    """
     surplus: list[OutlierPiece] = []
     for kind, members in own.items():
         count_on_other_side = len(other.get(kind, ()))
@@ -319,36 +356,40 @@ def _surplus_pieces(
     return surplus
 
 
-def _replaced_key_in_a(
+def _map_keys_to_replaced(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> dict[int, int]:
-    """Return which work of A the work that only B has replaces.
+    """Return which work of A was replaced by work that only B has.
+
+    Work is named by its exact key, a number that is equal for the same kernel under the
+    same op.
 
     Returns:
-        {exact key that only B has: the exact key in A}, if all pairs of that key
-        replace the same work.
+        {exact key that only B has: exact key in A}, without keys whose pairs replace
+        different work of A.
     """
     items_a, items_b = paired_items(groups)
     keys_before = a.exact_keys[items_a].tolist()
     keys_after = b.exact_keys[items_b].tolist()
     replaced_by_key: defaultdict[int, set[int]] = defaultdict(set)
-    for before, after in zip(keys_before, keys_after, strict=True):
-        replaced_by_key[after].add(before)
+    for key_before, key_after in zip(keys_before, keys_after, strict=True):
+        replaced_by_key[key_after].add(key_before)
 
     keys_of_a = set(a.exact_keys.tolist())
     key_in_a = {}
-    for after, replaced_keys in replaced_by_key.items():
-        if len(replaced_keys) == 1 and after not in keys_of_a:
-            key_in_a[after] = min(replaced_keys)
+    for key_after, replaced_keys in replaced_by_key.items():
+        if len(replaced_keys) == 1 and key_after not in keys_of_a:
+            key_in_a[key_after] = min(replaced_keys)
     return key_in_a
 
 
-def _keys_of_one_side(
+def _find_one_sided_keys(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> set[int]:
-    """Return the exact keys of work that only one side has, in its usual steps.
+    """Return the exact keys of the usual work that only one of the two traces does.
 
-    It has no counterpart, and the other side has it in none of its steps.
+    An exact key is a number that is equal for the same kernel under the same op. The
+    work has no counterpart in its group, and no step of the other trace has its key.
     """
     only_in_a: set[int] = set()
     only_in_b: set[int] = set()
@@ -362,41 +403,45 @@ def _keys_of_one_side(
     return only_in_a | only_in_b
 
 
-def _pieces(items: WorkItems, other_side: WorkItems) -> Iterator[OutlierPiece]:
-    """Yield what differs in each odd step of a side.
+def _find_differing_pieces(
+    items: WorkItems, other_side: WorkItems
+) -> Iterator[OutlierPiece]:
+    """Yield the kernels and copies that the odd steps of a trace have or lack.
 
-    What only runs at another position is left out: a piece that the step lacks and one
-    that it has in addition, of the same kernel under the same op, that take about as
-    long. Missing work is assumed to take the expected time.
+    An odd step does other work than usual. A kernel that merely runs at another
+    position of the step is left out. It shows as one missing and one extra piece of the
+    same kernel under the same op, which take about as long. Missing work is assumed to
+    take its expected time.
     """
-    for odd in odd_steps(items, other_side):
+    for odd in find_odd_steps(items, other_side):
         extra_pieces = list(odd.extra_pieces)
         for item in odd.missing_items:
-            piece = _at_another_position(items, odd, item, extra_pieces)
+            piece = _find_moved_piece(items, odd, item, extra_pieces)
             if piece is None:
-                yield _missing_piece(items, odd, item)
+                yield _describe_missing_item(items, odd, item)
             else:
                 extra_pieces.remove(piece)
         for piece in extra_pieces:
-            yield _extra_piece(items, odd, piece)
+            yield _describe_extra_piece(items, odd, piece)
 
 
-def _at_another_position(
+def _find_moved_piece(
     items: WorkItems, odd: OddStep, item: int, extra_pieces: list[int]
 ) -> int | None:
-    """Return the extra piece of an odd step that is an item which it seems to lack.
+    """Find the extra piece of an odd step that is the item which it seems to lack.
 
-    Of the pieces of the same kernel under the same op that take about as long, it is
-    the one whose time is the closest.
+    The item may run at another position of the step. So the piece has to be the same
+    kernel under the same op and take about as long. Of several such pieces, the one
+    with the closest time is returned.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        odd: One of its odd steps.
-        item: An item that the step lacks.
-        extra_pieces: Pieces of the step that are none of the items.
+        items: The items (kernels and copies) of the representative step of a trace.
+        odd: A step of that trace that does other work.
+        item: The index of an item that the step lacks.
+        extra_pieces: Indices of the pieces of the step that are none of the items.
 
     Returns:
-        None if there is no such piece.
+        The index of the piece; None if there is none.
     """
     pieces = items.work.slice_of_window(odd.index)
     keys = items.exact_keys_of_all_steps[pieces]
@@ -410,8 +455,13 @@ def _at_another_position(
     return min(distance_ns, key=distance_ns.__getitem__, default=None)
 
 
-def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
-    """Describe an item that an odd step lacks."""
+def _describe_missing_item(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
+    """Describe an item that an odd step lacks.
+
+    An item is a kernel or copy of the representative step of a trace. The row of the
+    result is that of the item in the representative step, and its time is the expected
+    one.
+    """
     has_item = odd.piece_of_item != NO_PIECE
     items_before = int(has_item[:item].sum())
     return OutlierPiece(
@@ -424,8 +474,11 @@ def _missing_piece(items: WorkItems, odd: OddStep, item: int) -> OutlierPiece:
     )
 
 
-def _extra_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
-    """Describe a piece that an odd step has and the representative step lacks."""
+def _describe_extra_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
+    """Describe a kernel or copy that an odd step has and the representative step lacks.
+
+    The row and the time of the result are those in the odd step.
+    """
     work = items.work
     pieces = work.slice_of_window(odd.index)
     has_item = odd.piece_of_item != NO_PIECE
@@ -440,29 +493,30 @@ def _extra_piece(items: WorkItems, odd: OddStep, piece: int) -> OutlierPiece:
     )
 
 
-def _rows_of_side(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
-    """Make the rows of the pieces of one side.
+def _make_rows_of_side(items: WorkItems, pieces: Pieces, side: str) -> list[Row]:
+    """Make the rows of the work that single steps of one trace have or lack.
 
-    Rows of ops that have other kernels in a step come first, then those of fused
-    kernels, then the rest. The rest is one row for each exact key in each step. If a
-    step has or lacks more than MAX_KINDS_OF_WORK keys, it is one row for all of them.
+    Rows of ops that run other kernels in a step come first, then those of fused
+    kernels, then the rest. The rest has one row for each step and kind of work (the
+    same kernel under the same op). If a step has or lacks more than MAX_KINDS_OF_WORK
+    kinds, it has one row for all of them.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
-        pieces: The pieces that the other side does not have.
+        items: The items (kernels and copies) of the representative step of the trace.
+        pieces: The differing pieces that the other trace does not have.
         side: `A` or `B`.
     """
-    replaced = _replaced_kernels(items, pieces, side)
-    fused = _fused_kernels(items, replaced.rest, side)
+    replaced = _make_rows_of_replaced_kernels(items, pieces, side)
+    fused = _make_rows_of_fused_kernels(items, replaced.rest, side)
     rows = [*replaced.rows, *fused.rows]
     by_step = by_key(fused.rest, lambda piece: (piece.step, piece.missing))
     for members in by_step.values():
         pieces_by_key = by_key(members, lambda piece: piece.key)
         if len(pieces_by_key) > MAX_KINDS_OF_WORK:
-            rows.append(_row_of_pieces(items, members, side, are_many=True))
+            rows.append(_make_row_of_pieces(items, members, side, are_many=True))
             continue
         for pieces_of_key in pieces_by_key.values():
-            rows.append(_row_of_pieces(items, pieces_of_key, side, are_many=False))
+            rows.append(_make_row_of_pieces(items, pieces_of_key, side, are_many=False))
     return rows
 
 
@@ -473,21 +527,26 @@ class _RowsAndRest(msgspec.Struct, frozen=True):
     rest: Pieces
 
 
-def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
-    """Make a row for each call of an op that has other kernels in one step than usual.
+def _make_rows_of_replaced_kernels(
+    items: WorkItems, pieces: Pieces, side: str
+) -> _RowsAndRest:
+    """Make a row for each call of an op that runs other kernels in one step than usual.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
-        pieces: Pieces of the side.
+        items: The items (kernels and copies) of the representative step of a trace.
+        pieces: Kernels and copies that single steps of the trace have or lack.
         side: `A` or `B`.
+
+    Returns:
+        The rows, and the pieces that are in none of them.
     """
     rows: list[Row] = []
     rest: list[OutlierPiece] = []
-    for members in _pieces_by_call(pieces):
+    for members in _group_pieces_by_call(pieces):
         extra = [piece for piece in members if not piece.missing]
         missing = [piece for piece in members if piece.missing]
         if _are_other_kernels(extra, missing):
-            rows.append(_row_of_other_kernels(items, extra, missing, side))
+            rows.append(_make_row_of_other_kernels(items, extra, missing, side))
         else:
             rest += [*extra, *missing]
     return _RowsAndRest(rows=rows, rest=rest)
@@ -496,8 +555,9 @@ def _replaced_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRe
 def _are_other_kernels(extra: Pieces, missing: Pieces) -> bool:
     """Return whether a call of an op ran a few other kernels instead of the usual ones.
 
-    So it is if one kernel runs instead of another, and not if the same kernel runs at
-    another position: then it is among both.
+    It did if some kernels are missing and different ones are there instead. A kernel
+    that only ran at another position is among both, so the result is False. It is False
+    too for more than MAX_KINDS_OF_WORK kernels, and for kernels without an op.
 
     Args:
         extra: The kernels that the call ran and usually does not run.
@@ -517,45 +577,51 @@ def _op_id(piece: OutlierPiece) -> int:
     return piece.key >> OP_SHIFT
 
 
-def _pieces_by_call(pieces: Pieces) -> Iterator[list[OutlierPiece]]:
-    """Yield the pieces of each call of an op in each step.
+def _group_pieces_by_call(pieces: Pieces) -> Iterator[list[OutlierPiece]]:
+    """Yield the pieces (kernels or copies) of each call of an op in each step.
 
-    If more than MAX_PIECES_OF_OP pieces of usual work lie between two pieces of an op,
-    these are taken for two calls.
+    A call is not recorded with the pieces. So two pieces of an op belong to different
+    calls if more than MAX_PIECES_OF_OP pieces of usual work lie between them.
     """
     by_op = by_key(pieces, lambda piece: (piece.step, _op_id(piece)))
     for members in by_op.values():
         members.sort(key=lambda piece: piece.gap)
         usual_pieces_between = np.diff([piece.gap for piece in members])
         is_next_call = usual_pieces_between > MAX_PIECES_OF_OP
-        cuts = (np.flatnonzero(is_next_call) + 1).tolist()
-        for first, last in pairwise([0, *cuts, len(members)]):
+        call_starts = (np.flatnonzero(is_next_call) + 1).tolist()
+        for first, last in pairwise([0, *call_starts, len(members)]):
             yield members[first:last]
 
 
-def _fused_kernels(items: WorkItems, pieces: Pieces, side: str) -> _RowsAndRest:
-    """Make a row for each kernel that does the work of several in one step.
+def _make_rows_of_fused_kernels(
+    items: WorkItems, pieces: Pieces, side: str
+) -> _RowsAndRest:
+    """Make a row for each kernel that does the work of several others in one step.
 
-    The name of the kernel lists ops. The several are the pieces of these ops, in a row,
-    that the step lacks. The reverse counts too: the step lacks the kernel, and has the
-    several pieces instead.
+    The name of such a kernel lists ops. The others are consecutive kernels of these ops
+    that the step lacks. The reverse counts too: the step lacks the fused kernel and has
+    the several kernels instead.
 
     Args:
-        items: The items (kernels and copies) of the representative step of the side.
-        pieces: Pieces of the side.
+        items: The items (kernels and copies) of the representative step of the trace.
+        pieces: Kernels and copies that single steps have or lack.
         side: `A` or `B`.
+
+    Returns:
+        The rows, and the pieces that are in none of them.
     """
     rows: list[Row] = []
-    in_rows: set[OutlierPiece] = set()
+    explained_pieces: set[OutlierPiece] = set()
     for members in by_key(pieces, lambda piece: piece.step).values():
         members.sort(key=lambda piece: piece.row)
+        # So many differences are other work rather than a fusion, and slow to search.
         if len(members) > MAX_PIECES_FOR_FUSION:
             continue
-        for fusion in _fusions_of_step(items.trace, members):
-            row = _row_of_other_kernels(items, fusion.extra, fusion.missing, side)
+        for fusion in _find_fusions_in_step(items.trace, members):
+            row = _make_row_of_other_kernels(items, fusion.extra, fusion.missing, side)
             rows.append(row)
-            in_rows.update(fusion.extra, fusion.missing)
-    rest = [piece for piece in pieces if piece not in in_rows]
+            explained_pieces.update(fusion.extra, fusion.missing)
+    rest = [piece for piece in pieces if piece not in explained_pieces]
     return _RowsAndRest(rows=rows, rest=rest)
 
 
@@ -566,14 +632,15 @@ class _Fusion(msgspec.Struct, frozen=True):
     missing: Pieces
 
 
-def _fusions_of_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
+def _find_fusions_in_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
     """Yield the kernels of a step that do the work of several others, or the reverse.
 
-    No piece is part of two kernels.
+    Each of the several kernels belongs to at most one fusion.
 
     Args:
         trace: The trace.
-        members: The pieces that the step has or lacks, in the order of their rows.
+        members: The kernels and copies that the step has or lacks, in the order of
+            their rows.
     """
     used_pieces: set[OutlierPiece] = set()
     for kernel in members:
@@ -584,7 +651,7 @@ def _fusions_of_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
         for piece in members:
             if piece.missing != kernel.missing and piece not in used_pieces:
                 opposite_pieces.append(piece)
-        parts = _parts_on_list(trace, opposite_pieces, collector)
+        parts = _find_fused_parts(trace, opposite_pieces, collector)
         if not parts:
             continue
         used_pieces.update(parts)
@@ -594,18 +661,21 @@ def _fusions_of_step(trace: Trace, members: Pieces) -> Iterator[_Fusion]:
             yield _Fusion(extra=[kernel], missing=parts)
 
 
-def _parts_on_list(trace: Trace, pieces: Pieces, collector: Collector) -> Pieces:
-    """Return the first pieces in a row whose ops are on the list of a kernel.
+def _find_fused_parts(trace: Trace, pieces: Pieces, collector: Collector) -> Pieces:
+    """Return the first consecutive pieces whose ops are named by a fused kernel.
+
+    A piece is a kernel or copy. `collector` holds the ops that the name of the fused
+    kernel lists, and its core: the ops that it cannot do without.
 
     Returns:
-        An empty sequence if they are fewer than two or than the list requires, or if
-        none is an op of its core.
+        The pieces. Empty if they are fewer than two or than the collector requires, or
+        if none is of an op of the core.
     """
     parts: list[OutlierPiece] = []
     has_core = False
     for piece in pieces:
         op = int(trace.op[piece.row])
-        listed_names = known_names(trace, op) & collector.ops
+        listed_names = find_known_names(trace, op) & collector.ops
         if listed_names:
             parts.append(piece)
             has_core |= bool(listed_names & collector.core)
@@ -615,23 +685,23 @@ def _parts_on_list(trace: Trace, pieces: Pieces, collector: Collector) -> Pieces
     return parts if is_enough and has_core else ()
 
 
-def _row_of_other_kernels(
+def _make_row_of_other_kernels(
     items: WorkItems, extra: Pieces, missing: Pieces, side: str
 ) -> Row:
     """Make the row of a step that does its work with other kernels than usual.
 
-    The step's own kernels stand on its side, with their rows of the trace, and the
-    usual kernels on the other side, without rows. A step of B that runs one kernel
-    instead of the usual three gives a row with three kernels of A and one of B: FUSED.
+    The kernels of the step stand under the name of its trace, and the usual kernels
+    under that of the other trace. A step of B that runs one kernel instead of the usual
+    three gives a row with three kernels of A and one of B: FUSED.
 
     Args:
-        items: The items of the side of the step.
+        items: The items (kernels and copies) of the representative step of the trace.
         extra: The kernels that the step runs instead of the usual ones.
         missing: The usual kernels that they replace.
-        side: `A` or `B`.
+        side: The trace of the step, `A` or `B`.
     """
-    share_of_step = _with_rows(_share_of_pieces(items, extra), extra)
-    usual_share = _share_of_pieces(items, missing)
+    share_of_step = _add_rows_to_share(_sum_pieces(items, extra), extra)
+    usual_share = _sum_pieces(items, missing)
     if side == "A":
         a = share_of_step
         b = usual_share
@@ -646,42 +716,38 @@ def _row_of_other_kernels(
     else:
         kind = RowKind.SPLIT
     op = _op_name(items.trace, extra[0])
-    why = _only_in_step(items, extra[0], side)
+    why = _describe_step(items, extra[0], side)
     return row_of(kind, op, a, b, why, counts=False)
 
 
-def _row_of_pieces(
+def _make_row_of_pieces(
     items: WorkItems, pieces: Pieces, side: str, *, are_many: bool
 ) -> Row:
-    """Make the row of kernels that a step has in addition, or that a step lacks.
+    """Make the row of kernels that one step has in addition, or that it lacks.
 
-    B has more of such work, and the row is ADDED, if a step of B has it in addition or
-    if a step of A lacks it. Else it is REMOVED.
+    The row is ADDED if a step of B has them in addition or a step of A lacks them. Else
+    it is REMOVED. A missing kernel is shown where the representative step has it.
 
     Args:
-        items: The items of the side that the step belongs to.
-        pieces: Pieces of one step: all of them are missing, or none is.
-        side: `A` or `B`.
-        are_many: Whether the row says how many pieces they are, instead of their op.
-
-    Returns:
-        A row with the rows of the trace on the side of the step, even if that side has
-        less of the work: a missing kernel is shown in the representative step.
+        items: The items (kernels and copies) of the representative step of the trace.
+        pieces: Kernels and copies of one step: all of them are missing, or none is.
+        side: The trace of the step, `A` or `B`.
+        are_many: Whether the row says how many they are, instead of their op.
     """
     is_missing = pieces[0].missing
     is_of_a = side == "A"
     is_more_in_b = is_missing == is_of_a
-    work = _share_of_pieces(items, pieces)
+    work = _sum_pieces(items, pieces)
     share_of_a = RowShare() if is_more_in_b else work
     share_of_b = work if is_more_in_b else RowShare()
     if is_of_a:
-        share_of_a = _with_rows(share_of_a, pieces)
+        share_of_a = _add_rows_to_share(share_of_a, pieces)
     else:
-        share_of_b = _with_rows(share_of_b, pieces)
+        share_of_b = _add_rows_to_share(share_of_b, pieces)
 
     op = _op_name(items.trace, pieces[0])
     what = f"{plural(len(pieces), 'piece')} of work" if are_many else op
-    where = _only_in_step(items, pieces[0], side)
+    where = _describe_step(items, pieces[0], side)
     return row_of(
         RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         what,
@@ -698,12 +764,12 @@ def _op_name(trace: Trace, piece: OutlierPiece) -> str:
     return trace.name_of(op) if op >= 0 else ""
 
 
-def _only_in_step(items: WorkItems, piece: OutlierPiece, side: str) -> str:
+def _describe_step(items: WorkItems, piece: OutlierPiece, side: str) -> str:
     """Say in which step the piece is: `only in step 12 of B`."""
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share_of_pieces(items: WorkItems, pieces: Pieces) -> RowShare:
+def _sum_pieces(items: WorkItems, pieces: Pieces) -> RowShare:
     """Add up the times of kernels of one step, and list their names; without rows."""
     ns = sum(piece.ns for piece in pieces)
     return RowShare(
@@ -714,7 +780,7 @@ def _share_of_pieces(items: WorkItems, pieces: Pieces) -> RowShare:
     )
 
 
-def _with_rows(share: RowShare, pieces: Pieces) -> RowShare:
+def _add_rows_to_share(share: RowShare, pieces: Pieces) -> RowShare:
     """Add the rows of the trace that the app shows for these pieces."""
     rows = tuple(piece.row for piece in pieces)
     return msgspec.structs.replace(share, rows=rows)

@@ -35,18 +35,19 @@ class _LaunchBounds(msgspec.Struct, frozen=True):
     is_after_first: bool
 
 
-def launch_periods(
+def find_launch_periods(
     items: WorkItems, members: Sequence[int], step: int
 ) -> list[LaunchPeriod]:
-    """Determine when a thread launched each run of consecutive blocks in one step.
+    """Determine when a CPU thread launched each run of consecutive blocks in one step.
 
-    A run has no period if one call launches all of it (as a graph does), or if its
+    A block is a repeated sequence of kernels, such as a layer. A run has no period if
+    one call launches all of it, as a CUDA graph does. It has none either if its
     launches are not in the file.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        members: The items of the blocks, ascending, all of one lane.
-        step: The index of one of the alike steps.
+        items: The items (kernels and copies) of the representative step of a trace.
+        members: The items of the blocks, ascending, all of one lane (stream).
+        step: The index of a step that does the same work as the representative one.
     """
     trace = items.trace
     work = items.work
@@ -54,7 +55,7 @@ def launch_periods(
 
     periods = []
     for first, last in consecutive_runs(np.array(members, dtype=np.intp)):
-        bounds = _launch_bounds(items, first, last)
+        bounds = _choose_launch_bounds(items, first, last)
         if bounds is None or bounds.last >= len(launch_of_item):
             continue
         first_call = int(launch_of_item[bounds.first])
@@ -74,22 +75,24 @@ def launch_periods(
     return periods
 
 
-def _launch_bounds(items: WorkItems, first: int, last: int) -> _LaunchBounds | None:
-    """Choose the items that bound the launches of a run of blocks.
+def _choose_launch_bounds(
+    items: WorkItems, first: int, last: int
+) -> _LaunchBounds | None:
+    """Choose the two items whose launches bound the launches of a run of blocks.
 
-    What the CPU does before the first launch of a layer belongs to that layer. So the
-    period usually begins after the launch of the item before the run, and ends with the
-    launch of its last item. But if another such block follows, or if nothing comes
-    before the run on its lane, the period goes from the launch of its first item to the
-    launch of the item after it.
+    A block is a repeated sequence of kernels, such as a layer. What the CPU does before
+    the first launch of a layer belongs to that layer. So the period usually goes from
+    the launch of the item before the run to that of its last item. If another such
+    block follows, or nothing comes before the run, it starts with the launch of its
+    first item. It then ends with the launch of the item after the run.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
+        items: The items (kernels and copies) of the representative step of a trace.
         first: The first item of the run.
         last: The last item of the run.
 
     Returns:
-        None if the run is all that its lane has.
+        None if the run is all that its lane (stream) has.
     """
     has_next = _is_next_on_same_lane(items, last)
     has_previous = _is_next_on_same_lane(items, first - 1)
@@ -108,15 +111,16 @@ def _is_next_on_same_lane(items: WorkItems, item: int) -> bool:
     return bool(items.lane[item + 1] == items.lane[item])
 
 
-def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:
-    """Return the items on other lanes that were launched together with some blocks.
+def find_launches_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[int]:
+    """Return the items on other streams that were launched together with some blocks.
 
-    These are the items that the same thread launched while it launched the blocks, in
-    the representative step. There are none without a GPU.
+    A block is a repeated sequence of kernels, such as a layer. The items are those that
+    the same thread launched while it launched the blocks, in the representative step.
+    There are none without a GPU.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        members: The items of the blocks, ascending, all of one lane.
+        items: The items (kernels and copies) of the representative step of a trace.
+        members: The items of the blocks, ascending, all of one lane (stream).
     """
     if not items.work.gpu or not len(members):
         return []
@@ -126,7 +130,7 @@ def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[in
     threads = trace.thread_of_track[trace.track[calls]]
     call_starts = trace.start[calls]
     is_in_period = np.zeros(len(items), dtype=np.bool_)
-    for period in launch_periods(items, members, items.representative_step):
+    for period in find_launch_periods(items, members, items.representative_step):
         thread = trace.thread_of_track[trace.track[period.call]]
         is_after_begin = call_starts >= period.begin_ns
         is_before_end = call_starts < period.end_ns
@@ -137,18 +141,22 @@ def launched_on_other_lanes(items: WorkItems, members: Sequence[int]) -> list[in
     return [*np.flatnonzero(is_in_period & is_on_other_lane & has_call).tolist()]
 
 
-def mark_periods(flags: Flags, items: WorkItems, members: Sequence[int]) -> None:
-    """Flag all rows that a thread began while it launched some blocks.
+def flag_rows_of_periods(
+    flags: Flags, items: WorkItems, members: Sequence[int]
+) -> None:
+    """Flag all rows that a CPU thread began while it launched some blocks.
+
+    A block is a repeated sequence of kernels, such as a layer.
 
     Args:
         flags: One flag per row of the trace. Flags are set in it.
-        items: The items (kernels and copies) of the representative step of a side.
-        members: The items of the blocks, ascending, all of one lane. Their launches in
-            all alike steps count.
+        items: The items (kernels and copies) of the representative step of a trace.
+        members: The items of the blocks, ascending, all of one lane (stream). Their
+            launches count in all steps that do the same work.
     """
     trace = items.trace
     for step in items.alike_steps.tolist():
-        for period in launch_periods(items, members, step):
+        for period in find_launch_periods(items, members, step):
             thread = trace.track_of(period.call)
             for track in trace.tracks:
                 if (track.pid, track.tid) == (thread.pid, thread.tid):

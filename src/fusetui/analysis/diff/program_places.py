@@ -67,14 +67,13 @@ _COMPILED_OPS = ("triton_", "cpp_fused", "graph_")
 """How the names of ops begin that torch.compile made."""
 
 
-def sort_of_all(sorts: Iterable[str]) -> str:
-    """Return the sort of several items that belong together.
+def choose_sort_of_all(sorts: Iterable[str]) -> str:
+    """Return the sort of work, such as `attention`, of several kernels together.
 
     Of their sorts, the first one in SORT_OF_KIND counts. So attention is attention even
     if products are part of it.
 
-    Returns:
-        OTHER if there are no sorts.
+    Returns OTHER if there are no sorts.
     """
     rank_of_unknown = len(_RANK_OF_SORT)
 
@@ -141,16 +140,16 @@ class ProgramPlaces:
         """Determine the places of the items of one side."""
         self.items = items
         calls = launching_calls(items.trace, items.row)
-        self.sorts = _sorts(items)
-        self.places = _places(items.trace, calls)
-        self.phases = _phases(items, calls)
+        self.sorts = _find_sorts(items)
+        self.places = _find_places(items.trace, calls)
+        self.phases = _find_phases(items, calls)
 
         self.starred_places: list[StarredPlace] = []
         for phase, place in zip(self.phases, self.places, strict=True):
             starred = _NUMBER.sub("*", place)
             self.starred_places.append(StarredPlace(phase=phase, place=starred))
 
-        is_inside = _is_inside_named(items, items.op, is_compiler)
+        is_inside = _is_inside_slice_named(items, items.op, is_compiler)
         self._is_inside_compiled_region: list[bool] = is_inside.tolist()
 
     def is_compiled(self, item: int) -> bool:
@@ -169,8 +168,8 @@ class ProgramPlaces:
         return decoded.layout or None
 
 
-def _sorts(items: WorkItems) -> list[str]:
-    """Return the sort of work of each item."""
+def _find_sorts(items: WorkItems) -> list[str]:
+    """Return the sort of work of each kernel or copy, such as `GEMM`."""
     roles = items.trace.role[items.row].tolist()
     sorts = []
     for role, kernel, op in zip(roles, items.names, items.op_names, strict=True):
@@ -178,32 +177,38 @@ def _sorts(items: WorkItems) -> list[str]:
     return sorts
 
 
-def _places(trace: Trace, calls: Int32s) -> list[str]:
+def _find_places(trace: Trace, calls: Int32s) -> list[str]:
     """Return the name of the innermost module around each call, else of the annotation.
 
     The name is "" where neither is around a call.
     """
-    modules = _innermost_around(trace, calls, Layer.PYTHON, is_module)
-    annotations = _innermost_around(trace, calls, Layer.ANNOTATIONS, _names_a_place)
+    modules = _find_innermost_around(trace, calls, Layer.PYTHON, is_module)
+    annotations = _find_innermost_around(
+        trace, calls, Layer.ANNOTATIONS, _names_a_place
+    )
     rows = np.where(modules >= 0, modules, annotations)
     names = [trace.name_of(row) if row >= 0 else "" for row in rows.tolist()]
     return [name.removeprefix(MODULE_PREFIX) for name in names]
 
 
-def _phases(items: WorkItems, calls: Int32s) -> list[str]:
-    """Return `optimizer`, `backward` or `forward` for each item.
+def _find_phases(items: WorkItems, calls: Int32s) -> list[str]:
+    """Return the phase of training in which each kernel was launched.
+
+    It is `optimizer`, `backward` or `forward`.
 
     Args:
-        items: The items (kernels and copies) of the representative step of a side.
+        items: The items (kernels and copies) of the representative step of a trace.
         calls: The row of the call that launched each item, -1 if it is not in the file.
 
     Returns:
         "" for items without a call, and for all items if none is of a backward pass.
     """
-    is_backward = _is_inside_named(items, calls, _is_backward_node)
+    is_backward = _is_inside_slice_named(items, calls, _is_backward_node)
     if not is_backward.any():
         return [""] * len(items)
-    optimizers = _innermost_around(items.trace, calls, Layer.ANNOTATIONS, _is_optimizer)
+    optimizers = _find_innermost_around(
+        items.trace, calls, Layer.ANNOTATIONS, _is_optimizer
+    )
     # The later ones win: an optimizer may run inside of a hook of the backward pass.
     phases = np.full(len(items), "forward", dtype="U9")
     phases[calls < 0] = ""
@@ -232,7 +237,7 @@ def _names_a_place(name: str) -> bool:
     return not is_compiler(name)
 
 
-def _is_inside_named(
+def _is_inside_slice_named(
     items: WorkItems, rows: NDArray[np.integer], is_wanted: Callable[[str], bool]
 ) -> Flags:
     """Return whether each row is a slice of a wanted name, or inside such a slice.
@@ -249,7 +254,7 @@ def _is_inside_named(
     return is_inside
 
 
-def _innermost_around(
+def _find_innermost_around(
     trace: Trace, calls: Int32s, layer: Layer, is_wanted: Callable[[str], bool]
 ) -> Int32s:
     """Return the row of the innermost slice of a wanted name around each call.

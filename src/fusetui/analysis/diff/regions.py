@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, with_matches
+from fusetui.analysis.diff.groups import WorkGroup, replace_matched_groups
 from fusetui.analysis.diff.items import NO_OP
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces
 from fusetui.analysis.diff.sequences import closest, is_feasible
@@ -47,7 +47,7 @@ class OpenItems(msgspec.Struct, frozen=True):
 
     @property
     def are_on_both_sides(self) -> bool:
-        """Whether each side has some."""
+        """Whether both A and B have items without a counterpart."""
         return bool(self.a) and bool(self.b)
 
     @property
@@ -80,13 +80,13 @@ class _Region(msgspec.Struct, frozen=True):
         return f" in {name}" if name else ""
 
 
-def with_groups_by_region(
+def group_by_region(
     a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]
 ) -> list[WorkGroup]:
-    """Group open work of one sort in the same part of the program.
+    """Group unpaired work of one sort in the same part of the program.
 
-    Work in the same place is grouped first, then work in the same phase, then work
-    anywhere in the step. This is only done where a side does not say which op some of
+    Work in the same module is grouped first, then work in the same phase, then work
+    anywhere in the step. This is only done where a trace does not say which op some of
     the kernels come from. If all ops are known, work without a partner was added or
     removed.
 
@@ -96,7 +96,7 @@ def with_groups_by_region(
         groups: All groups so far.
 
     Returns:
-        The groups, with new ones in place of open items.
+        The groups, with new ones in place of items without a counterpart.
     """
     for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
         still_open = OpenItems(
@@ -104,10 +104,14 @@ def with_groups_by_region(
             b=sorted(group.b[0] for group in groups if not group.a),
         )
         matched: list[WorkGroup] = []
-        for region, items in _divided(a, b, still_open, region_of).items():
-            if items.are_on_both_sides and not _are_all_ops_known(a, b, items):
-                matched += _groups_of_one_sort(a, b, items, region)
-        groups = with_matches(groups, matched)
+        for region, items_of_region in _divide_by_key(
+            a, b, still_open, region_of
+        ).items():
+            if items_of_region.are_on_both_sides and not _are_all_ops_known(
+                a, b, items_of_region
+            ):
+                matched += _group_one_sort(a, b, items_of_region, region)
+        groups = replace_matched_groups(groups, matched)
     return groups
 
 
@@ -134,28 +138,34 @@ def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
 
 
 def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
-    """Return whether it is known of each item which op it comes from."""
+    """Return whether the op of every kernel is known, in A and in B.
+
+    Args:
+        a: Where the program does the work of A.
+        b: Where the program does the work of B.
+        items: Kernels and copies of both that are in no group.
+    """
     is_known_a = all(a.items.op_id(item) != NO_OP for item in items.a)
     is_known_b = all(b.items.op_id(item) != NO_OP for item in items.b)
     return is_known_a and is_known_b
 
 
-def _divided(
+def _divide_by_key(
     a: ProgramPlaces,
     b: ProgramPlaces,
     items: OpenItems,
     key_of: Callable[[ProgramPlaces, int], T | None],
 ) -> dict[T, OpenItems]:
-    """Divide the items of both sides by a key.
+    """Divide the kernels and copies of A and of B by a key, such as their phase.
 
     Args:
         a: Where the program does the work of A.
         b: Where the program does the work of B.
-        items: Items of both sides.
+        items: Indices of kernels and copies of both.
         key_of: Returns the key of an item; None leaves the item out.
 
     Returns:
-        The items of each key. A key may have items on one side only.
+        The items of each key. A key may have items of one trace only.
     """
     items_by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
     for item in items.a:
@@ -169,39 +179,39 @@ def _divided(
     return items_by_key
 
 
-def _groups_of_one_sort(
+def _group_one_sort(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, region: _Region
 ) -> list[WorkGroup]:
-    """Group the open items of one sort in a region.
+    """Group the unpaired work of one sort in a part of the program.
 
-    Main work is paired in order. Then each kernel that both sides have becomes one
-    group, and then all that is left becomes one group, unless it is copies or fills.
-    Five unpaired norms of A and four of B, three of which are one kernel on both sides,
-    become a group of 3 and 3, and one of 2 and 1.
+    Main work (such as products) is paired in order. Then each kernel that both traces
+    have becomes one group. What is left becomes one group, unless it is copies or
+    fills. Take five norms of A and four of B, of which three are one kernel in both.
+    They become a group of 3 and 3, and one of 2 and 1.
 
     Args:
         a: Where the program does the work of A.
         b: Where the program does the work of B.
-        items: The open items of the region.
-        region: The region.
+        items: The items (kernels and copies) of the region that are in no group.
+        region: The sort of work, and the part of the program.
     """
     sort = region.sort
     where = region.where
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
-        groups = _groups_of_main_work(a, b, items, sort, where)
+        groups = _group_main_work(a, b, items, sort, where)
         items = items.without(groups)
 
     groups_of_kernels: list[WorkGroup] = []
-    for items_of_kernel in _divided(a, b, items, _kernel_id).values():
-        groups_of_kernels += _one_group(
+    for items_of_kernel in _divide_by_key(a, b, items, _kernel_id).values():
+        groups_of_kernels += _make_one_group(
             items_of_kernel, f"all unpaired runs of this kernel{where}"
         )
     groups += groups_of_kernels
 
     if sort not in SORTS_OF_MOVES:
         rest = items.without(groups_of_kernels)
-        groups += _one_group(rest, f"all unpaired {sort} work{where}")
+        groups += _make_one_group(rest, f"all unpaired {sort} work{where}")
     return groups
 
 
@@ -210,41 +220,46 @@ def _kernel_id(program: ProgramPlaces, item: int) -> int:
     return program.items.kernel_id(item)
 
 
-def _groups_of_main_work(
+def _group_main_work(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, where: str
 ) -> list[WorkGroup]:
-    """Pair open main work in order, if both sides seem to have the same order.
+    """Pair main work, such as products, in order if A and B seem to agree on it.
 
-    If not, the products of each layout are treated by themselves: they are paired in
-    order, or become one group if both sides have nearly as many.
+    If not, the products of each layout (`tn`, ...) are treated by themselves. They are
+    paired in order, or become one group if A and B have nearly as many.
 
     Args:
         a: Where the program does the work of A.
         b: Where the program does the work of B.
-        items: Open items of one of MAIN_SORTS.
+        items: Items of one of MAIN_SORTS that are in no group.
         sort: That sort.
         where: Where the work is, in words after a blank.
     """
-    groups = _pairs_in_order(
+    groups = _pair_in_order(
         a, b, items, (f"paired in order among the unpaired {sort} work{where}")
     )
     rest = items.without(groups)
-    items_by_layout = _divided(a, b, rest, ProgramPlaces.layout)
+    items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.layout)
     for layout, items_of_layout in items_by_layout.items():
         why = f"paired in order among the unpaired {sort} {layout} work{where}"
-        pairs = _pairs_in_order(a, b, items_of_layout, why)
+        pairs = _pair_in_order(a, b, items_of_layout, why)
         if pairs:
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
-            groups += _one_group(
+            groups += _make_one_group(
                 items_of_layout,
                 (f"similar counts of unpaired {sort} {layout} work{where}"),
             )
     return groups
 
 
-def _one_group(items: OpenItems, why: str) -> list[WorkGroup]:
-    """Make one group of all items; no group if a side has no items."""
+def _make_one_group(items: OpenItems, why: str) -> list[WorkGroup]:
+    """Make one group of all items; no group if A or B has no items.
+
+    Args:
+        items: Kernels and copies of A and of B.
+        why: The evidence, for the reader.
+    """
     if not items.are_on_both_sides:
         return []
     group = WorkGroup(
@@ -257,31 +272,33 @@ def _one_group(items: OpenItems, why: str) -> list[WorkGroup]:
     return [group]
 
 
-def _pairs_in_order(
+def _pair_in_order(
     a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
 ) -> list[WorkGroup]:
-    """Pair items in order; the side with more leaves out those that fit the least.
+    """Pair items of A and of B in order, by the closest times.
+
+    The trace with more items leaves out those that fit the least.
 
     Args:
         a: Where the program does the work of A.
         b: Where the program does the work of B.
-        items: Open items of both sides.
+        items: Kernels and copies of A and of B that are in no group.
         why: The evidence, for the reader.
 
     Returns:
-        An empty list if one side has far fewer items. Also if the times of too few
-        pairs differ by about the same factor: then the two orders differ
+        An empty list if A or B has far fewer items. Also if the times of too few pairs
+        differ by about the same factor: then the two orders differ
         (MAX_RATIO_OF_TIMES).
     """
     smaller, larger = sorted((len(items.a), len(items.b)))
     if not items.are_nearly_as_many or not is_feasible(smaller, larger):
         return []
 
-    times_a = _times_of_items(a, items.a)
-    times_b = _times_of_items(b, items.b)
+    times_a = _collect_times(a, items.a)
+    times_b = _collect_times(b, items.b)
     # The times of A if it were as fast as B.
     scaled_a = times_a * (np.median(times_b) / np.median(times_a))
-    positions_a, positions_b = _positions_in_order(scaled_a, times_b)
+    positions_a, positions_b = _choose_positions_in_order(scaled_a, times_b)
 
     log_ratios = np.abs(np.log(scaled_a[positions_a] / times_b[positions_b]))
     is_within_ratio = log_ratios <= math.log(MAX_RATIO_OF_TIMES)
@@ -307,13 +324,13 @@ class _PositionsInOrder(NamedTuple):
     b: list[int]
 
 
-def _positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
+def _choose_positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
     """Choose which items are paired in order.
 
     All items of the side with fewer are paired, and those of the other side whose times
     fit best.
 
-    >>> _positions_in_order(np.array([10.0, 50.0]), np.array([11.0, 30.0, 49.0]))
+    >>> _choose_positions_in_order(np.array([10.0, 50.0]), np.array([11.0, 30.0, 49.0]))
     _PositionsInOrder(a=[0, 1], b=[0, 2])
 
     Args:
@@ -330,7 +347,7 @@ def _positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsInOrder:
     return _PositionsInOrder(a=all_positions, b=all_positions)
 
 
-def _times_of_items(program: ProgramPlaces, members: Sequence[int]) -> Floats:
+def _collect_times(program: ProgramPlaces, members: Sequence[int]) -> Floats:
     """Return the times of some items in ns, at least 1."""
     times = [max(1, program.items.compared_times[item]) for item in members]
     return np.array(times, dtype=np.float64)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.dispatch import ops_without_work
+from fusetui.analysis.diff.dispatch import find_ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.names import dispatch_name
@@ -46,14 +46,14 @@ PlacesByLabel = dict[str, Counter[Place]]
 """{label of ops: {place: how often they run there in a step}}."""
 
 
-def renamed_labels(
+def pair_renamed_labels(
     a: WorkItems, b: WorkItems, renamed_work: Sequence[RenamedOp]
 ) -> dict[str, str]:
-    """Pair labels of ops that occur on one side only and are of the same op.
+    """Pair the names of ops that only A or only B has and that are the same op.
 
-    Labels are names without numbers of torch.compile (see `names.dispatch_name`). Two
-    labels are a pair if their kernels show it, or if their ops run at the same places
-    of the step, equally often. A label that fits two others is in no pair.
+    Labels are names without the numbers of torch.compile. Two labels are a pair if
+    their kernels show it, or if their ops run at the same places of the step, equally
+    often. A label that fits two others is in no pair.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -61,13 +61,13 @@ def renamed_labels(
         renamed_work: Ops that were renamed by the evidence of their kernels.
 
     Returns:
-        {label in B: label in A}.
+        {label in B: label in A}; {} if A or B has no steps.
     """
     if not len(a.work.windows) or not len(b.work.windows):
         return {}  # there is no step whose places could be compared
 
-    labels_a = _labels_of_ops(a)
-    labels_b = _labels_of_ops(b)
+    labels_a = _collect_labels_of_ops(a)
+    labels_b = _collect_labels_of_ops(b)
     only_in_a = labels_a - labels_b
     only_in_b = labels_b - labels_a
     by_kernels: dict[str, str] = {}
@@ -77,17 +77,22 @@ def renamed_labels(
         if before in only_in_a and after in only_in_b:
             by_kernels[after] = before
 
-    places_a = _places_by_label(a, only_in_a.difference(by_kernels.values()))
-    places_b = _places_by_label(b, only_in_b.difference(by_kernels))
-    return by_kernels | _labels_at_same_places(places_a, places_b)
+    places_a = _find_places_by_label(a, only_in_a.difference(by_kernels.values()))
+    places_b = _find_places_by_label(b, only_in_b.difference(by_kernels))
+    return by_kernels | _pair_labels_at_same_places(places_a, places_b)
 
 
-def _labels_at_same_places(
+def _pair_labels_at_same_places(
     places_a: PlacesByLabel, places_b: PlacesByLabel
 ) -> dict[str, str]:
-    """Pair the labels whose ops run at the same places; {label in B: label in A}.
+    """Pair the labels of ops that run at the same places of a step.
 
-    Labels that fit several others are in no pair.
+    The result is {label in B: label in A}. A label that fits several others is in no
+    pair.
+
+    Args:
+        places_a: {label: {place: how often its ops run there}} of A.
+        places_b: The same of B.
     """
     fits_of_b: defaultdict[str, list[str]] = defaultdict(list)
     fit_count_of_a: Counter[str] = Counter()
@@ -105,7 +110,12 @@ def _labels_at_same_places(
 
 
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
-    """Return whether two ops run equally often, nearly always at the same places."""
+    """Return whether two ops run equally often, mostly at the same places.
+
+    Args:
+        places_a: {place: how often the op of A runs there}.
+        places_b: The same of the op of B.
+    """
     if places_a.total() != places_b.total():
         return False
     common = (places_a & places_b).total()
@@ -113,30 +123,33 @@ def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool
     return common >= MIN_SHARE_AT_SAME_PLACES * either
 
 
-def _labels_of_ops(side: WorkItems) -> set[str]:
+def _collect_labels_of_ops(side: WorkItems) -> set[str]:
     """Return the labels of all ops of the trace, in its steps or not."""
     trace = side.trace
     name_indices = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {dispatch_name(trace.names[index]) for index in name_indices}
 
 
-def _places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
-    """Return the places of the representative step where ops with these labels run.
+def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
+    """Return at which places of the representative step ops with these labels run.
 
-    Ops that compute something have no places, nor has what torch.compile puts around
-    ops.
+    A place is described by the kernels around it, without names of ops. Ops that
+    compute something are left out, as is what torch.compile puts around ops.
+
+    Returns:
+        {label: {place: how often}}.
     """
     places: PlacesByLabel = {}
     if not labels:
         return places
-    ops = _ops_of_step(side)
+    ops = _find_ops_of_step(side)
     threads = side.trace.thread_of_track[side.trace.track[ops]]
     for thread in np.unique(threads).tolist():
         _add_places_of_thread(side, ops[threads == thread], thread, labels, places)
     return places
 
 
-def _ops_of_step(side: WorkItems) -> Rows:
+def _find_ops_of_step(side: WorkItems) -> Rows:
     """Return the rows of the ops that begin in the representative step."""
     trace = side.trace
     ops = trace.rows_of(Role.OP)
@@ -148,18 +161,21 @@ def _ops_of_step(side: WorkItems) -> Rows:
 def _add_places_of_thread(
     side: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
 ) -> None:
-    """Add the places of the ops of one thread.
+    """Add the places at which the ops of one thread run to `places`.
+
+    A place is described by the kernels around it, without names of ops.
 
     Args:
-        side: The items of a side.
+        side: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
-        thread: The thread.
+        thread: The number of the thread.
         labels: Only ops with these labels are added.
-        places: Places are added to it, but no more labels than MAX_COMPARED_LABELS.
+        places: {label: {place: how often}}. It is changed, but gets no more labels than
+            MAX_COMPARED_LABELS.
     """
     trace = side.trace
-    places_of_ops = _places_of_ops(side, ops, thread)
-    computes_nothing = np.isin(ops, ops_without_work(side.work))
+    places_of_ops = _locate_ops(side, ops, thread)
+    computes_nothing = np.isin(ops, find_ops_without_work(side.work))
     # Sort by start, then by row: an op comes before those inside it.
     by_start = np.lexsort((ops, trace.start[ops]))
     for position in by_start.tolist():
@@ -182,7 +198,13 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     ops_inside: Int64s
 
     def place_of_op(self, position: int) -> Place:
-        """Return where the op at this position runs."""
+        """Return where an op runs.
+
+        That is between which kernels, after how many ops, and around how many ops.
+
+        Args:
+            position: The index of the op.
+        """
         pieces_before = int(self.pieces_before[position])
         has_work_after = pieces_before < len(self.kernels)
         work_before = self.kernels[pieces_before - 1] if pieces_before else NO_KERNEL
@@ -195,16 +217,18 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _places_of_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
-    """Determine where the ops of a thread run.
+def _locate_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
+    """Determine between which kernels the ops of a thread run.
+
+    It also counts the ops inside each of them.
 
     Args:
-        side: The items of a side.
+        side: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
-        thread: The thread.
+        thread: The number of the thread.
     """
     trace = side.trace
-    launched = _work_launched_by(side, thread)
+    launched = _find_work_launched_by(side, thread)
     begins = trace.start[ops]
     pieces_before = count_below(launched.times_ns, begins)
 
@@ -235,7 +259,7 @@ class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
     kernels: Int64s  # the ids of the kernels
 
 
-def _work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
+def _find_work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
     """Return what a thread launched of the representative step.
 
     Without a GPU, that is the ops of this thread that compute.

@@ -18,7 +18,7 @@ from fusetui.trace.model.op_names import is_compiler, stem
 
 
 class _OpPair(msgspec.Struct, frozen=True):
-    """An op of A and an op of B that launch the same kernel, by `_stable_name`."""
+    """An op of A and an op of B that launch the same kernel, by `_make_stable_name`."""
 
     before: str
     after: str
@@ -27,12 +27,12 @@ class _OpPair(msgspec.Struct, frozen=True):
     def without_namespaces(self) -> _OpPair:
         """The pair of the names without their namespaces."""
         return _OpPair(
-            before=_without_namespace(self.before),
-            after=_without_namespace(self.after),
+            before=_remove_namespace(self.before),
+            after=_remove_namespace(self.after),
         )
 
 
-def renamed_at_places(
+def find_renamed_ops(
     a: WorkItems,
     b: WorkItems,
     groups: Sequence[WorkGroup],
@@ -42,22 +42,25 @@ def renamed_at_places(
     """List all ops that were renamed, once it is known which work is the same.
 
     Ops of `by_kernels` come first, without those that launch their kernels only at
-    other places. Then come ops that launch the same kernels at the same places under
-    another name, or under a name with another namespace. No name is in two pairs.
+    other positions. Then come ops that launch the same kernels at the same positions
+    under another name or namespace. No name is in two pairs.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         groups: Which items do the same work.
         by_kernels: Ops that were renamed by the evidence of their kernels.
-        swapped: The names of ops that swapped their kernels; see `Evidence.swapped`.
+        swapped: The names of ops that swapped their kernels: what one launches in A,
+            another launches in B.
     """
-    kernels_in_place = _kernels_of_op_pairs(a, b, groups, moved=False)
-    kernels_elsewhere = _kernels_of_op_pairs(a, b, groups, moved=True)
+    kernels_in_place = _count_kernels_of_op_pairs(a, b, groups, moved=False)
+    kernels_elsewhere = _count_kernels_of_op_pairs(a, b, groups, moved=True)
     renamed: list[RenamedOp] = []
     known_pairs: set[_OpPair] = set()
     for op in by_kernels:
-        pair = _OpPair(before=_stable_name(op.before), after=_stable_name(op.after))
+        pair = _OpPair(
+            before=_make_stable_name(op.before), after=_make_stable_name(op.after)
+        )
         known_pairs.add(pair.without_namespaces)
         if kernels_in_place[pair] or not kernels_elsewhere[pair]:
             renamed.append(op)
@@ -85,10 +88,10 @@ class _PairJudge:
         """Collect the names of the ops of both sides, and the kernels that each has."""
         self._a = a
         self._b = b
-        self._names_in_a = _names_in_trace(a)
-        self._names_in_b = _names_in_trace(b)
-        self._kernels_of_a = Counter(_stable_name(name) for name in a.op_names)
-        self._kernels_of_b = Counter(_stable_name(name) for name in b.op_names)
+        self._names_in_a = _collect_names_of_ops(a)
+        self._names_in_b = _collect_names_of_ops(b)
+        self._kernels_of_a = Counter(_make_stable_name(name) for name in a.op_names)
+        self._kernels_of_b = Counter(_make_stable_name(name) for name in b.op_names)
 
     def may_be_renamed(self, pair: _OpPair, swapped: frozenset[str]) -> bool:
         """Return whether the names of a pair allow that it is one renamed op.
@@ -104,13 +107,13 @@ class _PairJudge:
         return stems.before in swapped and stems.after in swapped
 
     def launch_enough(self, pair: _OpPair, kernels: int) -> bool:
-        """Return whether the ops of a pair launch enough of the same kernels.
+        """Return whether two ops launch enough of the same kernels to be one op.
 
-        A name that occurs in its own trace only has to launch at least
-        MIN_SHARED_KERNELS of its kernels in the place of the other name.
+        A name that only its own trace has must share at least MIN_SHARED_KERNELS of its
+        kernels with the other name.
 
         Args:
-            pair: Two ops.
+            pair: An op of A and an op of B.
             kernels: How many kernels they launch at the same places.
         """
         min_of_a = MIN_SHARED_KERNELS * self._kernels_of_a[pair.before]
@@ -127,13 +130,13 @@ class _PairJudge:
             kernels: How many kernels of a step both launch.
         """
         return RenamedOp(
-            before=_first_full_name(self._a, pair.before),
-            after=_first_full_name(self._b, pair.after),
+            before=_find_first_full_name(self._a, pair.before),
+            after=_find_first_full_name(self._b, pair.after),
             kernels=kernels,
         )
 
 
-def _kernels_of_op_pairs(
+def _count_kernels_of_op_pairs(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], *, moved: bool
 ) -> Counter[_OpPair]:
     """Count the kernels of a step that the two ops of each pair both launch.
@@ -163,7 +166,9 @@ def _kernels_of_op_pairs(
         before = a.op_names[item_a]
         after = b.op_names[item_b]
         if _is_op_of_program(before) and _is_op_of_program(after):
-            pair = _OpPair(before=_stable_name(before), after=_stable_name(after))
+            pair = _OpPair(
+                before=_make_stable_name(before), after=_make_stable_name(after)
+            )
             kernels_of_pair[pair] += 1
     return kernels_of_pair
 
@@ -173,29 +178,35 @@ def _is_op_of_program(name: str) -> bool:
     return name != "" and not is_compiler(name)
 
 
-def _stable_name(name: str) -> str:
+def _make_stable_name(name: str) -> str:
     """Return the name of an op with its namespace, without what changes between runs.
 
-    >>> _stable_name("aten::mm")
+    >>> _make_stable_name("aten::mm")
     'aten::mm'
     """
     namespace, separator, _ = name.rpartition("::")
     return f"{namespace}{separator}{identity(stem(name))}"
 
 
-def _without_namespace(name: str) -> str:
+def _remove_namespace(name: str) -> str:
     """Return `mm` for `aten::mm`."""
     _, _, name_in_namespace = name.rpartition("::")
     return name_in_namespace
 
 
-def _names_in_trace(side: WorkItems) -> set[str]:
-    """Return the stable names of all ops of the trace."""
+def _collect_names_of_ops(side: WorkItems) -> set[str]:
+    """Return the names of all ops of the trace, without what changes between runs."""
     trace = side.trace
     name_indices = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
-    return {_stable_name(trace.names[index]) for index in name_indices}
+    return {_make_stable_name(trace.names[index]) for index in name_indices}
 
 
-def _first_full_name(side: WorkItems, stable_name: str) -> str:
-    """Return the full name of the first op of the step that has this stable name."""
-    return next(name for name in side.op_names if _stable_name(name) == stable_name)
+def _find_first_full_name(side: WorkItems, stable_name: str) -> str:
+    """Return the full name of the first op of the step that has this stable name.
+
+    A stable name is without what changes between runs. Raises StopIteration if no op
+    has it.
+    """
+    return next(
+        name for name in side.op_names if _make_stable_name(name) == stable_name
+    )

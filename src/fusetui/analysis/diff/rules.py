@@ -1,7 +1,7 @@
 """The rules that group work with different names.
 
 They go by epilogues of GEMMs, by counts of ops, by the ops around the work, and by its
-position. `groups_of_lanes` applies all rules to two aligned lanes, the most reliable
+position. `group_lanes` applies all rules to two aligned lanes, the most reliable
 rule first.
 """
 
@@ -21,7 +21,7 @@ from fusetui.analysis.diff.groups import (
     as_a_and_b,
     numel,
     paired_items,
-    with_matches,
+    replace_matched_groups,
 )
 from fusetui.analysis.diff.instances import (
     MAX_PIECES_OF_OP,
@@ -60,8 +60,11 @@ MAX_LOOKED_UP_SHAPES = 16
 parsed."""
 
 
-def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
-    """Group what does the same work in two aligned lanes.
+def group_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGroup]:
+    """Group the kernels and copies that do the same work in two aligned lanes.
+
+    A lane is a stream or a thread. The alignment has paired equal work; rules then
+    group what is left, such as fused kernels.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -80,14 +83,16 @@ def groups_of_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[Wor
 
 
 def group_by_epilogue(alignment: Alignment, side: int) -> None:
-    """Group a GEMM and the next item with the GEMM that does both in its epilogue.
+    """Group a GEMM and the kernel after it with a GEMM that does both in its epilogue.
 
-    The name of the other side's GEMM has to say that its epilogue does the op of the
-    next item, and that of this side's GEMM must not.
+    The name of the GEMM of the other trace has to say that its epilogue does the op of
+    that kernel. The name of the first GEMM must not.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the GEMM that is followed by another item.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the GEMM that is followed by another kernel: 0 for A, 1 for
+            B.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
@@ -102,8 +107,8 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
 
         own_gemm = pair[side]
         other_gemm = pair[1 - side]
-        own_words = _words_of_epilogue(own.names[own_gemm])
-        other_words = _words_of_epilogue(other.names[other_gemm])
+        own_words = _split_epilogue(own.names[own_gemm])
+        other_words = _split_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
             alignment.pairs[pair_index] = None
             open_after.remove(next_item)
@@ -116,7 +121,7 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
             )
 
 
-def _words_of_epilogue(kernel: str) -> set[str]:
+def _split_epilogue(kernel: str) -> set[str]:
     """Return `{"gelu", "bias"}` for a kernel whose decoded epilogue is `GELU_BIAS`."""
     decoded = role_of_kernel(kernel).decoded
     epilogue = decoded.epilogue if decoded is not None else None
@@ -124,26 +129,27 @@ def _words_of_epilogue(kernel: str) -> set[str]:
 
 
 def group_by_count(alignment: Alignment, side: int) -> None:
-    """Group several items of one op with the only item of that op on the other side.
+    """Group several kernels of one op with the only one in the other trace.
 
-    Items are counted within a region between ops that are equally frequent on both
-    sides. The items have to be at least MIN_SHARE_OF_REGION of this side's items in the
-    region, and the single item has to be large enough to be all of them together
-    (`_may_be_all_of`). Kernels without an op count by their own name.
+    Kernels are counted within a region between ops that are equally frequent in both.
+    They have to be at least MIN_SHARE_OF_REGION of the kernels of their trace in the
+    region. The single kernel has to be large enough to be all of them together. Kernels
+    without an op count by their own name.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side with several items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace with several kernels: 0 for A, 1 for B.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
-    for region in _regions(alignment):
+    for region in _find_regions(alignment):
         gaps = alignment.gaps[region.start : region.stop]
         if not any(gap[side] for gap in gaps):
             continue
 
-        own_items = _items_in_region(alignment, side, region)
-        other_items = _items_in_region(alignment, 1 - side, region)
+        own_items = _list_items_in_region(alignment, side, region)
+        other_items = _list_items_in_region(alignment, 1 - side, region)
         own_by_op = by_key(own_items, own.op_or_kernel.__getitem__)
         others_by_op = by_key(other_items, other.op_or_kernel.__getitem__)
         min_pieces = MIN_SHARE_OF_REGION * len(own_items)
@@ -153,20 +159,22 @@ def group_by_count(alignment: Alignment, side: int) -> None:
             if len(others) != 1 or not is_several:
                 continue
             other_item = others[0]
-            if _may_be_all_of(alignment, side, items_of_op, other_item):
+            if _may_do_work_of_all(alignment, side, items_of_op, other_item):
                 _group_many_with_one(
                     alignment, side, sorted(items_of_op), other_item, region
                 )
 
 
-def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int]:
-    """Return the items of a side in a region of gaps.
+def _list_items_in_region(alignment: Alignment, side: int, region: range) -> list[int]:
+    """Return the items of a trace in a region of the alignment.
 
-    Those of the pairs between the gaps come first, then the open ones.
+    A region is a range of gaps; a gap lies between two pairs. The items of the pairs in
+    the region come first, then those without a counterpart.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of the items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of the items: 0 for A, 1 for B.
         region: The indices of the gaps.
     """
     members = []
@@ -180,21 +188,23 @@ def _items_in_region(alignment: Alignment, side: int, region: range) -> list[int
 
 
 def group_by_outer_op(alignment: Alignment, side: int) -> None:
-    """Group the open items of a gap that are under the same outermost op.
+    """Group the unpaired items of a gap that are under the same outermost op.
 
-    Any number of items of one side is grouped with one item of the other side. Several
-    items with several are grouped only when the rule is called for side 0.
+    A gap lies between two pairs of the alignment. Any number of items of one trace is
+    grouped with one item of the other. Several items with several are grouped only when
+    the rule is called for side 0, so that it happens once.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side that may have several items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace that may have several items: 0 for A, 1 for B.
     """
     for gap_index, gap in enumerate(alignment.gaps):
         open_a, open_b = gap
         if not open_a or not open_b:
             continue
-        own_by_outer_op = _open_items_by_outer_op(alignment, side, gap[side])
-        others_by_outer_op = _open_items_by_outer_op(alignment, 1 - side, gap[1 - side])
+        own_by_outer_op = _group_by_outermost_op(alignment, side, gap[side])
+        others_by_outer_op = _group_by_outermost_op(alignment, 1 - side, gap[1 - side])
         for outer_op, own_items in own_by_outer_op.items():
             others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
@@ -207,21 +217,22 @@ def group_by_outer_op(alignment: Alignment, side: int) -> None:
                     why=why,
                 )
             elif others and side == 0:
-                _claim_several(alignment, own_items, others, why)
+                _group_several(alignment, own_items, others, why)
 
 
-def _claim_several(
+def _group_several(
     alignment: Alignment, of_a: list[int], of_b: list[int], why: str
 ) -> None:
-    """Group open items of both sides, one to one or as one group.
+    """Group unpaired kernels of A and of B, one to one or as one group.
 
     They are grouped one to one if they are the same parts of the work of their ops, in
-    the same order. Nothing is grouped if a side has more than MAX_PIECES_OF_OP.
+    the same order. Nothing is grouped if A or B has more than MAX_PIECES_OF_OP.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        of_a: Open items of A.
-        of_b: Open items of B.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        of_a: Unpaired items of A.
+        of_b: Unpaired items of B.
         why: The evidence, for the reader.
     """
     if max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
@@ -238,13 +249,15 @@ def _claim_several(
 
 
 def group_by_position(alignment: Alignment, side: int) -> None:
-    """Group all open items of a gap that compute with the only one of the other side.
+    """Group all unpaired kernels of a gap with the only one of the other trace.
 
-    That is not done where names contradict it (`_may_correspond_by_position`).
+    A gap lies between two pairs of the alignment, so the kernels have the same
+    neighbors. Nothing is grouped where names contradict it.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side that may have several items.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace that may have several kernels: 0 for A, 1 for B.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
@@ -279,7 +292,7 @@ RULES: Final[Sequence[Rule]] = (
 """All rules, in the order in which they are applied."""
 
 
-def with_moved_work(
+def pair_moved_work(
     a: WorkItems, b: WorkItems, groups: list[WorkGroup]
 ) -> list[WorkGroup]:
     """Pair items without a counterpart that are the same work at another position.
@@ -300,7 +313,7 @@ def with_moved_work(
     open_b = [group.b[0] for group in groups if not group.a]
     with_op_b = [item for item in open_b if not b.is_without_op[item]]
     open_by_key_b = by_key(with_op_b, lambda item: int(b.exact_keys[item]))
-    slowdown = _slowdown(a, b, groups)
+    slowdown = _measure_slowdown(a, b, groups)
 
     moved_pairs = []
     for item_a in open_a:
@@ -315,11 +328,11 @@ def with_moved_work(
         if are_similar_times(b.compared_times[nearest], expected_ns):
             moved_pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
             candidates.remove(nearest)
-    return with_matches(groups, moved_pairs)
+    return replace_matched_groups(groups, moved_pairs)
 
 
-def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
-    """Return the median ratio of the times of B to those of A.
+def _measure_slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
+    """Return the median ratio of the times of kernels in B to those in A.
 
     Only pairs of the same kernel under the same op count. Returns 1 if there are none.
     """
@@ -332,13 +345,15 @@ def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
     return float(np.median(ratios)) if ratios else 1.0
 
 
-def _regions(alignment: Alignment) -> Iterator[range]:
-    """Yield the regions between pairs of ops that are equally frequent on both sides.
+def _find_regions(alignment: Alignment) -> Iterator[range]:
+    """Yield the regions between ops that are equally frequent in A and B.
 
-    An op that is several on one side is not searched for beyond such a pair.
+    If an op is called several times in one trace and once in the other, its counterpart
+    is searched for within a region only.
 
     Yields:
-        Ranges of indices of gaps, which have each gap once.
+        Ranges of indices of gaps (what lies between two pairs), which have each gap
+        once.
     """
     ops_a = alignment.items[0].op_or_kernel
     ops_b = alignment.items[1].op_or_kernel
@@ -361,21 +376,22 @@ def _regions(alignment: Alignment) -> Iterator[range]:
     yield range(first, len(alignment.gaps))
 
 
-def _may_be_all_of(
+def _may_do_work_of_all(
     alignment: Alignment, side: int, own_items: list[int], other_item: int
 ) -> bool:
-    """Return whether one item may do the work of several items together.
+    """Return whether one kernel may do the work of several kernels together.
 
     The alternative is that it does the work of one of them, and the others are gone. It
-    may be all of them if its tensor is larger than each of theirs and has
-    MIN_SHARE_OF_ELEMENTS of their sum. If a shape is unknown, it may be if they are at
-    least MIN_PIECES_WITHOUT_SHAPES and it takes much longer than the longest of them.
+    may do all if its tensor is larger than each of theirs and has MIN_SHARE_OF_ELEMENTS
+    of their sum. If a shape is unknown, they have to be at least
+    MIN_PIECES_WITHOUT_SHAPES. It also has to take much longer than the longest of them.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of `own_items`.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of `own_items`: 0 for A, 1 for B.
         own_items: Several items of one op.
-        other_item: The only item of that op on the other side.
+        other_item: The only item of that op in the other trace.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
@@ -409,17 +425,19 @@ def _group_many_with_one(
     other_item: int,
     region: range,
 ) -> None:
-    """Group several items with one item of the other side, open or in pairs.
+    """Group several items of one trace with one of the other, unpaired or not.
 
     Pairs that have one of them are taken apart. A partner that is not part of the group
-    becomes open.
+    is then without a counterpart.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of `own_items`.
-        own_items: Several items of that side, ascending.
-        other_item: An item of the other side.
-        region: The indices of the gaps that all of them are in or between.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of `own_items`: 0 for A, 1 for B.
+        own_items: Several items of that trace, ascending.
+        other_item: An item of the other trace.
+        region: The indices of the gaps (between pairs) that all of them are in or
+            between.
     """
     grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
     for pair_index in alignment.pairs_inside(region):
@@ -443,12 +461,14 @@ class _OuterOp(NamedTuple):
     occurrence: int  # counted from 0 among the ops of that name in the gap
 
 
-def _open_items_by_outer_op(
+def _group_by_outermost_op(
     alignment: Alignment, side: int, open_items: list[int]
 ) -> dict[_OuterOp, list[int]]:
-    """Divide open items of a gap by the outermost op around them.
+    """Divide the unpaired items of a gap by the outermost op around them.
 
-    Items that do not compute, or that are under no op, are left out.
+    A gap lies between two pairs of the alignment. Items that do not compute, or that
+    are under no op, are left out. The n-th ops of one name in A and in B have equal
+    keys.
     """
     items = alignment.items[side]
     with_outer_op = [
@@ -469,18 +489,19 @@ def _open_items_by_outer_op(
 def _may_correspond_by_position(
     alignment: Alignment, side: int, own_items: list[int], other_item: int
 ) -> bool:
-    """Return whether names allow that items do the same work, as their position says.
+    """Return whether names allow that kernels do the same work, as their position says.
 
-    Several items may correspond to one item only if all of their ops are known and that
-    of the one is not, as for a kernel that the user's own code launched. One item may
-    correspond to one if they are of the same kind of work. If neither has a kind, their
-    ops have to have the same name, or one op has to be unknown.
+    Several kernels may correspond to one only if all of their ops are known and that of
+    the one is not. One kernel may correspond to one if they are of the same kind of
+    work. If neither has a kind, their ops have to have the same name, or one op has to
+    be unknown.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so far.
-        side: The side of `own_items`.
-        own_items: Open items of a gap; at least one.
-        other_item: The only open item of the other side in the gap.
+        alignment: Two lanes (streams), one of A and one of B, and what is paired so
+            far.
+        side: The trace of `own_items`: 0 for A, 1 for B.
+        own_items: Unpaired kernels between two pairs; at least one.
+        other_item: The only unpaired kernel of the other trace there.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]

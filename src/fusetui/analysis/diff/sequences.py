@@ -85,7 +85,7 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         task = tasks.pop()
         stretch = task.stretch
         if stretch.cells > MAX_CELLS_UNTRIMMED:
-            trimmed = _trim(a, b, stretch)
+            trimmed = _pair_equal_ends(a, b, stretch)
             stretch = trimmed.stretch
             pairs += trimmed.pairs
         if not stretch.cells:
@@ -95,18 +95,22 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         part_of_b = b[stretch.first_b : stretch.last_b]
         if stretch.cells <= MAX_CELLS:
             common = longest_common(part_of_a.tolist(), part_of_b.tolist())
-            pairs += _shifted(common, stretch)
+            pairs += _shift_to_whole(common, stretch)
         elif task.cuts < MAX_CUTS:
-            anchors = _shifted(_anchors(part_of_a, part_of_b), stretch)
+            anchors = _shift_to_whole(_choose_anchors(part_of_a, part_of_b), stretch)
             pairs += anchors
-            tasks += _tasks_between(anchors, stretch, task.cuts + 1)
+            tasks += _list_tasks_between(anchors, stretch, task.cuts + 1)
     return sorted(pairs)
 
 
-def _tasks_between(anchors: list[Pair], stretch: Stretch, cuts: int) -> list[_Task]:
-    """List what is to be paired between the anchors of a stretch.
+def _list_tasks_between(
+    anchors: list[Pair], stretch: Stretch, cuts: int
+) -> list[_Task]:
+    """List the stretches between the anchors of a stretch as tasks.
 
-    Without anchors, nothing is: the stretch stays unmatched.
+    A stretch is a range of positions in each of two sequences; an anchor is a pair of
+    equal numbers at which it is cut. Without anchors the list is empty, so the stretch
+    stays unmatched.
 
     Args:
         anchors: Pairs within the stretch, ascending.
@@ -120,26 +124,31 @@ def _tasks_between(anchors: list[Pair], stretch: Stretch, cuts: int) -> list[_Ta
     ]
 
 
-def _shifted(pairs: Iterable[Pair], stretch: Stretch) -> list[Pair]:
-    """Turn positions within a stretch into positions of the whole sequences."""
+def _shift_to_whole(pairs: Iterable[Pair], stretch: Stretch) -> list[Pair]:
+    """Turn pairs of positions within a stretch into positions in the whole sequences.
+
+    A stretch is a range of positions in each of two sequences.
+    """
     return [(i + stretch.first_a, j + stretch.first_b) for i, j in pairs]
 
 
-def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
-    """Choose pairs of equal numbers at which a long stretch is cut.
+def _choose_anchors(a: Int64s, b: Int64s) -> list[Pair]:
+    """Choose pairs of equal numbers at which two long sequences are cut.
 
-    Numbers that occur once on both sides are the best anchors. If there are none, the
+    Numbers that occur once in each sequence are the best anchors. If there are none,
     anchors are found by sliding windows or by occurrence, whichever gives more.
 
     Returns:
-        Pairs that ascend on both sides.
+        Pairs of positions that ascend in both sequences; empty if no number is in both.
     """
-    unique = _longest_ascending(_position_of_unique(a), _position_of_unique(b))
+    unique = _pair_longest_ascending(
+        _locate_unique_numbers(a), _locate_unique_numbers(b)
+    )
     if unique:
         return unique
-    by_windows = _pairs_by_sliding_windows(a, b)
-    by_occurrence = _longest_ascending(
-        _position_of_occurrence(a), _position_of_occurrence(b)
+    by_windows = _pair_by_sliding_windows(a, b)
+    by_occurrence = _pair_longest_ascending(
+        _locate_occurrences(a), _locate_occurrences(b)
     )
     return max(by_windows, by_occurrence, key=len)
 
@@ -157,10 +166,11 @@ def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
 def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     """Yield the stretches before, between and after pairs.
 
-    There is one gap more than there are pairs. Gaps may be empty.
+    A stretch is a range of positions in each of two sequences. There is one more than
+    there are pairs, and some may be empty.
 
     Args:
-        pairs: Pairs within the stretch, ascending on both sides.
+        pairs: Pairs of positions within the stretch, ascending in both sequences.
         stretch: The stretch that the pairs divide.
     """
     first_a = stretch.first_a
@@ -188,14 +198,14 @@ def longest_common(a: list[int], b: list[int]) -> list[Pair]:
     >>> longest_common([1, 2, 3], [2, 3, 1])
     [(1, 0), (2, 1)]
     """
-    return _trace_back(_table_rows(a, b), len(a), len(b))
+    return _trace_back(_compute_table_rows(a, b), len(a), len(b))
 
 
 def _trace_back(table_rows: list[int], size_a: int, size_b: int) -> list[Pair]:
     """Read the pairs of one longest common subsequence from its table.
 
     Args:
-        table_rows: The rows that `_table_rows(a, b)` returned.
+        table_rows: The rows that `_compute_table_rows(a, b)` returned.
         size_a: The subsequence is that of a[:size_a] and b[:size_b].
         size_b: See `size_a`.
     """
@@ -215,7 +225,7 @@ def _trace_back(table_rows: list[int], size_a: int, size_b: int) -> list[Pair]:
     return pairs[::-1]
 
 
-def _table_rows(a: list[int], b: list[int]) -> list[int]:
+def _compute_table_rows(a: list[int], b: list[int]) -> list[int]:
     """Compute the table of longest common subsequences, by Hyyrö's algorithm.
 
     Returns:
@@ -245,34 +255,45 @@ class _Trimmed(NamedTuple):
     pairs: list[Pair]  # of what was cut off
 
 
-def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
-    """Pair the equal numbers with which both sides begin, then those at their ends."""
+def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
+    """Pair the equal numbers with which two sequences begin, then those at the end.
+
+    Returns the pairs, and the rest between them.
+
+    Args:
+        a: One sequence.
+        b: The other one.
+        stretch: The range of positions in each of them that is looked at.
+    """
     part_of_a = a[stretch.first_a : stretch.last_a]
     part_of_b = b[stretch.first_b : stretch.last_b]
-    size = min(len(part_of_a), len(part_of_b))
-    head = count_leading(part_of_a[:size] == part_of_b[:size])
+    shorter_length = min(len(part_of_a), len(part_of_b))
+    equal_at_begin = count_leading(
+        part_of_a[:shorter_length] == part_of_b[:shorter_length]
+    )
 
-    size_left = size - head
+    size_left = shorter_length - equal_at_begin
     backward_a = part_of_a[::-1][:size_left]
     backward_b = part_of_b[::-1][:size_left]
-    tail = count_leading(backward_a == backward_b)
+    equal_at_end = count_leading(backward_a == backward_b)
 
     first_a, last_a, first_b, last_b = stretch
-    pairs = [(first_a + n, first_b + n) for n in range(head)]
-    pairs += [(last_a - n, last_b - n) for n in range(tail, 0, -1)]
+    pairs = [(first_a + n, first_b + n) for n in range(equal_at_begin)]
+    pairs += [(last_a - n, last_b - n) for n in range(equal_at_end, 0, -1)]
     rest = Stretch(
-        first_a=first_a + head,
-        last_a=last_a - tail,
-        first_b=first_b + head,
-        last_b=last_b - tail,
+        first_a=first_a + equal_at_begin,
+        last_a=last_a - equal_at_end,
+        first_b=first_b + equal_at_begin,
+        last_b=last_b - equal_at_end,
     )
     return _Trimmed(stretch=rest, pairs=pairs)
 
 
-def _pairs_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pair equal numbers, in order, by windows that move along both sequences.
+def _pair_by_sliding_windows(a: Int64s, b: Int64s) -> list[Pair]:
+    """Pair equal numbers of two sequences, in order, by windows that move along both.
 
-    What occurs on one side only is left out before.
+    Numbers that only one of them has are left out before. This takes less time than one
+    large table, but may find fewer pairs.
     """
     positions_a = np.flatnonzero(np.isin(a, b)).tolist()
     positions_b = np.flatnonzero(np.isin(b, a)).tolist()
@@ -297,7 +318,7 @@ def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
         is_last = begin_a + WINDOW_NUMBERS >= len(
             a
         ) and begin_b + WINDOW_NUMBERS >= len(b)
-        pairs_of_window = _pairs_of_window(window_a, window_b, is_last=is_last)
+        pairs_of_window = _pair_numbers_of_window(window_a, window_b, is_last=is_last)
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
         last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
@@ -307,7 +328,7 @@ def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
     return pairs
 
 
-def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]:
+def _pair_numbers_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]:
     """Pair the equal numbers of two windows, as positions in them.
 
     Except in the last windows, only pairs in the first halves are returned: what comes
@@ -315,7 +336,7 @@ def _pairs_of_window(a: list[int], b: list[int], *, is_last: bool) -> list[Pair]
     """
     if is_last:
         return longest_common(a, b)
-    return [pair for pair in _open_ended_pairs(a, b) if max(pair) < WINDOW_NUMBERS // 2]
+    return [pair for pair in _align_open_ended(a, b) if max(pair) < WINDOW_NUMBERS // 2]
 
 
 class _AlignmentEnd(NamedTuple):
@@ -330,20 +351,22 @@ class _AlignmentEnd(NamedTuple):
     size_b: int
 
 
-def _open_ended_pairs(a: list[int], b: list[int]) -> list[Pair]:
+def _align_open_ended(a: list[int], b: list[int]) -> list[Pair]:
     """Align two windows so that the end of only one of them has to be reached.
 
-    The windows are equally long, but what corresponds in them need not be. So a longest
-    common subsequence of both would skip numbers at the ends. Instead, the alignment
-    that skips the fewest numbers is returned; of equals, the one that reaches farthest
-    on the other side.
+    A window is a part of a longer sequence. Both windows are equally long, but what
+    corresponds in them need not be. So the alignment that skips the fewest numbers is
+    returned; of equals, the one that reaches farthest in the other window.
 
-    If the windows have so little in common that this alignment pairs at most half of
-    `a`, a longest common subsequence of both is returned.
+    If that pairs at most half of `a`, a longest common subsequence of both is returned
+    instead.
+
+    Returns:
+        Pairs of positions in the two windows, ascending in both.
     """
-    table_rows = _table_rows(a, b)
+    table_rows = _compute_table_rows(a, b)
     best = min(
-        _alignment_ends(table_rows, len(a), len(b)),
+        _find_alignment_ends(table_rows, len(a), len(b)),
         key=lambda end: (end.skipped, -end.reach, end.size_a, end.size_b),
     )
     pairs = _trace_back(table_rows, best.size_a, best.size_b)
@@ -352,7 +375,7 @@ def _open_ended_pairs(a: list[int], b: list[int]) -> list[Pair]:
     return _trace_back(table_rows, len(a), len(b))
 
 
-def _alignment_ends(
+def _find_alignment_ends(
     table_rows: list[int], len_a: int, len_b: int
 ) -> Iterator[_AlignmentEnd]:
     """Yield where an alignment of two windows may end.
@@ -360,7 +383,7 @@ def _alignment_ends(
     Those that reach the end of `a` come first, then those that reach the end of `b`.
 
     Args:
-        table_rows: The rows that `_table_rows(a, b)` returned.
+        table_rows: The rows that `_compute_table_rows(a, b)` returned.
         len_a: The length of the window of A.
         len_b: The length of the window of B.
     """
@@ -379,10 +402,10 @@ def _alignment_ends(
         yield _AlignmentEnd(skipped, reach=size_a, size_a=size_a, size_b=len_b)
 
 
-def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
+def _locate_unique_numbers(numbers: Int64s) -> dict[Hashable, int]:
     """Return {number: its position} for the numbers that occur once.
 
-    >>> _position_of_unique(np.array([7, 5, 7, 6]))
+    >>> _locate_unique_numbers(np.array([7, 5, 7, 6]))
     {5: 1, 6: 3}
     """
     values, first_positions, counts = np.unique(
@@ -393,10 +416,10 @@ def _position_of_unique(numbers: Int64s) -> dict[Hashable, int]:
     return dict(zip(unique_values, first_positions[is_unique].tolist(), strict=True))
 
 
-def _position_of_occurrence(numbers: Int64s) -> dict[Hashable, int]:
+def _locate_occurrences(numbers: Int64s) -> dict[Hashable, int]:
     """Return {(number, how often it occurred before): its position}.
 
-    >>> _position_of_occurrence(np.array([7, 5, 7]))
+    >>> _locate_occurrences(np.array([7, 5, 7]))
     {(7, 0): 0, (5, 0): 1, (7, 1): 2}
     """
     keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
@@ -410,14 +433,14 @@ class _Chain(NamedTuple):
     before: _Chain | None  # the chain of all pairs but the last one
 
 
-def _longest_ascending(
+def _pair_longest_ascending(
     positions_a: Mapping[Hashable, int], positions_b: Mapping[Hashable, int]
 ) -> list[Pair]:
     """Pair the keys that both sides have, and leave out as few as possible to ascend.
 
     This is a longest increasing subsequence, by patience sorting in time n log n.
 
-    >>> _longest_ascending({"x": 0, "y": 1, "z": 2}, {"x": 5, "y": 9, "z": 7})
+    >>> _pair_longest_ascending({"x": 0, "y": 1, "z": 2}, {"x": 5, "y": 9, "z": 7})
     [(0, 5), (2, 7)]
 
     Args:
@@ -466,11 +489,13 @@ def are_similar_times(a: float, b: float) -> bool:
 
 
 def is_feasible(shorter: int, longer: int) -> bool:
-    """Return whether `closest` takes at most MAX_CLOSEST_CELLS comparisons.
+    """Return whether choosing the closest partners takes little enough time.
+
+    It takes at most MAX_CLOSEST_CELLS comparisons then.
 
     Args:
-        shorter: How many things the shorter sequence has.
-        longer: How many things the longer sequence has.
+        shorter: The length of the shorter sequence.
+        longer: The length of the longer sequence, whose elements are the partners.
     """
     candidates = longer - shorter + 1
     return shorter * candidates <= MAX_CLOSEST_CELLS
@@ -494,44 +519,51 @@ def closest(
     [0, 2]
     """
     surplus = len(longer) - len(shorter)
-    costs = _differences(_as_features(shorter), _as_features(longer), surplus)
-    return cheapest_in_order(costs, surplus)
+    costs = _compute_differences(
+        _make_features(shorter), _make_features(longer), surplus
+    )
+    return choose_cheapest_partners(costs, surplus)
 
 
-def _differences(shorter: Int64s, longer: Int64s, surplus: int) -> Iterator[Int64s]:
-    """Yield how far each thing of the shorter sequence is from its candidates.
+def _compute_differences(
+    shorter: Int64s, longer: Int64s, surplus: int
+) -> Iterator[Int64s]:
+    """Yield how far each element of the shorter sequence is from its candidates.
+
+    The distance is the sum of the differences of all features.
 
     Args:
-        shorter: Features of the shorter sequence, of shape [things, features].
+        shorter: Features of the shorter sequence, of shape [elements, features].
         longer: Features of the longer sequence.
-        surplus: How many things more it has. Thing n has the candidates n to
-            n + `surplus`.
+        surplus: How many elements more it has. Element n has the candidates n to n +
+            `surplus`.
     """
     for index, features in enumerate(shorter):
         candidates = longer[index : index + surplus + 1]
         yield np.abs(candidates - features).sum(axis=1)
 
 
-def _as_features(things: Sequence[int] | Int64s) -> Int64s:
-    """Return the features of things, [things, features]; a number is one feature."""
+def _make_features(things: Sequence[int] | Int64s) -> Int64s:
+    """Return features of shape [elements, features]; a number is one feature."""
     features = np.array(things, dtype=np.int64)
     return features[:, None] if features.ndim == 1 else features
 
 
-def cheapest_in_order(costs: Iterable[Int64s], surplus: int) -> list[int]:
+def choose_cheapest_partners(costs: Iterable[Int64s], surplus: int) -> list[int]:
     """Choose partners in order so that the sum of their costs is minimal.
 
-    This is dynamic programming. The partner of thing n of the shorter sequence is one
-    of n to n + `surplus`. Of solutions that cost the same, the earliest positions are
-    chosen.
+    This is dynamic programming. The partner of element n of the shorter sequence is one
+    of the elements n to n + `surplus` of the longer one. Of solutions that cost the
+    same, the earliest positions are chosen.
 
     Args:
-        costs: For each thing of the shorter sequence, what each of its `surplus` + 1
+        costs: For each element of the shorter sequence, what each of its `surplus` + 1
             candidates costs.
-        surplus: How many things more the longer sequence has.
+        surplus: How many elements more the longer sequence has.
 
     Returns:
-        For each thing of the shorter sequence, the position of its partner; ascending.
+        For each element of the shorter sequence, the position of its partner;
+        ascending.
     """
     # best[n][s] is the least cost of the first n things if s things of the longer
     # sequence are skipped before the partner of the last of them.

@@ -185,7 +185,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     durations_b = b[b > 0]
     if not len(durations_a) or not len(durations_b):
         return Interval(ratio=ratio)
-    rejected = _rejected_ratios(len(durations_a), len(durations_b))
+    rejected = _count_rejected_ratios(len(durations_a), len(durations_b))
     if not rejected:
         return Interval(ratio=ratio)
 
@@ -318,17 +318,17 @@ def widening_of(samples: Int64s | Floats) -> float:
 
 
 @cache
-def _rejected_ratios(steps_a: int, steps_b: int) -> int:
+def _count_rejected_ratios(steps_a: int, steps_b: int) -> int:
     """Return how many of all ratios lie below the interval; as many lie above it.
 
     There is a ratio for each step of B and each step of A. Returns 0 if there are too
     few steps for an interval.
 
-    >>> _rejected_ratios(3, 3), _rejected_ratios(4, 4), _rejected_ratios(10, 10)
+    >>> _count_rejected_ratios(3, 3), _count_rejected_ratios(4, 4), _count_rejected_ratios(10, 10)
     (0, 1, 24)
     """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
-        return _outcomes_in_tail(_orders_by_inversions(steps_a, steps_b))
+        return _count_outcomes_in_tail(_count_orders_by_inversions(steps_a, steps_b))
     ratios = steps_a * steps_b
     standard_deviation = math.sqrt(ratios * (steps_a + steps_b + 1) / 12)
     return max(1, int(ratios / 2 - NORMAL_POINT * standard_deviation))
@@ -354,24 +354,25 @@ def rejected_rounds(rounds: int) -> int:
     for rank in range(1, rounds + 1):
         zeros = np.zeros(rank)
         ways = np.append(ways, zeros) + np.append(zeros, ways)
-    return _outcomes_in_tail(ways)
+    return _count_outcomes_in_tail(ways)
 
 
-def _outcomes_in_tail(ways: Floats) -> int:
+def _count_outcomes_in_tail(ways: Floats) -> int:
     """Count the first outcomes of a test that together have at most TAIL_PROBABILITY.
 
     Args:
-        ways: In how many equally likely ways each outcome comes about.
+        ways: For each outcome, in order, in how many equally likely ways it comes
+            about.
     """
     return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL_PROBABILITY))
 
 
-def _orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
+def _count_orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
     """Count the orders of the steps of two sides by their number of inversions.
 
     The counts are the coefficients of a Gaussian binomial.
 
-    >>> _orders_by_inversions(2, 2).tolist()  # aabb has no inversion, bbaa has 4
+    >>> _count_orders_by_inversions(2, 2).tolist()  # aabb has no inversion, bbaa has 4
     [1.0, 1.0, 2.0, 1.0, 1.0]
 
     Returns:
@@ -402,15 +403,15 @@ class UsualSteps(msgspec.Struct, frozen=True, eq=False):
 def usual_steps(
     durations_a: Int64s, durations_b: Int64s, alike_a: Rows, alike_b: Rows
 ) -> UsualSteps:
-    """Choose the steps of each side over which every figure is a mean.
+    """Choose the steps of A and of B over which every figure is a mean.
 
     Medians of parts would not add up to the median of the whole. So each figure is a
     mean over steps whose mean duration is the median duration. As many steps as
-    possible are chosen, around the median. If these are fewer than `_min_usual_steps`,
-    those around the median are chosen whose mean is nearest to it.
+    possible are chosen, around the median. If these are too few, steps around the
+    median are chosen whose mean is nearest to it.
 
-    If both sides have equally many steps, the same steps are chosen on both sides,
-    where that costs neither side more than half of its steps.
+    If A and B have equally many steps, the same steps are chosen in both. This must not
+    cost either of them more than half of its steps.
 
     Args:
         durations_a: The durations of all steps of A in ns.
@@ -418,22 +419,22 @@ def usual_steps(
         alike_a: The indices of the steps of A that do the usual work.
         alike_b: The same of B.
     """
-    a = _with_distances(durations_a, alike_a)
-    b = _with_distances(durations_b, alike_b)
-    around_a = _around_median([a], alike_a)
-    around_b = _around_median([b], alike_b)
+    a = _measure_distances(durations_a, alike_a)
+    b = _measure_distances(durations_b, alike_b)
+    around_a = _choose_around_median([a], alike_a)
+    around_b = _choose_around_median([b], alike_b)
 
     if len(durations_a) == len(durations_b):
         alike_on_both = np.intersect1d(alike_a, alike_b)
-        around_both = _around_median([a, b], alike_on_both)
+        around_both = _choose_around_median([a, b], alike_on_both)
         is_enough = len(around_both) >= _min_usual_steps(alike_on_both)
         if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
             return UsualSteps(a=around_both, b=around_both)
 
     if len(around_a) < _min_usual_steps(alike_a):
-        around_a = _nearest_to_median(a, alike_a)
+        around_a = _choose_nearest_to_median(a, alike_a)
     if len(around_b) < _min_usual_steps(alike_b):
-        around_b = _nearest_to_median(b, alike_b)
+        around_b = _choose_nearest_to_median(b, alike_b)
     return UsualSteps(a=around_a, b=around_b)
 
 
@@ -445,8 +446,13 @@ class _StepDistances(msgspec.Struct, frozen=True, eq=False):
     distance: Floats  # of each step from that median, as a share of it
 
 
-def _with_distances(durations: Int64s, alike: Rows) -> _StepDistances:
-    """Measure how far each step is from the median of the alike steps."""
+def _measure_distances(durations: Int64s, alike: Rows) -> _StepDistances:
+    """Measure how far each step is from the median of the steps that do the usual work.
+
+    Args:
+        durations: The durations of all steps in ns.
+        alike: The indices of the steps that do the usual work.
+    """
     median_ns = median_of_usual_work(durations, alike)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
     return _StepDistances(durations=durations, median_ns=median_ns, distance=distance)
@@ -468,7 +474,7 @@ def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
 
 
 def _min_usual_steps(alike: Rows) -> int:
-    """Return how many of these steps have to be usual ones, at least.
+    """Return how many of these steps the means have to be over, at least.
 
     That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
     none.
@@ -478,14 +484,14 @@ def _min_usual_steps(alike: Rows) -> int:
     )
 
 
-def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
-    """Choose as many steps as possible whose mean is the median on each of the sides.
+def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
+    """Choose as many steps as possible whose mean duration is the median.
 
     Steps are added by their distance from the median, the nearest first. Their mean may
-    be off by MAX_SHARE_OFF.
+    be off by MAX_SHARE_OFF. With two traces, this has to hold in both.
 
     Args:
-        sides: The sides for which the same steps are chosen; one or two.
+        sides: The traces for which the same steps are chosen; one or two.
         alike: The indices of the steps to choose from.
 
     Returns:
@@ -510,15 +516,16 @@ def _around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
     return np.sort(nearest_first[:most])
 
 
-def _nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
-    """Choose the steps around the median whose mean is nearest to it.
+def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
+    """Choose the steps around the median duration whose mean is nearest to it.
 
     Steps are taken in the order of their distance from the median, as long as that
-    brings the mean nearer: of 98, 100, 101 and 140 ns, with a median of 100 ns, the
-    first three (mean 99.7). At least `_min_usual_steps` are chosen.
+    brings the mean nearer. Of 98, 100, 101 and 140 ns, with a median of 100 ns, these
+    are the first three (mean 99.7). At least `_min_usual_steps` are chosen.
 
     Args:
-        side: The durations of the side.
+        side: The durations of the steps of a trace, and their distances from the
+            median.
         alike: The indices of the steps to choose from, at least one.
 
     Returns:

@@ -81,22 +81,22 @@ class _Term(msgspec.Struct, frozen=True):
         return f"{signed_duration(self.ns)} {printable(self.what)}"
 
 
-def with_summary(diff: Diff) -> Diff:
-    """Add the summary and the subtotals to a diff.
+def add_summary(diff: Diff) -> Diff:
+    """Add the summary sentence and the subtotals to a comparison of two traces.
 
-    The summary is `story`. The subtotals add up the rows of the sum: `by_work` by their
-    sort of work, and `by_place` by their phase and their module or annotation, whose
-    numbers are replaced by stars.
+    `story` is the sentence. `by_work` adds up the rows by their sort of work.
+    `by_place` adds them up by their phase and their module or annotation, whose numbers
+    are replaced by stars.
     """
     return msgspec.structs.replace(
         diff,
-        story=_story(diff),
-        by_work=_subtotals(diff, _part_by_work),
-        by_place=_subtotals(diff, _part_by_place),
+        story=_write_story(diff),
+        by_work=_add_up_subtotals(diff, _key_by_work),
+        by_place=_add_up_subtotals(diff, _key_by_place),
     )
 
 
-def idle_changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+def sum_idle_changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
     """Return how much longer each cause makes the idle time of B.
 
     All kinds of waiting for launches count as one cause.
@@ -125,15 +125,14 @@ def idle_changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _story(diff: Diff) -> str:
-    """Write the summary of a diff.
+def _write_story(diff: Diff) -> str:
+    """Write one sentence that says how much longer a step of B takes, and why.
 
-    For example: `B takes 37.86 ms more per step: +14.2 ms copies in the compiled backward,
-    +9 ms GEMMs; offset by -8.61 ms idle time waiting for launches; 2 kernels moved`.
-    The largest terms come first.
+    For example: `B takes 37.86 ms more per step: +14.2 ms copies in the compiled
+    backward, +9 ms GEMMs; offset by -8.61 ms idle time waiting for launches; 2 kernels
+    moved`. The largest terms come first.
 
-    Returns:
-        "" if a side has no steps.
+    Returns "" if a trace has no steps.
     """
     if diff.step.a_ns is None or diff.step.b_ns is None:
         return ""
@@ -146,7 +145,7 @@ def _story(diff: Diff) -> str:
         more = "more" if change_ns > 0 else "less"
         head = f"B takes {duration(abs(change_ns))} {more} {per_step}"
 
-    terms = _named_terms(diff)
+    terms = _choose_named_terms(diff)
     offsets = [term for term in terms if term.ns * change_ns < 0]
     reasons = [term for term in terms if term not in offsets]
     if reasons:
@@ -154,21 +153,21 @@ def _story(diff: Diff) -> str:
     parts = [head]
     if offsets:
         parts.append(f"offset by {', '.join(term.text for term in offsets)}")
-    parts.append(_moved_kernels(diff))
+    parts.append(_describe_moved_kernels(diff))
     return "; ".join(part for part in parts if part)
 
 
-def _named_terms(diff: Diff) -> list[_Term]:
-    """Choose the terms that the summary names, the largest first.
+def _choose_named_terms(diff: Diff) -> list[_Term]:
+    """Choose the terms of the change that the summary names, the largest first.
 
-    These are at most MAX_TERMS terms that are large enough (`_min_term_ns`). Of the
-    terms with the sign of the change, the largest is always named; if it is not large
-    enough, it comes first. At the end comes what all other terms add up to, if that is
-    large enough.
+    These are at most MAX_TERMS terms that are large enough (`_compute_min_term_ns`). The
+    largest term with the sign of the change is always named; if it is not large enough,
+    it comes first. At the end comes what all other terms add up to, if that is large
+    enough.
     """
     change_ns = diff.accounting.step_ns
-    min_ns = _min_term_ns(diff)
-    terms = [term for term in _terms(diff) if term.ns]
+    min_ns = _compute_min_term_ns(diff)
+    terms = [term for term in _collect_terms(diff) if term.ns]
     terms.sort(key=lambda term: -abs(term.ns))
 
     named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
@@ -181,23 +180,24 @@ def _named_terms(diff: Diff) -> list[_Term]:
     return named
 
 
-def _min_term_ns(diff: Diff) -> float:
-    """Return how large a term has to be to be named (ns).
+def _compute_min_term_ns(diff: Diff) -> float:
+    """Return how large a term of the change has to be for the summary to name it (ns).
 
-    That is MIN_SHARE_OF_CHANGE of the change, and the square of that share of the
-    longer step.
+    It is MIN_SHARE_OF_CHANGE of the change. Where the change is tiny, it is the square
+    of that share of the longer step.
     """
     min_of_change = MIN_SHARE_OF_CHANGE * abs(diff.accounting.step_ns)
     step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
     return max(min_of_change, MIN_SHARE_OF_CHANGE**2 * step_ns)
 
 
-def _moved_kernels(diff: Diff) -> str:
-    """Write `24 kernels moved (mostly aten::cat)`; "" if none moved.
+def _describe_moved_kernels(diff: Diff) -> str:
+    """Write how many kernels moved to another place.
 
-    The op is only named if it has MIN_SHARE_OF_TERM of them.
+    It reads `24 kernels moved (mostly aten::cat)`. The op is only named if it has
+    MIN_SHARE_OF_TERM of them. Returns "" if none moved.
     """
-    ops = Counter(_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
+    ops = Counter(_choose_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
     if not ops:
         return ""
     text = f"{plural(ops.total(), 'kernel')} moved"
@@ -216,18 +216,19 @@ class _PieceOfProgram(msgspec.Struct, frozen=True):
     is_compiled: bool  # in B
 
 
-def _terms(diff: Diff) -> list[_Term]:
+def _collect_terms(diff: Diff) -> list[_Term]:
     """Return all terms of the change of the step, without what is not explained.
 
-    They are in no order, and some of them are 0.
+    A term is a number of ns and a text such as `copies in the backward`. The terms are
+    in no order, and some of them are 0.
     """
     counted = [row for row in diff.rows if row.counts]
     terms = []
     for part, rows in by_key(counted, _part_of_program).items():
-        for rows_of_direction in _by_direction(part.work, rows):
-            what = _term_in_words(part, rows_of_direction)
-            terms.append(_Term(ns=_change_ns(rows_of_direction), what=what))
-    terms += _idle_terms(diff)
+        for rows_of_direction in _split_by_direction(part.work, rows):
+            what = _describe_term(part, rows_of_direction)
+            terms.append(_Term(ns=_sum_changes(rows_of_direction), what=what))
+    terms += _make_idle_terms(diff)
 
     sums = diff.accounting
     # What is hidden behind compute overlaps it too.
@@ -245,11 +246,11 @@ def _terms(diff: Diff) -> list[_Term]:
 def _part_of_program(row: Row) -> _PieceOfProgram:
     """Return the part of the program that a row belongs to."""
     return _PieceOfProgram(
-        work=_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
+        work=_find_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
     )
 
 
-def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
+def _split_by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     """Divide the rows of a term into ops that take longer and ops that take less.
 
     The sum of both would hide them. The rows stay together if one of the two is small
@@ -264,19 +265,19 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     """
     longer: list[Row] = []
     shorter: list[Row] = []
-    for rows_of_op in by_key(rows, _op_of_row).values():
-        if _change_ns(rows_of_op) < 0:
+    for rows_of_op in by_key(rows, _identify_op).values():
+        if _sum_changes(rows_of_op) < 0:
             shorter += rows_of_op
         else:
             longer += rows_of_op
 
-    longer_ns = abs(_change_ns(longer))
-    shorter_ns = abs(_change_ns(shorter))
+    longer_ns = abs(_sum_changes(longer))
+    shorter_ns = abs(_sum_changes(shorter))
     smaller_ns, larger_ns = sorted((longer_ns, shorter_ns))
     if smaller_ns <= MIN_SHARE_OF_OPPOSITE * larger_ns:
         return [rows]
-    detail_of_longer = _detail(work, longer)
-    detail_of_shorter = _detail(work, shorter)
+    detail_of_longer = _describe_detail(work, longer)
+    detail_of_shorter = _describe_detail(work, shorter)
     if not detail_of_longer or not detail_of_shorter:
         return [rows]
     if detail_of_longer == detail_of_shorter:
@@ -284,12 +285,12 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [longer, shorter]
 
 
-def _op_of_row(row: Row) -> object:
+def _identify_op(row: Row) -> object:
     """Return the label of a row, or the first kernel of each side without a label."""
-    return _label(row) or (row.a[:1], row.b[:1])
+    return _choose_label(row) or (row.a[:1], row.b[:1])
 
 
-def _idle_terms(diff: Diff) -> list[_Term]:
+def _make_idle_terms(diff: Diff) -> list[_Term]:
     """Return the change of idle time as terms: `+2 ms idle host_sync`, for example.
 
     There is one for each cause if both sides have a GPU, else one for all idle time:
@@ -303,18 +304,19 @@ def _idle_terms(diff: Diff) -> list[_Term]:
     if not b.gpu:
         return [_Term(ns=idle_ns, what="GPU idle")]
     terms = []
-    for cause, cause_ns in idle_changes(a.idle, b.idle).items():
+    for cause, cause_ns in sum_idle_changes(a.idle, b.idle).items():
         terms.append(_Term(ns=cause_ns, what=f"idle {cause}"))
     return terms
 
 
-def _term_in_words(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
-    """Write a term as `copies in the compiled backward (mostly aten::copy_)`.
+def _describe_term(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
+    """Write what a term of the change is.
 
-    Repeated blocks are written as `12 layers -> 11`.
+    It reads `copies in the compiled backward (mostly aten::copy_)`. Repeated blocks are
+    written as `12 layers -> 11`.
 
     Args:
-        part: What the rows have in common.
+        part: The sort of work and the part of the program that the rows have in common.
         rows: The rows of the term.
     """
     if part.work == REPEATED:
@@ -326,45 +328,47 @@ def _term_in_words(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
         place = f"the compiled {part.phase or 'regions'}"
     if place:
         text += f" in {place}"
-    detail = _detail(part.work, rows)
+    detail = _describe_detail(part.work, rows)
     if detail:
         text += f" ({detail})"
     return text
 
 
-def _detail(work: str, rows: Sequence[Row]) -> str:
-    """Write what the summary adds to a term in parentheses.
+def _describe_detail(work: str, rows: Sequence[Row]) -> str:
+    """Write what the summary adds to a term of the change in parentheses.
 
-    It is the first of these that holds: that the change may be noise, what was fused or
-    split, another type of the products, or the op that makes up most of it
-    (MIN_SHARE_OF_TERM).
+    It is the first of these that holds:
+
+        - The change may be noise.
+        - Most of it was fused or split.
+        - The products have another type.
+        - One op makes up most of it (MIN_SHARE_OF_TERM).
+
+    Returns "" if none of them holds.
 
     Args:
         work: The sort of work of the rows.
         rows: The rows of a term.
-
-    Returns:
-        "" if none of them holds.
     """
     if all(row.kind is RowKind.SAME for row in rows):
         return "may be noise"
 
-    total_ns = _change_ns(rows)
+    total_ns = _sum_changes(rows)
     # What changed the other way is no reason for the sum.
     rows_of_same_sign = [row for row in rows if row.change_ns * total_ns > 0]
     largest = max(rows_of_same_sign or rows, key=lambda row: abs(row.change_ns))
     if largest.kind in (RowKind.FUSED, RowKind.SPLIT):
-        share = _change_ns([largest]) / (total_ns or 1)
+        share = _sum_changes([largest]) / (total_ns or 1)
         if share >= MIN_SHARE_OF_TERM:
-            return _fused_or_split(largest)
+            return _describe_fusion(largest)
     if work == "GEMM":
-        change_of_math = _change_of_math(largest)
+        change_of_math = _describe_change_of_math(largest)
         if change_of_math:
             return change_of_math
 
     ns_by_op: Counter[str] = Counter()
     for row in rows:
-        ns_by_op[_label(row)] += _change_ns([row])
+        ns_by_op[_choose_label(row)] += _sum_changes([row])
     largest_op = max(ns_by_op, key=lambda op: abs(ns_by_op[op]))
     op_ns = ns_by_op[largest_op]
     has_same_sign = op_ns * total_ns > 0
@@ -372,15 +376,18 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
     return f"mostly {largest_op}" if largest_op and has_same_sign and is_most else ""
 
 
-def _fused_or_split(row: Row) -> str:
-    """Write `aten::gelu + aten::mul in one kernel`; "" if the op is unknown."""
+def _describe_fusion(row: Row) -> str:
+    """Write into how many kernels the ops of a row went.
+
+    It reads `aten::gelu + aten::mul in one kernel`. Returns "" if the op is unknown.
+    """
     if not row.op:
         return ""
     kernels = "one kernel" if row.b_count == 1 else f"{row.b_count} kernels"
     return f"{row.op} in {kernels}"
 
 
-def _label(row: Row) -> str:
+def _choose_label(row: Row) -> str:
     """Return a short name for what a row does.
 
     It is the name of the collective, else the first of its ops, without how often it is
@@ -399,11 +406,11 @@ def _label(row: Row) -> str:
         return _TIMES.sub("", first_op)
 
     takes_more_in_b = row.change_ns > 0 or not row.a
-    most_frequent = _most_frequent_kernel(row.b if takes_more_in_b else row.a)
+    most_frequent = _decode_most_frequent_kernel(row.b if takes_more_in_b else row.a)
     return most_frequent.short if most_frequent is not None else ""
 
 
-def _most_frequent_kernel(kernels: Sequence[str]) -> KernelName | None:
+def _decode_most_frequent_kernel(kernels: Sequence[str]) -> KernelName | None:
     """Return the decoded name of the most frequent of some kernels.
 
     Args:
@@ -416,7 +423,7 @@ def _most_frequent_kernel(kernels: Sequence[str]) -> KernelName | None:
     return role_of_kernel(name).decoded
 
 
-def _change_of_math(row: Row) -> str:
+def _describe_change_of_math(row: Row) -> str:
     """Write how the type of a product changed: `in TF32`, `fp32 -> bf16`.
 
     The names of the most frequent kernels of both sides tell it. Returns "" if they are
@@ -424,8 +431,8 @@ def _change_of_math(row: Row) -> str:
     """
     if not row.a or not row.b:
         return ""
-    before = _most_frequent_kernel(row.a)
-    after = _most_frequent_kernel(row.b)
+    before = _decode_most_frequent_kernel(row.a)
+    after = _decode_most_frequent_kernel(row.b)
     if before is None or after is None or before.name == after.name:
         return ""
 
@@ -441,15 +448,16 @@ def _change_of_math(row: Row) -> str:
     return f"{type_before} -> {type_after}"
 
 
-def _sort_of_row(row: Row) -> str:
+def _find_sort_of_row(row: Row) -> str:
     """Return the sort of work of a row; dispatch on the CPU is a sort of its own."""
     return CPU_WORK if row.on_cpu else row.work or "other"
 
 
-def _change_ns(rows: Iterable[Row]) -> int:
+def _sum_changes(rows: Iterable[Row]) -> int:
     """Return how much longer rows make the step (ns).
 
-    Communication and copies count only as far as no kernels computed meanwhile.
+    Communication and copies count only for the time in which no kernel computed,
+    because the rest is hidden.
     """
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
@@ -461,20 +469,23 @@ class _SubtotalKey(msgspec.Struct, frozen=True):
     phase: str
 
 
-def _part_by_work(row: Row) -> _SubtotalKey:
+def _key_by_work(row: Row) -> _SubtotalKey:
     """Return the key of a row by its sort of work."""
-    return _SubtotalKey(name=_sort_of_row(row), phase="")
+    return _SubtotalKey(name=_find_sort_of_row(row), phase="")
 
 
-def _part_by_place(row: Row) -> _SubtotalKey:
+def _key_by_place(row: Row) -> _SubtotalKey:
     """Return the key of a row by its place, with stars for numbers, and its phase."""
     return _SubtotalKey(name=_NUMBER.sub("*", row.where), phase=row.phase)
 
 
-def _subtotals(
+def _add_up_subtotals(
     diff: Diff, key_of: Callable[[Row], _SubtotalKey]
 ) -> tuple[Subtotal, ...]:
-    """Add up the rows that count by a key, the largest change first."""
+    """Add up the rows of a comparison that are in its sum, by a key of the row.
+
+    Returns one subtotal per key, the largest change first.
+    """
     counted = [row for row in diff.rows if row.counts]
     subtotals = []
     for key, rows in by_key(counted, key_of).items():

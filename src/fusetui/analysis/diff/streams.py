@@ -28,12 +28,15 @@ MAX_COMPARED_LANES = 8
 """Only this many lanes of each side, the largest, are compared."""
 
 
-def with_alternating_lanes_merged(items: WorkItems) -> Work | None:
-    """Merge the streams of a side that run more pieces in one step than in another.
+def merge_alternating_streams(items: WorkItems) -> Work | None:
+    """Merge the streams of a trace that run more kernels in one step than in another.
+
+    A program that takes streams from a pool uses them in turn, so they are compared as
+    one.
 
     Returns:
-        The work with all of these streams as one lane; None if there are fewer than
-        two, or if all steps are alike.
+        The work with all of these streams as one lane. None if there are fewer than
+        two, or if all steps do the same work.
     """
     work = items.work
     if len(items.alike_steps) == len(work.windows):
@@ -46,7 +49,7 @@ def with_alternating_lanes_merged(items: WorkItems) -> Work | None:
 
     # np.ptp is the difference between the greatest and the least.
     uneven_lanes = lanes[np.ptp(pieces, axis=1) > 0].tolist()
-    return _with_merged_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
+    return _merge_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
 
 
 class _Lane(msgspec.Struct, frozen=True, order=True):
@@ -56,19 +59,22 @@ class _Lane(msgspec.Struct, frozen=True, order=True):
     number: int
 
 
-def with_shared_lanes_merged(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
-    """Merge lanes of a side whose work the other side does on one lane.
+def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
+    """Merge streams of a trace whose work the other trace does on one stream.
 
-    Lanes with the most pieces in common become partners first, and these pieces are
-    then matched. The unmatched pieces decide about further partners, until no two lanes
-    have enough in common. Enough is MIN_COMMON_PIECES and, if one of them has a partner
-    already, also MIN_SHARE_OF_PARTNERS_WORK of the smaller lane.
+    Streams of A and of B with the most kernels in common become partners first, and
+    these kernels are then matched. The unmatched kernels decide about further partners,
+    until no two streams have enough in common. Enough is MIN_COMMON_PIECES. If one of
+    them has a partner already, it is also MIN_SHARE_OF_PARTNERS_WORK of the smaller
+    stream.
 
     Returns:
-        The work of A and of B. If no lanes of a side are merged, it is the very same
+        The work of A and of B. If no streams of a trace are merged, it is the very same
         record as before.
     """
-    partners = _LanePartners(_kernels_by_lane(0, a) | _kernels_by_lane(1, b))
+    partners = _LanePartners(
+        _count_kernels_by_lane(0, a) | _count_kernels_by_lane(1, b)
+    )
     candidates = partners.lanes_of_both_sides()
     while candidates:
         # Of equals, the first pair.
@@ -78,9 +84,9 @@ def with_shared_lanes_merged(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
         if common_pieces >= partners.min_common_pieces(most_in_common):
             partners.join(most_in_common)
 
-    merged_a = [_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
-    merged_b = [_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
-    return _with_merged_lanes(a.work, merged_a), _with_merged_lanes(b.work, merged_b)
+    merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
+    merged_b = [_select_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
+    return _merge_lanes(a.work, merged_a), _merge_lanes(b.work, merged_b)
 
 
 class _LanePair(msgspec.Struct, frozen=True, order=True):
@@ -91,7 +97,7 @@ class _LanePair(msgspec.Struct, frozen=True, order=True):
 
 
 class _LanePartners:
-    """Which lanes of both sides do the same work; see `with_shared_lanes_merged`."""
+    """Which lanes of both sides do the same work; see `merge_shared_streams`."""
 
     def __init__(self, kernels: dict[_Lane, Counter[int]]) -> None:
         """Start with each lane as its only partner.
@@ -114,18 +120,26 @@ class _LanePartners:
         return sorted(pairs)
 
     def common_pieces(self, pair: _LanePair) -> int:
-        """Count the unmatched pieces that two lanes have in common."""
+        """Count the unmatched kernels that two lanes (streams) have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
     def min_common_pieces(self, pair: _LanePair) -> float:
-        """Return how many pieces two lanes must have in common to become partners."""
+        """Return how many kernels two lanes must have in common to be partners.
+
+        It is MIN_COMMON_PIECES. If one of them has a partner already, it is at least a
+        share of the smaller lane.
+        """
         if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
             return MIN_COMMON_PIECES
         size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
         return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
 
     def join(self, pair: _LanePair) -> None:
-        """Make two lanes and all their partners partners; match their common pieces."""
+        """Make two lanes (streams) and all their partners partners of each other.
+
+        The kernels that the two have in common are matched, so they no longer count for
+        further partners.
+        """
         common = self._unmatched[pair.a] & self._unmatched[pair.b]
         self._unmatched[pair.a] -= common
         self._unmatched[pair.b] -= common
@@ -134,12 +148,12 @@ class _LanePartners:
             self.of_lane[lane] = partners
 
 
-def merged_lanes(before: Work, after: Work) -> list[list[int]]:
-    """Return the groups of lanes that became one, by their numbers.
+def find_merged_lanes(before: Work, after: Work) -> list[list[int]]:
+    """Return the groups of streams that are compared as one, by their numbers.
 
     Args:
-        before: The work of a side.
-        after: The same work, with some lanes merged.
+        before: The work of a trace.
+        after: The same work, with some streams merged.
     """
     lane_before = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
     lanes_before: defaultdict[int, set[int]] = defaultdict(set)  # by the merged lane
@@ -148,7 +162,7 @@ def merged_lanes(before: Work, after: Work) -> list[list[int]]:
     return [sorted(lanes) for lanes in lanes_before.values() if len(lanes) > 1]
 
 
-def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
+def _count_kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
     """Count how often each stream runs each kernel in the representative step.
 
     Args:
@@ -172,16 +186,16 @@ def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
     return kernels
 
 
-def _lanes_of_side(side: int, lanes: Iterable[_Lane]) -> list[int]:
-    """Return the numbers of those lanes that are of a side, ascending."""
+def _select_lanes_of_side(side: int, lanes: Iterable[_Lane]) -> list[int]:
+    """Return the numbers of the lanes that are of A (side 0) or of B (1), ascending."""
     return sorted(lane.number for lane in lanes if lane.side == side)
 
 
-def _with_merged_lanes(work: Work, groups: Iterable[list[int]]) -> Work:
-    """Move the pieces of each group of lanes to the first lane of the group.
+def _merge_lanes(work: Work, groups: Iterable[list[int]]) -> Work:
+    """Move the kernels of each group of streams to the first stream of the group.
 
     Returns:
-        The work; the very same record if no group has two lanes.
+        The work; the very same record if no group has two streams.
     """
     lane = work.lane
     for lanes in groups:

@@ -16,7 +16,7 @@ from fusetui.analysis.diff.blocks import Block
 from fusetui.analysis.diff.groups import WorkGroup, as_a_and_b
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.periods import mark_periods
+from fusetui.analysis.diff.periods import flag_rows_of_periods
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.grouping import by_key
@@ -36,14 +36,20 @@ class _Occurrences(msgspec.Struct, frozen=True):
     b: int
 
 
-def surplus_groups(
+def group_surplus_blocks(
     a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
 ) -> list[WorkGroup]:
-    """Group the repeated blocks that only one side has.
+    """Group the repeated blocks, such as layers, that A or B has more of.
 
-    All blocks that occur equally often in A, and equally often in B, become one group:
-    a layer has a block in the forward pass, one in the backward pass, and maybe others
-    on other lanes.
+    All blocks that occur equally often in A, and equally often in B, become one group.
+    A layer has a block in the forward pass, one in the backward pass, and maybe others
+    on other streams.
+
+    Args:
+        a: The items (kernels and copies) of the representative step of A.
+        b: The items of the representative step of B.
+        aligned: The pairs of lanes (streams), with the surplus blocks that were found
+            in them.
     """
     every_block = [block for lanes in aligned for block in lanes.blocks]
     blocks_by_occurrences = by_key(
@@ -52,22 +58,24 @@ def surplus_groups(
     groups = []
     for occurrences, blocks in blocks_by_occurrences.items():
         items = a if blocks[0].side == 0 else b
-        groups.append(_group_of_blocks(items, blocks, occurrences))
+        groups.append(_make_group_of_blocks(items, blocks, occurrences))
     return groups
 
 
-def _group_of_blocks(
+def _make_group_of_blocks(
     items: WorkItems, blocks: Sequence[Block], occurrences: _Occurrences
 ) -> WorkGroup:
-    """Make the group of all items of some blocks of one side.
+    """Make one group of all kernels of some blocks that A or B repeats more often.
 
-    Its title is `6 layers -> 5`, or `6 repeated blocks -> 5` if no block computes
-    attention exactly once in each repetition.
+    A block is a repeated sequence of kernels. The title is `6 layers -> 5`, or `6
+    repeated blocks -> 5` if no block computes attention exactly once in each
+    repetition.
 
     Args:
-        items: The items of the side that has the blocks more often.
+        items: The items (kernels and copies) of the trace that has the blocks more
+            often.
         blocks: Blocks that occur equally often.
-        occurrences: How often each of these blocks occurs.
+        occurrences: How often each of these blocks occurs in A and in B.
     """
     members: list[int] = []
     for block in blocks:
@@ -76,7 +84,7 @@ def _group_of_blocks(
 
     surplus_blocks = abs(occurrences.a - occurrences.b)
     are_layers = any(
-        _attention_count(items, block) == surplus_blocks for block in blocks
+        _count_attention(items, block) == surplus_blocks for block in blocks
     )
     what = "layer" if are_layers else "repeated block"
     pieces_per_block = round(len(members) / surplus_blocks)
@@ -89,7 +97,7 @@ def _group_of_blocks(
     )
 
 
-def _attention_count(items: WorkItems, block: Block) -> int:
+def _count_attention(items: WorkItems, block: Block) -> int:
     """Count how often the surplus items of a block compute attention.
 
     Attention kernels in a row count once. If the last item is attention too, a run at
@@ -109,19 +117,21 @@ def _attention_count(items: WorkItems, block: Block) -> int:
     return runs_of_attention or kinds.count("softmax")
 
 
-def rows_for_surplus_blocks(
+def flag_rows_of_surplus_blocks(
     a: WorkItems, b: WorkItems, aligned: Sequence[AlignedLanes]
 ) -> RowsOfSides:
-    """Flag the rows of each trace that the CPU ran to launch surplus blocks.
+    """Flag the rows of each trace in which the CPU launched surplus blocks.
 
-    The row of such a block is about them already, so they get no row as dispatch.
+    A surplus block is a repeated sequence of kernels, such as a layer, that only one
+    trace has. It has a row of the comparison already, so its launches get no row as
+    dispatch.
     """
     flags_a = np.zeros(len(a.trace), dtype=np.bool_)
     flags_b = np.zeros(len(b.trace), dtype=np.bool_)
     for lanes in aligned:
         for block in lanes.blocks:
             if block.side == 0:
-                mark_periods(flags_a, a, block.items)
+                flag_rows_of_periods(flags_a, a, block.items)
             else:
-                mark_periods(flags_b, b, block.items)
+                flag_rows_of_periods(flags_b, b, block.items)
     return RowsOfSides(a=flags_a, b=flags_b)

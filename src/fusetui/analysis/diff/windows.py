@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui import Error
-from fusetui.analysis.questions.server_steps import server_steps
-from fusetui.analysis.serving.passes import Pass, busy_interval, passes
+from fusetui.analysis.questions.server_steps import find_server_steps
+from fusetui.analysis.serving.passes import Pass, find_passes, measure_busy_interval
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import (
     MIN_SHARE_OF_WORK,
@@ -70,7 +70,10 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dur(self) -> Int64s:
-        """The length of each step in ns, which is what `length` says."""
+        """The length of each step in ns.
+
+        `length` tells which time of the step that is.
+        """
         return self.end - self.start
 
     def select(self, steps: NDArray[np.integer], note: str) -> Windows:
@@ -132,16 +135,16 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
     is_named = step_by is not None or steps.by == PROFILED
     if not is_named:
-        server_passes = _passes_of_server(trace, label)
+        server_passes = _find_server_passes(trace, label)
         if server_passes is not None:
             return server_passes
     if not len(steps):
-        return whole_trace(trace, label)
+        return make_single_step(trace, label)
 
     notes: tuple[str, ...] = ()
     if not is_named:
         what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
-        notes = (_note_of_steps(label, what),)
+        notes = (_describe_steps(label, what),)
     prefix = "" if steps.printed else "#"
     return Windows(
         start=steps.start,
@@ -153,41 +156,48 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     )
 
 
-def _note_of_steps(label: str, what: str) -> str:
-    """Say what is taken as a step in a trace whose file names no steps."""
+def _describe_steps(label: str, what: str) -> str:
+    """Write the note that says what counts as a step.
+
+    It is for traces whose file names no steps.
+
+    Args:
+        label: The name of the trace.
+        what: What counts as a step, as the subject of a sentence.
+    """
     return f"{label}: no ProfilerStep annotations; {what} counts as a step"
 
 
-def _passes_of_server(trace: Trace, label: str) -> Windows | None:
-    """Take the passes of the model of a server as steps.
+def _find_server_passes(trace: Trace, label: str) -> Windows | None:
+    """Take the passes of the model of an inference server as steps.
 
-    So a step is what a token costs. If there is only one pass, its window begins with
-    the pass and ends with all that its step launched, the LM head after a graph
-    included. Of several passes, each window is `step_launched`; the first step is left
-    out, because no step ended before it.
+    A step then tells what a token costs. A single pass lasts from its begin to the end
+    of all that its step launched. Of several passes, each lasts from the end of the
+    previous step's work to the end of its own. The first of them is left out, because
+    no step ended before it.
 
     Returns:
-        None if the trace is of no server, if passes overlap, or if the steps hold
-        little of the GPU's time, apart from the first one.
+        The steps. None if the trace is of no server, or if passes overlap. Also None if
+        the steps hold little of the time of the GPU.
     """
-    if not server_steps(trace).asked:
+    if not find_server_steps(trace).asked:
         return None
-    with_model = [step for step in passes(trace) if len(step.model)]
-    if not with_model or _do_overlap(trace, with_model):
+    with_model = [step for step in find_passes(trace) if len(step.model)]
+    if not with_model or _do_passes_overlap(trace, with_model):
         return None
 
     if len(with_model) == 1:
-        server_windows = _window_of_single_pass(trace, label, with_model[0])
+        server_windows = _make_window_of_single_pass(trace, label, with_model[0])
         counted_from_ns = 0
     else:
-        server_windows = _windows_of_passes(trace, label, with_model)
+        server_windows = _make_windows_of_passes(trace, label, with_model)
         counted_from_ns = int(server_windows.start[0])
     if not _hold_most_gpu_time(trace, server_windows, counted_from_ns):
         return None
     return server_windows
 
 
-def _do_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
+def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
     """Return whether the model of a step begins before the previous one has ended."""
     model_passes = [model_pass(trace, step.model) for step in steps]
     return any(
@@ -195,23 +205,29 @@ def _do_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
     )
 
 
-def _window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
-    """Return the window of the only step of a server, from the begin of its model."""
+def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
+    """Return the window of the only step of a server.
+
+    It lasts from the begin of its model to the end of the last GPU event that the step
+    launched.
+    """
     begin_ns = model_pass(trace, step.model).begin_ns
-    end_ns = busy_interval(trace, step.rows).end_ns
+    end_ns = measure_busy_interval(trace, step.rows).end_ns
     what = "the model pass plus all later work of its server step"
     return Windows(
         start=np.array([begin_ns], dtype=np.int64),
         end=np.array([end_ns], dtype=np.int64),
         length=StepLength.SPAN,
         is_gpu_time=True,
-        notes=(_note_of_steps(label, what),),
+        notes=(_describe_steps(label, what),),
         labels=("#1",),
     )
 
 
-def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
+def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
     """Return the windows of the steps of a server, without the first one.
+
+    Each lasts from the end of the previous step's work to the end of its own.
 
     Args:
         trace: A trace of a server.
@@ -235,18 +251,20 @@ def _windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windo
         end=bounds[2:],
         length=StepLength.LAUNCHED,
         is_gpu_time=True,
-        notes=(_note_of_steps(label, what),),
+        notes=(_describe_steps(label, what),),
         labels=tuple(f"#{number}" for number in range(2, len(steps) + 1)),
     )
 
 
 def _hold_most_gpu_time(trace: Trace, windows: Windows, counted_from_ns: int) -> bool:
-    """Return whether most of the time of GPU events lies in the windows.
+    """Return whether the steps hold most of the time of the GPU events.
+
+    That is MIN_SHARE_OF_WORK.
 
     Args:
         trace: A trace.
         windows: The windows of its steps.
-        counted_from_ns: Events that begin earlier do not count, on neither side.
+        counted_from_ns: Events that begin earlier are left out of the comparison.
     """
     rows = trace.gpu_rows
     rows = rows[trace.start[rows] >= counted_from_ns]
@@ -256,7 +274,7 @@ def _hold_most_gpu_time(trace: Trace, windows: Windows, counted_from_ns: int) ->
     return bool(inside_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
 
 
-def whole_trace(trace: Trace, label: str) -> Windows:
+def make_single_step(trace: Trace, label: str) -> Windows:
     """Take the whole trace as one step.
 
     The step goes from the first to the last op, runtime call or GPU event. There is no
@@ -291,12 +309,12 @@ def whole_trace(trace: Trace, label: str) -> Windows:
     )
 
 
-def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
-    """Measure steps by the time of the GPU where they only enqueue work.
+def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
+    """Measure steps by the time of the GPU where they only enqueue work for it.
 
-    The wall time of such a step is only the time of launching its work. So each step is
-    `step_launched`: from the end of the previous step's work to the end of its own. The
-    first step is left out unless it is the only one, because no step ended before it.
+    The wall time of such a step is only the time of launching its work. So each step
+    then lasts from the end of the previous step's work to the end of its own. The first
+    step is left out unless it is the only one, because no step ended before it.
 
     Returns:
         The steps as they are if they do more than enqueue work, or if the GPU runs them
@@ -309,14 +327,14 @@ def in_time_of_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
     step_of_row = steps.index_of(launched_ns)
     rows = rows[step_of_row != NO_INTERVAL]
     step_of_row = step_of_row[step_of_row != NO_INTERVAL]
-    if not len(rows) or not _only_enqueue(trace, steps, rows, step_of_row):
+    if not len(rows) or not _do_steps_only_enqueue(trace, steps, rows, step_of_row):
         return steps
-    if not _run_in_order(trace, rows, step_of_row):
+    if not _do_steps_run_in_order(trace, rows, step_of_row):
         return steps
-    return _from_work_end_to_work_end(trace, label, steps, rows, step_of_row)
+    return _measure_between_work_ends(trace, label, steps, rows, step_of_row)
 
 
-def _from_work_end_to_work_end(
+def _measure_between_work_ends(
     trace: Trace, label: str, steps: Windows, rows: Rows, step_of_row: Rows
 ) -> Windows:
     """Let each step last from the end of the previous step's work to that of its own.
@@ -349,7 +367,7 @@ def _from_work_end_to_work_end(
     )
 
 
-def _run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
+def _do_steps_run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
     """Return whether the GPU begins the work of each step after that of the one before.
 
     Args:
@@ -362,7 +380,9 @@ def _run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
     return bool((earliest_start[1:] > earliest_start[:-1]).all())
 
 
-def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -> bool:
+def _do_steps_only_enqueue(
+    trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows
+) -> bool:
     """Return whether hardly any work runs before the end of the step that launched it.
 
     Of several steps, the first one does not count: the GPU had nothing to do yet.
@@ -384,7 +404,7 @@ def _only_enqueue(trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows) -
     return bool(share <= MAX_SHARE_IN_ENQUEUING_STEPS)
 
 
-def without_odd(steps: Windows, pieces: Int64s, label: str) -> Windows:
+def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
     """Leave out the steps that the profiler cut off, then cold first steps.
 
     A step is cut off if it has less than half as many pieces of work as the median
@@ -397,11 +417,19 @@ def without_odd(steps: Windows, pieces: Int64s, label: str) -> Windows:
         pieces: How many pieces of work each step has.
         label: The name of the trace in notes.
     """
-    return _without_cold(_without_cut_off(steps, pieces, label), label)
+    return _exclude_cold_steps(_exclude_cut_off_steps(steps, pieces, label), label)
 
 
-def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
-    """Leave out the steps that the profiler cut off; see `without_odd`."""
+def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
+    """Leave out the steps that the profiler cut off, with a note that says how many.
+
+    Those are the steps with less than half as many pieces of work as the median step.
+
+    Args:
+        steps: The steps of a trace.
+        pieces: How many pieces of work each step has.
+        label: The name of the trace in the note.
+    """
     if not len(pieces):
         return steps
     is_complete: Flags = 2 * pieces >= np.median(pieces)
@@ -413,8 +441,13 @@ def _without_cut_off(steps: Windows, pieces: Int64s, label: str) -> Windows:
     return steps.select(complete, note)
 
 
-def _without_cold(steps: Windows, label: str) -> Windows:
-    """Leave out cold first steps; see `without_odd`."""
+def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
+    """Leave out the first steps if they are warm-up, with a note that says why.
+
+    A first step is warm-up if it took more than MIN_RATIO_OF_COLD times the median of
+    those after it. Then the next one is looked at, as long as MIN_STEPS_WITH_COLD steps
+    remain, itself included.
+    """
     durations = steps.dur
     cold = 0
     while len(durations) - cold >= MIN_STEPS_WITH_COLD:
@@ -426,15 +459,19 @@ def _without_cold(steps: Windows, label: str) -> Windows:
         return steps
 
     if cold == 1:
-        why = f"first step excluded as warm-up, {_ratio_of_first(durations)}"
+        why = f"first step excluded as warm-up, {_describe_ratio_of_first(durations)}"
     else:
         longer = "each much longer than most later steps"
         why = f"first {cold} steps excluded as warm-up, {longer}"
     return steps.select(np.arange(cold, len(durations)), f"{label}: {why}")
 
 
-def _ratio_of_first(durations: Int64s) -> str:
-    """Return `3.2 times as long as the median of the others`, of the first step."""
+def _describe_ratio_of_first(durations: Int64s) -> str:
+    """Say how long the first step took, as a multiple of the later ones.
+
+    Args:
+        durations: The durations of the steps in order of time, at least two.
+    """
     usual_ns = float(np.median(durations[1:]))
     if not usual_ns:
         return "because the median of the others is 0"

@@ -13,14 +13,14 @@ import numpy as np
 
 from fusetui.analysis.diff.windows import (
     Windows,
-    in_time_of_gpu,
-    whole_trace,
+    exclude_unusual_steps,
+    make_single_step,
+    measure_steps_on_gpu,
     windows,
-    without_odd,
 )
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
-from fusetui.analysis.questions.computing import computing_ops
-from fusetui.analysis.questions.launches import LAUNCHES, graph_calls
+from fusetui.analysis.questions.computing import find_computing_ops
+from fusetui.analysis.questions.launches import LAUNCHES, mark_graph_calls
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -52,9 +52,9 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     windows_in_trace: int  # how many steps the trace has, used or not
 
     def only(self, steps: Sequence[int]) -> Work:
-        """Return the work of some of the steps.
+        """Return the work of some of the steps; a note says that others are excluded.
 
-        A note says that the others are left out to match the other side.
+        If all steps are kept, it is the same object, without a note.
 
         Args:
             steps: The indices of the steps to keep, ascending.
@@ -62,7 +62,9 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         if len(steps) == len(self.windows):
             return self
 
-        window_of_piece = _renumbered(self.window_of_piece, steps, len(self.windows))
+        window_of_piece = _renumber_steps(
+            self.window_of_piece, steps, len(self.windows)
+        )
         is_kept = window_of_piece != NO_STEP
         left_out = plural(len(self.windows) - len(steps), "step")
         note = f"{self.label}: {left_out} excluded to match the other trace"
@@ -78,10 +80,10 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         )
 
     def with_lanes(self, lane: Rows) -> Work:
-        """Return the same pieces on other lanes, sorted anew.
+        """Return the same work on other lanes (streams), sorted anew.
 
         Args:
-            lane: The new lane of each piece.
+            lane: The new lane of each kernel or copy.
         """
         position_in_file = self.trace.order[self.row]
         start = self.trace.start[self.row]
@@ -101,7 +103,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         return slice_between(self.window_of_piece, step, step + 1)
 
 
-def _renumbered(
+def _renumber_steps(
     step_indices: Rows, kept_steps: Rows | Sequence[int], steps: int
 ) -> Rows:
     """Turn indices of steps into indices among the steps that are kept.
@@ -127,23 +129,23 @@ class WorkOfBothSides(msgspec.Struct, frozen=True, eq=False):
     b: Work
 
 
-def with_common_steps(a: Work, b: Work) -> WorkOfBothSides:
-    """Leave out the steps that only one side uses.
+def keep_common_steps(a: Work, b: Work) -> WorkOfBothSides:
+    """Leave out the steps that only one of two traces uses.
 
-    A step that the other side left out, as cold say, has no counterpart. If the traces
-    do not have equally many steps in all, or use none in common, both sides stay as
-    they are.
+    A step that the other trace left out, as warm-up for example, has no counterpart. If
+    the traces do not have equally many steps in all, or use none in common, both stay
+    as they are.
     """
     common = set(a.positions_in_trace) & set(b.positions_in_trace)
     if a.windows_in_trace != b.windows_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     return WorkOfBothSides(
-        a=a.only(_steps_at_positions(a, common)),
-        b=b.only(_steps_at_positions(b, common)),
+        a=a.only(_find_steps_at_positions(a, common)),
+        b=b.only(_find_steps_at_positions(b, common)),
     )
 
 
-def _steps_at_positions(work: Work, positions: set[int]) -> list[int]:
+def _find_steps_at_positions(work: Work, positions: set[int]) -> list[int]:
     """Return the indices of the steps that have these positions in their trace."""
     return [
         step
@@ -152,10 +154,10 @@ def _steps_at_positions(work: Work, positions: set[int]) -> list[int]:
     ]
 
 
-def work_of(
+def collect_work(
     trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False
 ) -> Work:
-    """Collect the work of a trace in its steps.
+    """Collect the work of a trace by step: its GPU events, or the CPU ops that compute.
 
     If no GPU event lies in the steps that were found, the whole trace is one step.
 
@@ -163,22 +165,23 @@ def work_of(
         trace: A trace.
         label: The name of the trace in notes.
         step_by: The annotations that match it are the steps; see `windows`.
-        by_ops: The work is CPU ops that compute something, even if there are GPU
-            events.
+        by_ops: Whether the work is CPU ops even if there are GPU events.
 
     Raises:
         NoStepsError: If no annotation matches `step_by`.
     """
-    gpu = len(trace.gpu_rows) > 0 and not by_ops
+    is_gpu_work = len(trace.gpu_rows) > 0 and not by_ops
     steps = windows(trace, label, step_by)
-    if gpu:
-        steps = in_time_of_gpu(trace, label, steps)
+    if is_gpu_work:
+        steps = measure_steps_on_gpu(trace, label, steps)
 
-    work = _work_in_steps(trace, label, steps, gpu)
-    if len(work.row) or steps.is_named or steps.is_whole_trace or not gpu:
+    work = _collect_work_in_steps(trace, label, steps, is_gpu_work)
+    if len(work.row) or steps.is_named or steps.is_whole_trace or not is_gpu_work:
         return work
     # All GPU events lie outside of the steps.
-    return _work_in_steps(trace, label, whole_trace(trace, label), gpu)
+    return _collect_work_in_steps(
+        trace, label, make_single_step(trace, label), is_gpu_work
+    )
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
@@ -188,29 +191,31 @@ def lacks_gpu_events(trace: Trace) -> bool:
     return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
 
 
-def _work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
-    """Collect the work of these steps, without those that are cut off or cold.
+def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
+    """Collect the work in these steps, but for those that are cut off or cold.
+
+    A note of the steps tells how many GPU events belong to no step.
 
     Args:
         trace: A trace.
         label: The name of the trace in notes.
         steps: Its steps.
-        gpu: Whether pieces are GPU events; else CPU ops that compute something.
+        gpu: Whether the work is GPU events; else CPU ops that compute something.
     """
-    all_work = _work_with_steps(trace, steps, gpu)
+    all_work = _assign_work_to_steps(trace, steps, gpu)
     note = ""
     if gpu and not steps.is_whole_trace:
-        note = _events_without_step(trace, all_work.step, steps.is_gpu_time)
+        note = _describe_events_without_step(trace, all_work.step, steps.is_gpu_time)
     if note:
         notes = (*steps.notes, f"{label}: {note}")
         steps = msgspec.structs.replace(steps, notes=notes)
 
     has_step = all_work.step != NO_STEP
     pieces_by_step = np.bincount(all_work.step[has_step], minlength=len(steps))
-    used_steps = without_odd(steps, pieces_by_step, label)
+    used_steps = exclude_unusual_steps(steps, pieces_by_step, label)
     positions_in_trace = positions_of(steps.start, used_steps.start)
 
-    used_step_of_row = _renumbered(all_work.step, positions_in_trace, len(steps))
+    used_step_of_row = _renumber_steps(all_work.step, positions_in_trace, len(steps))
     is_used = used_step_of_row != NO_STEP
     rows = all_work.rows[is_used]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
@@ -237,14 +242,14 @@ class _WorkWithSteps(msgspec.Struct, frozen=True, eq=False):
     step: Rows  # the index of the step of each piece, NO_STEP for none
 
 
-def _work_with_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
-    """Determine the step that each piece of work of a trace belongs to.
+def _assign_work_to_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
+    """Determine the step that each GPU event, or each CPU op that computes, belongs to.
 
-    A GPU event belongs to the step in which it was launched or, where steps are of the
-    time of the GPU, to the step in which it begins. A CPU op belongs to the step in
-    which it begins. GPU events whose launch was not recorded are left out.
+    A GPU event belongs to the step in which it was launched. Where steps are measured
+    on the GPU, it is the step in which the event begins. A CPU op belongs to the step
+    in which it begins. GPU events whose launch was not recorded are left out.
     """
-    rows = trace.gpu_rows if gpu else computing_ops(trace)
+    rows = trace.gpu_rows if gpu else find_computing_ops(trace)
     if steps.is_whole_trace:
         return _WorkWithSteps(rows=rows, step=np.zeros(len(rows), dtype=np.intp))
 
@@ -258,7 +263,9 @@ def _work_with_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
     )
 
 
-def _events_without_step(trace: Trace, step_of_row: Rows, is_gpu_time: bool) -> str:
+def _describe_events_without_step(
+    trace: Trace, step_of_row: Rows, is_gpu_time: bool
+) -> str:
     """Say how many GPU events belong to no step, and why.
 
     Where steps are of the time of the GPU, these are the events outside of all steps.
@@ -287,15 +294,20 @@ def _events_without_step(trace: Trace, step_of_row: Rows, is_gpu_time: bool) -> 
 
 
 def is_launched_by_graph(work: Work, rows: Rows) -> Flags:
-    """Return for each row whether the launch of a graph launched it."""
+    """Return for each row whether its event was launched by a CUDA graph.
+
+    Args:
+        work: The work of a trace; without GPU events, nothing was launched by a graph.
+        rows: Rows of the trace.
+    """
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
     launch = work.trace.launch[rows]
-    return np.asarray((launch >= 0) & graph_calls(work.trace)[launch])
+    return np.asarray((launch >= 0) & mark_graph_calls(work.trace)[launch])
 
 
-def hidden_behind_compute(trace: Trace, rows: Rows) -> Int64s:
-    """Return how long any kernel computes during each GPU event (ns).
+def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
+    """Return for how long computing kernels run during each GPU event (ns).
 
     It is 0 for events that are computing kernels themselves. Kernels of communication
     do not count as computing.

@@ -73,7 +73,7 @@ def read_annotations(path: str) -> dict[int, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        return _decoded_annotations(data)
+        return _decode_annotations(data)
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
@@ -93,7 +93,7 @@ def read_annotations(path: str) -> dict[int, Any]:
         ) from None
 
 
-def _decoded_annotations(data: bytes) -> dict[int, Any]:
+def _decode_annotations(data: bytes) -> dict[int, Any]:
     """Decode the bytes of a file of annotations, which is JSON or a pickle.
 
     Raises:
@@ -104,13 +104,13 @@ def _decoded_annotations(data: bytes) -> dict[int, Any]:
         raise _RefusedError(f"it is larger than {size(MAX_FILE_BYTES)}")
 
     is_json = data[:1] == b"{"
-    annotations = msgspec.json.decode(data) if is_json else _unpickled(data)
+    annotations = msgspec.json.decode(data) if is_json else _parse_pickle(data)
     if not isinstance(annotations, dict):
         raise _RefusedError("it contains no mapping")
     return {int(node): annotation for node, annotation in annotations.items()}
 
 
-def _unpickled(data: bytes) -> Any:
+def _parse_pickle(data: bytes) -> Any:
     """Build the value that a pickle describes, without running any code of it.
 
     A pickle is a list of operations on a stack. The *memo* keeps values that later
@@ -128,7 +128,7 @@ def _unpickled(data: bytes) -> Any:
         if step >= MAX_OPERATIONS:
             raise _RefusedError(f"it takes more than {MAX_OPERATIONS:,} steps")
         if name in _PUSHES_ARGUMENT:
-            stack.append(_checked_size(argument))
+            stack.append(_check_size(argument))
         elif name in _PUSHES_NEW:
             stack.append(_PUSHES_NEW[name]())
         elif name == "MARK":
@@ -206,7 +206,7 @@ def _key_value_pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(keys, values, strict=True)
 
 
-def _checked_size(value: Any) -> Any:
+def _check_size(value: Any) -> Any:
     """Return a number or a text unchanged. Raises _RefusedError for a huge number."""
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
         raise _RefusedError(

@@ -25,11 +25,11 @@ from fusetui.analysis.graphs.captures import (
     NODE_ARGS,
     NODE_ID,
     SOME_ANNOTATION,
+    has_node_numbers,
     node_args,
-    numbers_nodes,
 )
-from fusetui.analysis.graphs.join import with_captured_calls
-from fusetui.analysis.questions.launches import nodes_of_replays, wants_capture
+from fusetui.analysis.graphs.join import append_captured_calls
+from fusetui.analysis.questions.launches import find_nodes_of_replays, wants_capture
 from fusetui.trace.load import build
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
@@ -81,7 +81,7 @@ class _PathsOfNodes(msgspec.Struct, frozen=True, eq=False):
     sources: frozenset[str]  # _IN_FILE, _IN_ARGS, both or none
 
 
-def with_annotations(
+def add_annotated_modules(
     trace: Trace, files: Sequence[str]
 ) -> tuple[Trace, tuple[Join, ...]]:
     """Give replayed kernels the modules that annotations of their nodes name.
@@ -101,13 +101,13 @@ def with_annotations(
     Raises:
         TraceError: A file that the user named cannot be read.
     """
-    replays = _replays_without_op(trace)
+    replays = _find_replays_without_op(trace)
     if not replays:
         return trace, ()
 
-    paths = list(files) or _default_annotation_files(trace)
+    paths = list(files) or _find_default_annotation_files(trace)
     problems: list[str] = []
-    if paths and _process_count(trace, replays) > 1:
+    if paths and _count_processes(trace, replays) > 1:
         problems.append(f"{paths[0]} is skipped: {_OF_SEVERAL_PROCESSES}.")
         paths = []
 
@@ -123,24 +123,29 @@ def with_annotations(
     return _join_modules(trace, replays, annotation_by_node, paths, problems)
 
 
-def _replays_without_op(trace: Trace) -> list[Rows]:
-    """Return the nodes of each replay that was not joined with a capture before."""
+def _find_replays_without_op(trace: Trace) -> list[Rows]:
+    """Return the GPU events of each graph replay that was not joined with a capture
+    before.
+
+    Without a join, no op is known for these events. The result is [] if the trace needs
+    no capture.
+    """
     if not wants_capture(trace):
         return []
-    replays = nodes_of_replays(trace)
+    replays = find_nodes_of_replays(trace)
     if not isinstance(trace, Joined):
         return replays
     # A row that was not joined has no captured call, which is -1.
     return [rows for rows in replays if (trace.captured[rows] < 0).all()]
 
 
-def _default_annotation_files(trace: Trace) -> list[str]:
+def _find_default_annotation_files(trace: Trace) -> list[str]:
     """Return the file of annotations that is named after the trace, if it exists."""
     path = _TRACE_ENDING.sub(_FILE_ENDING, trace.report.path, count=1)
     return [path] if os.path.isfile(path) else []
 
 
-def _process_count(trace: Trace, replays: Sequence[Rows]) -> int:
+def _count_processes(trace: Trace, replays: Sequence[Rows]) -> int:
     """Count the processes that launch these replays."""
     calls = [int(trace.launch[rows[0]]) for rows in replays]
     return len({trace.track_of(call).pid for call in calls})
@@ -168,7 +173,7 @@ def _join_modules(
         If no replay is annotated, the same trace, with a record only if there are
         problems.
     """
-    named = _paths_of_nodes(trace, replays, annotation_by_node)
+    named = _find_paths_of_nodes(trace, replays, annotation_by_node)
     annotated = [rows for rows in replays if named.of_row[rows].any()]
     file_names_nodes = _IN_FILE in named.sources
     if paths and not file_names_nodes and not problems:
@@ -181,7 +186,7 @@ def _join_modules(
     is_unnamed = named.of_row[rows] == 0
     unnamed = int(is_unnamed.sum())
     record = Join(
-        path=_sources_text(trace, paths, named.sources),
+        path=_describe_sources(trace, paths, named.sources),
         replays=len(annotated),
         of_replays=len(replays),
         kernels=len(rows) - unnamed,
@@ -192,11 +197,11 @@ def _join_modules(
         unnamed=unnamed,
     )
     if annotated:
-        return _in_modules(trace, rows, named, record), (record,)
+        return _place_in_modules(trace, rows, named, record), (record,)
     return trace, (record,) if problems else ()
 
 
-def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> str:
+def _describe_sources(trace: Trace, paths: list[str], sources: frozenset[str]) -> str:
     """Say where the annotations of nodes stand, as `x.annotations.pkl and x.json`.
 
     Args:
@@ -204,13 +209,15 @@ def _sources_text(trace: Trace, paths: list[str], sources: frozenset[str]) -> st
         paths: The files of annotations.
         sources: What was used; "" is returned for nothing.
     """
-    texts = list(paths) if _IN_FILE in sources else []
+    file_names = list(paths) if _IN_FILE in sources else []
     if _IN_ARGS in sources:
-        texts.append(trace.report.file)
-    return " and ".join(texts)
+        file_names.append(trace.report.file)
+    return " and ".join(file_names)
 
 
-def _in_modules(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) -> Trace:
+def _place_in_modules(
+    trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join
+) -> Trace:
     """Place nodes of graphs in the modules that they are annotated with.
 
     The modules become slices of a capture that is made up, as if the nodes had been
@@ -222,30 +229,37 @@ def _in_modules(trace: Trace, rows: Rows, named: _PathsOfNodes, record: Join) ->
         named: The module path of each row of the trace.
         record: The record of this join.
     """
-    capture_trace, row_of_path = _as_capture(named.paths, record.path)
+    capture_trace, row_of_path = _make_capture_trace(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
-    joined = with_captured_calls(trace, capture_trace, rows, calls, record)
+    joined = append_captured_calls(trace, capture_trace, rows, calls, record)
     no_op = np.full(len(joined) - len(trace), -1, dtype=np.int32)
     return replace(joined, op=np.append(trace.op, no_op))
 
 
-def _paths_of_nodes(
+def _find_paths_of_nodes(
     trace: Trace, replays: list[Rows], annotation_by_node: Mapping[int, Any]
 ) -> _PathsOfNodes:
-    """Find out which module path the annotation of each node names.
+    """Find the module path that the annotation of each graph node names.
 
-    The args of all nodes are read once, and only in files that number their nodes:
-    without numbers a node cannot be found among the annotations.
+    A *node* is one kernel, copy or set of a graph. The args of all nodes are read once,
+    and only in files that number their nodes. Without numbers a node cannot be found
+    among the annotations.
+
+    Args:
+        trace: The trace.
+        replays: The nodes of each replay.
+        annotation_by_node: The annotations of files, by (graph id << 32) | node
+            id.
     """
     path_index_of_row = np.zeros(len(trace), dtype=np.intp)
-    if not numbers_nodes(trace):
+    if not has_node_numbers(trace):
         return _PathsOfNodes(paths=("",), of_row=path_index_of_row, sources=frozenset())
 
     nodes, node_arguments = node_args(trace)
-    named = _named_paths(node_arguments, annotation_by_node)
+    named = _read_named_paths(node_arguments, annotation_by_node)
     with_path = [name for name in named if name.path]
     distinct_paths = {name.path for name in with_path}
-    paths = ("", *sorted(distinct_paths, key=_levels))
+    paths = ("", *sorted(distinct_paths, key=_split_path))
     index_of_path = {path: index for index, path in enumerate(paths)}
 
     # Equal args have one number. A node without args has -1, which reads the last
@@ -259,29 +273,40 @@ def _paths_of_nodes(
     return _PathsOfNodes(paths=paths, of_row=path_index_of_row, sources=sources)
 
 
-def _named_paths(
+def _read_named_paths(
     node_arguments: Arguments, annotation_by_node: Mapping[int, Any]
 ) -> list[_NamedPath]:
-    """Return the module path of each distinct set of args that nodes have."""
+    """Return the module path that each distinct set of args of nodes names.
+
+    A *node* is one kernel, copy or set of a CUDA graph. Many nodes have equal args, so
+    each distinct set is looked at only once.
+
+    Args:
+        node_arguments: The args of the nodes.
+        annotation_by_node: The annotations of files, by (graph id << 32) | node
+            id.
+    """
     named = []
-    for texts in node_arguments.distinct:
-        values = [parsed(text) for text in texts]
+    for texts_of_args in node_arguments.distinct:
+        values = [parsed(text) for text in texts_of_args]
         args = dict(zip(NODE_ARGS, values, strict=True))
-        named.append(_path_of_node(args, annotation_by_node))
+        named.append(_find_path_of_node(args, annotation_by_node))
     return named
 
 
-def path_named(annotation: Any) -> str:
-    """Return the module path that an annotation names.
+def extract_module_path(annotation: Any) -> str:
+    """Return the module path that the annotation of a graph node names, such as
+    `model.layers.3`.
 
     If there are several annotations, the last one counts, as in torch. A plain text
     counts only where no field of a mapping names a path.
 
     Args:
-        annotation: What torch wrote of a node: a mapping, a text, or a list of such.
+        annotation: What torch wrote of a node: a mapping, a text, or a list of
+            such.
 
     Returns:
-        "" if it names no path.
+        The path; "" if the annotation names none.
     """
     if isinstance(annotation, list | tuple):
         latest_first = annotation[-MAX_ANNOTATIONS_OF_NODE:][::-1]
@@ -291,17 +316,17 @@ def path_named(annotation: Any) -> str:
     mappings = [mark for mark in latest_first if isinstance(mark, dict)]
     for field in PATH_FIELDS:
         for mapping in mappings:
-            path = _path_text(mapping.get(field))
+            path = _to_path(mapping.get(field))
             if path:
                 return path
     for mark in latest_first:
-        path = _path_text(mark)
+        path = _to_path(mark)
         if path:
             return path
     return ""
 
 
-def _path_text(value: Any) -> str:
+def _to_path(value: Any) -> str:
     """Return a text as a path, cut to the longest that is used; "" if it is no text."""
     if not isinstance(value, str):
         return ""
@@ -310,7 +335,7 @@ def _path_text(value: Any) -> str:
     return shortened.encode(errors="replace").decode()
 
 
-def _path_of_node(
+def _find_path_of_node(
     args: dict[str, Any], annotation_by_node: Mapping[int, Any]
 ) -> _NamedPath:
     """Return the module path of a node: as a file has it, else as its args do.
@@ -319,11 +344,11 @@ def _path_of_node(
         args: The args of the node, by NODE_ARGS.
         annotation_by_node: The annotations of files, by (graph id << 32) | node id.
     """
-    path = path_named(annotation_by_node.get(_node_key(args)))
+    path = extract_module_path(annotation_by_node.get(_make_node_key(args)))
     if path:
         return _NamedPath(path, _IN_FILE)
 
-    path = path_named({name: args[name] for name in PATH_FIELDS})
+    path = extract_module_path({name: args[name] for name in PATH_FIELDS})
     if path:
         return _NamedPath(path, _IN_ARGS)
 
@@ -332,10 +357,10 @@ def _path_of_node(
     if is_json:  # a list or a mapping as text
         with suppress(msgspec.DecodeError, RecursionError):
             annotation = msgspec.json.decode(annotation)
-    return _NamedPath(path_named(annotation), _IN_ARGS)
+    return _NamedPath(extract_module_path(annotation), _IN_ARGS)
 
 
-def _node_key(args: dict[str, Any]) -> int:
+def _make_node_key(args: dict[str, Any]) -> int:
     """Return the key of a node in files of annotations: (graph id << 32) | node id.
 
     Some files have both numbers in one arg, some in two. Returns -1 if they are not
@@ -353,7 +378,7 @@ def _node_key(args: dict[str, Any]) -> int:
     return graph << _NODE_ID_BITS | node
 
 
-def _levels(path: str) -> tuple[str, ...]:
+def _split_path(path: str) -> tuple[str, ...]:
     """Split a module path at its dots, the outermost module first.
 
     A text that is no path of modules stays one name.
@@ -370,7 +395,7 @@ class _PathRange(NamedTuple):
     last: int
 
 
-def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
+def _make_capture_trace(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """Make up a trace with a slice for each path, nested as their modules are.
 
     E.g. for the paths "", "a", "a/b" and "c": a slice "" from 0 to 1 us, "a" from 1 to
@@ -384,11 +409,11 @@ def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     Returns:
         The trace, and for each path the row of its slice.
     """
-    levels_of_paths = [_levels(path) for path in paths]
-    ranges = _ranges_of_levels(levels_of_paths)
+    levels_of_paths = [_split_path(path) for path in paths]
+    ranges = _find_ranges_of_modules(levels_of_paths)
     events = []
     for levels, path_range in ranges.items():
-        events.append(_event(levels, path_range))
+        events.append(_make_module_event(levels, path_range))
 
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
@@ -402,7 +427,7 @@ def _as_capture(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     return trace, np.array(rows, dtype=np.intp)
 
 
-def _ranges_of_levels(
+def _find_ranges_of_modules(
     levels_of_paths: Sequence[tuple[str, ...]],
 ) -> dict[tuple[str, ...], _PathRange]:
     """Tell for each module which of the sorted paths lie in it.
@@ -422,8 +447,16 @@ def _ranges_of_levels(
     return ranges
 
 
-def _event(levels: tuple[str, ...], path_range: _PathRange) -> dict[str, Any]:
-    """Return the trace event of a module, which lasts 1 us for each path within it."""
+def _make_module_event(
+    levels: tuple[str, ...], path_range: _PathRange
+) -> dict[str, Any]:
+    """Make the trace event of a module, which lasts 1 us for each path within it.
+
+    Args:
+        levels: The names of the module and of those around it, the outermost
+            first.
+        path_range: Which of the sorted paths lie in the module.
+    """
     return {
         "ph": "X",
         "cat": GRAPH_ANNOTATION if levels[0] else _NO_PATH_CATEGORY,

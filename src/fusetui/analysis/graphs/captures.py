@@ -22,12 +22,12 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import (
     BEGINS_CAPTURE,
-    capture_calls,
-    graph_calls,
-    nodes_of_replays,
-    outer_calls,
+    find_capture_calls,
+    find_nodes_of_replays,
+    find_outer_calls,
+    mark_graph_calls,
 )
-from fusetui.gpu.roofline.many import inputs_by_op
+from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -112,23 +112,23 @@ def captures(trace: Trace) -> Captures:
     A capture lasts from one call on a thread (cudaStreamBeginCapture) to another one
     (cudaStreamEndCapture). The args of the calls in between are read.
     """
-    all_spans = _capture_spans(trace)
+    all_spans = _find_capture_spans(trace)
     # A capture whose end was not recorded gets the end of the next one, so two have the
     # same. The calls belong to the one that began later.
     last_begin = {span.end: span.begin for span in all_spans if span.end >= 0}
     spans = [span for span in all_spans if last_begin.get(span.end) == span.begin]
 
-    calls = _by_start(trace, outer_calls(trace, _NODE_CALLS))
+    calls = _sort_by_start(trace, find_outer_calls(trace, _NODE_CALLS))
     # A call that launched a GPU event ran on another stream instead of being captured.
     has_run = np.isin(calls, trace.launch[trace.gpu_rows])
     calls = calls[~has_run]
-    waits = _by_start(trace, outer_calls(trace, _FORK_CALLS))
+    waits = _sort_by_start(trace, find_outer_calls(trace, _FORK_CALLS))
 
-    calls_of_spans = [_calls_in(trace, calls, span) for span in spans]
-    kernels_of_spans = _kernel_names(trace, calls_of_spans)
+    calls_of_spans = [_find_calls_of_capture(trace, calls, span) for span in spans]
+    kernels_of_spans = _read_kernel_names(trace, calls_of_spans)
     complete = []
     for index, span in enumerate(spans):
-        annotation = _size_annotation(trace, span.begin)
+        annotation = _read_size_annotation(trace, span.begin)
         capture = Capture(
             calls=calls_of_spans[index],
             kernels=kernels_of_spans[index],
@@ -151,38 +151,45 @@ def _any_starts_in(trace: Trace, rows: Rows, span: _CaptureSpan) -> bool:
     return bool(after_last > first)
 
 
-def _capture_spans(trace: Trace) -> list[_CaptureSpan]:
+def _find_capture_spans(trace: Trace) -> list[_CaptureSpan]:
     """Return the spans of all captures that begin in the trace, in order of time."""
-    begins, ends = capture_calls(trace)
+    begins, ends = find_capture_calls(trace)
     spans = []
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         spans.append(_CaptureSpan(begin, end))
     return sorted(spans, key=lambda span: int(trace.start[span.begin]))
 
 
-def _by_start(trace: Trace, rows: Rows) -> Rows:
+def _sort_by_start(trace: Trace, rows: Rows) -> Rows:
     """Sort rows by their starts."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _calls_in(trace: Trace, calls: Rows, span: _CaptureSpan) -> Rows:
-    """Return the calls that belong to a capture.
+def _find_calls_of_capture(trace: Trace, calls: Rows, span: _CaptureSpan) -> Rows:
+    """Return the calls that belong to the capture of a graph.
 
-    They are those of the thread that captures, or if it made none, those of all threads
-    during the capture. `calls` are in the order of their starts.
+    They are those of the thread that captures. If that thread made none, they are those
+    of all threads during the capture.
+
+    Args:
+        trace: The trace.
+        calls: The calls to choose from, in the order of their starts.
+        span: The calls that begin and end the capture.
     """
     starts = trace.start[calls]
-    first = int(starts.searchsorted(trace.end[span.begin]))
+    first_call = int(starts.searchsorted(trace.end[span.begin]))
     after_last = int(starts.searchsorted(trace.start[span.end]))
-    inside = calls[first:after_last]
+    calls_during_capture = calls[first_call:after_last]
 
-    thread_of_call = trace.thread_of_track[trace.track[inside]]
+    thread_of_call = trace.thread_of_track[trace.track[calls_during_capture]]
     capturing_thread = trace.thread_of_track[trace.track[span.begin]]
-    of_capturing_thread: Rows = inside[thread_of_call == capturing_thread]
-    return of_capturing_thread if len(of_capturing_thread) else inside
+    of_capturing_thread: Rows = calls_during_capture[thread_of_call == capturing_thread]
+    return of_capturing_thread if len(of_capturing_thread) else calls_during_capture
 
 
-def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str, ...]]:
+def _read_kernel_names(
+    trace: Trace, calls_of_captures: list[Rows]
+) -> list[tuple[str, ...]]:
     """Return for each capture the names of the kernels that its calls launch.
 
     A name is "" where it is not recorded, as CUDA's calls never record it. The args of
@@ -192,7 +199,7 @@ def _kernel_names(trace: Trace, calls_of_captures: list[Rows]) -> list[tuple[str
     if not _has_hip_call(trace, calls):
         return [("",) * len(rows) for rows in calls_of_captures]
 
-    names = _recorded_kernels(trace, calls)
+    names = _read_recorded_kernels(trace, calls)
     names_of_captures = []
     first = 0
     for rows in calls_of_captures:
@@ -208,24 +215,25 @@ def _has_hip_call(trace: Trace, calls: Rows) -> bool:
     return any(trace.names[name_index].startswith("hip") for name_index in name_indices)
 
 
-def _recorded_kernels(trace: Trace, calls: Rows) -> list[str]:
-    """Return the name of the kernel that each call launches, as its args record it.
+def _read_recorded_kernels(trace: Trace, calls: Rows) -> list[str]:
+    """Return the name of the kernel that each captured call launches, as its args
+    record it.
 
-    A name is "" where none is recorded.
+    The name is "" for a call whose args have none.
     """
     recorded = arguments(
         trace.elements, trace.order[calls], _KERNEL_ARG, keep_as="captured"
     )
     distinct_names = []
-    for texts in recorded.distinct:
-        name = parsed(texts[0])
+    for texts_of_args in recorded.distinct:
+        name = parsed(texts_of_args[0])
         distinct_names.append(name if isinstance(name, str) else "")
     # A call without args has the number -1, which reads the last entry.
     distinct_names.append("")
     return [distinct_names[number] for number in recorded.number.tolist()]
 
 
-def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
+def _read_size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
     """Read the size of a capture from the innermost annotation around it that has one.
 
     Args:
@@ -248,7 +256,7 @@ def _size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
     return _SizeAnnotation()
 
 
-def size_of(capture_trace: Trace, capture: Capture) -> CaptureSize:
+def determine_size(capture_trace: Trace, capture: Capture) -> CaptureSize:
     """Find out for how many requests or tokens a graph was captured.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang
@@ -265,7 +273,7 @@ def size_of(capture_trace: Trace, capture: Capture) -> CaptureSize:
     if size is not None and capture.mode in _MODES_OF_REQUESTS:
         return CaptureSize(requests=size)
 
-    tokens = _rows_of_products(capture_trace, capture)
+    tokens = _most_frequent_product_rows(capture_trace, capture)
     if size is None or not tokens:
         return CaptureSize(tokens=tokens)
     is_multiple = tokens % max(size, 1) == 0
@@ -274,17 +282,21 @@ def size_of(capture_trace: Trace, capture: Capture) -> CaptureSize:
     return CaptureSize(requests=size, tokens=tokens)
 
 
-def _rows_of_products(capture_trace: Trace, capture: Capture) -> int | None:
-    """Return the number of rows (m) of more than half of the products of a capture.
+def _most_frequent_product_rows(capture_trace: Trace, capture: Capture) -> int | None:
+    """Return the number of rows (m) that more than half of the matrix products of a
+    capture have.
 
-    Returns None if no number of rows is that frequent.
+    A product of an m x k and a k x n matrix has m rows, one for each token. Returns
+    None if no number is that frequent.
     """
     product_ops = []
     for op in np.unique(capture_trace.op[capture.calls]).tolist():
         if op >= 0 and capture_trace.name_of(op) in _PRODUCTS:
             product_ops.append(op)
 
-    inputs_of_ops = inputs_by_op(capture_trace, np.array(product_ops, dtype=np.intp))
+    inputs_of_ops = read_inputs_by_op(
+        capture_trace, np.array(product_ops, dtype=np.intp)
+    )
     products_by_m: Counter[int | None] = Counter()
     for inputs in inputs_of_ops.values():
         product = matmul(inputs)
@@ -328,13 +340,13 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     their recorded node ids, or without such ids in that of their starts. Launches
     without a recorded GPU event are left out.
     """
-    rows_of_replays = nodes_of_replays(trace)
+    rows_of_replays = find_nodes_of_replays(trace)
     if not rows_of_replays:
         return ()
 
-    ids = _node_ids(trace, int(rows_of_replays[0][0]))
+    ids = _read_node_ids(trace, int(rows_of_replays[0][0]))
     if ids is not None:
-        rows_of_replays = _by_id(rows_of_replays, ids)
+        rows_of_replays = _sort_nodes_by_id(rows_of_replays, ids)
     nodes_of_launches = []
     for rows in rows_of_replays:
         call = int(trace.launch[rows[0]])
@@ -343,7 +355,7 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     return tuple(nodes_of_launches)
 
 
-def _by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
+def _sort_nodes_by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
     """Sort the nodes of each replay by their ids.
 
     Args:
@@ -360,22 +372,21 @@ def _by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
     return sorted_replays
 
 
-def bare_launches(trace: Trace) -> int:
-    """Count the launches of graphs that have no event.
-
-    The profiler then did not record the nodes of graphs.
-    """
-    calls = np.flatnonzero(graph_calls(trace))
+def count_launches_without_events(trace: Trace) -> int:
+    """Count the launches of CUDA graphs without any recorded GPU event. There are such
+    launches if the profiler did not record the nodes of graphs."""
+    calls = np.flatnonzero(mark_graph_calls(trace))
     has_event = np.isin(calls, trace.launch[trace.gpu_rows])
     return int((~has_event).sum())
 
 
-def numbers_nodes(trace: Trace) -> bool:
-    """Decide whether the file numbers the nodes of graphs.
+def has_node_numbers(trace: Trace) -> bool:
+    """Return whether the file has numbers for the nodes of CUDA graphs.
 
-    Only the first kernels of the first replay are looked at.
+    A *node* is one kernel, copy or set of a graph. Only the first kernels of the first
+    replay are looked at.
     """
-    rows_of_replays = nodes_of_replays(trace)
+    rows_of_replays = find_nodes_of_replays(trace)
     if not rows_of_replays:
         return False
     rows = rows_of_replays[0]
@@ -392,12 +403,12 @@ def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     Returns:
         The nodes, and for each of them its args.
     """
-    rows = np.concatenate(nodes_of_replays(trace))
+    rows = np.concatenate(find_nodes_of_replays(trace))
     args = arguments(trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes")
     return rows, args
 
 
-def _node_ids(trace: Trace, first_node: int) -> Int64s | None:
+def _read_node_ids(trace: Trace, first_node: int) -> Int64s | None:
     """Return the ids of the nodes of all replays.
 
     Args:
@@ -413,8 +424,8 @@ def _node_ids(trace: Trace, first_node: int) -> Int64s | None:
     _, args = node_args(trace)
     unknown = 0
     id_of_distinct = []
-    for texts in args.distinct:
-        node_id = parsed(texts[NODE_ARGS.index(NODE_ID)])
+    for texts_of_args in args.distinct:
+        node_id = parsed(texts_of_args[NODE_ARGS.index(NODE_ID)])
         is_id = isinstance(node_id, int) and 0 < node_id < _MAX_NODE_ID
         id_of_distinct.append(node_id if is_id else unknown)
     # A node without args has the number -1, which reads the last entry.

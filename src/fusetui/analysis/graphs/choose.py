@@ -138,7 +138,7 @@ class _Agreement(NamedTuple):
     captured: str  # the name of what the capture has
 
 
-def without_transfers(
+def remove_transfers(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> tuple[Nodes, Capture]:
     """Remove copies and sets from a replay and from a capture.
@@ -155,8 +155,8 @@ def without_transfers(
     is_kernel = trace.role[nodes.rows] == Role.KERNEL
     kernels = replace(nodes, rows=nodes.rows[is_kernel])
 
-    call_names = _names(capture_trace, capture.calls)
-    is_launch = [_transfer_of(name) is None for name in call_names]
+    call_names = _names_of_rows(capture_trace, capture.calls)
+    is_launch = [_recognize_transfer(name) is None for name in call_names]
     launches = replace(
         capture,
         calls=capture.calls[np.array(is_launch, dtype=np.bool_)],
@@ -165,12 +165,12 @@ def without_transfers(
     return kernels, launches
 
 
-def _names(trace: Trace, rows: Rows) -> list[str]:
+def _names_of_rows(trace: Trace, rows: Rows) -> list[str]:
     """Return the name of the slice at each of these rows."""
     return [trace.name_of(row) for row in rows.tolist()]
 
 
-def _transfer_of(call_name: str) -> _Transfer | None:
+def _recognize_transfer(call_name: str) -> _Transfer | None:
     """Return what a call copies or sets, by its name; None if it launches a kernel."""
     for word, transfer in _TRANSFERS.items():
         if word in call_name:
@@ -193,11 +193,11 @@ def match_capture(
         capture_trace: The trace that has the rows of the captured calls.
     """
     if len(nodes) == len(capture):
-        return _compared(trace, nodes, capture, capture_trace)
+        return _compare_in_order(trace, nodes, capture, capture_trace)
 
-    kernels, launches = without_transfers(trace, nodes, capture, capture_trace)
+    kernels, launches = remove_transfers(trace, nodes, capture, capture_trace)
     if len(kernels) and len(kernels) == len(launches):
-        match = _compared(trace, kernels, launches, capture_trace)
+        match = _compare_in_order(trace, kernels, launches, capture_trace)
         # Kinds of kernels alone prove too little where copies and sets differ: then
         # every kernel must agree by its name.
         if match.problem or match.by_name:
@@ -208,7 +208,7 @@ def match_capture(
     )
 
 
-def _compared(
+def _compare_in_order(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> CaptureMatch:
     """Compare the n-th node of a replay with the n-th call of a capture.
@@ -223,11 +223,11 @@ def _compared(
     rows = nodes.rows.tolist()
     calls = capture.calls.tolist()
     for index, row in enumerate(rows):
-        agreement = _agreement(
+        agreement = _check_agreement(
             trace, row, capture_trace, calls[index], capture.kernels[index]
         )
         if agreement.agrees is False:
-            problem = _difference(trace, nodes, index, agreement.captured)
+            problem = _describe_difference(trace, nodes, index, agreement.captured)
             return CaptureMatch(problem=problem, first_difference=index)
         is_by_name &= agreement.by_name
         if agreement.agrees:
@@ -250,7 +250,9 @@ _UNKNOWN_ORDER: Final = (
 )
 
 
-def _difference(trace: Trace, nodes: Nodes, node_index: int, captured: str) -> str:
+def _describe_difference(
+    trace: Trace, nodes: Nodes, node_index: int, captured: str
+) -> str:
     """Say that a node is not what was captured, as the end of a sentence.
 
     Args:
@@ -270,7 +272,7 @@ def _difference(trace: Trace, nodes: Nodes, node_index: int, captured: str) -> s
     return text
 
 
-def _agreement(
+def _check_agreement(
     trace: Trace, row: int, capture_trace: Trace, call: int, kernel: str
 ) -> _Agreement:
     """Decide whether a node is what a captured call launches, as far as names tell.
@@ -290,9 +292,9 @@ def _agreement(
         return _Agreement(agrees=is_same, by_name=True, captured=kernel)
 
     call_name = capture_trace.name_of(call)
-    transfer = _transfer_of(call_name)
+    transfer = _recognize_transfer(call_name)
     if transfer is not None:
-        is_same = role == transfer.role or _kind_of_work(name) in transfer.kinds
+        is_same = role == transfer.role or _recognize_work(name) in transfer.kinds
         return _Agreement(agrees=is_same, by_name=True, captured=call_name)
     if role != Role.KERNEL:
         return _Agreement(agrees=False, by_name=False, captured=call_name)
@@ -301,15 +303,16 @@ def _agreement(
     has_op = op >= 0
     if not has_op:  # then the kind of its kernel is not known
         return _Agreement(agrees=None, by_name=False, captured=call_name)
-    return _agreement_with_op(capture_trace.name_of(op), name)
+    return _check_agreement_with_op(capture_trace.name_of(op), name)
 
 
 @lru_cache(maxsize=4096)
-def _agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
+def _check_agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
     """Decide by their names whether a kernel may be the work of an op.
 
-    A Triton kernel must have the name of its op. For others the kind of work must be
-    one that the op launches; nothing tells where that is not known.
+    A Triton kernel must have the name of its op. Of other kernels the kind of work,
+    such as a matrix product, must be one that the op launches. Where that kind is not
+    known, names neither agree nor disagree.
     """
     if op_name.startswith("triton_"):
         if kernel_name.startswith("triton_"):
@@ -318,7 +321,7 @@ def _agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
         return _Agreement(agrees=None, by_name=False, captured=op_name)
 
     agrees = None
-    kind = _kind_of_work(kernel_name)
+    kind = _recognize_work(kernel_name)
     kinds_of_op = None
     if op_name.startswith("aten::"):
         kinds_of_op = _KINDS_OF_OP.get(stem(op_name))
@@ -327,7 +330,7 @@ def _agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
     return _Agreement(agrees=agrees, by_name=False, captured=op_name)
 
 
-def _kind_of_work(kernel_name: str) -> str | None:
+def _recognize_work(kernel_name: str) -> str | None:
     """Return the kind of work of a kernel; None if its name does not tell."""
     kernel = decode(kernel_name)
     return kernel.op if kernel else None
@@ -405,9 +408,9 @@ def choose_captures(
         matches = [
             match_capture(trace, nodes, capture, capture_trace) for capture in captures
         ]
-        agreeing = _without_problems(matches)
+        agreeing = _select_without_problems(matches)
         if not agreeing:
-            problem = _refusal(trace, capture_trace, nodes, matches, captures)
+            problem = _explain_refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
                 choices[replay] = CaptureChoice(problem=problem)
 
@@ -421,7 +424,9 @@ def choose_captures(
     return choices
 
 
-def _without_problems(matches: Sequence[CaptureMatch]) -> dict[int, CaptureMatch]:
+def _select_without_problems(
+    matches: Sequence[CaptureMatch],
+) -> dict[int, CaptureMatch]:
     """Return the matches that have no problem, by the indices of their captures."""
     matching = {}
     for capture_index, match in enumerate(matches):
@@ -451,8 +456,8 @@ def _choose_in_step(
     Returns:
         One choice per replay, in their order.
     """
-    comparable = _comparable_sizes(matching, sizes, step_size)
-    size, problem = _size_of_step(matching, comparable)
+    comparable = _express_in_one_unit(matching, sizes, step_size)
+    size, problem = _decide_size_of_step(matching, comparable)
     fitting = [index for index in matching if comparable.captures[index] == size]
 
     # Several fit equally, for instance, if a graph was captured in pieces.
@@ -466,7 +471,9 @@ def _choose_in_step(
     if problem:
         return [CaptureChoice(problem=problem)] * replay_count
 
-    likely = _doubts([matching[index] for index in fitting], size, comparable.batch)
+    likely = _explain_doubts(
+        [matching[index] for index in fitting], size, comparable.batch
+    )
     capture_of_replay = fitting if are_several else fitting * replay_count
     choices = []
     for index in capture_of_replay:
@@ -477,7 +484,7 @@ def _choose_in_step(
     return choices
 
 
-def _doubts(
+def _explain_doubts(
     matches: Sequence[CaptureMatch], size: int | None, batch: int | None
 ) -> str:
     """Say why the choice of captures is only likely; "" if it is certain.
@@ -499,21 +506,21 @@ def _doubts(
     return "; ".join(reasons)
 
 
-def _comparable_sizes(
+def _express_in_one_unit(
     matching: Mapping[int, CaptureMatch],
     sizes: Sequence[CaptureSize],
     step_size: CaptureSize,
 ) -> _ComparableSizes:
-    """Express the sizes of all captures and of the step in one unit.
+    """Express the sizes of all captures and of a server's step in one unit.
 
-    The unit is tokens, if the step and all matching captures tell them, else requests.
-    Where neither is possible, the batch is None, and a size is in tokens, or where
-    these are not known in requests: such sizes can only be told apart.
+    The unit is tokens, if they are known for the step and all matching captures, else
+    requests. Where neither is possible, the batch is None. Sizes can then only be told
+    apart.
 
     Args:
         matching: The captures whose kernels agree, by their indices.
-        sizes: For how much work each of all captures is.
-        step_size: How much work the step had.
+        sizes: For how many tokens and requests each of all captures is.
+        step_size: How many tokens and requests the step had.
     """
     tokens = [size.tokens for size in sizes]
     if step_size.tokens is not None and _are_known(tokens, matching):
@@ -534,7 +541,7 @@ def _are_known(sizes: Sequence[int | None], indices: Iterable[int]) -> bool:
     return all(sizes[index] is not None for index in indices)
 
 
-def _size_of_step(
+def _decide_size_of_step(
     matching: Mapping[int, CaptureMatch], comparable: _ComparableSizes
 ) -> _ChosenSize:
     """Decide which size of captures a step replays.
@@ -559,10 +566,10 @@ def _size_of_step(
         return _ChosenSize(problem=problem)
 
     known_sizes = [size for size in sizes if size is not None]
-    return _size_for_batch(known_sizes, comparable, batch)
+    return _choose_size_for_batch(known_sizes, comparable, batch)
 
 
-def _size_for_batch(
+def _choose_size_for_batch(
     sizes: Sequence[int], comparable: _ComparableSizes, batch: int
 ) -> _ChosenSize:
     """Choose the smallest captured size that is not below the batch, as servers pad.
@@ -578,21 +585,21 @@ def _size_for_batch(
     """
     large_enough = [size for size in sizes if size >= batch]
     size = min(large_enough, default=max(sizes))
-    padded = PADDED.format(size=size, batch=batch)
+    padding_text = PADDED.format(size=size, batch=batch)
     if size < batch:
-        return _ChosenSize(problem=padded)
+        return _ChosenSize(problem=padding_text)
 
     all_sizes = [other for other in comparable.captures if other is not None]
     has_smaller = any(other < batch for other in all_sizes)
     if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
-        return _ChosenSize(problem=f"{padded}, and no server pads that far")
+        return _ChosenSize(problem=f"{padding_text}, and no server pads that far")
     return _ChosenSize(size=size)
 
 
 _MAX_LENGTHS_SHOWN: Final = 4
 
 
-def _refusal(
+def _explain_refusal(
     trace: Trace,
     capture_trace: Trace,
     nodes: Nodes,
@@ -626,16 +633,18 @@ def _refusal(
         return agrees_longest.problem
 
     for capture in captures:
-        which = _first_or_last(trace, nodes, capture, capture_trace)
+        which = _find_matching_end(trace, nodes, capture, capture_trace)
         if which:
             return (
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the "
                 "capture. It may be cut off at the boundary of the recorded window"
             )
-    return f"the replay has {len(nodes)} nodes, and the capture {_lengths(captures)}"
+    return (
+        f"the replay has {len(nodes)} nodes, and the capture {_list_lengths(captures)}"
+    )
 
 
-def _lengths(captures: Sequence[Capture]) -> str:
+def _list_lengths(captures: Sequence[Capture]) -> str:
     """List the distinct numbers of nodes of these captures, as `12, 40, 41`.
 
     They are ascending. `...` stands for those beyond _MAX_LENGTHS_SHOWN.
@@ -647,28 +656,39 @@ def _lengths(captures: Sequence[Capture]) -> str:
     return ", ".join(shown)
 
 
-def _first_or_last(
+def _find_matching_end(
     trace: Trace, nodes: Nodes, capture: Capture, capture_trace: Trace
 ) -> str:
-    """Tell whether a replay is only the beginning or the end of a longer capture.
+    """Tell whether a replay of a graph has only the beginning or the end of a longer
+    capture.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        nodes: The nodes (kernels, copies and sets) of the replay.
+        capture: The capture.
+        capture_trace: The trace that has the rows of the captured calls.
 
     Returns:
-        "first" or "last": these calls of the capture match the nodes; "" if neither do.
+        "first" or "last": these calls of the capture match the nodes; "" if
+        neither do.
     """
-    count = len(nodes)
-    if count >= len(capture):
+    node_count = len(nodes)
+    if node_count >= len(capture):
         return ""
-    calls_of_end = {"first": slice(count), "last": slice(len(capture) - count, None)}
-    for which, calls in calls_of_end.items():
+    calls_of_end = {
+        "first": slice(node_count),
+        "last": slice(len(capture) - node_count, None),
+    }
+    for end_name, calls in calls_of_end.items():
         cut_capture = replace(
             capture, calls=capture.calls[calls], kernels=capture.kernels[calls]
         )
         if not match_capture(trace, nodes, cut_capture, capture_trace).problem:
-            return which
+            return end_name
     return ""
 
 
-def problem_sentences(problems: Sequence[str]) -> tuple[str, ...]:
+def describe_problems(problems: Sequence[str]) -> tuple[str, ...]:
     """Say for each distinct problem how many replays have it."""
     sentences = []
     for problem, count in sorted(Counter(problems).items()):

@@ -16,19 +16,19 @@ from fusetui.analysis.graphs.captures import (
     Captures,
     CaptureSize,
     Nodes,
-    bare_launches,
     captures,
+    count_launches_without_events,
+    determine_size,
     replays,
-    size_of,
 )
 from fusetui.analysis.graphs.choose import (
     BY_KIND,
     CaptureChoice,
     choose_captures,
-    problem_sentences,
-    without_transfers,
+    describe_problems,
+    remove_transfers,
 )
-from fusetui.analysis.questions.server_steps import server_steps
+from fusetui.analysis.questions.server_steps import find_server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
@@ -68,10 +68,14 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
         The joined trace, or the same one if nothing was joined; and a record of what
         was joined, and why some was not.
     """
-    open_replays = _open_replays(trace)
+    open_replays = _find_unjoined_replays(trace)
     captured = captures(capture_trace)
-    choices, refused = _chosen_captures(trace, capture_trace, open_replays, captured)
-    matched = _matched_replays(trace, capture_trace, open_replays, choices, captured)
+    choices, refused = _choose_for_each_replay(
+        trace, capture_trace, open_replays, captured
+    )
+    matched = _collect_matched_replays(
+        trace, capture_trace, open_replays, choices, captured
+    )
 
     # dict.fromkeys drops repeated doubts and keeps their order.
     doubts = list(dict.fromkeys(choice.likely for choice in choices if choice.likely))
@@ -90,54 +94,63 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
 
     rows = np.concatenate([replay.nodes.rows for replay in matched])
     calls = np.concatenate([replay.capture.calls for replay in matched])
-    joined = with_captured_calls(trace, capture_trace, rows, calls, record)
+    joined = append_captured_calls(trace, capture_trace, rows, calls, record)
     return joined, record
 
 
-def _open_replays(trace: Trace) -> list[Nodes]:
+def _find_unjoined_replays(trace: Trace) -> list[Nodes]:
     """Return the replays that were not joined before."""
-    captured_call, _ = _earlier_joins(trace)
+    captured_call, _ = _read_earlier_joins(trace)
     return [nodes for nodes in replays(trace) if captured_call[nodes.rows[0]] < 0]
 
 
-def _chosen_captures(
+def _choose_for_each_replay(
     trace: Trace, capture_trace: Trace, open_replays: list[Nodes], captured: Captures
 ) -> tuple[list[CaptureChoice], list[str]]:
-    """Choose the capture of each replay.
+    """Choose for each graph replay the capture whose kernels and sizes fit it.
 
     Args:
         trace: The trace of the replays.
         capture_trace: The trace of the captures.
-        open_replays: The replays. Those that fit only with their nodes in another order
-            are replaced, in place.
+        open_replays: The replays that were not joined before. Those that fit only
+            with their nodes in another order are replaced, in place.
         captured: The captures.
 
     Returns:
-        A choice per replay, or none at all if the captures have no op; and sentences
-        about what is not joined or missing.
+        A choice per replay, or none at all if the captures have no op; and
+        sentences about what is not joined or missing.
     """
     if captured.complete and not _has_ops(capture_trace, captured):
         return [], [NO_OPS]
 
-    choices = _choices(trace, capture_trace, open_replays, captured.complete)
+    choices = _choose_in_given_order(
+        trace, capture_trace, open_replays, captured.complete
+    )
     _choose_in_other_orders(
         trace, capture_trace, open_replays, choices, captured.complete
     )
     problems = [choice.problem for choice in choices if choice.problem]
-    remarks = _remarks(trace, open_replays, captured)
-    return choices, [*problem_sentences(problems), *remarks]
+    remarks = _describe_missing_parts(trace, open_replays, captured)
+    return choices, [*describe_problems(problems), *remarks]
 
 
-def _matched_replays(
+def _collect_matched_replays(
     trace: Trace,
     capture_trace: Trace,
     open_replays: list[Nodes],
     choices: list[CaptureChoice],
     captured: Captures,
 ) -> list[_MatchedReplay]:
-    """Return each replay for which a capture was chosen, with that capture.
+    """Return each replay for which a capture was chosen, together with that capture.
 
-    Where only kernels agree, copies and sets are left out of both.
+    Where only the kernels of both agree, copies and sets are left out of both.
+
+    Args:
+        trace: The trace of the replays.
+        capture_trace: The trace of the captures.
+        open_replays: The replays that were not joined before.
+        choices: A choice for each replay; there may be no choices at all.
+        captured: The captures to which the choices refer.
     """
     matched = []
     # Not strict: there may be no choices at all.
@@ -147,7 +160,7 @@ def _matched_replays(
             continue
         capture = captured.complete[choice.capture]
         if choice.kernels_only:
-            nodes, capture = without_transfers(trace, nodes, capture, capture_trace)
+            nodes, capture = remove_transfers(trace, nodes, capture, capture_trace)
         matched.append(_MatchedReplay(nodes=nodes, capture=capture))
     return matched
 
@@ -166,22 +179,22 @@ def _choose_in_other_orders(
     choices: list[CaptureChoice],
     complete: Sequence[Capture],
 ) -> None:
-    """Try replays that match no capture again, with their nodes in another order.
+    """Try the replays that match no capture again, with their nodes in another order.
 
-    The nodes are sorted by time, as they may be numbered otherwise, and then as in the
-    file: on AMD devices times are sometimes wrong, while the file has the nodes in the
-    order of the graph. In the order of the file the names of all kernels must agree.
+    The nodes are first sorted by time, as they may be numbered otherwise. Then they are
+    taken as in the file: on AMD devices times are sometimes wrong, and the file has the
+    order of the graph. In that case the names of all kernels must agree.
 
     Args:
         trace: The trace of the replays.
         capture_trace: The trace of the captures.
         open_replays: The replays. Those that then match are replaced, in place.
         choices: The choice of each replay, which is replaced likewise.
-        complete: The captures.
+        complete: The captures that were recorded from begin to end.
     """
     for column, may_go_by_kind in ((trace.start, True), (trace.order, False)):
         refused = [index for index, choice in enumerate(choices) if choice.problem]
-        reordered = [_sorted_by(column, open_replays[index]) for index in refused]
+        reordered = [_sort_nodes_by(column, open_replays[index]) for index in refused]
         is_new_order = any(
             (nodes.rows != open_replays[index].rows).any()
             for index, nodes in zip(refused, reordered, strict=True)
@@ -189,7 +202,7 @@ def _choose_in_other_orders(
         if not is_new_order:
             continue
 
-        new_choices = _choices(trace, capture_trace, reordered, complete)
+        new_choices = _choose_in_given_order(trace, capture_trace, reordered, complete)
         for index, nodes, choice in zip(refused, reordered, new_choices, strict=True):
             is_certain_enough = may_go_by_kind or BY_KIND not in choice.likely
             if choice.capture >= 0 and is_certain_enough:
@@ -197,26 +210,34 @@ def _choose_in_other_orders(
                 choices[index] = choice
 
 
-def _sorted_by(column: Int64s, nodes: Nodes) -> Nodes:
+def _sort_nodes_by(column: Int64s, nodes: Nodes) -> Nodes:
     """Sort the nodes of a replay by a column of the trace."""
     order = np.argsort(column[nodes.rows], kind="stable")
     return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
-def _choices(
+def _choose_in_given_order(
     trace: Trace,
     capture_trace: Trace,
     open_replays: list[Nodes],
     complete: Sequence[Capture],
 ) -> list[CaptureChoice]:
-    """Choose a capture for each replay, in the order in which its nodes are given.
+    """Choose a capture for each replay, comparing nodes in the order in which they are
+    given.
 
-    The batch of the server's step in which a replay ran helps to choose.
+    Of several captures that agree, the batch of the server's step in which a replay ran
+    decides.
+
+    Args:
+        trace: The trace of the replays.
+        capture_trace: The trace of the captures.
+        open_replays: The replays.
+        complete: The captures that were recorded from begin to end.
     """
     if not open_replays:
         return []
 
-    server = server_steps(trace)
+    server = find_server_steps(trace)
     calls = [nodes.call for nodes in open_replays]
     steps_of_replays = []
     for step in server.steps.at(trace.start[calls]).tolist():
@@ -226,13 +247,13 @@ def _choices(
             size = CaptureSize(requests=requested.batch, tokens=requested.new_tokens)
         steps_of_replays.append((step, size))
 
-    sizes = [size_of(capture_trace, capture) for capture in complete]
+    sizes = [determine_size(capture_trace, capture) for capture in complete]
     return choose_captures(
         trace, capture_trace, open_replays, complete, sizes, steps_of_replays
     )
 
 
-def _remarks(
+def _describe_missing_parts(
     trace: Trace, open_replays: Sequence[Nodes], captured: Captures
 ) -> list[str]:
     """Say what the two traces lack for a join; [] if nothing is missing.
@@ -241,7 +262,7 @@ def _remarks(
     lack captures that are recorded from begin to end.
     """
     remarks = []
-    launches_without_kernels = bare_launches(trace)
+    launches_without_kernels = count_launches_without_events(trace)
     if launches_without_kernels:
         launches = plural(launches_without_kernels, "graph launch")
         remarks.append(
@@ -261,7 +282,7 @@ def _remarks(
     return remarks
 
 
-def with_captured_calls(
+def append_captured_calls(
     trace: Trace, capture_trace: Trace, nodes: Rows, calls: Rows, join: Join
 ) -> Joined:
     """Give nodes of replays the ops of the calls that were captured as these nodes.
@@ -279,13 +300,13 @@ def with_captured_calls(
     """
     if capture_trace is not trace:
         # Append the rows of the capture that are needed, and use their new numbers.
-        taken = _rows_around(capture_trace, np.unique(calls))
+        taken = _find_rows_around(capture_trace, np.unique(calls))
         new_row = np.full(len(capture_trace), -1, dtype=np.int32)
         new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-        trace = _with_rows(trace, capture_trace, taken, new_row)
+        trace = _append_rows(trace, capture_trace, taken, new_row)
         calls = new_row[calls].astype(np.intp)
 
-    captured_call, joins = _earlier_joins(trace)
+    captured_call, joins = _read_earlier_joins(trace)
     captured_call[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
@@ -298,7 +319,7 @@ def with_captured_calls(
     return Joined(**columns)
 
 
-def _earlier_joins(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
+def _read_earlier_joins(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
     """Return what was joined before.
 
     Returns:
@@ -310,16 +331,23 @@ def _earlier_joins(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
     return np.full(len(trace), -1, dtype=np.int32), ()
 
 
-def _rows_around(capture_trace: Trace, calls: Rows) -> Rows:
-    """Return captured calls with the annotations, frames and ops around them.
+def _find_rows_around(capture_trace: Trace, calls: Rows) -> Rows:
+    """Return the captured calls together with the annotations, frames and ops around
+    them.
 
-    A slice is around a call if it is of the same thread and contains its start. The
-    rows are ascending.
+    A slice is around a call if it is of the same thread and contains its start.
+
+    Args:
+        capture_trace: The trace of the capture.
+        calls: The captured calls.
+
+    Returns:
+        Rows of the capture, ascending.
     """
     is_taken = np.zeros(len(capture_trace), dtype=np.bool_)
     is_taken[calls] = True
     thread_of_row = capture_trace.thread_of_track[capture_trace.track]
-    may_contain = _may_contain_calls(capture_trace)
+    may_contain = _mark_possible_containers(capture_trace)
 
     for thread in np.unique(thread_of_row[calls]).tolist():
         rows = np.flatnonzero(may_contain & (thread_of_row == thread))
@@ -332,7 +360,7 @@ def _rows_around(capture_trace: Trace, calls: Rows) -> Rows:
     return np.flatnonzero(is_taken)
 
 
-def _may_contain_calls(capture_trace: Trace) -> Flags:
+def _mark_possible_containers(capture_trace: Trace) -> Flags:
     """Flag the rows that are annotations, frames or ops of CPU threads."""
     is_cpu_track = np.array(
         [track.layer in CPU_LAYERS for track in capture_trace.tracks]
@@ -342,7 +370,7 @@ def _may_contain_calls(capture_trace: Trace) -> Flags:
     return may_contain
 
 
-def _with_rows(
+def _append_rows(
     trace: Trace, capture_trace: Trace, taken: Rows, new_row: NDArray[np.int32]
 ) -> Joined:
     """Append rows of the capture to a trace, on tracks of their own.
@@ -355,14 +383,14 @@ def _with_rows(
         taken: The rows of `capture_trace` to append, ascending.
         new_row: For each row of `capture_trace` the row that it becomes; -1 for none.
     """
-    names, name = _merged_names(
+    names, name = _merge_names(
         trace.names, capture_trace.names, capture_trace.name[taken]
     )
-    categories, cat = _merged_names(
+    categories, cat = _merge_names(
         trace.categories, capture_trace.categories, capture_trace.cat[taken]
     )
-    tracks, track = _merged_tracks(trace, capture_trace, taken)
-    appended = _appended_columns(trace, capture_trace, taken, new_row)
+    tracks, track = _merge_tracks(trace, capture_trace, taken)
+    appended = _make_appended_columns(trace, capture_trace, taken, new_row)
     appended |= {"name": name, "cat": cat, "track": track}
 
     columns: dict[str, Any] = asdict(trace)
@@ -370,7 +398,7 @@ def _with_rows(
         column = getattr(trace, field)
         columns[field] = np.concatenate((column, values)).astype(column.dtype)
 
-    captured_call, joins = _earlier_joins(trace)
+    captured_call, joins = _read_earlier_joins(trace)
     no_call = np.full(len(taken), -1, dtype=np.int32)
     columns["names"] = names
     columns["categories"] = categories
@@ -382,13 +410,13 @@ def _with_rows(
     return Joined(**columns)
 
 
-def _appended_columns(
+def _make_appended_columns(
     trace: Trace, capture_trace: Trace, taken: Rows, new_row: NDArray[np.int32]
 ) -> dict[str, Any]:
     """Return the columns of the rows that are appended to a trace.
 
     Names, categories and tracks are not among them, as they are merged with those of
-    the trace. The arguments are those of `_with_rows`.
+    the trace. The arguments are those of `_append_rows`.
     """
     count = len(taken)
     shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
@@ -400,18 +428,18 @@ def _appended_columns(
         "start": capture_trace.start[taken] + shift_ns,
         "dur": capture_trace.dur[taken],
         "role": np.full(count, Role.CAPTURED, dtype=np.uint8),
-        "parent": _moved_rows(new_row, capture_trace.parent[taken]),
+        "parent": _convert_rows(new_row, capture_trace.parent[taken]),
         "end_row": len(trace) + taken_before[capture_trace.end_row[taken]],
         "depth": capture_trace.depth[taken],
         "correlation": no_id,
         "external_id": no_id,
         "launch": np.full(count, -1, dtype=np.int32),
-        "op": _moved_rows(new_row, capture_trace.op[taken]),
+        "op": _convert_rows(new_row, capture_trace.op[taken]),
         "order": capture_trace.order[taken] + events_before,
     }
 
 
-def _moved_rows(
+def _convert_rows(
     new_row: NDArray[np.int32], rows: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """Convert rows of the capture to rows of the joined trace.
@@ -425,7 +453,7 @@ def _moved_rows(
     return np.where(rows >= 0, new_row[rows], np.int32(-1))
 
 
-def _merged_names(
+def _merge_names(
     names: tuple[str, ...],
     capture_names: Sequence[str],
     name_indices: NDArray[np.int32],
@@ -454,10 +482,18 @@ def _merged_names(
     return tuple(index_of_name), renumbered
 
 
-def _merged_tracks(
+def _merge_tracks(
     trace: Trace, capture_trace: Trace, taken: Rows
 ) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
-    """Append the tracks of the rows that are taken from a capture to those of a trace.
+    """Append the tracks of captured rows to the tracks of a trace.
+
+    The appended tracks get a process of their own, so that captured calls are not mixed
+    with recorded ones.
+
+    Args:
+        trace: The trace of the replays.
+        capture_trace: The trace of the captures.
+        taken: The rows of the capture that are appended, ascending.
 
     Returns:
         All tracks, and for each row of `taken` the index of its track.
@@ -467,7 +503,7 @@ def _merged_tracks(
     )
     # Rows are sorted by track: the rows of one end where those of the next begin.
     end = np.append(first[1:], len(taken))
-    _, joins = _earlier_joins(trace)
+    _, joins = _read_earlier_joins(trace)
     capture_number = len(joins) + 1
 
     tracks = list(trace.tracks)

@@ -32,11 +32,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.graphs.annotations import BY_ANNOTATIONS, with_annotations
+from fusetui.analysis.graphs.annotations import BY_ANNOTATIONS, add_annotated_modules
 from fusetui.analysis.graphs.captures import has_captures, replays
 from fusetui.analysis.graphs.join import join
-from fusetui.analysis.questions.launches import graph_calls, wants_capture
-from fusetui.analysis.questions.server_steps import server_steps
+from fusetui.analysis.questions.launches import mark_graph_calls, wants_capture
+from fusetui.analysis.questions.server_steps import find_server_steps
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -135,24 +135,25 @@ class _SearchedFile(NamedTuple):
     graphs: Graphs
 
 
-def _scanned(
+def _scan_files(
     files: Sequence[File],
     field: Literal["pids", "graphs"],
     scan: Callable[[File], object],
 ) -> list[ScannedFile]:
-    """Look up in the cache what the bytes of each file say, or search them now.
+    """Return what the bytes of each file say about processes or graphs, from the cache
+    if possible.
 
     A file whose size or time has changed is searched again. The cache has one record
-    for each folder. It is written again if a file of the folder was searched.
+    for each folder, which is written again if a file of the folder was searched.
 
     Args:
         files: The files.
         field: The field of ScannedFile that the caller needs.
-        scan: Computes this field for a file that is new or has changed; None if it
-            cannot.
+        scan: Computes this field for a file that is new or has changed; None if
+            it cannot.
 
     Returns:
-        One per file, in their order.
+        One result per file, in their order.
     """
     folders = {file.folder for file in files}
     records = {folder: record_for(folder, _RECORD_NAME) for folder in folders}
@@ -176,11 +177,11 @@ def _scanned(
         scanned_files.append(scanned)
 
     for folder in changed_folders:
-        _store(records[folder], known_files[folder])
+        _store_record(records[folder], known_files[folder])
     return scanned_files
 
 
-def _store(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
+def _store_record(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
     """Write the record of a folder to the cache, with the last _MAX_ENTRIES files.
 
     Nothing is written if there is no cache.
@@ -225,25 +226,35 @@ def with_captures(
             named_captures.append(name)
 
     if named_captures:
-        trace, capture_joins = _with_named_captures(trace, named_captures, open_trace)
+        trace, capture_joins = _join_with_named_captures(
+            trace, named_captures, open_trace
+        )
     else:
-        trace, capture_joins = _with_found_captures(trace, open_trace)
-    trace, annotation_joins = with_annotations(trace, annotation_files)
+        trace, capture_joins = _join_with_found_captures(trace, open_trace)
+    trace, annotation_joins = add_annotated_modules(trace, annotation_files)
     return trace, (*capture_joins, *annotation_joins)
 
 
-def _with_named_captures(
+def _join_with_named_captures(
     trace: Trace, named: Sequence[str], open_trace: Open
 ) -> tuple[Trace, list[Join]]:
-    """Join the replays of a trace with captures that the user named.
+    """Join the replays of a trace with the captures in files that the user named.
 
     The likeliest file comes first, and the search ends when all replays are joined.
+
+    Args:
+        trace: The trace of the replays.
+        named: The paths of the files.
+        open_trace: Opens the trace of a path.
+
+    Returns:
+        The joined trace, and a record of each join that was tried.
 
     Raises:
         TraceError: A file cannot be read.
     """
     joins: list[Join] = []
-    for path in _likely_first(named, trace):
+    for path in _sort_by_likelihood(named, trace):
         if joins and not wants_capture(trace):
             break
         trace, record = join(trace, open_trace(path), found=False)
@@ -251,17 +262,27 @@ def _with_named_captures(
     return trace, joins
 
 
-def _with_found_captures(trace: Trace, open_trace: Open) -> tuple[Trace, list[Join]]:
-    """Join the replays of a trace with captures in it, then with those in its folder.
+def _join_with_found_captures(
+    trace: Trace, open_trace: Open
+) -> tuple[Trace, list[Join]]:
+    """Join the replays of a trace with captures in it, then with those in other files
+    nearby.
 
-    The search ends when all replays are joined.
+    The search ends when all replays are joined. A file that cannot be read is skipped.
+
+    Args:
+        trace: The trace of the replays.
+        open_trace: Opens the trace of a path.
+
+    Returns:
+        The joined trace, and a record of each join that was tried.
     """
     joins: list[Join] = []
     if has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
 
-    for path in _capture_files_nearby(trace):
+    for path in _find_capture_files_nearby(trace):
         if joins and not wants_capture(trace):
             break
         try:
@@ -273,22 +294,30 @@ def _with_found_captures(trace: Trace, open_trace: Open) -> tuple[Trace, list[Jo
     return trace, joins
 
 
-def _likely_first(named: Sequence[str], trace: Trace) -> list[str]:
-    """Sort the files that a user named, those first that are likely to match."""
+def _sort_by_likelihood(named: Sequence[str], trace: Trace) -> list[str]:
+    """Sort the files that a user named, so that those likely to hold the captures come
+    first.
+
+    Files of either group keep their order. What cannot be read counts as unlikely; its
+    error is reported when it is opened.
+    """
     if len(named) < 2:
         return list(named)
 
     files = []
     for path in named:
+        # opening the file reports the error later
         with suppress(OSError):
             folder, name = os.path.split(path)
-            state = _state(os.stat(path))
+            state = _make_file_state(os.stat(path))
             files.append(File(folder=folder or ".", name=name, state=state))
-    likely_paths = {os.path.realpath(path) for path in _likely_captures(files, trace)}
+    likely_paths = {
+        os.path.realpath(path) for path in _list_likely_captures(files, trace)
+    }
     return sorted(named, key=lambda path: os.path.realpath(path) not in likely_paths)
 
 
-def _capture_files_nearby(trace: Trace) -> list[str]:
+def _find_capture_files_nearby(trace: Trace) -> list[str]:
     """Find the files beside the trace that may hold what it replays.
 
     Only files with a process that launches graphs in the trace count. Other tracks have
@@ -296,29 +325,31 @@ def _capture_files_nearby(trace: Trace) -> list[str]:
     """
     if not wants_capture(trace):
         return []
-    tracks = np.unique(trace.track[graph_calls(trace)]).tolist()
+    tracks = np.unique(trace.track[mark_graph_calls(trace)]).tolist()
     pids = {trace.tracks[track].pid for track in tracks}
     files = same_process(trace.report.path, pids)
-    return _likely_captures(files, trace) if files else []
+    return _list_likely_captures(files, trace) if files else []
 
 
-def _likely_captures(files: Sequence[File], trace: Trace) -> list[str]:
+def _list_likely_captures(files: Sequence[File], trace: Trace) -> list[str]:
     """Return the paths of files that may hold the captures of what a trace replays.
 
     The likeliest file comes first. Sizes of captures are compared with the batches of
     steps, and names of captured kernels with those of the first replayed ones.
     """
-    kernels = _first_kernels(trace)[:_KERNELS_COMPARED]
-    return candidates(files, _sizes_of_steps(trace), kernels)
+    kernels = _list_first_kernels(trace)[:_KERNELS_COMPARED]
+    return choose_candidates(files, _list_sizes_of_steps(trace), kernels)
 
 
-def _sizes_of_steps(trace: Trace) -> list[int]:
-    """List the distinct batches of the steps of a server, in the order of the steps.
+def _list_sizes_of_steps(trace: Trace) -> list[int]:
+    """List the distinct batch sizes of the steps of an inference server, in the order
+    of the steps.
 
-    They are in requests and in tokens, because captures count either.
+    Each step counts with its requests and with its new tokens, because captures of
+    graphs may be sized by either.
     """
     sizes: dict[int, None] = {}  # an ordered set
-    for requested in server_steps(trace).asked:
+    for requested in find_server_steps(trace).asked:
         if requested is None:
             continue
         for size in (requested.batch, requested.new_tokens):
@@ -327,7 +358,7 @@ def _sizes_of_steps(trace: Trace) -> list[int]:
     return list(sizes)
 
 
-def _first_kernels(trace: Trace) -> list[str]:
+def _list_first_kernels(trace: Trace) -> list[str]:
     """List the distinct names of the kernels among the first nodes of each replay."""
     kernels: dict[str, None] = {}  # an ordered set
     for nodes in replays(trace):
@@ -338,13 +369,13 @@ def _first_kernels(trace: Trace) -> list[str]:
 
 
 def join_sentences(joins: Sequence[Join]) -> list[str]:
-    """Say why replays of graphs were not joined, for a user who opened the trace.
+    """Say why replays of CUDA graphs have no ops, for a user who opened the trace.
 
-    Reasons count of captures that were joined with some replay, and of captures that
-    the user named, unless all replays are joined in the end.
+    Reasons are listed for captures that fitted some replay. Those for other captures
+    that the user named are listed too, unless all replays have ops in the end.
 
     Args:
-        joins: The records of all joins that were tried.
+        joins: The records of all attempts to find the captures of the replays.
 
     Returns:
         At most _MAX_REASONS sentences, and a last one if there are more reasons.
@@ -366,27 +397,27 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
     return sentences
 
 
-def files_beside(path: str) -> list[File]:
+def list_files_beside(path: str) -> list[File]:
     """List other traces in the folder of a trace and in its folders of captures.
 
     Of each folder the _MAX_NEIGHBORS files are listed that are the nearest in time.
     Returns [] if the trace is no file.
     """
     try:
-        state = _state(os.stat(path))
+        state = _make_file_state(os.stat(path))
     except OSError:
         return []
 
     folder = os.path.dirname(path) or "."
-    listing = _listed(folder)
-    neighbors = _nearest_in_time(listing.files, state)
+    listing = _list_folder(folder)
+    neighbors = _select_nearest_in_time(listing.files, state)
     for name in sorted(listing.folders)[:_MAX_FOLDERS]:
-        inner_listing = _listed(os.path.join(folder, name))
-        neighbors += _nearest_in_time(inner_listing.files, state)
+        inner_listing = _list_folder(os.path.join(folder, name))
+        neighbors += _select_nearest_in_time(inner_listing.files, state)
     return neighbors
 
 
-def _nearest_in_time(files: Sequence[File], state: FileState) -> list[File]:
+def _select_nearest_in_time(files: Sequence[File], state: FileState) -> list[File]:
     """Return the _MAX_NEIGHBORS files that were changed nearest to another file.
 
     Args:
@@ -403,15 +434,16 @@ def _nearest_in_time(files: Sequence[File], state: FileState) -> list[File]:
     return sorted(others, key=distance)[:_MAX_NEIGHBORS]
 
 
-def _state(state: os.stat_result) -> FileState:
-    """Return the FileState of a result of os.stat."""
+def _make_file_state(state: os.stat_result) -> FileState:
+    """Return the size and the times of a file, as os.stat reports them, as a FileState."""
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
-def _listed(folder: str) -> _Listing:
-    """List the traces and the folders of captures in a folder.
+def _list_folder(folder: str) -> _Listing:
+    """List the trace files and the folders of captures in a folder.
 
-    Nothing is listed if the folder cannot be read.
+    At most _MAX_ENTRIES entries of the folder are looked at. Nothing is listed if the
+    folder cannot be read.
     """
     files = []
     folders = []
@@ -419,7 +451,7 @@ def _listed(folder: str) -> _Listing:
         with os.scandir(folder) as entries:
             for entry in islice(entries, _MAX_ENTRIES):
                 if entry.name.endswith(_TRACE_ENDINGS) and entry.is_file():
-                    state = _state(entry.stat())
+                    state = _make_file_state(entry.stat())
                     files.append(File(folder=folder, name=entry.name, state=state))
                 elif _CAPTURE_FOLDER.search(entry.name) and entry.is_dir():
                     folders.append(entry.name)
@@ -441,8 +473,10 @@ def same_process(path: str, pids: Collection[Id]) -> list[File]:
         The files, the nearest in time first.
     """
     pid_texts = {str(pid) for pid in pids}
-    files = files_beside(path)
-    scanned_files = _scanned(files, "pids", lambda file: _first_processes(file.path))
+    files = list_files_beside(path)
+    scanned_files = _scan_files(
+        files, "pids", lambda file: _read_first_processes(file.path)
+    )
     matching = []
     for file, scanned in zip(files, scanned_files, strict=True):
         if not pid_texts.isdisjoint(scanned.pids or ()):
@@ -457,9 +491,11 @@ class _Search:
         self._bytes_left = MAX_SEARCHED_BYTES
 
     def graphs_in(self, file: File) -> Graphs | None:
-        """Find out what a file says about captures of graphs.
+        """Find out from the bytes of a file which captures of CUDA graphs it has.
 
-        Returns None if the file is larger than what may still be searched.
+        Returns None if the file is larger than what may still be searched. The result
+        names the sizes of captures and the kernels in them, as far as they are
+        recorded.
         """
         size, _, _ = file.state
         if file.name.endswith(_COMPRESSED_ENDINGS):
@@ -472,13 +508,13 @@ class _Search:
         if _CAPTURE_CALL not in text:
             return Graphs(captures=False)
         sizes = {int(digits) for digits in _SIZE_ANNOTATION.findall(text)}
-        kernels = {_hash(name) for name in _KERNEL_ARG.findall(text)}
+        kernels = {_hash_name(name) for name in _KERNEL_ARG.findall(text)}
         return Graphs(
             captures=True, sizes=tuple(sorted(sizes)), kernels=tuple(sorted(kernels))
         )
 
 
-def candidates(
+def choose_candidates(
     files: Sequence[File], batches: Sequence[int], kernels: Sequence[str] = ()
 ) -> list[str]:
     """Choose the files that may hold the captures of what a trace replays.
@@ -493,11 +529,11 @@ def candidates(
         At most _MAX_CANDIDATES paths: first those with the smallest size that is enough
         for one of the batches, then those that do not say their size.
     """
-    capturing = _capturing(files, kernels)
+    capturing = _select_capturing(files, kernels)
     sizes: set[int] = set()
     for file in capturing:
         sizes.update(file.graphs.sizes)
-    wanted_sizes = {_smallest_size(sizes, batch) for batch in batches}
+    wanted_sizes = {_find_smallest_size(sizes, batch) for batch in batches}
 
     right_size = []
     unknown_size = []
@@ -511,15 +547,22 @@ def candidates(
     return list(paths)[:_MAX_CANDIDATES]
 
 
-def _capturing(files: Sequence[File], kernels: Sequence[str]) -> list[_SearchedFile]:
-    """Return the files that capture graphs with these kernels.
+def _select_capturing(
+    files: Sequence[File], kernels: Sequence[str]
+) -> list[_SearchedFile]:
+    """Return the files that may capture graphs with all of these kernels.
 
-    A file must name all of the kernels, or none at all, as CUDA's calls do not.
+    A file that records no names of kernels is kept, because calls of CUDA never record
+    them.
+
+    Args:
+        files: The files to choose from.
+        kernels: The names of the kernels.
     """
     plain_kernels = [name for name in kernels if _PLAIN_NAME.fullmatch(name)]
-    kernel_hashes = {_hash(name.encode()) for name in plain_kernels}
+    kernel_hashes = {_hash_name(name.encode()) for name in plain_kernels}
 
-    scanned_files = _scanned(files, "graphs", _Search().graphs_in)
+    scanned_files = _scan_files(files, "graphs", _Search().graphs_in)
     capturing = []
     for file, scanned in zip(files, scanned_files, strict=True):
         graphs = scanned.graphs
@@ -530,31 +573,31 @@ def _capturing(files: Sequence[File], kernels: Sequence[str]) -> list[_SearchedF
     return capturing
 
 
-def _smallest_size(sizes: Iterable[int], batch: int) -> int:
+def _find_smallest_size(sizes: Iterable[int], batch: int) -> int:
     """Return the smallest of these sizes that is not below the batch; -1 for none."""
     return min((size for size in sizes if size >= batch), default=-1)
 
 
-def _first_processes(path: str) -> tuple[str, ...]:
+def _read_first_processes(path: str) -> tuple[str, ...]:
     """Return the processes that the beginning of a file names, sorted.
 
     If the head of the file names none, a longer beginning is read. Returns () if that
     names none either.
     """
     head = glimpse(path, _HEAD_BYTES)
-    pids = _pids_in(head)
+    pids = _find_pids(head)
     is_longer = len(head) >= _HEAD_BYTES
     if pids or not is_longer:
         return pids
-    return _pids_in(beginning(path, _LONG_HEAD_BYTES))
+    return _find_pids(beginning(path, _LONG_HEAD_BYTES))
 
 
-def _pids_in(text: bytes) -> tuple[str, ...]:
+def _find_pids(text: bytes) -> tuple[str, ...]:
     """Return the processes that a part of a document names, sorted."""
     pids = set(_PROCESS.findall(text))
     return tuple(sorted(pid.decode(errors="replace") for pid in pids))
 
 
-def _hash(name: bytes) -> bytes:
+def _hash_name(name: bytes) -> bytes:
     """Return a short hash of the name of a kernel."""
     return blake2b(name, digest_size=_HASH_BYTES).digest()

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.groups import JobDumps
-from fusetui.analysis.hang.messages import Message, Messages, unmatched_messages
+from fusetui.analysis.hang.messages import Message, Messages, find_unmatched_messages
 from fusetui.analysis.hang.mismatches import mismatches
 from fusetui.analysis.hang.model import (
     Culprit,
@@ -27,10 +27,10 @@ from fusetui.trace.flight.columns import UNKNOWN, FlightDumps, GroupName
 
 def why_it_hangs(dumps: FlightDumps) -> HangAnswer:
     """Find out which ranks of a job are missing where, and who waits for them."""
-    return answer_of(JobDumps(dumps))
+    return explain_hang(JobDumps(dumps))
 
 
-def answer_of(job: JobDumps) -> HangAnswer:
+def explain_hang(job: JobDumps) -> HangAnswer:
     """Answer why a job hangs, from dumps about which other questions are asked too."""
     search = _Search(job)
     dumps = job.dumps
@@ -73,7 +73,8 @@ class _Search:
 
     @cached_property
     def mismatches(self) -> tuple[Mismatch, ...]:
-        """The collectives that ranks issued in different ways."""
+        """The collectives that ranks issued in different ways, e.g. with different
+        sizes."""
         return mismatches(self.job)
 
     @cached_property
@@ -100,7 +101,7 @@ class _Search:
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
-        """All waits for ranks.
+        """All waits of ranks for other ranks.
 
         First come the open collectives that some member did not issue, or may not have
         issued; then messages without a counterpart; then messages of which it is not
@@ -108,11 +109,11 @@ class _Search:
         """
         waits = []
         for (group_index, sequence), rows in self.unfinished_collectives.items():
-            wait = self._collective_wait(group_index, sequence, rows)
+            wait = self._describe_collective_wait(group_index, sequence, rows)
             if wait.lacking or wait.without_dump or wait.unknown:
                 waits.append(wait)
-        waits += map(self._message_wait, self._messages.unmatched)
-        waits += map(self._undecided_wait, self._messages.undecided)
+        waits += map(self._describe_message_wait, self._messages.unmatched)
+        waits += map(self._describe_undecided_wait, self._messages.undecided)
         return tuple(waits)
 
     @cached_property
@@ -155,23 +156,23 @@ class _Search:
         first_wait_for_rank: dict[int, Wait] = {}
         for wait in self.waits:
             for rank in (*wait.without_dump, *wait.lacking):
-                if rank not in self._held_up:
+                if rank not in self._held_up_ranks:
                     first_wait_for_rank.setdefault(rank, wait)
 
         culprits = []
         for rank, wait in first_wait_for_rank.items():
-            waiting_ranks = self._with_all_waiting_for({rank}) - {rank}
+            waiting_ranks = self._add_all_waiting_for({rank}) - {rank}
             culprit = Culprit(
                 rank=rank,
                 has_dump=rank in self.job.dump_of_rank,
                 last=self.job.last_of(rank),
                 group=wait.group,
-                sequence=self._first_lacking(rank, wait),
+                sequence=self._find_first_lacking(rank, wait),
                 waiting=len(waiting_ranks),
                 now=self.job.frame_at_dump(rank),
             )
             culprits.append(culprit)
-        culprits.sort(key=_by_importance)
+        culprits.sort(key=_make_sort_key)
         return tuple(culprits)
 
     @cached_property
@@ -181,10 +182,10 @@ class _Search:
         Only ranks are considered that wait for no culprit, directly or through others.
         """
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
-        explained_ranks = self._with_all_waiting_for(origins)
+        explained_ranks = self._add_all_waiting_for(origins)
 
         awaited_by_rank: dict[int, int] = {}
-        for blocked in self._blocked:
+        for blocked in self._blocked_ranks:
             awaited = [rank for rank in blocked.awaited if rank not in explained_ranks]
             for rank in blocked.ranks:
                 if rank not in explained_ranks and awaited:
@@ -207,7 +208,7 @@ class _Search:
         ranks_without_dump = self._named_ranks.difference(job.dump_of_rank)
         if ranks_without_dump:
             doubts.append(Doubt("no_dump", tuple(sorted(ranks_without_dump))))
-        doubts += self._stuck
+        doubts += self._stuck_collectives
         for wait in self.waits:
             if wait.unknown:
                 lost = Doubt("lost", wait.unknown, wait.group, wait.sequence)
@@ -227,8 +228,13 @@ class _Search:
 
     @cached_property
     def _messages(self) -> Messages:
-        """The sends and receives without a counterpart."""
-        return unmatched_messages(self.job)
+        """The sends and receives that are not over and have no counterpart on the other
+        rank.
+
+        Those whose counterpart may have been lost from the dump are kept apart as
+        undecided.
+        """
+        return find_unmatched_messages(self.job)
 
     @cached_property
     def _named_ranks(self) -> set[int]:
@@ -250,12 +256,13 @@ class _Search:
         return all(wait.is_p2p for wait in self.waits)
 
     @cached_property
-    def _mismatched(self) -> set[tuple[GroupName, int]]:
-        """The group and the number of each collective that is a mismatch."""
+    def _mismatched_collectives(self) -> set[tuple[GroupName, int]]:
+        """The group and the number of each collective that ranks issued in different
+        ways."""
         return {(mismatch.group, mismatch.sequence) for mismatch in self.mismatches}
 
     @cached_property
-    def _stuck(self) -> tuple[Doubt, ...]:
+    def _stuck_collectives(self) -> tuple[Doubt, ...]:
         """The collectives that are stuck though all members issued them alike.
 
         They are over on some members, which went on, and not on others. A root that
@@ -265,10 +272,10 @@ class _Search:
         stuck = []
         for (group_index, sequence), rows in self.unfinished_collectives.items():
             progress = job.groups[group_index]
-            wait = self._collective_wait(group_index, sequence, rows)
+            wait = self._describe_collective_wait(group_index, sequence, rows)
             is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
             is_over_somewhere = len(wait.waiting) < len(progress.members)
-            is_mismatch = (progress.group, sequence) in self._mismatched
+            is_mismatch = (progress.group, sequence) in self._mismatched_collectives
             others_went_on = max(progress.newest) > sequence
             if is_mismatch or not is_issued_by_all:
                 continue
@@ -285,11 +292,11 @@ class _Search:
 
     @cached_property
     def _stuck_ranks(self) -> set[int]:
-        """The ranks that wait in a collective of `_stuck`."""
-        return {rank for doubt in self._stuck for rank in doubt.ranks}
+        """The ranks that still wait in a collective that all members issued alike."""
+        return {rank for doubt in self._stuck_collectives for rank in doubt.ranks}
 
     @cached_property
-    def _in_mismatch(self) -> set[int]:
+    def _ranks_in_mismatch(self) -> set[int]:
         """The ranks that have not left a collective which others issued differently."""
         ranks: set[int] = set()
         for mismatch in self.mismatches:
@@ -299,39 +306,51 @@ class _Search:
         return ranks
 
     @cached_property
-    def _blocked(self) -> tuple[Blocked, ...]:
-        """For each wait, who cannot go on and who is awaited."""
-        every_blocked = []
+    def _blocked_ranks(self) -> tuple[Blocked, ...]:
+        """The ranks that cannot go on and the ranks that they wait for, one entry for
+        each wait.
+
+        The awaited ranks are those that did not issue the operation, and those without
+        a dump.
+        """
+        blocked_ranks = []
         for wait in self.waits:
             awaited = (*wait.lacking, *wait.without_dump)
-            every_blocked.append(Blocked(ranks=wait.waiting, awaited=awaited))
-        return tuple(every_blocked)
+            blocked_ranks.append(Blocked(ranks=wait.waiting, awaited=awaited))
+        return tuple(blocked_ranks)
 
     @cached_property
-    def _held_up(self) -> set[int]:
+    def _held_up_ranks(self) -> set[int]:
         """The ranks that something keeps from going on, as far as the dumps show."""
-        held_up = self._stuck_ranks | self._in_mismatch
-        for blocked in self._blocked:
+        held_up = self._stuck_ranks | self._ranks_in_mismatch
+        for blocked in self._blocked_ranks:
             if blocked.awaited:
                 held_up.update(blocked.ranks)
         return held_up
 
-    def _with_all_waiting_for(self, origins: set[int]) -> set[int]:
-        """Return some ranks and all that wait for them, directly or through others."""
+    def _add_all_waiting_for(self, origins: set[int]) -> set[int]:
+        """Add to some ranks all that wait for them, directly or through others.
+
+        E.g. if 1 waits for 0, and 2 for 1, the rank 0 becomes the ranks 0, 1 and 2.
+        """
         reached = set(origins)
         grows = True
         while grows:
             ranks_before = len(reached)
-            for blocked in self._blocked:
+            for blocked in self._blocked_ranks:
                 if not reached.isdisjoint(blocked.awaited):
                     reached.update(blocked.ranks)
             grows = len(reached) > ranks_before
         return reached
 
-    def _collective_wait(
+    def _describe_collective_wait(
         self, group_index: int, sequence: int, rows: Sequence[int]
     ) -> Wait:
-        """Describe who waits in an open collective, and for whom.
+        """Describe which ranks wait in a collective that is not over, and for which
+        ranks.
+
+        A member is lacking if it has not issued the collective, and unknown if its dump
+        does not tell.
 
         Args:
             group_index: The index of its group in the dumps.
@@ -366,8 +385,13 @@ class _Search:
             now=job.frame_at_dump(example.rank),
         )
 
-    def _message_wait(self, message: Message) -> Wait:
-        """Describe who waits in a send or receive without counterpart, and for whom."""
+    def _describe_message_wait(self, message: Message) -> Wait:
+        """Describe which rank waits in a send or receive without counterpart, and for
+        whom.
+
+        The peer counts as lacking if there is a dump of it. If its number is unknown,
+        nobody is awaited.
+        """
         issued = self.job.issued(message.row)
         has_dump = message.peer in self.job.dump_of_rank
         peer = () if message.peer == UNKNOWN else (message.peer,)
@@ -383,17 +407,17 @@ class _Search:
             now=self.job.frame_at_dump(issued.rank),
         )
 
-    def _undecided_wait(self, message: Message) -> Wait:
+    def _describe_undecided_wait(self, message: Message) -> Wait:
         """Describe who waits in a send or receive whose counterpart may have been lost.
 
-        Unlike in `_message_wait`, it is not known whether the peer issued it.
+        Unlike in `_describe_message_wait`, it is not known whether the peer issued it.
         """
-        wait = self._message_wait(message)
+        wait = self._describe_message_wait(message)
         peer = (*wait.lacking, *wait.without_dump)
         return msgspec.structs.replace(wait, lacking=(), without_dump=(), unknown=peer)
 
-    def _first_lacking(self, rank: int, wait: Wait) -> int:
-        """Return the number of the first collective that a rank did not issue.
+    def _find_first_lacking(self, rank: int, wait: Wait) -> int:
+        """Find the number of the first collective that a rank did not issue.
 
         It is the one after the newest that the rank issued in the group of the wait. If
         that is not known, and for a send or receive, it is the number of the wait.
@@ -403,14 +427,14 @@ class _Search:
         group_index = self.job.dumps.groups.index(wait.group)
         progress = self.job.groups[group_index]
         member_index = progress.members.index(rank)
-        newest = progress.newest[member_index]
-        if newest == UNKNOWN:
+        newest_number = progress.newest[member_index]
+        if newest_number == UNKNOWN:
             return wait.sequence
-        return newest + 1
+        return newest_number + 1
 
 
-def _by_importance(culprit: Culprit) -> tuple[bool, int, int]:
-    """Return the sort key of a culprit.
+def _make_sort_key(culprit: Culprit) -> tuple[bool, int, int]:
+    """Make the key by which culprits are sorted: the ranks that others wait for.
 
     Those without a dump come first, then those for whom most ranks wait.
     """

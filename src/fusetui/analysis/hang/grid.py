@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.answer import answer_of
+from fusetui.analysis.hang.answer import explain_hang
 from fusetui.analysis.hang.groups import JobDumps
 from fusetui.analysis.hang.model import (
     Call,
@@ -76,14 +76,15 @@ class CollectiveGrid:
         return self._index_of_group[group]
 
     def numbers(self, group: int) -> NumberRange:
-        """Return the numbers of the collectives of a group.
+        """Return the range of the numbers of collectives in a group, given by its
+        index.
 
-        They are 1 to 1 if the group has no collective.
+        The range is from 1 to 1 if the group has no collective.
         """
         return self._numbers.get(group, NumberRange(first=1, last=1))
 
     def calls(self, group: int, rank: int, numbers: range) -> list[Call]:
-        """Return how far the collectives of one rank in a group came.
+        """List how far the calls of one rank to collectives of a group came.
 
         Args:
             group: The index of the group.
@@ -94,25 +95,32 @@ class CollectiveGrid:
             One call per number, in their order: as its entry says, else MISSING if
             others wait for it, UNKNOWN if its entry may be lost, or NOT_ISSUED.
         """
-        entries = self._entries_of(group, rank)
-        newest = self._newest.get((group, rank), UNKNOWN)
+        entries = self._find_entries(group, rank)
+        newest = self._newest_numbers.get((group, rank), UNKNOWN)
         calls = []
         for number in numbers:
-            row = self._row_of_number(entries, number)
+            row = self._find_row(entries, number)
             if row != NO_ENTRY:
-                state = self._state_of_entry(row)
-            elif rank in self._awaited.get((group, number), frozenset()):
+                state = self._read_state(row)
+            elif rank in self._awaited_ranks.get((group, number), frozenset()):
                 state = CallState.MISSING
             elif newest == UNKNOWN or number <= newest:
                 state = CallState.UNKNOWN
             else:
                 state = CallState.NOT_ISSUED
-            calls.append(Call(state, self._side_of(group, number, rank)))
+            calls.append(Call(state, self._find_side(group, number, rank)))
         return calls
 
     def issued(self, group: int, rank: int, number: int) -> Issued | None:
-        """Return what a rank issued under a number; None if no entry tells it."""
-        row = self._row_of_number(self._entries_of(group, rank), number)
+        """Return the operation that a rank issued under a number; None if no dump has
+        an entry of it.
+
+        Args:
+            group: The index of the process group.
+            rank: The number of the rank.
+            number: The number of the collective in the group.
+        """
+        row = self._find_row(self._find_entries(group, rank), number)
         return None if row == NO_ENTRY else self.job.issued(row)
 
     def stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
@@ -120,7 +128,7 @@ class CollectiveGrid:
 
         The innermost frame comes first. Returns () if the stack was not recorded.
         """
-        row = self._row_of_number(self._entries_of(group, rank), number)
+        row = self._find_row(self._find_entries(group, rank), number)
         if row == NO_ENTRY:
             return ()
         stack = int(self.job.entries.stack[row])
@@ -132,7 +140,13 @@ class CollectiveGrid:
         return call.state is not CallState.UNKNOWN
 
     def wait(self, group: int, number: int) -> Wait | None:
-        """Return the wait for ranks in a collective; None if nobody waits in it."""
+        """Find out which ranks wait for which in a collective; None if nobody waits in
+        it.
+
+        Args:
+            group: The index of the process group.
+            number: The number of the collective in the group.
+        """
         return self._waits.get((group, number))
 
     def last_of(self, rank: int) -> Issued | None:
@@ -140,7 +154,7 @@ class CollectiveGrid:
         return self.job.last_of(rank)
 
     @cached_property
-    def _sorted(self) -> _SortedEntries:
+    def _sorted_entries(self) -> _SortedEntries:
         """The entries of collectives, sorted by group, dump and number."""
         entries = self.job.entries
         rows = np.flatnonzero(~entries.is_p2p)
@@ -161,23 +175,25 @@ class CollectiveGrid:
         """How many dumps there are, at least 1."""
         return max(1, len(self.job.dumps.ranks))
 
-    def _entries_of(self, group: int, rank: int) -> _EntriesOfRank:
-        """Return the entries of a rank in a group; none if the rank wrote no dump."""
+    def _find_entries(self, group: int, rank: int) -> _EntriesOfRank:
+        """Find the entries of collectives that a rank wrote for a group; none if the
+        rank wrote no dump."""
         dump = self.job.dump_of_rank.get(rank)
         if dump is None:
             no_entries = np.zeros(0, np.int64)
             return _EntriesOfRank(rows=no_entries, numbers=no_entries)
 
-        sorted_keys = self._sorted.group_and_dump
+        sorted_keys = self._sorted_entries.group_and_dump
         group_and_dump = group * self._dump_count + dump
         begin = int(np.searchsorted(sorted_keys, group_and_dump))
         end = int(np.searchsorted(sorted_keys, group_and_dump, "right"))
         return _EntriesOfRank(
-            rows=self._sorted.row[begin:end], numbers=self._sorted.number[begin:end]
+            rows=self._sorted_entries.row[begin:end],
+            numbers=self._sorted_entries.number[begin:end],
         )
 
-    def _row_of_number(self, entries: _EntriesOfRank, number: int) -> int:
-        """Return the row of the first entry with a number; NO_ENTRY if there is none.
+    def _find_row(self, entries: _EntriesOfRank, number: int) -> int:
+        """Find the row of the first entry with a number; NO_ENTRY if there is none.
 
         A coalesced operation has several entries.
         """
@@ -186,8 +202,9 @@ class CollectiveGrid:
             return int(entries.rows[index])
         return NO_ENTRY
 
-    def _state_of_entry(self, row: int) -> CallState:
-        """Return how far the call of an entry came."""
+    def _read_state(self, row: int) -> CallState:
+        """Read from an entry how far the call of a collective came: scheduled, started
+        or over."""
         if self.job.is_over[row]:
             return CallState.OVER
         state = int(self.job.entries.state[row])
@@ -199,19 +216,23 @@ class CollectiveGrid:
 
     @cached_property
     def _numbers(self) -> dict[int, NumberRange]:
-        """The numbers of each group that has a collective, by its index."""
+        """The range of the numbers of collectives of each group, by the index of the
+        group.
+
+        Groups without a collective are left out.
+        """
         lowest: dict[int, int] = {}
         highest: dict[int, int] = {}
 
         # Numbers that rings still have.
-        group_of_entry = self._sorted.group
+        group_of_entry = self._sorted_entries.group
         for group in np.unique(group_of_entry).tolist():
             begin, end = np.searchsorted(group_of_entry, [group, group + 1]).tolist()
-            numbers = self._sorted.number[begin:end]
+            numbers = self._sorted_entries.number[begin:end]
             lowest[group] = int(numbers.min())
             highest[group] = int(numbers.max())
         # Numbers that were issued, or are waited for, without an entry in a ring.
-        for (group, _), newest in self._newest.items():
+        for (group, _), newest in self._newest_numbers.items():
             if newest != UNKNOWN:
                 highest[group] = max(highest.get(group, 1), newest)
         for group, number in self._waits:
@@ -230,8 +251,9 @@ class CollectiveGrid:
         return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
-    def _newest(self) -> dict[tuple[int, int], int]:
-        """The newest number that each rank issued, by group index and rank.
+    def _newest_numbers(self) -> dict[tuple[int, int], int]:
+        """The number of the newest collective that each rank issued, by group index and
+        rank.
 
         It is UNKNOWN where it is not known.
         """
@@ -251,8 +273,8 @@ class CollectiveGrid:
         return waits
 
     @cached_property
-    def _awaited(self) -> dict[tuple[int, int], frozenset[int]]:
-        """The ranks that others wait for, by group index and number."""
+    def _awaited_ranks(self) -> dict[tuple[int, int], frozenset[int]]:
+        """The ranks that others wait for in each collective, by group index and number."""
         awaited = {}
         for collective, wait in self._waits.items():
             awaited[collective] = frozenset((*wait.lacking, *wait.without_dump))
@@ -260,7 +282,11 @@ class CollectiveGrid:
 
     @cached_property
     def _sides(self) -> dict[tuple[int, int, int], int]:
-        """On which side of a mismatch a rank is, by group index, number and rank."""
+        """On which side of a mismatch a rank is, by group index, number and rank.
+
+        A side is the ranks that issued the same under one number; sides are counted
+        from 0.
+        """
         sides = {}
         for mismatch in self.answer.mismatches:
             group = self.index_of(mismatch.group)
@@ -269,7 +295,7 @@ class CollectiveGrid:
                     sides[group, mismatch.sequence, rank] = side_index
         return sides
 
-    def _side_of(self, group: int, number: int, rank: int) -> int:
+    def _find_side(self, group: int, number: int, rank: int) -> int:
         """Tell on which side of a mismatch a rank is; UNKNOWN if it is on none."""
         return self._sides.get((group, number, rank), UNKNOWN)
 
@@ -289,4 +315,4 @@ class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
 def grid_of(dumps: FlightDumps) -> CollectiveGrid:
     """Answer why a job hangs, and return the answer with the grid of collectives."""
     job = JobDumps(dumps)
-    return CollectiveGrid(job, answer_of(job))
+    return CollectiveGrid(job, explain_hang(job))

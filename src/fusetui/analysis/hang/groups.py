@@ -145,7 +145,11 @@ class JobDumps:
         return self._gathered_size(group_index) <= known_members
 
     def issued(self, row: int) -> Issued:
-        """Return what an entry says about the operation that was issued."""
+        """Return what an entry of a dump says about the operation that a rank issued.
+
+        Args:
+            row: The row of the entry in the table of all entries.
+        """
         dumps = self.dumps
         entries = self.entries
         return Issued(
@@ -153,7 +157,7 @@ class JobDumps:
             group=dumps.groups[entries.group[row]],
             sequence=int(entries.sequence[row]),
             operation=dumps.operations[entries.operation[row]],
-            place=self._frame_of_stack(int(entries.stack[row])),
+            place=self._find_user_frame(int(entries.stack[row])),
             inputs=dumps.tensors[entries.inputs[row]],
             outputs=dumps.tensors[entries.outputs[row]],
             state=STATE_NAMES[int(entries.state[row])],
@@ -178,23 +182,25 @@ class JobDumps:
     def frame_at_dump(self, rank: int) -> Frame | None:
         """Return where the main thread of a rank was when its dump was taken.
 
-        Returns None if the dump has no stack of it.
+        It is the innermost frame that is not of torch. Returns None if the rank wrote
+        no dump, or if its dump has no stack of that thread.
         """
         dump = self.dump_of_rank.get(rank)
         if dump is None:
             return None
-        return _innermost_user_frame(self.dumps.ranks[dump].now)
+        return _find_innermost_user_frame(self.dumps.ranks[dump].now)
 
-    def _frame_of_stack(self, stack: int) -> Frame | None:
+    def _find_user_frame(self, stack: int) -> Frame | None:
         """Return the line of a stack that a user knows; None if none was recorded."""
         frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
-        return _innermost_user_frame(frames)
+        return _find_innermost_user_frame(frames)
 
     def _progress(self, group_index: int) -> GroupProgress:
-        """Tell how far the members of a group came.
+        """Describe how far the members of a process group came: the newest collective
+        of each.
 
-        The members are those that a dump lists; of the group of all ranks, all; else
-        the ranks whose entries name the group.
+        The members are those that a dump lists. If none does, they are all ranks for
+        the group of all ranks, and else the ranks whose entries name the group.
         """
         group = self.dumps.groups[group_index]
         listed_members = self._listed.get(group, ())
@@ -205,7 +211,7 @@ class JobDumps:
         else:
             members = self._ranks_with_entries.get(group_index, ())
 
-        newest = tuple(self._newest_of(group_index, rank) for rank in members)
+        newest = tuple(self._find_newest(group_index, rank) for rank in members)
         return GroupProgress(
             group=group,
             members=members,
@@ -230,8 +236,11 @@ class JobDumps:
                 ranks[group].update(members)
         return {group: tuple(sorted(members)) for group, members in ranks.items()}
 
-    def _newest_of(self, group_index: int, rank: int) -> int:
-        """Return the highest number of a collective that a rank issued in a group.
+    def _find_newest(self, group_index: int, rank: int) -> int:
+        """Find the highest number of a collective that a rank issued in a group.
+
+        A rank writes its last operations into a ring, a buffer that forgets the oldest
+        ones.
 
         Returns:
             0 if it issued none. UNKNOWN if the rank wrote no dump, or if its ring may
@@ -263,7 +272,7 @@ class JobDumps:
         known size are not in it.
         """
         sizes: dict[int, int] = {}
-        for gather in self._gathers():
+        for gather in self._find_gathers():
             input_elements = self.dumps.tensors[gather.inputs].element_count
             output_elements = self.dumps.tensors[gather.outputs].element_count
             if input_elements and output_elements % input_elements == 0:
@@ -271,8 +280,11 @@ class JobDumps:
                 sizes[gather.group] = max(sizes.get(gather.group, 0), members)
         return sizes
 
-    def _gathers(self) -> set[_Gather]:
-        """Return the distinct all_gathers among all entries."""
+    def _find_gathers(self) -> set[_Gather]:
+        """Find the distinct all_gathers among all entries.
+
+        Their inputs and outputs tell how many members a group has.
+        """
         entries = self.entries
         if not len(entries):
             return set()
@@ -294,7 +306,7 @@ class JobDumps:
         return gathers
 
 
-def _innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
+def _find_innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """Return the innermost frame outside of torch, which is a line that the user knows.
 
     If all frames are in torch, the innermost of all is returned; None if there are no

@@ -8,13 +8,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.mismatches import kind_of
+from fusetui.analysis.hang.mismatches import read_operation_kind
 from fusetui.analysis.hang.model import HangAnswer, Wait
-from fusetui.analysis.questions.chain import launch_chain
+from fusetui.analysis.questions.chain import find_launch_chain
 from fusetui.analysis.questions.collectives import (
     IssuedCollectives,
     KnownCollective,
-    collectives_of,
+    find_collectives,
 )
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.trace.flight.columns import FlightDumps, GroupName, Tensors
@@ -25,7 +25,7 @@ from fusetui.trace.model.columns import Trace
 UNKNOWN_BYTES = -1
 SIZED_BY_OUTPUT = ("all_gather", "gather")
 """A trace records the size of the output of these collectives, and of the input of all
-others; see `collectives_of`."""
+others; see `find_collectives`."""
 
 Reason = Literal[
     "",  # it was found
@@ -55,7 +55,7 @@ class _Signatures(msgspec.Struct, frozen=True, eq=False):
         return len(self.operation)
 
     def are_like(self, indices: Rows, other: _Signatures, other_index: int) -> Flags:
-        """Decide which of these collectives may be a certain other one.
+        """Decide which of these collectives may be the same as a certain other one.
 
         The operation must be the same, and the size too where both are known.
 
@@ -75,11 +75,13 @@ class _Signatures(msgspec.Struct, frozen=True, eq=False):
         return np.asarray(is_same_size & is_same_operation)
 
 
-def _signatures(
+def _make_signatures(
     collectives: Sequence[_DumpedCollective | _TracedCollective],
     operation_indices: dict[str, int],
 ) -> _Signatures:
-    """Return the signatures of collectives.
+    """Make the signatures by which collectives of a dump and of a trace are compared.
+
+    A signature is the operation, as an index, and the number of bytes that it moves.
 
     Args:
         collectives: The collectives.
@@ -88,7 +90,7 @@ def _signatures(
     """
     operations = []
     for collective in collectives:
-        name = _without_underscores(collective.operation)
+        name = _unify_spelling(collective.operation)
         next_index = len(operation_indices)
         operations.append(operation_indices.setdefault(name, next_index))
     moved_bytes = [collective.moved_bytes for collective in collectives]
@@ -98,7 +100,7 @@ def _signatures(
     )
 
 
-def _without_underscores(operation: str) -> str:
+def _unify_spelling(operation: str) -> str:
     """Return one spelling for a name that torch spells in several ways.
 
     `allgatherbase` stands for both `_allgather_base` and `_all_gather_base`.
@@ -171,14 +173,14 @@ def in_trace(
         return None
     not_in_trace = InTrace(path=path, group=wait.group, sequence=wait.sequence)
 
-    traced = _collectives_of_group(trace, wait.group)
+    traced = _find_collectives_of_group(trace, wait.group)
     if not traced:
         return msgspec.structs.replace(not_in_trace, reason="no_group")
 
     operation_indices: dict[str, int] = {}
-    issued = _signatures(_issued_up_to(dumps, wait), operation_indices)
-    runs = _agreeing_runs(issued, _signatures(traced, operation_indices))
-    candidates = _possible_collectives(traced, runs)
+    issued = _make_signatures(_list_issued_up_to(dumps, wait), operation_indices)
+    runs = _measure_agreeing_runs(issued, _make_signatures(traced, operation_indices))
+    candidates = _choose_possible_collectives(traced, runs)
     if not candidates:
         return msgspec.structs.replace(not_in_trace, reason="not_recorded")
     agreeing = min(int(runs.length[index]) for index in candidates)
@@ -196,11 +198,11 @@ def in_trace(
         not_in_trace,
         row=collective.row,
         name=trace.name_of(collective.row),
-        step=_label(trace, collective.step),
+        step=_make_step_label(trace, collective.step),
         place=collective.place,
         places=1,
         agreeing=agreeing,
-        issued_by=_issuers(trace, collective.row),
+        issued_by=_list_issuers(trace, collective.row),
     )
 
 
@@ -215,7 +217,7 @@ class _AgreeingRuns(msgspec.Struct, frozen=True, eq=False):
     differs: Flags
 
 
-def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
+def _measure_agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     """Compare the end of a dump with the collectives before each place of a trace.
 
     E.g. if the dump ends with a, b, c and the trace has x, b, c, c: the run that ends
@@ -233,6 +235,7 @@ def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     # Indices into `traced` of the places at which all compared so far agree.
     agreeing = np.arange(len(traced))
     for back in range(len(issued)):
+        # nearer to the begin of the trace there is nothing left to compare with
         agreeing = agreeing[agreeing >= back]
         is_like = traced.are_like(agreeing - back, issued, len(issued) - 1 - back)
         differs[agreeing[~is_like]] = True
@@ -243,10 +246,10 @@ def _agreeing_runs(issued: _Signatures, traced: _Signatures) -> _AgreeingRuns:
     return _AgreeingRuns(length=length, differs=differs)
 
 
-def _possible_collectives(
+def _choose_possible_collectives(
     traced: Sequence[_TracedCollective], runs: _AgreeingRuns
 ) -> list[int]:
-    """Return one collective for each place of a step that is not ruled out.
+    """Choose one collective for each place of a step that is not ruled out.
 
     Steps are taken to be alike, so only the last step in which a place occurs counts.
     If all places are ruled out, as where steps differ, those with the longest agreeing
@@ -270,8 +273,9 @@ def _possible_collectives(
     return [index for index in last_indices if runs.length[index] == longest]
 
 
-def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective]:
-    """Return what the first waiting rank issued in the group of a wait, in order.
+def _list_issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective]:
+    """List the collectives that the first waiting rank issued in the group of a wait,
+    in order.
 
     The last one is the collective in which the rank waits.
     """
@@ -283,23 +287,28 @@ def _issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective]:
 
     rows = np.flatnonzero(is_wanted)
     in_order = rows[np.argsort(entries.sequence[rows], kind="stable")]
-    return [_collective_in_dump(dumps, row) for row in in_order.tolist()]
+    return [_read_collective(dumps, row) for row in in_order.tolist()]
 
 
-def _collective_in_dump(dumps: FlightDumps, row: int) -> _DumpedCollective:
-    """Return the operation and the size of the collective of an entry."""
+def _read_collective(dumps: FlightDumps, row: int) -> _DumpedCollective:
+    """Read from an entry of a dump the operation of a collective and how many bytes it
+    moves.
+
+    The bytes are those of the outputs for operations such as all_gather, and else of
+    the inputs.
+    """
     entries = dumps.entries
-    operation = kind_of(dumps.operations[entries.operation[row]])
+    operation = read_operation_kind(dumps.operations[entries.operation[row]])
     is_sized_by_output = operation in SIZED_BY_OUTPUT
     tensors_of_entry = entries.outputs if is_sized_by_output else entries.inputs
     return _DumpedCollective(
         operation=operation,
-        moved_bytes=_bytes_of(dumps.tensors[tensors_of_entry[row]]),
+        moved_bytes=_count_bytes(dumps.tensors[tensors_of_entry[row]]),
     )
 
 
-def _bytes_of(tensors: Tensors) -> int:
-    """Return how many bytes tensors have.
+def _count_bytes(tensors: Tensors) -> int:
+    """Count the bytes of all elements of some tensors.
 
     Returns UNKNOWN_BYTES if they are of several dtypes, or of an unknown one.
     """
@@ -311,9 +320,14 @@ def _bytes_of(tensors: Tensors) -> int:
     return tensors.element_count * element_bytes
 
 
-def _collectives_of_group(trace: Trace, group: GroupName) -> list[_TracedCollective]:
-    """Return the collectives of a group in a trace, in the order of their issue."""
-    issued = collectives_of(trace)
+def _find_collectives_of_group(
+    trace: Trace, group: GroupName
+) -> list[_TracedCollective]:
+    """Find the collectives of a process group in a trace, in the order of their issue.
+
+    Sends and receives are left out. In a trace without steps, all count as of one step.
+    """
+    issued = find_collectives(trace)
     indices = []
     for index, collective in enumerate(issued.collectives):
         is_message = collective.name.startswith(("send", "recv"))
@@ -325,10 +339,10 @@ def _collectives_of_group(trace: Trace, group: GroupName) -> list[_TracedCollect
         step_of_collective = steps.at(issued.issued[indices]).tolist()
     else:
         step_of_collective = [0] * len(indices)
-    return list(_with_places(issued, indices, step_of_collective))
+    return list(_number_in_steps(issued, indices, step_of_collective))
 
 
-def _with_places(
+def _number_in_steps(
     issued: IssuedCollectives, indices: Sequence[int], step_of_collective: Sequence[int]
 ) -> Iterable[_TracedCollective]:
     """Yield collectives with their places in their steps.
@@ -359,26 +373,27 @@ def _with_places(
 
 
 def _is_of_group(collective: KnownCollective, group: GroupName) -> bool:
-    """Decide whether a collective in a trace is of a group.
+    """Decide whether a collective in a trace is of a certain process group.
 
-    The name of the group decides, which all ranks agree on, or if the trace does not
-    have it, the description.
+    The name of the group decides, because all ranks agree on it. If the trace does not
+    have the name, the description does.
     """
     if collective.group.name:
         return collective.group.name == group.name
     return bool(group.description) and collective.group.description == group.description
 
 
-def _label(trace: Trace, step: int) -> str:
+def _make_step_label(trace: Trace, step: int) -> str:
     """Return the label of a step; "" in a trace without steps."""
     names = steps_of(trace).names
     return labels_of(names)[step] if names else ""
 
 
-def _issuers(trace: Trace, row: int) -> tuple[str, ...]:
-    """Name what issued a collective and what is around that, the innermost first.
+def _list_issuers(trace: Trace, row: int) -> tuple[str, ...]:
+    """List the names of the slices that issued a collective, such as an op, the
+    innermost first.
 
     Each name stands once.
     """
-    names = (trace.name_of(issuer) for issuer in launch_chain(trace, row))
+    names = (trace.name_of(issuer) for issuer in find_launch_chain(trace, row))
     return tuple(dict.fromkeys(names))

@@ -47,7 +47,7 @@ class Messages(msgspec.Struct, frozen=True):
     undecided: tuple[Message, ...]  # whose counterpart a ring may have lost
 
 
-def unmatched_messages(job: JobDumps) -> Messages:
+def find_unmatched_messages(job: JobDumps) -> Messages:
     """Find the sends and receives that are not over and whose counterpart is missing.
 
     The k-th send from one rank to another in a group belongs to the k-th receive there.
@@ -56,7 +56,7 @@ def unmatched_messages(job: JobDumps) -> Messages:
     messages_in_channel: Counter[Channel] = Counter()
     waiting: list[Message] = []
     for row in np.flatnonzero(job.entries.is_p2p).tolist():
-        message = _message_of_entry(job, row)
+        message = _read_message(job, row)
         if message is None:
             continue
         messages_in_channel[message.channel] += 1
@@ -81,8 +81,13 @@ def unmatched_messages(job: JobDumps) -> Messages:
     )
 
 
-def _message_of_entry(job: JobDumps, row: int) -> Message | None:
-    """Return the send or receive of an entry; None if its name is not that of one."""
+def _read_message(job: JobDumps, row: int) -> Message | None:
+    """Read the send or receive of an entry of a dump.
+
+    The name of the operation has the index of the peer in the group. The peer is
+    UNKNOWN if the group has no such member. Returns None if the name is not that of a
+    send or receive.
+    """
     entries = job.entries
     match = MESSAGE_NAME.search(job.dumps.operations[entries.operation[row]])
     if match is None:

@@ -48,31 +48,35 @@ def mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
     They come in the order of groups and numbers.
     """
     every_mismatch = []
-    for rows in _suspicious_collectives(job):
-        mismatch = _mismatch(job, rows)
+    for rows in _find_suspicious_collectives(job):
+        mismatch = _compare_ranks(job, rows)
         if mismatch is not None:
             every_mismatch.append(mismatch)
     return tuple(every_mismatch)
 
 
-def kind_of(operation: str) -> str:
-    """Return the name of an operation without that of the library, as all_reduce."""
+def read_operation_kind(operation: str) -> str:
+    """Read the kind of an operation from its full name: all_reduce from
+    "nccl:all_reduce".
+
+    A name without a colon is returned as it is.
+    """
     return operation.partition(":")[2] or operation
 
 
-def _suspicious_collectives(job: JobDumps) -> Iterator[Int64s]:
+def _find_suspicious_collectives(job: JobDumps) -> Iterator[Int64s]:
     """Yield the rows of each collective that may be a mismatch.
 
     Most collectives have equal entries, one for each rank. This sorts them out for all
     collectives at once, so that only the others have to be looked at in detail.
     """
-    collectives = _entries_by_collective(job.entries)
+    collectives = _sort_entries(job.entries)
     if not len(collectives.first):
         return
 
-    is_suspicious = _has_differing_entries(job.entries, collectives)
+    is_suspicious = _mark_differing(job.entries, collectives)
     # A coalesced operation has several entries of one rank.
-    dump_counts = _dump_counts(job.entries, collectives)
+    dump_counts = _count_dumps(job.entries, collectives)
     entry_counts = collectives.stop - collectives.first
     is_suspicious |= dump_counts != entry_counts
     for index in np.flatnonzero(is_suspicious):
@@ -87,7 +91,7 @@ class _Collectives(NamedTuple):
     stop: Int64s  # per collective: the index after its last one in `order`
 
 
-def _entries_by_collective(entries: FlightEntries) -> _Collectives:
+def _sort_entries(entries: FlightEntries) -> _Collectives:
     """Sort the entries of collectives by group and number.
 
     Those of one collective keep their order.
@@ -102,24 +106,25 @@ def _entries_by_collective(entries: FlightEntries) -> _Collectives:
     return _Collectives(order=order, first=first, stop=stop)
 
 
-def _has_differing_entries(entries: FlightEntries, collectives: _Collectives) -> Flags:
-    """Decide which collectives have entries of different operations, inputs or outputs.
+def _mark_differing(entries: FlightEntries, collectives: _Collectives) -> Flags:
+    """Mark the collectives whose ranks have entries with different operations, inputs
+    or outputs.
 
     Returns:
         One flag per collective.
     """
     differs = np.zeros(len(collectives.first), np.bool_)
     for column in (entries.operation, entries.inputs, entries.outputs):
-        values = column[collectives.order]
+        column_values = column[collectives.order]
         # All values of a collective are equal if its lowest is its highest.
-        lowest = reduce_groups(np.minimum, values, collectives.first)
-        highest = reduce_groups(np.maximum, values, collectives.first)
+        lowest = reduce_groups(np.minimum, column_values, collectives.first)
+        highest = reduce_groups(np.maximum, column_values, collectives.first)
         differs |= lowest != highest
     return differs
 
 
-def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
-    """Count the dumps that have entries of each collective.
+def _count_dumps(entries: FlightEntries, collectives: _Collectives) -> Int64s:
+    """Count for each collective the dumps, one per rank, that have entries of it.
 
     The entries of one dump are neighbors within a collective.
     """
@@ -128,7 +133,7 @@ def _dump_counts(entries: FlightEntries, collectives: _Collectives) -> Int64s:
     return reduce_groups(np.add, is_new_dump.astype(np.int64), collectives.first)
 
 
-def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
+def _compare_ranks(job: JobDumps, rows: Int64s) -> Mismatch | None:
     """Compare what the ranks issued as one collective.
 
     E.g. ranks 0 to 2 issued an all_reduce of 100 floats, and rank 3 one of 200: there
@@ -141,7 +146,7 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     Returns:
         None if everything that must agree does.
     """
-    sides = _sides(job, rows)
+    sides = _group_ranks(job, rows)
     if len(sides) < 2:
         return None
 
@@ -149,13 +154,13 @@ def _mismatch(job: JobDumps, rows: Int64s) -> Mismatch | None:
     return Mismatch(
         group=example.group,
         sequence=example.sequence,
-        kind=_difference(sides[0], sides[1]),
+        kind=_classify_difference(sides[0], sides[1]),
         is_over=bool(job.is_over[rows].all()),
         sides=tuple(sides),
     )
 
 
-def _sides(job: JobDumps, rows: Int64s) -> list[Side]:
+def _group_ranks(job: JobDumps, rows: Int64s) -> list[Side]:
     """Group the ranks that issued the same as one collective.
 
     Args:
@@ -172,7 +177,7 @@ def _sides(job: JobDumps, rows: Int64s) -> list[Side]:
 
     ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
     for rank, rank_rows in sorted(rows_of_rank.items()):
-        signatures = tuple(_signature(job, row) for row in rank_rows)
+        signatures = tuple(_make_signature(job, row) for row in rank_rows)
         ranks_by_signatures.setdefault(signatures, []).append(rank)
 
     sides = []
@@ -194,14 +199,18 @@ class _Signature(NamedTuple):
     dtypes: tuple[str, ...] | None
 
 
-def _signature(job: JobDumps, row: int) -> _Signature:
-    """Return what must agree with the other ranks for an entry of a collective."""
+def _make_signature(job: JobDumps, row: int) -> _Signature:
+    """Make the signature of an entry: what must agree on all ranks of a collective.
+
+    It is the kind of operation, the number of elements and their dtypes. The last two
+    are None for operations whose tensors may differ between ranks.
+    """
     entries = job.entries
     dumps = job.dumps
-    kind = kind_of(dumps.operations[entries.operation[row]])
+    kind = read_operation_kind(dumps.operations[entries.operation[row]])
     inputs = dumps.tensors[entries.inputs[row]]
     outputs = dumps.tensors[entries.outputs[row]]
-    tensors = _tensors_that_must_agree(kind, inputs, outputs)
+    tensors = _select_agreeing_tensors(kind, inputs, outputs)
     if tensors is None:
         return _Signature(kind=kind, element_count=None, dtypes=None)
     return _Signature(
@@ -209,10 +218,14 @@ def _signature(job: JobDumps, row: int) -> _Signature:
     )
 
 
-def _tensors_that_must_agree(
+def _select_agreeing_tensors(
     kind: str, inputs: Tensors, outputs: Tensors
 ) -> Tensors | None:
-    """Return those tensors of an operation that must be alike on all ranks, if any."""
+    """Select the tensors of an operation that must be alike on all ranks: its inputs or
+    outputs.
+
+    Returns None if neither has to be, e.g. for an all_to_all with uneven sizes.
+    """
     if kind in OPERATIONS_WITH_EQUAL_INPUTS:
         return inputs
     if kind in OPERATIONS_WITH_EQUAL_OUTPUTS:
@@ -220,16 +233,20 @@ def _tensors_that_must_agree(
     return None
 
 
-def _difference(side: Side, other_side: Side) -> MismatchKind:
-    """Tell in what two sides of a mismatch differ first."""
+def _classify_difference(side: Side, other_side: Side) -> MismatchKind:
+    """Classify in what two sides of a mismatch differ first.
+
+    A side is the ranks that issued the same operations. They may differ in the number
+    of coalesced operations, in the operation, the sizes or the dtypes.
+    """
     if len(side.issued) != len(other_side.issued):
         return "coalesced"
     for issued, other in zip(side.issued, other_side.issued, strict=True):
-        kind = kind_of(issued.operation)
-        if kind != kind_of(other.operation):
+        kind = read_operation_kind(issued.operation)
+        if kind != read_operation_kind(other.operation):
             return "operation"
-        tensors = _tensors_that_must_agree(kind, issued.inputs, issued.outputs)
-        other_tensors = _tensors_that_must_agree(kind, other.inputs, other.outputs)
+        tensors = _select_agreeing_tensors(kind, issued.inputs, issued.outputs)
+        other_tensors = _select_agreeing_tensors(kind, other.inputs, other.outputs)
         if tensors is None or other_tensors is None:
             continue
         if tensors.element_count != other_tensors.element_count:

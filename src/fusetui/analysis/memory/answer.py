@@ -15,13 +15,13 @@ from fusetui.analysis.memory.categories import (
     MemoryFacts,
     categories,
     phases,
-    shares,
+    sum_bytes_by_category,
 )
-from fusetui.analysis.memory.evidence import Holder, evidence, held_at
+from fusetui.analysis.memory.evidence import Holder, evidence, group_live_allocations
 from fusetui.analysis.memory.findings import MemoryFinding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.layout import Waste, layout, waste
-from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
+from fusetui.analysis.memory.oom import OutOfMemory, explain_failures
 from fusetui.trace.model.quantiles import lower_median
 from fusetui.trace.snapshot.columns import Snapshot
 
@@ -91,10 +91,11 @@ class MemoryAnswer(msgspec.Struct, frozen=True):
     devices: tuple[DeviceMemory, ...]
 
 
-def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
-    """Work out what follows from the history of each device of a snapshot.
+def derive_memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
+    """Derive from a memory snapshot what each device held, and for what purpose.
 
-    The result is in the order of the numbers of the devices.
+    Each device gets its history, the phases of training, and the category of each
+    allocation. Devices are in the order of their numbers.
     """
     stack_evidence = evidence(snapshot.stacks)
     facts = []
@@ -113,17 +114,18 @@ def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
-    """Report what each device of a snapshot holds at a moment.
+    """Report what each device of a memory snapshot holds at a moment.
 
     Args:
         snapshot: The snapshot.
-        at: One of AT, or a Unix time in microseconds.
+        at: The moment: a name from AT, such as the peak, or a Unix time in
+            microseconds.
 
     Raises:
         NoMomentError: The snapshot does not have that moment.
     """
-    facts_of_devices = memory_facts(snapshot)
-    events = events_at([device.history for device in facts_of_devices], at)
+    facts_of_devices = derive_memory_facts(snapshot)
+    events = find_events_at([device.history for device in facts_of_devices], at)
 
     devices = [
         _report_device(device, event)
@@ -132,15 +134,16 @@ def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     return MemoryAnswer(file=snapshot.path, at=str(at), devices=tuple(devices))
 
 
-def events_at(histories: Sequence[History], at: str | int) -> list[int]:
-    """Find the event of each device after which a moment is.
+def find_events_at(histories: Sequence[History], at: str | int) -> list[int]:
+    """Find for each device the last event that happened before or at a moment.
 
     Args:
         histories: The histories of the devices.
-        at: The moment: one of AT, or a Unix time in microseconds.
+        at: The moment: a name from AT, such as the peak, or a Unix time in
+            microseconds.
 
     Returns:
-        One event for each history; BEFORE if nothing had happened then.
+        One event for each history; BEFORE if nothing had happened by then.
 
     Raises:
         NoMomentError: No device has that moment.
@@ -149,18 +152,18 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
         return [history.peak_index for history in histories]
 
     if at == "end":
-        return [_last_event(history) for history in histories]
+        return [_find_last_event(history) for history in histories]
 
     if at == "oom":
-        return _events_of_failure(histories)
+        return _find_events_of_failure(histories)
 
     if all(history.time_us(BEFORE) is None for history in histories):
         raise NoMomentError("its events have no timestamps.")
 
-    return [_last_event_until(history, int(at)) for history in histories]
+    return [_find_last_event_until(history, int(at)) for history in histories]
 
 
-def _events_of_failure(histories: Sequence[History]) -> list[int]:
+def _find_events_of_failure(histories: Sequence[History]) -> list[int]:
     """Find the event of each device at which memory ran out for the last time.
 
     For a device that never ran out, it is its last event until the last failure of
@@ -185,31 +188,35 @@ def _events_of_failure(histories: Sequence[History]) -> list[int]:
         if failure is not None:
             events.append(failure)
         elif last_time_us is None:
-            events.append(_last_event(history))
+            events.append(_find_last_event(history))
         else:
-            events.append(_last_event_until(history, last_time_us))
+            events.append(_find_last_event_until(history, last_time_us))
 
     return events
 
 
-def _last_event(history: History) -> int:
-    """Return the number of the last event; BEFORE if there is none."""
+def _find_last_event(history: History) -> int:
+    """Return the index of the last event of a history. Returns BEFORE, the moment
+    before the first event, if there is none."""
     return len(history.events) - 1
 
 
-def _last_event_until(history: History, time_us: int) -> int:
+def _find_last_event_until(history: History, time_us: int) -> int:
     """Return the last event that is not after a time; BEFORE if there is none."""
     return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
-def totals(history: History, event: int) -> dict[str, Any]:
-    """Return the fields of Totals that follow from a history, by their names.
+def summarize_totals(history: History, event: int) -> dict[str, Any]:
+    """Return the figures of a device that follow from its memory history, as fields of
+    Totals.
 
-    `place` and `annotation` are not among them.
+    They are the peak, the state at the start and at the end, and the state at a moment.
+    The fields `place` and `annotation` are not among them.
 
     Args:
         history: The history of the device.
-        event: The event after which the moment `at_...` is, or BEFORE.
+        event: The event after which the moment `at_...` is; BEFORE for the moment
+            before the first one.
     """
     allocated = history.allocated
     reserved = history.reserved
@@ -233,27 +240,29 @@ def totals(history: History, event: int) -> dict[str, Any]:
 
 
 def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
-    """Build all that is reported about a device at a moment.
+    """Describe a device at a moment: its totals, who holds its memory, failures and
+    findings.
 
     Args:
         facts: What follows from the history of the device.
-        event: The event after which the moment is, or BEFORE.
+        event: The event after which the moment is. BEFORE is the moment before
+            the first event.
     """
     history = facts.history
     evidence_of_stacks = facts.evidence
-    ooms = out_of_memory(history, evidence_of_stacks)
+    ooms = explain_failures(history, evidence_of_stacks)
     no_stack = -1
     stack = no_stack if event == BEFORE else int(history.events.stack[event])
 
     return DeviceMemory(
-        **totals(history, event),
+        **summarize_totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
         place=None if stack == no_stack else evidence_of_stacks.code(stack),
-        annotation=_open_annotation(history, event),
-        categories=shares(history, facts.kinds, event),
-        by_code=held_at(history, event, evidence_of_stacks.code),
-        by_module=held_at(history, event, evidence_of_stacks.module),
+        annotation=_find_open_annotation(history, event),
+        categories=sum_bytes_by_category(history, facts.kinds, event),
+        by_code=group_live_allocations(history, event, evidence_of_stacks.code),
+        by_module=group_live_allocations(history, event, evidence_of_stacks.module),
         waste=waste(history, event, layout(history, event)),
         ooms_count=len(history.failures),
         ooms=ooms,
@@ -261,11 +270,12 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
     )
 
 
-def _open_annotation(history: History, event: int) -> str | None:
-    """Return the innermost annotation that is open at an event.
+def _find_open_annotation(history: History, event: int) -> str | None:
+    """Return the name of the innermost annotation that is open at an event of the
+    history.
 
-    It is the one that began last. Returns None if there is none, for BEFORE, and if
-    events have no times.
+    It is the one that began last and has not ended. Returns None if there is none,
+    before the first event (BEFORE), and if events have no times.
     """
     time_us = history.time_us(event)
     if time_us is None or event == BEFORE:
@@ -356,14 +366,18 @@ class MemoryRank(msgspec.Struct, frozen=True):
     from_median_bytes: int
 
 
-def held_by(
+def rows_of_grouping(
     device: Totals, grouping: By | Literal["op"]
 ) -> dict[str, CategoryShare | Holder]:
-    """Return the rows of a device for one grouping, by the names of the holders.
+    """Return who holds the memory of a device, for one way of grouping.
 
     Args:
-        device: The device, of a snapshot or of a trace.
-        grouping: The grouping; `op` is of a device of a trace alone.
+        device: The device, of a memory snapshot or of a trace.
+        grouping: The way of grouping, such as by code; `op` exists only for a
+            trace.
+
+    Returns:
+        The holders by their names, or the categories for that grouping.
     """
     rows = getattr(device, "categories" if grouping == "category" else f"by_{grouping}")
     if grouping == "category":
@@ -386,24 +400,26 @@ def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
     for device_number in sorted(set(devices_a) | set(devices_b)):
         device_a = devices_a.get(device_number)
         device_b = devices_b.get(device_number)
-        changes.append(_device_change(device_number, device_a, device_b, by))
+        changes.append(_compare_devices(device_number, device_a, device_b, by))
 
     return MemoryChange(a=a.file, b=b.file, at=a.at, by=by, devices=tuple(changes))
 
 
-def _device_change(
+def _compare_devices(
     number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 ) -> DeviceChange:
-    """Compare what a device holds in A and in B, the largest difference first.
+    """Compare the live memory of a device in two snapshots, the largest difference
+    first.
 
     Args:
         number: The number of the device.
-        a: The device in A; None if it is not there and holds nothing.
-        b: The device in B, likewise.
-        by: What is compared.
+        a: The device in the first snapshot; None if it is not there, so that it
+            holds nothing.
+        b: The device in the second snapshot, likewise.
+        by: What is compared: lines of code, modules or categories.
     """
-    holders_a = held_by(a, by) if a else {}
-    holders_b = held_by(b, by) if b else {}
+    holders_a = rows_of_grouping(a, by) if a else {}
+    holders_b = rows_of_grouping(b, by) if b else {}
 
     # Each holder of either snapshot is a row; where it is missing it holds nothing.
     rows = []
@@ -432,14 +448,14 @@ def _device_change(
     )
 
 
-def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
+def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     """Order the devices of several snapshots by how unusual their peaks are.
 
     The device whose peak is farthest from the median of all peaks comes first. Only the
     figures are kept, so that `answers` may be made one after another.
     """
     ranks = [
-        _rank_of_device(answer.file, device)
+        _make_rank(answer.file, device)
         for answer in answers
         for device in answer.devices
     ]
@@ -456,8 +472,11 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     return tuple(ranks)
 
 
-def _rank_of_device(file: str, device: DeviceMemory) -> MemoryRank:
-    """Return the figures of a device; the distance from the median is not known yet."""
+def _make_rank(file: str, device: DeviceMemory) -> MemoryRank:
+    """Return the figures of a device by which several snapshots are compared.
+
+    The distance from the median peak is 0 until the peaks of all snapshots are known.
+    """
     largest = device.categories[0] if device.categories else None
     return MemoryRank(
         file=file,

@@ -17,7 +17,7 @@ from fusetui.analysis.memory.history import (
     BEFORE,
     Allocations,
     History,
-    is_in_private_pool,
+    mark_private_pool_allocations,
 )
 from fusetui.trace.model.arrays import (
     Flags,
@@ -87,14 +87,19 @@ class _Step(NamedTuple):
 
 
 def phases(history: History, evidence: Evidence) -> Phases:
-    """Find out what the program was doing at each event.
+    """Find out what the program was doing at each event: forward, backward or optimizer
+    step.
 
-    Annotations of steps say it, else call stacks do. Where an optimizer runs the model
-    itself (a closure), that is not part of its step.
+    Annotations of steps decide if there are any, else call stacks do. Where an
+    optimizer runs the model itself (a closure), that is not part of its step.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
     """
     stack = history.events.stack
     count = len(history.events)
-    annotated_steps = _annotated_steps(history, OPTIMIZER_PREFIX)
+    annotated_steps = _find_annotated_steps(history, OPTIMIZER_PREFIX)
 
     # The two flags are of each stack first, then of each event.
     calls_model = evidence.has(FrameRole.CALL) & ~evidence.in_step
@@ -104,12 +109,14 @@ def phases(history: History, evidence: Evidence) -> Phases:
     # Later assignments win: the backward pass over a step, a step over the rest.
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
     phase[stack >= 0] = TrainingPhase.OTHER
-    phase[_is_in_a_step(annotated_steps, count) & ~is_model] = TrainingPhase.STEP
+    phase[_mark_events_in_steps(annotated_steps, count) & ~is_model] = (
+        TrainingPhase.STEP
+    )
     phase[evidence.in_step[stack]] = TrainingPhase.STEP
     phase[is_backward] = TrainingPhase.BACKWARD
 
-    steps = annotated_steps or _steps_by_stacks(history, phase, is_model)
-    program_steps = steps or _annotated_steps(history, PROFILER_PREFIX)
+    steps = annotated_steps or _find_steps_by_stacks(history, phase, is_model)
+    program_steps = steps or _find_annotated_steps(history, PROFILER_PREFIX)
     program_ends = [step.end for step in program_steps if step.end <= count]
 
     return Phases(
@@ -121,7 +128,7 @@ def phases(history: History, evidence: Evidence) -> Phases:
     )
 
 
-def _is_in_a_step(steps: list[_Step], event_count: int) -> Flags:
+def _mark_events_in_steps(steps: list[_Step], event_count: int) -> Flags:
     """Return for each event whether it is in one of the steps.
 
     Args:
@@ -136,12 +143,16 @@ def _is_in_a_step(steps: list[_Step], event_count: int) -> Flags:
     return np.cumsum(change_of_open_steps[:-1]) > 0
 
 
-def _annotated_steps(history: History, prefix: str) -> list[_Step]:
+def _find_annotated_steps(history: History, prefix: str) -> list[_Step]:
     """Return the steps whose annotations begin with a prefix, in the order of time.
 
     Steps without any event are left out. A step whose begin was not recorded begins
-    with the first event. A step whose end was not recorded ends after the last one.
-    Returns nothing if events have no times, or their times go back.
+    with the first event, and one whose end was not recorded ends after the last.
+    Returns nothing if events have no times, or if their times go back.
+
+    Args:
+        history: The history of the device.
+        prefix: What the names of the annotations begin with.
     """
     times = history.events.time_us
     count = len(times)
@@ -149,7 +160,7 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
         return []
 
     annotations = history.snapshot.annotations
-    is_step_annotation = _annotations_with(history, prefix)
+    is_step_annotation = _mark_annotations_with_prefix(history, prefix)
 
     # Pair each end with the last begin that is still open.
     steps = []
@@ -170,11 +181,15 @@ def _annotated_steps(history: History, prefix: str) -> list[_Step]:
     return sorted(step for step in steps if step.begin < min(step.end, count))
 
 
-def _annotations_with(history: History, prefix: str) -> Flags:
-    """Return which annotations of a snapshot have a name with a prefix.
+def _mark_annotations_with_prefix(history: History, prefix: str) -> Flags:
+    """Mark the annotations of a memory snapshot whose names begin with a prefix.
 
     Only annotations of the device count, unless it has none: torch may note another
     device than that of the memory.
+
+    Args:
+        history: The history of the device.
+        prefix: The prefix.
     """
     annotations = history.snapshot.annotations
     has_prefix = [name.startswith(prefix) for name in history.snapshot.strings]
@@ -186,15 +201,17 @@ def _annotations_with(history: History, prefix: str) -> Flags:
     return is_of_device if is_of_device.any() else is_step
 
 
-def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_Step]:
-    """Find the steps of an optimizer by the phases of events alone.
+def _find_steps_by_stacks(
+    history: History, phase: Int64s, is_model: Flags
+) -> list[_Step]:
+    """Find the steps of an optimizer from what the program was doing at each event.
 
     Events of the phase STEP belong to the same step if neither a forward nor a backward
     pass is between them.
 
     Args:
         history: The history of the device.
-        phase: The phase of each event.
+        phase: What the program was doing at each event.
         is_model: Whether each event is in a call of the model.
     """
     count = len(phase)
@@ -245,15 +262,18 @@ class CategoryShare(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
-    """Return how many bytes of each category are live after an event, largest first.
+def sum_bytes_by_category(
+    history: History, kinds: Int64s, event: int
+) -> tuple[CategoryShare, ...]:
+    """Return how many bytes of each category, such as gradients, are live after an
+    event.
 
-    Categories without live memory are left out.
+    The largest comes first. Categories without live memory are left out.
 
     Args:
         history: The history of the device.
-        kinds: Of each allocation the number of its category.
-        event: The event, or BEFORE.
+        kinds: The number of the category of each allocation.
+        event: The event, or BEFORE for the moment before the first one.
     """
     allocations = history.allocations
     is_live = allocations.live_after(event)
@@ -271,10 +291,17 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
 
 
 def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
-    """Decide the category of each allocation by its call stack, its end and its phase.
+    """Decide for each allocation what it is for, such as parameters, gradients or
+    activations.
 
-    The rules are those of `_rules`. Of all that hold for an allocation, the first one
-    decides: memory of a private pool is `graph_pool` even if it is a gradient.
+    Its call stack, its end and the phase of training decide, by the rules of `_list_rules`.
+    The first rule that holds counts: memory of a private pool is `graph_pool` even if
+    it is a gradient.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
+        phases: What the program was doing at each event.
 
     Returns:
         For each of `history.allocations` the number of its category.
@@ -283,9 +310,9 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
     kinds = np.full(len(allocations), UNKNOWN)
 
     # The rules are applied backwards, so that the first one overwrites the others.
-    for category, holds in reversed(_rules(history, evidence, phases)):
+    for category, holds in reversed(_list_rules(history, evidence, phases)):
         kinds[holds] = CATEGORY_NUMBER[category]
-    return _gradients_by_stack(allocations, kinds, phases)
+    return _infer_gradients_by_stack(allocations, kinds, phases)
 
 
 class _CategoryRule(NamedTuple):
@@ -295,8 +322,19 @@ class _CategoryRule(NamedTuple):
     holds: Flags  # one flag per allocation
 
 
-def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_CategoryRule]:
-    """List all rules that give allocations a category, the preferred ones first."""
+def _list_rules(
+    history: History, evidence: Evidence, phases: Phases
+) -> list[_CategoryRule]:
+    """List the rules that give allocations a category, the preferred ones first.
+
+    A rule has a flag for each allocation: whether it holds. Rules look at the code that
+    allocated, at how long the memory lasted, and at the phase of training.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
+        phases: What the program was doing at each event.
+    """
     allocations = history.allocations
     stack = allocations.stack
     is_recorded = stack >= 0
@@ -304,23 +342,23 @@ def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_Catego
 
     # Where the allocation was made.
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
-    in_step_phase = _phase_at_birth(allocations, phases) == TrainingPhase.STEP
+    in_step_phase = _find_phase_at_birth(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
     is_of_model = ~in_step & ~in_backward
 
     # How long it lasted.
-    is_of_one_run = _is_of_one_run(allocations, phases)
-    outlives_step = allocations.died >= _end_of_own_step(allocations, phases)
+    is_of_one_run = _mark_freed_in_same_run(allocations, phases)
+    outlives_step = allocations.died >= _find_end_of_own_step(allocations, phases)
     accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
-    is_gradient = _outlives_backward(history, evidence, phases) | accumulated
+    is_gradient = _mark_lasting_as_gradients(history, evidence, phases) | accumulated
 
     in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
     is_of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
-    is_freed_in_backward = _is_freed_by(history, evidence, FrameRole.BACKWARD)
+    is_freed_in_backward = _mark_freed_by_role(history, evidence, FrameRole.BACKWARD)
 
     return [
-        _CategoryRule("graph_pool", is_in_private_pool(history)),
+        _CategoryRule("graph_pool", mark_private_pool_allocations(history)),
         _CategoryRule("before_recording", ~is_recorded & (allocations.born == BEFORE)),
         _CategoryRule("workspace", in_workspace),
         _CategoryRule("optimizer_state", is_of_optimizer & outlives_step),
@@ -333,15 +371,17 @@ def _rules(history: History, evidence: Evidence, phases: Phases) -> list[_Catego
     ]
 
 
-def _phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
+def _find_phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
     """Return the phase in which each allocation was allocated; UNKNOWN for BEFORE."""
     return at(phases.phase, allocations.born, missing=TrainingPhase.UNKNOWN)
 
 
-def _is_of_one_run(allocations: Allocations, phases: Phases) -> Flags:
-    """Return which allocations were made and freed within one run of the same phase.
+def _mark_freed_in_same_run(allocations: Allocations, phases: Phases) -> Flags:
+    """Mark the allocations that were made and freed within one run of the same phase.
 
-    Allocations without a stack, and those of an unknown phase, do not count.
+    A *phase* is e.g. the forward or the backward pass, and a run is one stretch of
+    events of it. Allocations without a call stack, and those of an unknown phase, do
+    not count.
     """
     run_of_birth = at(phases.run, allocations.born, missing=-1)
     run_of_death = at(phases.run, allocations.died, missing=-1)
@@ -350,11 +390,11 @@ def _is_of_one_run(allocations: Allocations, phases: Phases) -> Flags:
     has_both_events = (allocations.born != BEFORE) & (
         allocations.died < allocations.events
     )
-    is_known = _phase_at_birth(allocations, phases) != TrainingPhase.UNKNOWN
+    is_known = _find_phase_at_birth(allocations, phases) != TrainingPhase.UNKNOWN
     return np.asarray(same_run & has_both_events & is_known & (allocations.stack >= 0))
 
 
-def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags:
+def _mark_freed_by_role(history: History, evidence: Evidence, role: FrameRole) -> Flags:
     """Return which allocations were freed by code with a frame of one role."""
     no_stack = -1  # of what lives at the end
     freeing_stack = at(history.events.stack, history.allocations.died, missing=no_stack)
@@ -362,7 +402,7 @@ def _is_freed_by(history: History, evidence: Evidence, role: FrameRole) -> Flags
     return is_freed_by
 
 
-def _end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
+def _find_end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
     """Return for each allocation the end of the last optimizer step begun before it.
 
     It is 0 for what was allocated before the first event or the first step.
@@ -372,12 +412,19 @@ def _end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
     return np.where(allocations.born == BEFORE, 0, end)
 
 
-def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> Flags:
-    """Return which allocations last as long as a gradient does.
+def _mark_lasting_as_gradients(
+    history: History, evidence: Evidence, phases: Phases
+) -> Flags:
+    """Mark the allocations that last as long as a gradient does.
 
-    A gradient lasts until zero_grad frees it, or until the end of the next step of an
-    optimizer or longer. One that lives at the end of the file counts if the backward
-    pass that made it has ended.
+    A gradient lasts until zero_grad frees it, or at least until the end of the next
+    optimizer step. One that lives at the end of the file counts if the backward pass
+    that made it has ended.
+
+    Args:
+        history: The history of the device.
+        evidence: What the call stacks say.
+        phases: What the program was doing at each event.
     """
     allocations = history.allocations
     in_call = evidence.has(FrameRole.CALL)[history.events.stack]
@@ -393,12 +440,14 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     backward_ended: Flags = something_came_later | (allocations.born > last_failure)
 
     outlives_step = allocations.died >= phases.next_end(allocations.born)
-    is_cleared = outlives_step | _is_freed_by(history, evidence, FrameRole.ZERO_GRAD)
+    is_cleared = outlives_step | _mark_freed_by_role(
+        history, evidence, FrameRole.ZERO_GRAD
+    )
     is_live_at_end = allocations.died >= allocations.events
     return np.where(is_live_at_end, backward_ended, is_cleared)
 
 
-def _gradients_by_stack(
+def _infer_gradients_by_stack(
     allocations: Allocations, kinds: Int64s, phases: Phases
 ) -> Int64s:
     """Turn live memory of unknown category into gradients, where its stack suggests it.
@@ -415,7 +464,7 @@ def _gradients_by_stack(
         The new numbers of categories.
     """
     gradients = CATEGORY_NUMBER["gradients"]
-    only_gradients = _only_gradients(allocations, kinds)
+    only_gradients = _find_gradient_only_stacks(allocations, kinds)
 
     complete_ends = phases.end[phases.end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
@@ -425,10 +474,15 @@ def _gradients_by_stack(
     return np.where(is_open & only_gradients[allocations.stack], gradients, kinds)
 
 
-def _only_gradients(allocations: Allocations, kinds: Int64s) -> Flags:
-    """Return for each stack whether all its ended allocations were gradients.
+def _find_gradient_only_stacks(allocations: Allocations, kinds: Int64s) -> Flags:
+    """Mark the call stacks of which all ended allocations were gradients.
 
-    At least one allocation must have ended. The last entry is that of no stack.
+    Of an unmarked stack, some allocation was something else, or none has ended. The
+    last entry is that of no stack.
+
+    Args:
+        allocations: The allocations.
+        kinds: The number of the category of each.
     """
     stack_count = int(allocations.stack.max(initial=-1)) + 2
     has_ended = (allocations.died < allocations.events) & (allocations.stack >= 0)

@@ -105,14 +105,14 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
             return self._line(self.own[stack])
 
         if self.marks[stack] & FrameRole.BACKWARD:
-            return self._backward_text(stack)
+            return self._describe_backward(stack)
 
         if self.python[stack] >= 0:
             return self._line(self.python[stack])
 
         return NO_PYTHON
 
-    def _backward_text(self, stack: int) -> str:
+    def _describe_backward(self, stack: int) -> str:
         """Return the innermost node of autograd in a stack.
 
         The text is `backward of BmmBackward0`, or `backward` if no node is named.
@@ -135,28 +135,31 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return self.code(stack)
 
     def _line(self, row: int) -> str:
-        """Return a frame as `file:line name`."""
+        """Return a frame, a row of the frames of the snapshot, as `file:line name`."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 
 
 def evidence(stacks: Stacks) -> Evidence:
-    """Work out what the frames of each call stack say about an allocation.
+    """Work out from call stacks what allocated memory is for.
 
-    E.g. a frame `step` of torch/optim/adam.py says that the stack is in the step of an
+    E.g. a frame `step` of torch/optim/adam.py shows that a stack is in the step of an
     optimizer. Each distinct frame is looked at once.
+
+    Args:
+        stacks: The call stacks of a snapshot; there may be none.
     """
     if not len(stacks):
-        return _no_evidence(stacks)
+        return _make_empty_evidence(stacks)
 
     marks_of_frames = np.array(
-        [_roles_of_frame(frame) for frame in stacks.frames], np.int64
+        [_determine_roles(frame) for frame in stacks.frames], np.int64
     )
     marks = marks_of_frames[stacks.frame]  # of each frame of each stack
 
     def innermost(roles: int) -> Int64s:
         """Find the innermost frame of some roles in each stack, or NOWHERE."""
-        return _innermost_frames(marks & roles != 0, stacks)
+        return _find_innermost_frames(marks & roles != 0, stacks)
 
     python = innermost(FrameRole.PYTHON)
     python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
@@ -172,15 +175,15 @@ def evidence(stacks: Stacks) -> Evidence:
     return Evidence(
         stacks=stacks,
         marks=np.append(marks_of_stacks, 0),
-        own=_frames_at(innermost(FrameRole.OWN), stacks),
-        called=_frames_at(_called_modules(marks, stacks), stacks),
-        python=_frames_at(python, stacks),
+        own=_look_up_frames(innermost(FrameRole.OWN), stacks),
+        called=_look_up_frames(_find_called_modules(marks, stacks), stacks),
+        python=_look_up_frames(python, stacks),
         in_step=np.append(in_step, False),
         in_triton=np.append(in_triton, False),
     )
 
 
-def _called_modules(marks: Int64s, stacks: Stacks) -> Int64s:
+def _find_called_modules(marks: Int64s, stacks: Stacks) -> Int64s:
     """Find the innermost `forward` of a module in each stack.
 
     That of a module outside of torch.nn is preferred, even if one of torch.nn lies
@@ -193,15 +196,16 @@ def _called_modules(marks: Int64s, stacks: Stacks) -> Int64s:
     Returns:
         For each stack a position in `marks`, or NOWHERE.
     """
-    is_forward = _are_module_forwards(marks, stacks)
+    is_forward = _mark_module_forwards(marks, stacks)
     is_outside_torch = marks & FrameRole.LAYER == 0
-    outside_torch = _innermost_frames(is_forward & is_outside_torch, stacks)
-    anywhere = _innermost_frames(is_forward, stacks)
+    outside_torch = _find_innermost_frames(is_forward & is_outside_torch, stacks)
+    anywhere = _find_innermost_frames(is_forward, stacks)
     return np.where(outside_torch < NOWHERE, outside_torch, anywhere)
 
 
-def _no_evidence(stacks: Stacks) -> Evidence:
-    """Return the evidence of a snapshot without stacks."""
+def _make_empty_evidence(stacks: Stacks) -> Evidence:
+    """Return the evidence of a snapshot without call stacks, in which no stack has any
+    role."""
     no_frame = np.full(1, -1)
     never = np.zeros(1, np.bool_)
     return Evidence(
@@ -215,16 +219,27 @@ def _no_evidence(stacks: Stacks) -> Evidence:
     )
 
 
-def _roles_of_frame(frame: Frame) -> int:
-    """Return the roles of a frame, added up."""
+def _determine_roles(frame: Frame) -> int:
+    """Return the roles of a frame of a call stack as one number, with a bit for each
+    role.
+
+    A *role* tells what the code of the frame does, such as running a backward pass or
+    the step of an optimizer.
+    """
     file = frame.file.replace("\\", "/")
     is_python = file.endswith(".py") or file.startswith("<")
-    roles = _python_roles(frame.name, file) if is_python else _native_roles(frame.name)
+    roles = (
+        _determine_python_roles(frame.name, file)
+        if is_python
+        else _determine_native_roles(frame.name)
+    )
     return sum(role for role, holds in roles.items() if holds)
 
 
-def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
-    """Return for each role whether it holds for a frame of Python.
+def _determine_python_roles(name: str, file: str) -> dict[FrameRole, object]:
+    """Return for each role whether a frame of Python has it.
+
+    A *role* tells what code does, such as running the step of an optimizer.
 
     Args:
         name: The function of the frame.
@@ -250,7 +265,7 @@ def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
     }
 
 
-def _native_roles(name: str) -> dict[FrameRole, object]:
+def _determine_native_roles(name: str) -> dict[FrameRole, object]:
     """Return for each role whether it holds for a frame of C++."""
     return {
         FrameRole.BACKWARD: BACKWARD.search(name),
@@ -259,7 +274,7 @@ def _native_roles(name: str) -> dict[FrameRole, object]:
     }
 
 
-def _are_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
+def _mark_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
     """Return which frames are the `forward` of a module itself.
 
     These are frames of Python whose caller is the code by which torch calls modules.
@@ -284,7 +299,7 @@ def _are_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
     return is_callee
 
 
-def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
+def _find_innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     """Return the position of the innermost wanted frame of each stack.
 
     Args:
@@ -300,7 +315,7 @@ def _innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     return reduce_groups(np.minimum, positions, stacks.start[:-1])
 
 
-def _frames_at(positions: Int64s, stacks: Stacks) -> Int64s:
+def _look_up_frames(positions: Int64s, stacks: Stacks) -> Int64s:
     """Return the frames at some positions, and -1 at the end for no stack.
 
     Args:
@@ -324,20 +339,23 @@ class Holder(msgspec.Struct, frozen=True):
 _BEFORE_RECORDING_STACK = -2
 
 
-def held_at(
+def group_live_allocations(
     history: History, event: int, place_of: Callable[[int], str]
 ) -> tuple[Holder, ...]:
-    """Return who allocated what is live after an event, the largest first.
+    """Return who holds the memory that is live after an event, the largest holder
+    first.
+
+    A *holder* is e.g. the line of code or the module that allocated the memory.
 
     Args:
         history: The history of the device.
-        event: The event, or BEFORE.
-        place_of: Gives the name of the holder for a stack. Stacks of the same name are
-            one holder.
+        event: The event, or BEFORE for the moment before the first one.
+        place_of: Returns the holder for a call stack. Stacks of the same holder
+            are put together.
 
     Returns:
-        The holders. What has no stack is of BEFORE_RECORDING, if it was there before
-        the first event, or of NO_STACK.
+        The holders. Memory without a call stack belongs to BEFORE_RECORDING, if
+        it was there before the first event, or else to NO_STACK.
     """
     allocations = history.allocations
     rows = np.flatnonzero(allocations.live_after(event))
@@ -355,18 +373,20 @@ def held_at(
     bytes_of_place: Counter[str] = Counter()
     blocks_of_place: Counter[str] = Counter()
     for index, stack in enumerate(stacks.tolist()):
-        place = _place_of_stack(stack, place_of)
-        bytes_of_place[place] += int(bytes_of_stack[index])
-        blocks_of_place[place] += int(blocks_of_stack[index])
+        holder_name = _name_holder(stack, place_of)
+        bytes_of_place[holder_name] += int(bytes_of_stack[index])
+        blocks_of_place[holder_name] += int(blocks_of_stack[index])
 
     holders = []
-    for place, size in bytes_of_place.items():
-        holders.append(Holder(place=place, bytes=size, blocks=blocks_of_place[place]))
+    for holder_name, size in bytes_of_place.items():
+        holders.append(
+            Holder(place=holder_name, bytes=size, blocks=blocks_of_place[holder_name])
+        )
 
     return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.place)))
 
 
-def _place_of_stack(stack: int, place_of: Callable[[int], str]) -> str:
+def _name_holder(stack: int, place_of: Callable[[int], str]) -> str:
     """Return the holder for a stack, or for what stands in place of one."""
     if stack == _BEFORE_RECORDING_STACK:
         return BEFORE_RECORDING

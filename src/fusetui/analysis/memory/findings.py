@@ -15,7 +15,11 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, MemoryFacts
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.layout import fragmentation, is_expandable, private_pools
+from fusetui.analysis.memory.layout import (
+    fragmentation,
+    is_expandable,
+    list_private_pools,
+)
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, at, summed
 
@@ -68,24 +72,24 @@ def findings(
         failed: The events at which memory ran out.
     """
     unsorted = [
-        *_leaks(facts),
-        *_fragmentation(facts.history, failed),
-        *_gradients_not_needed(facts),
-        *_large_category(
+        *_find_leaks(facts),
+        *_find_fragmentation(facts.history, failed),
+        *_find_unneeded_gradients(facts),
+        *_find_large_category(
             facts,
             "optimizer_state",
             "optimizer-state-large",
             MIN_OPTIMIZER_STATE_SHARE,
         ),
-        *_large_category(
+        *_find_large_category(
             facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE
         ),
-        *_several_pools(facts.history),
+        *_find_several_pools(facts.history),
     ]
     return tuple(sorted(unsorted, key=lambda finding: -finding.bytes))
 
 
-def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
+def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Report call stacks of which more and more memory is live after each step.
 
     A finding is made for each stack whose memory grew in at least MIN_GROWN_STEPS of
@@ -97,7 +101,7 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         return
 
     history = facts.history
-    live_bytes = _live_bytes_by_stack(history, step_ends)
+    live_bytes = _measure_live_bytes_by_stack(history, step_ends)
     steps = len(step_ends) - 1
 
     # Columns are stacks, rows are the ends of steps.
@@ -108,21 +112,21 @@ def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     # The last column is that of no stack.
     no_stack = live_bytes.shape[1] - 1
     for stack in np.flatnonzero(is_leak).tolist():
-        place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
+        code_place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
         yield MemoryFinding(
             rule="memory-leak",
             bytes=int(live_bytes[-1, stack]),
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=int(live_bytes[-1, stack]),
             index=int(step_ends[-1]) - 1,
-            places=(place,),
+            places=(code_place,),
             count=int(grown_steps[stack]),
             of_count=steps,
             each_bytes=int(grown_bytes[stack]) // steps,
         )
 
 
-def _live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
+def _measure_live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
     """Measure how many bytes each call stack holds just before some events.
 
     Only allocations since the first event count. A stack holds what was allocated with
@@ -148,19 +152,24 @@ def _live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
     return live_bytes
 
 
-def _fragmentation(
+def _find_fragmentation(
     history: History, failed: tuple[OutOfMemory, ...]
 ) -> Iterator[MemoryFinding]:
-    """Report fragmented memory, with at most one finding.
+    """Report that memory is fragmented: much of it is free, but in holes between live
+    blocks.
 
-    If memory ran out, it is the last failure for which holes are the reason.
-    Otherwise it is the moment at which most was reserved, or the end, if memory is
-    fragmented then.
+    If memory ran out, the last failure that this explains is reported. Otherwise it is
+    the moment at which most was reserved, or the end, if memory is fragmented then.
+    There is at most one finding.
+
+    Args:
+        history: The history of the device.
+        failed: Explanations of the failures; there may be none.
     """
     if failed:
         fragmented = [oom for oom in failed if oom.reason == "fragmented"]
         if fragmented:
-            yield _fragmented_failure(fragmented[-1])
+            yield _make_failure_finding(fragmented[-1])
         return
 
     most_reserved = int(history.reserved.argmax()) - 1
@@ -182,8 +191,9 @@ def _fragmentation(
             return
 
 
-def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
-    """Build the finding about a failure that fragmentation explains."""
+def _make_failure_finding(oom: OutOfMemory) -> MemoryFinding:
+    """Make the finding that fragmentation explains why a request for memory failed.
+    `oom` is the explanation of that failure."""
     return MemoryFinding(
         rule="fragmentation",
         bytes=oom.inactive_bytes,
@@ -194,11 +204,11 @@ def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
         each_bytes=oom.largest_bytes,
         expandable_would_fit=oom.expandable_would_fit,
         inactive=oom.inactive,
-        helps=_helpful_remedy(oom),
+        helps=_choose_remedy(oom),
     )
 
 
-def _helpful_remedy(oom: OutOfMemory) -> Helps:
+def _choose_remedy(oom: OutOfMemory) -> Helps:
     """Say what helps against a failure that fragmentation explains.
 
     Returns:
@@ -214,17 +224,17 @@ def _helpful_remedy(oom: OutOfMemory) -> Helps:
     return "order" if available_bytes >= oom.asked_bytes else "whole_segments"
 
 
-def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
-    """Report gradients that are live at the peak although their step is over.
+def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
+    """Report gradients that take memory at the peak although their step is over.
 
-    Only gradients that something else than a backward pass frees later are reported.
-    Without them the next highest moment is the peak.
+    Gradients that a later backward pass frees do not count. The saving is how much
+    lower the peak would be without them.
     """
     history = facts.history
     allocations = history.allocations
 
     step_end = facts.phases.next_end(allocations.born)
-    is_late = _outlive_their_use(facts, step_end)
+    is_late = _mark_gradients_kept_too_long(facts, step_end)
 
     at_peak = (
         is_late
@@ -235,22 +245,27 @@ def _gradients_not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
         return
 
     peak_bytes = int(history.allocated.max())
-    saved_bytes = _saved_at_peak(history, is_late, step_end)
+    saved_bytes = _compute_saving_at_peak(history, is_late, step_end)
     min_bytes = MIN_NOT_NEEDED_SHARE * peak_bytes
     if min_bytes > 0 and saved_bytes >= min_bytes:
         held_bytes = int(allocations.size[at_peak].sum())
-        finding = _finding_at_peak(history, "peak-not-needed", held_bytes, saved_bytes)
+        finding = _make_finding_at_peak(
+            history, "peak-not-needed", held_bytes, saved_bytes
+        )
         yield replace(finding, count=int(at_peak.sum()))
 
 
-def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
-    """Return which allocations are gradients that are freed only after their step.
+def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags:
+    """Mark the gradients that are freed only after the step that used them.
 
-    Those that a backward pass frees do not count.
+    Gradients that a backward pass frees do not count.
 
     Args:
         facts: What follows from the history of the device.
         step_end: For each allocation the end of the step that uses it.
+
+    Returns:
+        A flag for each allocation.
     """
     allocations = facts.history.allocations
     no_stack = -1  # of what lives at the end
@@ -262,12 +277,13 @@ def _outlive_their_use(facts: MemoryFacts, step_end: Int64s) -> Flags:
     return np.asarray(is_gradient & (step_end < allocations.died) & ~is_used)
 
 
-def _large_category(
+def _find_large_category(
     facts: MemoryFacts, category: Category, rule: Rule, min_share: float
 ) -> Iterator[MemoryFinding]:
-    """Report a category that takes a large share of the peak.
+    """Report a category, such as optimizer states, that takes a large share of the peak
+    memory.
 
-    Without it the next highest moment is the peak.
+    The saving is how much lower the peak would be without it.
 
     Args:
         facts: What follows from the history of the device.
@@ -283,11 +299,11 @@ def _large_category(
     held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:
-        saved_bytes = _saved_at_peak(history, is_of_category, allocations.born)
-        yield _finding_at_peak(history, rule, held_bytes, saved_bytes)
+        saved_bytes = _compute_saving_at_peak(history, is_of_category, allocations.born)
+        yield _make_finding_at_peak(history, rule, held_bytes, saved_bytes)
 
 
-def _finding_at_peak(
+def _make_finding_at_peak(
     history: History, rule: Rule, held_bytes: int, saved_bytes: int
 ) -> MemoryFinding:
     """Build a finding about memory that is live at the peak.
@@ -307,12 +323,14 @@ def _finding_at_peak(
     )
 
 
-def _several_pools(history: History) -> Iterator[MemoryFinding]:
-    """Report several private pools.
+def _find_several_pools(history: History) -> Iterator[MemoryFinding]:
+    """Report that several private memory pools, as of CUDA graphs, reserve memory at
+    the end.
 
-    At best, a single pool as large as the largest one would do.
+    The bytes at stake are those of all pools but the largest: at best a single pool of
+    that size would do. Nothing is reported for fewer than two pools.
     """
-    pool_bytes = private_pools(history)
+    pool_bytes = list_private_pools(history)
     if len(pool_bytes) > 1:
         yield MemoryFinding(
             rule="pool-per-graph",
@@ -324,7 +342,7 @@ def _several_pools(history: History) -> Iterator[MemoryFinding]:
         )
 
 
-def _saved_at_peak(history: History, is_left_out: Flags, since: Int64s) -> int:
+def _compute_saving_at_peak(history: History, is_left_out: Flags, since: Int64s) -> int:
     """Return how many bytes lower the peak would be without some allocations.
 
     Args:

@@ -145,8 +145,8 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return whether addresses were in use after an event.
 
         Args:
-            address_row: Rows of `_by_address.addresses`.
-            event: For each of them the event.
+            address_row: The addresses, as rows of `_by_address.addresses`.
+            event: For each of them the event after which the state counts.
         """
         index = self._by_address
         first_birth = address_row * self._births_per_address  # BEFORE, at this address
@@ -242,7 +242,8 @@ def histories(snapshot: Snapshot) -> tuple[History, ...]:
     with_segments = [int(device) for device in distinct(snapshot.segments.device)]
     devices = sorted(set(events_by_device) | set(with_segments))
     return tuple(
-        _history(snapshot, device, events_by_device.get(device)) for device in devices
+        _build_history(snapshot, device, events_by_device.get(device))
+        for device in devices
     )
 
 
@@ -260,7 +261,7 @@ def requested_bytes(blocks: Blocks, rows: Rows) -> Int64s:
     return np.where(requested < 0, blocks.size[rows], requested)
 
 
-def is_in_private_pool(history: History) -> Flags:
+def mark_private_pool_allocations(history: History) -> Flags:
     """Return which allocations are in a private pool, as that of a CUDA graph is.
 
     Where events do not name pools, this is only known of allocations that live at the
@@ -280,12 +281,14 @@ def is_in_private_pool(history: History) -> Flags:
     segment_is_private = is_private[snapshot.segments.pool]
     block_is_private = np.append(segment_is_private[snapshot.blocks.segment], no_pool)
     is_live_at_end = allocations.block >= 0
-    by_event = event_is_private[allocations.born]  # BEFORE is -1
+    born_in_private_pool = event_is_private[allocations.born]  # BEFORE is -1
 
-    return np.where(is_live_at_end, block_is_private[allocations.block], by_event)
+    return np.where(
+        is_live_at_end, block_is_private[allocations.block], born_in_private_pool
+    )
 
 
-def _history(
+def _build_history(
     snapshot: Snapshot, device: int, recorded_events: MemoryEvents | None
 ) -> History:
     """Work out what the memory of a device held, from its events and its last state.
@@ -297,12 +300,12 @@ def _history(
     """
     events = recorded_events
     if events is None:
-        events = unknown_table(MemoryEvents, 0, device=device)
+        events = make_table_with_unknowns(MemoryEvents, 0, device=device)
     segments = np.flatnonzero(snapshot.segments.device == device)
-    allocations = _allocations_by_end(snapshot, device, events)
+    allocations = _collect_allocations(snapshot, device, events)
     allocated = allocations.until_requested.live_bytes()
     active = allocations.until_free.live_bytes()
-    reserved = _reserved(snapshot, segments, events)
+    reserved = _compute_reserved_bytes(snapshot, segments, events)
     held_at_end = requested_bytes(snapshot.blocks, allocations.kept).sum()
     difference = int(allocated[-1] - held_at_end)
 
@@ -310,11 +313,11 @@ def _history(
     # not add up, memory that was taken back twice, and more in use than reserved.
     unrecorded = allocations.unrecorded
     if difference:
-        unrecorded += _missing_allocation_events(events, unrecorded)
+        unrecorded += _name_missing_events(events, unrecorded)
     if _is_taken_twice(snapshot, segments, events):
-        unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
+        unrecorded += _return_if_absent(events, SEGMENT_GIVEN)[:1]
     if (active > reserved).any():
-        unrecorded += _missing(events, SEGMENT_TAKEN)[:1]
+        unrecorded += _return_if_absent(events, SEGMENT_TAKEN)[:1]
 
     return History(
         snapshot=snapshot,
@@ -341,12 +344,20 @@ class _AllocationsByEnd(NamedTuple):
     unrecorded: tuple[MemoryAction, ...]
 
 
-def _allocations_by_end(
+def _collect_allocations(
     snapshot: Snapshot, device: int, events: MemoryEvents
 ) -> _AllocationsByEnd:
-    """Collect the allocations of a device.
+    """Collect the allocations of a device twice, for the two ways in which an
+    allocation ends.
 
-    If only one of the two kinds of ends was recorded, it counts for both.
+    It ends for the program when its memory is requested to be freed, and for the
+    allocator when that is completed. If only one of these was recorded, it counts for
+    both.
+
+    Args:
+        snapshot: The snapshot.
+        device: The number of the device.
+        events: The events of the device.
     """
     blocks = snapshot.blocks
     is_of_device = snapshot.segments.device[blocks.segment] == device
@@ -355,14 +366,14 @@ def _allocations_by_end(
     allocated_blocks = np.flatnonzero(is_of_device & is_allocated)
     blocks_in_use = np.flatnonzero(is_of_device & is_in_use)
 
-    until_requested = allocations_of(
+    until_requested = pair_allocations(
         events, blocks, allocated_blocks, MemoryAction.FREE_REQUESTED
     )
-    until_free = allocations_of(
+    until_free = pair_allocations(
         events, blocks, blocks_in_use, MemoryAction.FREE_COMPLETED
     )
 
-    unrecorded = _unrecorded_end(events, until_free, blocks.address[blocks_in_use])
+    unrecorded = _find_unrecorded_end(events, until_free, blocks.address[blocks_in_use])
     if unrecorded == (MemoryAction.FREE_REQUESTED,):
         until_requested = until_free
         allocated_blocks = blocks_in_use
@@ -377,7 +388,7 @@ def _allocations_by_end(
     )
 
 
-def _missing_allocation_events(
+def _name_missing_events(
     events: MemoryEvents, unrecorded: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
     """Name the actions whose events are missing, so that sums do not fit at the end.
@@ -392,17 +403,25 @@ def _missing_allocation_events(
         ALLOC if there is no such event. Else both kinds of ends if neither has an
         event and `unrecorded` is empty.
     """
-    no_allocations = _missing(events, (MemoryAction.ALLOC,))
+    no_allocations = _return_if_absent(events, (MemoryAction.ALLOC,))
     if no_allocations or unrecorded:
         return no_allocations
 
-    return _missing(events, FREED)
+    return _return_if_absent(events, FREED)
 
 
-def _reserved(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> Int64s:
-    """Return the bytes that the device had given to the allocator.
+def _compute_reserved_bytes(
+    snapshot: Snapshot, segments: Rows, events: MemoryEvents
+) -> Int64s:
+    """Compute how many bytes the device had given to the allocator, over time.
 
-    They are worked out backwards from the segments at the end.
+    They are worked out backwards from the segments at the end, by undoing each event
+    that adds or returns memory.
+
+    Args:
+        snapshot: The snapshot.
+        segments: The rows of the segments of the device.
+        events: Its events.
 
     Returns:
         The bytes before the first event, then after each.
@@ -429,21 +448,22 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
     return len(distinct(taken)) < len(taken) or bool(np.isin(taken, left).any())
 
 
-def _missing(
+def _return_if_absent(
     events: MemoryEvents, actions: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
-    """Return `actions` if there are events but none of these actions, else ()."""
+    """Return `actions` if there are events, but none of them has one of these actions.
+    Otherwise return ()."""
     if not len(events) or np.isin(events.action, actions).any():
         return ()
     return actions
 
 
-def _unrecorded_end(
+def _find_unrecorded_end(
     events: MemoryEvents, occupied: Allocations, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
-    """Find out which kind of end torch was told not to record.
+    """Find out which of the two kinds of ends of allocations torch did not record.
 
-    Programs set `skip_actions` of _record_memory_history.
+    Programs can leave one out with `skip_actions` of _record_memory_history.
 
     Args:
         events: The events of a device.
@@ -451,9 +471,9 @@ def _unrecorded_end(
         in_use: The addresses of the blocks that are in use at the end.
 
     Returns:
-        FREE_REQUESTED, if only completions were recorded and one ends an allocation
-        whose begin was recorded. FREE_COMPLETED, if only requests were and one of their
-        blocks is gone at the end. Else nothing.
+        FREE_REQUESTED, if only completions were recorded and one ends an
+        allocation whose begin was recorded. FREE_COMPLETED, if only requests were
+        and one of their blocks is gone at the end. Else nothing.
     """
     requests = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
     completions = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
@@ -470,7 +490,7 @@ def _unrecorded_end(
     return ()
 
 
-def allocations_of(
+def pair_allocations(
     events: MemoryEvents, blocks: Blocks, blocks_at_end: Rows, end: MemoryAction
 ) -> Allocations:
     """Pair the events that allocate and free memory of a device to allocations.
@@ -489,7 +509,7 @@ def allocations_of(
         The allocations from before the first event, then those that events make, in
         the order of their addresses.
     """
-    by_events = _allocations_of_events(events, end)
+    by_events = _pair_events(events, end)
     is_unnamed = ~np.isin(blocks.address[blocks_at_end], by_events.addresses)
     unnamed = blocks_at_end[is_unnamed]
 
@@ -513,7 +533,9 @@ def allocations_of(
     born = np.concatenate([np.full(count_before, BEFORE), allocated])
 
     is_live_at_end = died == len(events)
-    block = np.where(is_live_at_end, _rows_at(blocks, blocks_at_end, address), -1)
+    block = np.where(
+        is_live_at_end, _find_blocks_at(blocks, blocks_at_end, address), -1
+    )
 
     # The last entry is read for a block of -1: there is no stack.
     stack_of_blocks = np.append(blocks.stack, -1)
@@ -542,9 +564,7 @@ class _AllocationsOfEvents(NamedTuple):
     addresses: Int64s  # of all of them
 
 
-def _allocations_of_events(
-    events: MemoryEvents, end: MemoryAction
-) -> _AllocationsOfEvents:
+def _pair_events(events: MemoryEvents, end: MemoryAction) -> _AllocationsOfEvents:
     """Pair the events that begin and end an allocation at the same address.
 
     Args:
@@ -573,18 +593,21 @@ def _allocations_of_events(
     )
 
 
-def _rows_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
-    """Return the row of the block that is at each address, -1 for none.
+def _find_blocks_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
+    """Find the memory block at each of some addresses.
 
     Args:
         blocks: The blocks of the snapshot.
-        candidates: The rows among which to search.
+        candidates: The rows of the blocks among which to search.
         address: The addresses.
+
+    Returns:
+        A row of `blocks` for each address, -1 where there is none.
     """
     return first_with(blocks.address[candidates], candidates, address).astype(np.intp)
 
 
-def unknown_table(kind: type[T], rows: int, **known_columns: Any) -> T:
+def make_table_with_unknowns(kind: type[T], rows: int, **known_columns: Any) -> T:
     """Build a table in which only the given columns are known; all others are -1.
 
     E.g. `unknown_table(Blocks, 2, size=sizes)` has two blocks with a size only.

@@ -142,21 +142,25 @@ def _segment_ends(segments: tuple[Segment, ...]) -> Int64s:
 def layout(
     history: History, event: int, segments: tuple[Segment, ...] | None = None
 ) -> SegmentLayout:
-    """Work out which segments there are at a moment, and the holes in them.
+    """Work out which segments a device has at a moment, and the free ranges (holes) in
+    them.
+
+    A *segment* is a range of addresses that the allocator got from the device.
 
     Args:
         history: The history of the device.
-        event: The event after which the moment is, or BEFORE.
+        event: The event after which the moment is, or BEFORE for the one before
+            the first event.
         segments: The segments of that moment by address. Without them they are
             worked out.
     """
     if segments is None:
-        segments = segments_at(history, event)
+        segments = restore_segments(history, event)
 
     allocations = history.occupied
-    placed_allocations = _allocations_in_segments(allocations, event, segments)
-    placed_blocks = _placed_blocks(history, event, placed_allocations, segments)
-    gaps = _gaps(placed_blocks, segments)
+    placed_allocations = _find_allocations_in_segments(allocations, event, segments)
+    placed_blocks = _place_blocks(history, event, placed_allocations, segments)
+    gaps = _find_free_ranges(placed_blocks, segments)
     is_hole = gaps.end > gaps.start
 
     segment_of_allocation = np.full(len(allocations), -1)
@@ -179,7 +183,7 @@ class _PlacedAllocations(NamedTuple):
     segment: Rows  # the index of the segment
 
 
-def _allocations_in_segments(
+def _find_allocations_in_segments(
     allocations: Allocations, event: int, segments: tuple[Segment, ...]
 ) -> _PlacedAllocations:
     """Find the allocations that are live after an event and lie in segments.
@@ -213,7 +217,7 @@ class _Gaps(NamedTuple):
     is_behind_unsure: Flags  # whether the block before it may reach into it
 
 
-def _gaps(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
+def _find_free_ranges(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _Gaps:
     """List the free ranges behind the begin of each segment and behind each block.
 
     E.g. a segment from 0 to 100 with a block from 20 to 50 has two: from 0 to 20, and
@@ -255,22 +259,29 @@ class _PlacedBlocks(NamedTuple):
     may_be_larger: Flags  # whether the size is only the least one
 
 
-def _placed_blocks(
+def _place_blocks(
     history: History,
     event: int,
     placed: _PlacedAllocations,
     segments: tuple[Segment, ...],
 ) -> _PlacedBlocks:
-    """Work out the block of each allocation that lies in a segment.
+    """Work out the address range of the block of each live allocation in a segment.
 
     The file records the size of a block that is there at the end. The size of a block
-    that is gone is worked out from what was requested.
+    that is gone is worked out from what was requested, rounded up as the allocator
+    does.
+
+    Args:
+        history: The history of the device.
+        event: The event after which the moment is, or BEFORE.
+        placed: The allocations, and the segment in which each lies.
+        segments: The segments at that moment, by address.
     """
     allocations = history.occupied
     block = allocations.block[placed.row]
     is_gone = block < 0  # there is no block at the end
     sizes_at_end = np.append(history.snapshot.blocks.size, 0)
-    least_size = _rounded_up(allocations.size[placed.row])
+    least_size = _round_up_request(allocations.size[placed.row])
     size = np.where(is_gone, least_size, sizes_at_end[block])
 
     # Segments for small blocks and expandable segments split off every rest. In others,
@@ -282,7 +293,7 @@ def _placed_blocks(
 
     uncertain = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
     end_of_segment = _segment_ends(segments)[placed.segment[uncertain]]
-    rests = _unsplit_rests(
+    rests = _find_unsplit_rests(
         history, placed.row[uncertain], size[uncertain], end_of_segment, event
     )
 
@@ -298,7 +309,7 @@ def _placed_blocks(
     )
 
 
-def _rounded_up(requested: Int64s) -> Int64s:
+def _round_up_request(requested: Int64s) -> Int64s:
     """Return the least size of the blocks for some requests, in bytes.
 
     That is the next multiple of ALLOCATION_UNIT_BYTES (512), at least one: 512 for 0
@@ -315,7 +326,7 @@ class _Rests(NamedTuple):
     may_be_more: Flags  # whether `bytes` is only the least amount
 
 
-def _unsplit_rests(
+def _find_unsplit_rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
 ) -> _Rests:
     """Find the bytes that belong to blocks because they were not worth splitting off.
@@ -349,11 +360,16 @@ def _unsplit_rests(
     return _Rests(bytes=unsplit, may_be_more=~is_unsplit & is_early)
 
 
-def segments_at(history: History, event: int) -> tuple[Segment, ...]:
-    """Return the segments after an event (or BEFORE), by address.
+def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
+    """Return the segments of a device after an event, in the order of their addresses.
 
-    Only the segments of the end are recorded. Others are worked out by undoing events,
-    from the end or from the nearest later moment that is known already.
+    A *segment* is a range of addresses that the allocator got from the device. Only
+    those of the end are recorded. Others are worked out by undoing events, from the end
+    or from the nearest later moment that is known already.
+
+    Args:
+        history: The history of the device.
+        event: The event, or BEFORE for the moment before the first one.
     """
     log = segment_log(history)
     changes_then = int(np.searchsorted(log.events, event, side="right"))
@@ -362,7 +378,7 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
 
     segments = SegmentMap(log.segments_after[nearest])
     for change in range(nearest - 1, changes_then - 1, -1):
-        _undo_event(history, int(log.events[change]), segments)
+        _undo_segment_event(history, int(log.events[change]), segments)
         changes_left = change  # so many changes are not undone yet
         if changes_left % CHANGES_BETWEEN_KEPT == 0:
             log.segments_after[changes_left] = segments.segments
@@ -385,36 +401,44 @@ class SegmentLog(NamedTuple):
 
 @memo()
 def segment_log(history: History) -> SegmentLog:
-    """Return the log of a device, which at first has the segments of the end."""
+    """Return what is known about the segments of a device at each moment.
+
+    A *segment* is a range of addresses that the allocator got from the device. At first
+    only the segments of the end are known; `restore_segments` adds others.
+    """
     segments = SegmentMap()
     for row in history.segments.tolist():
-        segments.add(_segment(history.snapshot, row))
+        segments.add(_read_segment(history.snapshot, row))
 
     is_change = np.isin(history.events.action, (*SEGMENT_GIVEN, *SEGMENT_TAKEN))
     changes = np.flatnonzero(is_change)
     return SegmentLog(events=changes, segments_after={len(changes): segments.segments})
 
 
-def _segment(snapshot: Snapshot, row: int) -> Segment:
-    """Read the segment in one row of the snapshot."""
+def _read_segment(snapshot: Snapshot, row: int) -> Segment:
+    """Read one segment from the tables of a snapshot. A *segment* is a range of
+    addresses that the allocator got from the device. `row` is its row in the table of
+    segments."""
     columns = snapshot.segments
     return Segment(
         address=int(columns.address[row]),
         size=int(columns.total_size[row]),
         stream=int(columns.stream[row]),
-        pool=pool_of(snapshot, int(columns.pool[row])),
+        pool=name_pool(snapshot, int(columns.pool[row])),
         is_large=bool(columns.is_large[row]),
         is_expandable=bool(columns.is_expandable[row]),
     )
 
 
-def _undo_event(history: History, event: int, segments: SegmentMap) -> None:
-    """Undo what an event did to segments, in place.
+def _undo_segment_event(history: History, event: int, segments: SegmentMap) -> None:
+    """Undo what an event did to the segments of a device, in place.
+
+    E.g. an event that adds a segment removes it again.
 
     Args:
         history: The history of the device.
-        event: An event that changes segments.
-        segments: The segments after the event; afterwards those before it.
+        event: The event, which changes segments.
+        segments: The segments after the event; they become those before it.
     """
     events = history.events
     action = int(events.action[event])
@@ -429,7 +453,7 @@ def _undo_event(history: History, event: int, segments: SegmentMap) -> None:
         address=address,
         size=size,
         stream=int(events.stream[event]),
-        pool=pool_of(history.snapshot, int(events.pool[event])),
+        pool=name_pool(history.snapshot, int(events.pool[event])),
         is_large=size > PAGE_BYTES,
         is_expandable=is_page,
     )
@@ -440,7 +464,11 @@ def _undo_event(history: History, event: int, segments: SegmentMap) -> None:
 
 
 def is_expandable(history: History) -> bool:
-    """Return whether a device has expandable segments or settings ask for them."""
+    """Return whether a device has expandable segments, which grow page by page.
+
+    That is so if the settings ask for them, if a segment is marked as such, or if an
+    event maps or unmaps pages.
+    """
     snapshot = history.snapshot
     settings = snapshot.settings
 
@@ -456,7 +484,7 @@ def is_expandable(history: History) -> bool:
     return bool(is_set or was_mapped or is_any_expandable)
 
 
-def rounds_up(history: History) -> bool:
+def rounds_up_requests(history: History) -> bool:
     """Return whether the allocator rounds requests up to parts of powers of 2.
 
     Then the requested sizes say little about the sizes of blocks.
@@ -467,8 +495,9 @@ def rounds_up(history: History) -> bool:
     return any(isinstance(parts, int) and parts > 0 for parts in divisions.values())
 
 
-def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
-    """Return the name of a pool by its row in the snapshot; COMMON_POOL for -1."""
+def name_pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
+    """Return the name of a memory pool by its row in the snapshot. The row -1 stands
+    for the common pool, whose name is COMMON_POOL."""
     return snapshot.pools[pool] if pool >= 0 else COMMON_POOL
 
 
@@ -561,12 +590,14 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
-    """Divide the reserved memory of a device after an event by what it is used for.
+    """Divide the memory that a device reserves after an event by what it is used for.
+
+    E.g. live allocations, rounding, and free ranges of different kinds.
 
     Args:
         history: The history of the device.
-        event: The event, or BEFORE.
-        placement: The layout at that moment.
+        event: The event, or BEFORE for the moment before the first one.
+        placement: The segments at that moment, with their free ranges.
     """
     reserved = sum(segment.size for segment in placement.segments)
     active = history.active_after(event)
@@ -594,7 +625,7 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     split_holes = placement.size[holds_allocations[placement.segment]]
     split = int(split_holes.sum())
 
-    is_sure = not placement.slack.any() and not rounds_up(history)
+    is_sure = not placement.slack.any() and not rounds_up_requests(history)
     return Waste(
         reserved_bytes=reserved,
         active_bytes=active,
@@ -609,7 +640,7 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
 def _has_split_limit(history: History) -> bool:
     """Return whether a setting bounds the blocks that are split.
 
-    Then rests are split off otherwise than `_unsplit_rests` expects.
+    Then rests are split off otherwise than `_find_unsplit_rests` expects.
     """
     limit = history.snapshot.settings.get("max_split_size")
     return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
@@ -635,7 +666,7 @@ def fragmentation(history: History, event: int) -> Waste | None:
     if total_waste.rounding_bytes is None:
         return None
 
-    hole_bytes = _bytes_before_blocks(placement)
+    hole_bytes = _measure_holes_before_blocks(placement)
     total = int(hole_bytes.sum())
     largest = int(hole_bytes.max(initial=0))
 
@@ -647,7 +678,7 @@ def fragmentation(history: History, event: int) -> Waste | None:
     return replace(total_waste, split_bytes=total, largest_bytes=largest)
 
 
-def _bytes_before_blocks(placement: SegmentLayout) -> Int64s:
+def _measure_holes_before_blocks(placement: SegmentLayout) -> Int64s:
     """Return the bytes of each hole in front of a live block; 0 for other holes.
 
     Whole pages of expandable segments do not count: they can be given back.
@@ -663,8 +694,9 @@ def _bytes_before_blocks(placement: SegmentLayout) -> Int64s:
     return np.where(is_before_block, placement.size - given_back, 0)
 
 
-def private_pools(history: History) -> list[int]:
-    """Return the bytes that each private pool reserves at the end, the largest first.
+def list_private_pools(history: History) -> list[int]:
+    """Return how many bytes each private memory pool reserves at the end, the largest
+    first.
 
     A CUDA graph has a private pool. Pools that reserve nothing are left out.
     """

@@ -25,8 +25,8 @@ from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
     layout,
+    restore_segments,
     segment_log,
-    segments_at,
 )
 from fusetui.trace.model.arrays import (
     Flags,
@@ -157,7 +157,11 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return living
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
-        """Add up what the events [first, last) allocated."""
+        """Add up what the events from `first` to before `last` allocated.
+
+        Of these allocations, the result also has the bytes that are still live before
+        `last`.
+        """
         allocations = self.history.allocations
         begin, end = np.searchsorted(allocations.born, [first, last], sorter=self.born)
         rows = self.born[begin:end]
@@ -174,23 +178,28 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             Bytes of shape [CATEGORIES, events].
         """
-        rows = []
+        bytes_of_categories = []
         for changes in self.changes:
             changes_so_far = np.searchsorted(changes.events, events, side="right")
-            rows.append(changes.bytes[changes_so_far])
-        return np.stack(rows)
+            bytes_of_categories.append(changes.bytes[changes_so_far])
+        return np.stack(bytes_of_categories)
 
     def most_of_categories(self, begin: int, end: int) -> list[int]:
-        """The most bytes that each category has at any moment from `begin` to `end`,
-        which are positions."""
+        """Return the most bytes that each category has at any moment of a range.
+
+        Args:
+            begin: The position of the first moment: a time, or the index of an event
+                in a file without times.
+            end: The position of the last one.
+        """
         first_event, after_last = np.searchsorted(self.positions, (begin, end + 1))
-        most = []
+        most_bytes = []
         for changes in self.changes:
             # with the bytes before the first change
             first = int(np.searchsorted(changes.events, first_event))
             last = int(np.searchsorted(changes.events, after_last))
-            most.append(int(changes.bytes[first : last + 1].max()))
-        return most
+            most_bytes.append(int(changes.bytes[first : last + 1].max()))
+        return most_bytes
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
         """Find the event of each range after which most memory is allocated.
@@ -233,7 +242,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             The groups; their numbers are stacks, -1 where none was recorded.
         """
-        rows = self._rows_of_holder(by, holder, event)
+        rows = self._find_rows_of_holder(by, holder, event)
         return self._grouped(
             self.history.allocations.stack[rows].astype(np.int64), rows
         )
@@ -251,7 +260,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             Rows of History.allocations, the largest first; equal sizes oldest first.
         """
         allocations = self.history.allocations
-        rows = self._rows_of_holder(by, holder, event)
+        rows = self._find_rows_of_holder(by, holder, event)
         rows = rows[allocations.stack[rows] == stack]
 
         # np.lexsort sorts by its last key first.
@@ -259,7 +268,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         ordered: Rows = rows[order]
         return ordered
 
-    def _rows_of_holder(self, by: str, holder: int, event: int) -> Rows:
+    def _find_rows_of_holder(self, by: str, holder: int, event: int) -> Rows:
         """Return the live allocations of one holder at a moment."""
         rows = self.living(event)
         is_of_holder = self.holders[by][rows] == holder
@@ -267,7 +276,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         return rows_of_holder
 
     def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
-        """Group allocations with equal numbers.
+        """Add up allocations that have the same number, such as that of their holder.
 
         Args:
             numbers: A number for each of `rows`.
@@ -286,7 +295,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def moments(facts: MemoryFacts) -> Moments:
-    """Prepare the moments of a device of a snapshot.
+    """Prepare what is needed to show what a device of a snapshot holds at any moment.
 
     Allocations can be grouped by code, by module and by category.
     """
@@ -301,7 +310,7 @@ def moments(facts: MemoryFacts) -> Moments:
         "module": (stack, facts.evidence.module),
         "category": (facts.kinds, CATEGORIES.__getitem__),
     }
-    return prepared_moments(
+    return compute_moments(
         history,
         kinds=facts.kinds,
         title=f"device {history.device}",
@@ -311,7 +320,7 @@ def moments(facts: MemoryFacts) -> Moments:
     )
 
 
-def prepared_moments(
+def compute_moments(
     history: History,
     *,
     kinds: Int64s,
@@ -331,10 +340,13 @@ def prepared_moments(
         is_of_trace: Whether it comes from the memory events of a trace.
     """
     allocations = history.allocations
-    holders = _holders(allocations, keys)
+    holders = _find_holders(allocations, keys)
     _, name_of_stack = next(iter(keys.values()))
     born: Rows = np.argsort(allocations.born, kind="stable")
-    changes = [_changes(allocations, kinds == kind) for kind in range(len(CATEGORIES))]
+    changes = [
+        _find_byte_changes(allocations, kinds == kind)
+        for kind in range(len(CATEGORIES))
+    ]
     return Moments(
         history=history,
         kinds=kinds,
@@ -344,7 +356,7 @@ def prepared_moments(
         names=holders.names,
         holders=holders.numbers,
         born=born,
-        kept=_kept(allocations, born),
+        kept=_keep_live_allocations(allocations, born),
         changes=tuple(changes),
         is_of_trace=is_of_trace,
     )
@@ -359,7 +371,7 @@ class _Holders(NamedTuple):
     names: tuple[str, ...]
 
 
-def _holders(allocations: Allocations, keys: Keys) -> _Holders:
+def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
     """Find out who holds each allocation, for each way of grouping.
 
     A *holder* is a name, such as a line of code or a module. Holders are numbered over
@@ -396,7 +408,7 @@ def _holders(allocations: Allocations, keys: Keys) -> _Holders:
     return _Holders(numbers=numbers, names=tuple(number_of_name))
 
 
-def _kept(allocations: Allocations, born: Rows) -> KeptMoments:
+def _keep_live_allocations(allocations: Allocations, born: Rows) -> KeptMoments:
     """Keep what is live at some moments, so that others can be found from these.
 
     Between two of them lie at least as many events as there are live allocations, so
@@ -423,8 +435,12 @@ def _kept(allocations: Allocations, born: Rows) -> KeptMoments:
         kept.append(living)
 
 
-def _changes(allocations: Allocations, is_chosen: Flags) -> CategoryChanges:
-    """Find when the bytes of the flagged allocations change."""
+def _find_byte_changes(allocations: Allocations, is_chosen: Flags) -> CategoryChanges:
+    """Find when the live bytes of the flagged allocations change, and to how much.
+
+    Returns:
+        The events in order, and the bytes before the first one and after each.
+    """
     has_died = is_chosen & (allocations.died < allocations.events)
     events = np.concatenate([allocations.born[is_chosen], allocations.died[has_died]])
     change = np.concatenate([allocations.size[is_chosen], -allocations.size[has_died]])
@@ -470,24 +486,32 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         rows, kinds = self.inside(segment)
         bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
         for kind in set(kinds.tolist()):
-            of_kind = rows[kinds == kind]
-            start = allocations.address[of_kind]
-            end = start + allocations.size[of_kind]
+            rows_of_kind = rows[kinds == kind]
+            start = allocations.address[rows_of_kind]
+            end = start + allocations.size[rows_of_kind]
             bytes_asked[kind] = np.diff(covered_until(start, end, borders))
         return bytes_asked
 
 
 @memo(2)
 def placed(moments: Moments, event: int) -> PlacedBlocks:
-    """Return which block lies where after an event."""
+    """Return at which address each block of memory lies after an event.
+
+    The result also has the segments at that moment, and how many bytes of each are used
+    and free.
+
+    Args:
+        moments: The moments of the device.
+        event: The event, or BEFORE for the moment before the first one.
+    """
     history = moments.history
     changes = segment_log(history).events
     changes_so_far = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[changes_so_far - 1]) if changes_so_far else BEFORE
-    placement = layout(history, event, _segments(moments, last_change))
+    placement = layout(history, event, _look_up_segments(moments, last_change))
 
     occupied = history.occupied
-    count = len(placement.segments)
+    segment_count = len(placement.segments)
     rows = np.flatnonzero(placement.segment_of_allocation >= 0)
     rows = rows[np.argsort(occupied.address[rows], kind="stable")]
     segment = placement.segment_of_allocation[rows]
@@ -497,19 +521,19 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
         placement=placement,
         rows=rows,
         segment=segment,
-        kinds=kinds[_lives_of_occupied(history, rows)],
-        used=summed(segment, occupied.size[rows], count),
-        holes=summed(placement.segment, placement.size, count),
+        kinds=kinds[_match_occupied_allocations(history, rows)],
+        used=summed(segment, occupied.size[rows], segment_count),
+        holes=summed(placement.segment, placement.size, segment_count),
     )
 
 
 @memo(2)
-def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
-    """Return `segments_at`; neighboring moments have the same segments."""
-    return segments_at(moments.history, event)
+def _look_up_segments(moments: Moments, event: int) -> tuple[Segment, ...]:
+    """Return `restore_segments`; neighboring moments have the same segments."""
+    return restore_segments(moments.history, event)
 
 
-def _lives_of_occupied(history: History, rows: Rows) -> Rows:
+def _match_occupied_allocations(history: History, rows: Rows) -> Rows:
     """Find the rows of History.allocations that are the allocations of some blocks.
 
     Both have the same birth. Blocks from before the first event are found by their
@@ -526,11 +550,11 @@ def _lives_of_occupied(history: History, rows: Rows) -> Rows:
     born = history.occupied.born[rows]
     life_born_at = np.full(allocations.events + 1, -1)  # BEFORE finds the last entry
     life_born_at[allocations.born] = np.arange(len(allocations))
-    early_life = _early_lives_at(allocations, history.occupied.address[rows])
+    early_life = _find_early_allocations(allocations, history.occupied.address[rows])
     return np.where(born == BEFORE, early_life, life_born_at[born])
 
 
-def _early_lives_at(allocations: Allocations, address: Int64s) -> Rows:
+def _find_early_allocations(allocations: Allocations, address: Int64s) -> Rows:
     """Find the allocation from before the first event at each address, -1 for none."""
     early = np.flatnonzero(allocations.born == BEFORE)
     return first_with(allocations.address[early], early, address).astype(np.intp)

@@ -13,16 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.answer import NoMomentError, Totals, events_at, totals
+from fusetui.analysis.memory.answer import (
+    NoMomentError,
+    Totals,
+    find_events_at,
+    summarize_totals,
+)
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
-from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
+from fusetui.analysis.memory.evidence import (
+    BEFORE_RECORDING,
+    Holder,
+    group_live_allocations,
+)
 from fusetui.analysis.memory.history import (
     BEFORE,
     History,
-    allocations_of,
-    unknown_table,
+    make_table_with_unknowns,
+    pair_allocations,
 )
-from fusetui.analysis.memory.moments import Moments, prepared_moments
+from fusetui.analysis.memory.moments import Moments, compute_moments
 from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s, at
@@ -101,7 +110,9 @@ class TracedMemory(Totals, frozen=True):
     by_op: tuple[Holder, ...]
 
 
-def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory, ...]:
+def report_memory_of_trace(
+    trace: Trace, at: str | int = "peak"
+) -> tuple[TracedMemory, ...]:
     """Report the memory of every device from the memory events of a trace, GPUs first.
 
     The file is read again. Only devices whose events have addresses and totals are
@@ -119,42 +130,42 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
             "its memory events do not show where memory ran out; a snapshot does."
         )
 
-    samples = _samples(trace)
+    samples = _read_samples(trace)
     if not samples:
         return ()
 
     histories = [
-        _history_of_device(trace, device, rows) for device, rows in samples.items()
+        _build_device_history(trace, device, rows) for device, rows in samples.items()
     ]
-    events = events_at(histories, at)
+    events = find_events_at(histories, at)
     reported = []
     for device, history, event in zip(samples, histories, events, strict=True):
-        reported.append(_traced_memory(trace, device, history, event))
+        reported.append(_report_traced_device(trace, device, history, event))
 
     return tuple(reported)
 
 
-def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
+def prepare_moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
     """Return what each device holds at any moment, by op and by annotation, GPUs first.
 
     The memory page of the app shows it. Times are exact to the ns, as the timeline has
     them. For what was there before the first event, the number of blocks is not known.
     """
-    samples = _samples(trace)
+    samples = _read_samples(trace)
     has_several_processes = len({device.process for device in samples}) > 1
     return tuple(
-        _moments_of_device(trace, device, rows, has_several_processes)
+        _prepare_device_moments(trace, device, rows, has_several_processes)
         for device, rows in samples.items()
     )
 
 
-def _moments_of_device(
+def _prepare_device_moments(
     trace: Trace,
     device: TracedDevice,
     samples: list[MemorySample],
     has_several_processes: bool,
 ) -> Moments:
-    """Prepare what a device holds at any moment.
+    """Prepare what a device holds at any moment, from the memory events of a trace.
 
     Args:
         trace: The trace.
@@ -162,7 +173,7 @@ def _moments_of_device(
         samples: Its memory events in the order of time, at least one.
         has_several_processes: Whether the title must name the process.
     """
-    history = _history_of_device(trace, device, samples)
+    history = _build_device_history(trace, device, samples)
     allocations = history.allocations
     is_early = allocations.born == BEFORE
 
@@ -171,15 +182,15 @@ def _moments_of_device(
     # -1 stays for what was there before recording: its annotation is not known.
     annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)
 
-    title = _kind_text(device)
+    title = _describe_kind(device)
     if device.number >= 0:
         title += f" {device.number}"
 
     if has_several_processes:
         title += f" of process {device.process}"
 
-    name_of = partial(_name_at, trace)
-    return prepared_moments(
+    name_of = partial(_look_up_name, trace)
+    return compute_moments(
         history,
         kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
         title=title,
@@ -191,7 +202,7 @@ def _moments_of_device(
     )
 
 
-def _name_at(trace: Trace, name_index: int) -> str:
+def _look_up_name(trace: Trace, name_index: int) -> str:
     """Return the name of an op or an annotation by its number.
 
     Two numbers after those of all names stand for NO_OP and NO_ANNOTATION.
@@ -201,71 +212,73 @@ def _name_at(trace: Trace, name_index: int) -> str:
     return NO_OP if name_index == len(trace.names) else NO_ANNOTATION
 
 
-def _kind_text(device: TracedDevice) -> str:
+def _describe_kind(device: TracedDevice) -> str:
     """Return the kind of a device for users, such as `GPU` or `CPU`."""
     return DEVICE_TYPES.get(device.kind, f"device type {device.kind}")
 
 
-def _traced_memory(
+def _report_traced_device(
     trace: Trace, device: TracedDevice, history: History, event: int
 ) -> TracedMemory:
-    """Build what is reported about a device at a moment.
+    """Describe a device at a moment: its totals, and which ops and annotations hold its
+    memory.
 
     Args:
         trace: The trace.
         device: The device.
         history: Its history.
-        event: The event after which the moment is, or BEFORE.
+        event: The event after which the moment is. BEFORE is the moment before
+            the first event.
     """
-    by_op: list[Holder] = []
-    for holder in held_at(history, event, partial(_name_at, trace)):
+    held_by_op: list[Holder] = []
+    for holder in group_live_allocations(history, event, partial(_look_up_name, trace)):
         if holder.place == BEFORE_RECORDING:
             # One block stands for all of them: their number is not known.
             holder = replace(holder, blocks=0)
-        by_op.append(holder)
+        held_by_op.append(holder)
 
-    fields = totals(history, event)
+    fields = summarize_totals(history, event)
     # Times count from the begin of the trace, not from the first memory event.
-    fields["start_time_us"] = start_us(trace)
+    fields["start_time_us"] = trace_start_us(trace)
 
     return TracedMemory(
         **fields,
-        kind=_kind_text(device),
+        kind=_describe_kind(device),
         process=device.process,
-        place=_op_at(trace, history.events, event),
-        annotation=_annotation_at(trace, history.events, event),
-        by_op=tuple(by_op),
+        place=_find_op_at(trace, history.events, event),
+        annotation=_find_annotation_at(trace, history.events, event),
+        by_op=tuple(held_by_op),
     )
 
 
-def _op_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
+def _find_op_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
     """Return the name of the op in which an event happened.
 
     Returns None if there was none, and for BEFORE.
     """
     if event == BEFORE:
         return None
-    name = int(events.stack[event])  # see _memory_events
+    name = int(events.stack[event])  # see _convert_samples
     return trace.names[name] if name < len(trace.names) else None
 
 
-def _annotation_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
+def _find_annotation_at(trace: Trace, events: MemoryEvents, event: int) -> str | None:
     """Return the name of the annotation in which an event happened.
 
     Returns None if there was none, and for BEFORE.
     """
     if event == BEFORE:
         return None
-    name = int(events.user_metadata[event])  # see _memory_events
+    name = int(events.user_metadata[event])  # see _convert_samples
     return trace.names[name] if name >= 0 else None
 
 
-def start_us(trace: Trace) -> int:
+def trace_start_us(trace: Trace) -> int:
     """Return when the trace begins, in us since 1970, as far as the file says it."""
     return (trace.epoch_ns + trace.begin_ns) // 1000
 
 
-def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
+def _read_samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
     """Read the memory events of each device in the order of time, GPUs first.
 
     Events that lack one of their numbers, or have one that no column can hold, are left
@@ -298,23 +311,23 @@ def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
 
     return {
         device: sorted(samples[device], key=lambda sample: sample.time_ns)
-        for device in sorted(samples, key=_device_order)
+        for device in sorted(samples, key=_device_sort_key)
     }
 
 
-def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
-    """Return a key that sorts the CPU last."""
+def _device_sort_key(device: TracedDevice) -> tuple[bool, int, int, str]:
+    """Return a key that sorts devices by their numbers, the CPU last."""
     is_cpu = device.kind == 0
     return is_cpu, device.kind, device.number, str(device.process)
 
 
-def _history_of_device(
+def _build_device_history(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> History:
-    """Build the history of a device from its memory events.
+    """Build the allocation history of a device from its memory events.
 
-    What was allocated before the first event and is never freed is one block. Memory
-    events have no call stacks; `_memory_events` says what stands in their place.
+    Memory events have no call stacks; `_convert_samples` says what takes their place.
+    Memory from before the first event that is never freed becomes a single block.
 
     Args:
         trace: The trace.
@@ -323,24 +336,24 @@ def _history_of_device(
     """
     allocated = np.array([sample.allocated for sample in samples], np.int64)
     reserved = np.array([sample.reserved for sample in samples], np.int64)
-    events = _memory_events(trace, device, samples)
+    events = _convert_samples(trace, device, samples)
 
     # The first total tells what was there before the first event.
     allocated_before = samples[0].allocated - samples[0].change
-    never_freed = max(allocated_before - _freed_from_before(events), 0)
+    never_freed = max(allocated_before - _sum_freed_unallocated(events), 0)
     never_freed_bytes = np.array([never_freed], np.int64)
-    blocks = unknown_table(
+    blocks = make_table_with_unknowns(
         Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes
     )
     kept_blocks = np.flatnonzero(never_freed_bytes)
 
-    allocations = allocations_of(
+    allocations = pair_allocations(
         events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED
     )
     allocated_after = allocations.live_bytes()
 
     return History(
-        snapshot=_snapshot_of_events(trace, events, blocks),
+        snapshot=_make_snapshot(trace, events, blocks),
         device=device.number,
         events=events,
         segments=np.arange(0),
@@ -353,25 +366,25 @@ def _history_of_device(
     )
 
 
-def _memory_events(
+def _convert_samples(
     trace: Trace, device: TracedDevice, samples: list[MemorySample]
 ) -> MemoryEvents:
-    """Return the memory events of a device in the form of those of a snapshot.
+    """Convert the memory events of a trace to the form of those of a memory snapshot.
 
-    In place of the stack, an event has the number of the name of the op around it,
-    `len(trace.names)` for none. In place of user metadata it has that of the
-    annotation, -1 for none.
+    They have no call stacks. Instead of the number of a stack, an event has that of the
+    name of the op around it, `len(trace.names)` for none. In place of user metadata it
+    has that of the annotation, -1 for none.
     """
     time_ns = np.array([sample.time_ns for sample in samples], np.int64)
     change = np.array([sample.change for sample in samples], np.int64)
     rows_of_threads = by_key(range(len(samples)), lambda row: samples[row].thread)
 
-    op = _names_around(trace, device.process, rows_of_threads, time_ns, Layer.OPS)
-    annotation = _names_around(
+    op = _find_names_around(trace, device.process, rows_of_threads, time_ns, Layer.OPS)
+    annotation = _find_names_around(
         trace, device.process, rows_of_threads, time_ns, Layer.ANNOTATIONS
     )
 
-    return unknown_table(
+    return make_table_with_unknowns(
         MemoryEvents,
         len(samples),
         device=device.number,
@@ -384,16 +397,17 @@ def _memory_events(
     )
 
 
-def _snapshot_of_events(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
-    """Return a snapshot that has these events and blocks, and nothing else."""
+def _make_snapshot(trace: Trace, events: MemoryEvents, blocks: Blocks) -> Snapshot:
+    """Make a memory snapshot from the memory events of a trace. It has these events and
+    blocks, but no segments, stacks, pools or settings."""
     no_frames = np.empty(0, np.int32)
     return Snapshot(
         path=trace.report.file,
         bytes=0,
-        segments=unknown_table(Segments, 0),
+        segments=make_table_with_unknowns(Segments, 0),
         blocks=blocks,
         events=(events,),
-        annotations=unknown_table(Annotations, 0),
+        annotations=make_table_with_unknowns(Annotations, 0),
         stacks=Stacks((), no_frames, np.zeros(1, np.int64)),
         strings=trace.names,
         pools=(),
@@ -401,20 +415,20 @@ def _snapshot_of_events(trace: Trace, events: MemoryEvents, blocks: Blocks) -> S
     )
 
 
-def _freed_from_before(events: MemoryEvents) -> int:
+def _sum_freed_unallocated(events: MemoryEvents) -> int:
     """Return the bytes that events free although no event allocated them.
 
     This is all that is live before the first event in a history of these events alone.
     """
-    no_blocks = unknown_table(Blocks, 0)
+    no_blocks = make_table_with_unknowns(Blocks, 0)
     no_rows = np.arange(0)
-    allocations = allocations_of(
+    allocations = pair_allocations(
         events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED
     )
     return int(allocations.live_bytes()[0])
 
 
-def _names_around(
+def _find_names_around(
     trace: Trace,
     process: Id,
     events_of_threads: dict[Id, list[int]],
@@ -446,13 +460,13 @@ def _names_around(
             track, trace.start, trace.end, trace.parent, times, times
         )
         if layer is Layer.OPS:
-            slices = _ops_that_do_more(trace, slices)
+            slices = _skip_allocating_ops(trace, slices)
         names[events_of_thread] = np.where(slices >= 0, trace.name[slices], -1)
 
     return names
 
 
-def _ops_that_do_more(trace: Trace, rows: Int32s) -> Int32s:
+def _skip_allocating_ops(trace: Trace, rows: Int32s) -> Int32s:
     """Return the op that each row is in, skipping ops that only allocate.
 
     In place of an op that only allocates, the next one around it is taken, as long as

@@ -19,8 +19,8 @@ from fusetui.analysis.memory.layout import (
     SegmentLayout,
     is_expandable,
     layout,
-    pool_of,
-    rounds_up,
+    name_pool,
+    rounds_up_requests,
 )
 from fusetui.trace.model.arrays import summed
 
@@ -90,7 +90,7 @@ class OutOfMemory(msgspec.Struct, frozen=True):
     pinned_count: int
 
 
-def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
+def explain_failures(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
     """Explain the last MAX_EXPLAINED failures of a device, in the order of time."""
     events = history.failures[-MAX_EXPLAINED:].tolist()
     return tuple(_explain_failure(history, evidence, event) for event in events)
@@ -109,12 +109,12 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     free = int(events.device_free[event])  # negative: not recorded
 
     placement = layout(history, event)
-    suitable_segment = _segment_for(history, event)
-    holes = _holes(placement, suitable_segment)
+    suitable_segment = _make_suitable_segment(history, event)
+    holes = _measure_holes(placement, suitable_segment)
     would_fit = _would_fit(history, asked_bytes, free, holes)
 
     stack = int(events.stack[event])
-    pinned, pinned_count = _pinned_segments(history, evidence, placement)
+    pinned, pinned_count = _list_pinned_segments(history, evidence, placement)
 
     return OutOfMemory(
         index=event,
@@ -127,9 +127,9 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
         inactive_bytes=holes.most_inactive,
         largest_bytes=holes.largest,
         usable_bytes=holes.most_returnable,
-        inactive=_inactive_by_reason(placement, suitable_segment),
+        inactive=_divide_inactive_bytes(placement, suitable_segment),
         is_expandable=is_expandable(history),
-        reason=_reason(
+        reason=_determine_reason(
             holes,
             requested=asked_bytes,
             free=free,
@@ -142,17 +142,18 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     )
 
 
-def _segment_for(history: History, event: int) -> Segment:
-    """Return a segment that could hold the request of an event.
+def _make_suitable_segment(history: History, event: int) -> Segment:
+    """Describe the kind of segment that could hold the request of a failed allocation.
 
-    It has the pool, the stream and the kind of the request; address and size are 0.
+    The result has the pool, the stream and the size class (large or small) of the
+    request. Address and size are 0, because no such segment exists.
     """
     events = history.events
     return Segment(
         address=0,
         size=0,
         stream=int(events.stream[event]),
-        pool=pool_of(history.snapshot, int(events.pool[event])),
+        pool=name_pool(history.snapshot, int(events.pool[event])),
         is_large=int(events.size[event]) > MAX_SMALL_BYTES,
         is_expandable=False,
     )
@@ -172,12 +173,13 @@ class _Holes(msgspec.Struct, frozen=True):
     most_inactive: int
 
 
-def _holes(placement: SegmentLayout, suitable_segment: Segment) -> _Holes:
-    """Measure the holes of a layout.
+def _measure_holes(placement: SegmentLayout, suitable_segment: Segment) -> _Holes:
+    """Measure the free ranges (holes) in the segments of a device when a request for
+    memory failed.
 
     Args:
-        placement: The layout at the moment of the failure.
-        suitable_segment: A segment that could hold the request.
+        placement: The segments at that moment, with their holes.
+        suitable_segment: The kind of segment that could hold the request.
     """
     usable = placement.usable(suitable_segment)
     most_inactive = int(placement.size.sum())
@@ -207,21 +209,22 @@ def _would_fit(
         None if expandable segments are on already, or if the answer depends on what is
         not known.
     """
-    if free < 0 or is_expandable(history) or rounds_up(history):
+    if free < 0 or is_expandable(history) or rounds_up_requests(history):
         return None
 
-    needed = _whole_pages(asked_bytes)
+    needed = _round_up_to_pages(asked_bytes)
     fits_at_best = needed <= free + holes.most_returnable
     fits_at_worst = needed <= free + holes.least_returnable
     return fits_at_best if fits_at_best == fits_at_worst else None
 
 
-def _whole_pages(size: int) -> int:
-    """Round a number of bytes up to whole pages."""
+def _round_up_to_pages(size: int) -> int:
+    """Round a number of bytes up to whole pages of the device, each of 2 MB
+    (PAGE_BYTES)."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
-def _reason(
+def _determine_reason(
     holes: _Holes, *, requested: int, free: int, reserved: int, would_fit: bool | None
 ) -> Reason:
     """Say why a request did not fit.
@@ -242,7 +245,7 @@ def _reason(
         would have sufficed. `live` if not even these would, but all reserved memory
         would. Else `unknown`.
     """
-    has_room = holes.largest >= requested or free >= _segment_bytes(requested)
+    has_room = holes.largest >= requested or free >= _compute_segment_bytes(requested)
     if free < 0 or has_room:
         return "unknown"
 
@@ -255,11 +258,12 @@ def _reason(
     return "unknown"
 
 
-def _segment_bytes(requested: int) -> int:
-    """Return the size of the segment that the allocator requests for an allocation.
+def _compute_segment_bytes(requested: int) -> int:
+    """Return how many bytes the allocator requests from the device for a new
+    allocation.
 
-    Args:
-        requested: The bytes of the allocation.
+    That is the size of a segment, which may be larger than the allocation. `requested`
+    is the size of the allocation in bytes.
     """
     if requested <= MAX_SMALL_BYTES:
         return PAGE_BYTES
@@ -267,15 +271,17 @@ def _segment_bytes(requested: int) -> int:
     if requested < FITTED_BYTES:
         return MIN_LARGE_SEGMENT_BYTES
 
-    return _whole_pages(requested)
+    return _round_up_to_pages(requested)
 
 
-def _inactive_by_reason(
+def _divide_inactive_bytes(
     placement: SegmentLayout, suitable_segment: Segment
 ) -> Inactive:
     """Divide the bytes of all holes by the reason why a request did not go there.
 
-    The first reason that holds counts.
+    A *hole* is free memory inside a segment. The first of these reasons that holds
+    counts: another pool, another kind of segment (large or small), another stream. The
+    rest is of segments that could hold the request.
 
     Args:
         placement: The layout at the moment of the failure.
@@ -284,7 +290,7 @@ def _inactive_by_reason(
     other_pools = 0
     other_size = 0
     other_streams = 0
-    own = 0
+    suitable = 0
 
     sizes = placement.size.tolist()
     for row, size in zip(placement.segment.tolist(), sizes, strict=True):
@@ -296,17 +302,17 @@ def _inactive_by_reason(
         elif segment.stream != suitable_segment.stream:
             other_streams += size
         else:
-            own += size
+            suitable += size
 
     return Inactive(
         other_pools_bytes=other_pools,
         other_size_bytes=other_size,
         other_streams_bytes=other_streams,
-        own_bytes=own,
+        own_bytes=suitable,
     )
 
 
-def _pinned_segments(
+def _list_pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
     """List the segments whose holes cannot be given back, the most bytes first.
@@ -341,23 +347,25 @@ def _pinned_segments(
             address=segment.address,
             total_size=segment.size,
             inactive_bytes=int(hole_bytes[row]),
-            holders=_holders(history, evidence, allocations),
+            holders=_list_holders(history, evidence, allocations),
         )
         pinned.append(pinned_segment)
 
     return tuple(pinned), int((hole_bytes > 0).sum())
 
 
-def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
-    """Return the lines of code that allocated the most bytes of some allocations.
+def _list_holders(
+    history: History, evidence: Evidence, rows: list[int]
+) -> tuple[str, ...]:
+    """Return the lines of code that allocated the most bytes of some live memory.
 
     Args:
         history: The history of the device.
         evidence: What the call stacks say.
-        rows: Rows of `history.occupied`.
+        rows: The allocations, as rows of `history.occupied`.
 
     Returns:
-        At most MAX_NAMED lines of code, that with the most bytes first.
+        At most MAX_NAMED lines of code, the one with the most bytes first.
     """
     allocations = history.occupied
     bytes_by_holder: dict[str, int] = {}

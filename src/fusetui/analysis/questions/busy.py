@@ -5,7 +5,7 @@ Busy is always the length of a union: what overlaps, on one stream or on several
 once. The definitions differ in the span that busy and idle add up to, and in the work
 that counts:
 
-* `gpu_times`: all GPU events of a trace; the span of a device is its first start to its
+* `measure_gpu_times`: all GPU events of a trace; the span of a device is its first start to its
   last end.
 * `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the
   window.
@@ -67,7 +67,7 @@ _NO_TIMES: Final = GpuTimes(
 )
 
 
-def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
+def measure_gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Measure how long GPUs were busy and idle, and with what.
 
     E.g. two kernels of one device, from 0 to 10 and from 15 to 20 ns, are busy for 15
@@ -82,7 +82,7 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
         rows = trace.gpu_rows
     if not len(rows):
         return _NO_TIMES
-    by_device = _sorted_by_device(trace, rows)
+    by_device = _sort_by_device(trace, rows)
     first_of_device = by_device.bounds[:-1]
     start = trace.start[by_device.rows]
     end = trace.end[by_device.rows]
@@ -114,7 +114,7 @@ def work_busy_ns(trace: Trace, rows: Rows) -> int:
         trace: The trace.
         rows: The events, in any order; there may be none.
     """
-    by_device = _sorted_by_device(trace, rows)
+    by_device = _sort_by_device(trace, rows)
     start = trace.start[by_device.rows]
     end = trace.end[by_device.rows]
     return union_length_of_each(by_device.bounds, start, end)
@@ -133,7 +133,7 @@ def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
         begin_ns: The begin of the window, in ns of the file.
         end_ns: Its end.
     """
-    by_device = _sorted_by_device(trace, rows)
+    by_device = _sort_by_device(trace, rows)
     start = np.maximum(trace.start[by_device.rows], begin_ns)
     end = np.minimum(trace.end[by_device.rows], end_ns)
     return union_length_of_each(by_device.bounds, start, end)
@@ -165,7 +165,7 @@ class _ByDevice(NamedTuple):
     bounds: Rows
 
 
-def _sorted_by_device(trace: Trace, rows: Rows) -> _ByDevice:
+def _sort_by_device(trace: Trace, rows: Rows) -> _ByDevice:
     """Sort GPU events by device; those of one device keep their order."""
     device = trace.process_of_track[trace.track[rows]]
     order = np.argsort(device, kind="stable")
@@ -200,7 +200,7 @@ def effective_ns(trace: Trace) -> Int64s:
     """
     rows = trace.gpu_rows
     effective = trace.dur[rows]
-    positions = _overlapping_positions(trace)
+    positions = _find_overlapping_events(trace)
     overlapping = rows[positions]
     start = trace.start[overlapping]
     end = trace.end[overlapping]
@@ -213,7 +213,7 @@ def effective_ns(trace: Trace) -> Int64s:
     return effective
 
 
-def _overlapping_positions(trace: Trace) -> Rows:
+def _find_overlapping_events(trace: Trace) -> Rows:
     """Find the GPU events of the streams on which some events overlap.
 
     Returns:
@@ -275,7 +275,7 @@ class WindowFigures(msgspec.Struct, frozen=True):
         return self.span_ns * self.devices - self.busy_ns
 
 
-def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
+def summarize_window(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     """Sum up what ran in a window of time, from `begin_ns` to before `end_ns`.
 
     Times count only as far as they lie inside: of a kernel from 0 to 10 ns, 4 ns in a
@@ -287,13 +287,13 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
         end_ns: Its end.
     """
     gpu_rows = trace.gpu_rows
-    inside = _clipped_to_window(trace, gpu_rows, begin_ns, end_ns)
+    inside = _clip_to_window(trace, gpu_rows, begin_ns, end_ns)
     starts_inside = trace.start[inside.rows] >= begin_ns
     is_kernel = trace.role[inside.rows] == Role.KERNEL
     if len(gpu_rows):
-        names = _times_by_name(trace, inside.rows, inside.end - inside.start)
+        names = _sum_times_by_name(trace, inside.rows, inside.end - inside.start)
     else:
-        names = _self_times_of_ops(trace, begin_ns, end_ns)
+        names = _sum_self_times_of_ops(trace, begin_ns, end_ns)
     tracks = distinct(trace.track[gpu_rows]).tolist()
     devices = {trace.tracks[number].pid for number in tracks}
     return WindowFigures(
@@ -302,7 +302,7 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
         devices=len(devices),
         busy_ns=window_busy_ns(trace, inside.rows, begin_ns, end_ns),
         kernels=int((is_kernel & starts_inside).sum()),
-        streams=_stream_times(trace, inside),
+        streams=_measure_stream_times(trace, inside),
         names=names,
     )
 
@@ -315,12 +315,19 @@ class _ClippedSlices(NamedTuple):
     end: Int64s
 
 
-def _clipped_to_window(
+def _clip_to_window(
     trace: Trace, rows: Rows, begin_ns: int, end_ns: int
 ) -> _ClippedSlices:
     """Choose the slices that reach into a window of time, and clip them to it.
 
+    E.g. a slice from 0 to 10 ns is clipped to 6 to 10 ns for a window from 6 to 20 ns.
     A slice of no length is inside if it starts there.
+
+    Args:
+        trace: The trace.
+        rows: The slices to choose from.
+        begin_ns: The begin of the window, in ns of the file.
+        end_ns: Its end.
     """
     start = trace.start[rows]
     reaches_in = (trace.end[rows] > begin_ns) | (start >= begin_ns)
@@ -332,16 +339,19 @@ def _clipped_to_window(
     )
 
 
-def _stream_times(trace: Trace, inside: _ClippedSlices) -> tuple[StreamTime, ...]:
-    """Return how long each stream was busy in a window, in the order of the lanes."""
+def _measure_stream_times(
+    trace: Trace, inside: _ClippedSlices
+) -> tuple[StreamTime, ...]:
+    """Measure how long each stream was busy in a window, in the order of the lanes.
+    Streams without an event in the window are left out."""
     stream = trace.thread_of_track[trace.track[inside.rows]]
     times = []
-    for number in distinct(stream).tolist():
-        is_on_stream = stream == number
+    for stream_number in distinct(stream).tolist():
+        is_on_stream = stream == stream_number
         start = inside.start[is_on_stream]
         end = inside.end[is_on_stream]
         time = StreamTime(
-            label=trace.first_track(number).label,
+            label=trace.first_track(stream_number).label,
             events=len(start),
             busy_ns=union_length(start, end),
         )
@@ -349,16 +359,20 @@ def _stream_times(trace: Trace, inside: _ClippedSlices) -> tuple[StreamTime, ...
     return tuple(times)
 
 
-def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTime, ...]:
-    """Add up the times of slices by their name.
+def _sum_times_by_name(
+    trace: Trace, rows: Rows, inside_ns: Int64s
+) -> tuple[NameTime, ...]:
+    """Add up the times of slices by their names.
 
     Args:
         trace: The trace.
         rows: The slices.
-        inside_ns: How much of each of them counts, in ns.
+        inside_ns: The part of each slice that counts, e.g. inside a window, in
+            ns.
 
     Returns:
-        One entry per name, the largest time first.
+        One entry per name, the largest time first; equal times in the order of
+        names.
     """
     names, first_of_name, name_of_row, counts = np.unique(
         trace.name[rows], return_index=True, return_inverse=True, return_counts=True
@@ -374,19 +388,27 @@ def _times_by_name(trace: Trace, rows: Rows, inside_ns: Int64s) -> tuple[NameTim
     return tuple(sorted(times, key=lambda time: (-time.ns, time.name)))
 
 
-def _self_times_of_ops(
+def _sum_self_times_of_ops(
     trace: Trace, begin_ns: int, end_ns: int
 ) -> tuple[NameTime, ...]:
-    """Add up the self time of CPU ops inside a window, by name.
+    """Add up the self time of CPU ops inside a window of time, by name.
 
     The self time of an op is its time without that of the slices directly inside it.
+
+    Args:
+        trace: The trace.
+        begin_ns: The begin of the window, in ns of the file.
+        end_ns: Its end.
+
+    Returns:
+        One entry per name, the largest time first.
     """
-    inside = _clipped_to_window(trace, np.arange(len(trace)), begin_ns, end_ns)
-    rows = inside.rows
+    clipped = _clip_to_window(trace, np.arange(len(trace)), begin_ns, end_ns)
+    rows = clipped.rows
     inside_ns = np.zeros(len(trace), dtype=np.int64)
-    inside_ns[rows] = inside.end - inside.start
+    inside_ns[rows] = clipped.end - clipped.start
     children = rows[trace.parent[rows] >= 0]
-    of_children = summed(trace.parent[children], inside_ns[children], len(trace))
-    self_ns = inside_ns - of_children
+    children_ns = summed(trace.parent[children], inside_ns[children], len(trace))
+    self_ns = inside_ns - children_ns
     ops = rows[trace.role[rows] == Role.OP]
-    return _times_by_name(trace, ops, self_ns[ops])
+    return _sum_times_by_name(trace, ops, self_ns[ops])

@@ -10,13 +10,14 @@ from fusetui.trace.model.categories import CPU_LAYERS, GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 
 
-def is_gpu(trace: Trace, row: int) -> bool:
-    """Return whether a row is a kernel, a memcpy or a memset."""
+def is_gpu_event(trace: Trace, row: int) -> bool:
+    """Return whether a row of the trace is a kernel, a memcpy or a memset."""
     return int(trace.role[row]) in GPU_ROLES
 
 
 def ancestors(trace: Trace, row: int) -> list[int]:
-    """Return the slices around a row on its own track, innermost first."""
+    """Return the slices that contain a slice on its own track, innermost first. Returns
+    [] for an outermost slice."""
     rows: list[int] = []
     parent = int(trace.parent[row])
     while parent >= 0:
@@ -25,32 +26,35 @@ def ancestors(trace: Trace, row: int) -> list[int]:
     return rows
 
 
-def issuer_of(trace: Trace, row: int) -> int:
-    """Return where a GPU row comes from: its launch call, or else its op, or else -1.
+def find_issuer(trace: Trace, row: int) -> int:
+    """Return the row of the call that launched a GPU event.
 
-    An annotation on a stream comes from the CPU annotation with the same External id.
+    If that was not recorded, it is the op around the launch, or else -1. An annotation
+    on a stream comes from the CPU annotation with the same External id and name.
     """
     if trace.role[row] == Role.GPU_ANNOTATION:
         annotations = trace.rows_of(Role.ANNOTATION)
         external_id = trace.external_id[annotations]
         has_same_id = (external_id > 0) & (external_id == trace.external_id[row])
         has_same_name = trace.name[annotations] == trace.name[row]
-        same = annotations[has_same_id & has_same_name]
-        return int(same[0]) if len(same) else -1
+        matching_annotations = annotations[has_same_id & has_same_name]
+        return int(matching_annotations[0]) if len(matching_annotations) else -1
 
     launch = int(trace.launch[row])
     return launch if launch >= 0 else int(trace.op[row])
 
 
-def launch_chain(trace: Trace, row: int) -> list[int]:
-    """Return everything on the CPU around the launch of a GPU row, innermost first.
+def find_launch_chain(trace: Trace, row: int) -> list[int]:
+    """Return everything on the CPU around the launch of a GPU event, innermost first.
 
     These are the launch call, the ops around it, and the annotations around those. For
-    a CPU row it is what is around the row itself. A kernel whose launch was not
-    recorded has none.
+    a CPU slice it is what is around the slice itself. Returns [] for a GPU event whose
+    launch was not recorded.
     """
-    issuer = issuer_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
-    if issuer < 0 and is_gpu(trace, row):
+    issuer = (
+        find_issuer(trace, row) if is_gpu_event(trace, row) else int(trace.parent[row])
+    )
+    if issuer < 0 and is_gpu_event(trace, row):
         return []
     on_track = [issuer, *ancestors(trace, issuer)] if issuer >= 0 else []
     outermost = on_track[-1] if on_track else row
@@ -58,22 +62,26 @@ def launch_chain(trace: Trace, row: int) -> list[int]:
 
 
 def around(trace: Trace, row: int, layer: Layer) -> list[int]:
-    """Return the slices of another layer of a thread that contain a row.
+    """Return the slices of another layer of a thread that contain a slice.
+
+    A *layer* is one kind of slices of a thread: its ops, its annotations or its Python
+    frames.
 
     Args:
         trace: The trace.
-        row: The row, on a CPU thread.
+        row: The slice, on a CPU thread.
         layer: The other layer.
 
     Returns:
-        The slices, innermost first.
+        The slices, innermost first; [] for the layer of the slice itself and for
+        GPU events.
     """
     track_of_row = trace.track_of(row)
     if track_of_row.layer not in CPU_LAYERS or track_of_row.layer is layer:
         return []
-    wanted = (layer, track_of_row.pid, track_of_row.tid, 0)
+    wanted_track = (layer, track_of_row.pid, track_of_row.tid, 0)
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid, track.subrow) != wanted:
+        if (track.layer, track.pid, track.tid, track.subrow) != wanted_track:
             continue
         start = trace.start[row : row + 1]
         end = trace.end[row : row + 1]
@@ -86,45 +94,48 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
     return []
 
 
-def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
+def find_launched_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
     """Return the GPU rows that were launched under a CPU row, in time order.
 
     Under an op or a call these are the launches in its subtree. Under an annotation or
     a Python frame they are those on the same thread while it lasted.
     """
     index = trace.launch_index
-    parts = [index.rows[part] for part in _parts_under(trace, row)]
-    return _by_start(trace, np.sort(np.concatenate(parts)))
+    parts = [index.rows[part] for part in _find_index_parts(trace, row)]
+    return _sort_by_start(trace, np.sort(np.concatenate(parts)))
 
 
-def _by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Sort rows by start."""
-    by_start: NDArray[np.intp] = rows[np.argsort(trace.start[rows], kind="stable")]
-    return by_start
+def _sort_by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Sort rows of the trace by their starts; rows with equal starts keep their order."""
+    sorted_rows: NDArray[np.intp] = rows[np.argsort(trace.start[rows], kind="stable")]
+    return sorted_rows
 
 
-def launched_sums(trace: Trace, row: int) -> tuple[int, int, int]:
-    """Add up the GPU rows that were launched under a CPU row, in O(log n).
+def sum_launched_gpu_rows(trace: Trace, row: int) -> tuple[int, int, int]:
+    """Count and add up the GPU events that were launched under a CPU slice.
+
+    It uses running totals, so that it takes O(log n) however many events there are.
 
     Returns:
-        How many events `launched_under` finds, how many of them are kernels, and their
-        time in ns.
+        How many events `find_launched_gpu_rows` finds, how many of them are kernels, and
+        their time in ns.
     """
     index = trace.launch_index
     events = 0
     kernels = 0
     ns = 0
-    for part in _parts_under(trace, row):
+    for part in _find_index_parts(trace, row):
         events += part.stop - part.start
         kernels += int(index.kernels[part.stop] - index.kernels[part.start])
         ns += int(index.ns[part.stop] - index.ns[part.start])
     return events, kernels, ns
 
 
-def _parts_under(trace: Trace, row: int) -> list[slice]:
-    """Return the parts of the launch index that were launched under a CPU row.
+def _find_index_parts(trace: Trace, row: int) -> list[slice]:
+    """Return where the launches under a CPU slice are in the launch index.
 
-    There is at least one part, and parts share no entry.
+    The launch index lists all launched GPU events by the row of their launch. There is
+    at least one part, and parts share no entry.
     """
     index = trace.launch_index
     if trace.track_of(row).layer is Layer.OPS:
@@ -134,12 +145,14 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
     times = [trace.start[row], trace.end[row]]
     parts = []
     for track in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
-        first, end = rows_between(trace, trace.tracks[track], times)
+        first, end = find_rows_starting_between(trace, trace.tracks[track], times)
         parts.append(index.within(first, end))
     return parts
 
 
-def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
+def find_rows_starting_between(
+    trace: Trace, track: Track, times: list[int]
+) -> tuple[int, int]:
     """Return the rows of a track that start in a window of time.
 
     E.g. (12, 15) for the rows 12, 13 and 14; (12, 12) for none.
@@ -153,10 +166,12 @@ def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int
     return track.first_row + first, track.first_row + end
 
 
-def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
-    """Return the GPU rows that replay what was captured within a row of a capture.
+def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
+    """Return the GPU events that replay what was captured during a slice of a capture.
 
-    They are in time order.
+    A graph is captured once and replayed many times. A replayed event counts if its
+    captured call started during the slice, on the same thread. The events are in the
+    order of time.
     """
     gpu_rows = trace.gpu_rows
     call = trace.asked[gpu_rows]
@@ -170,7 +185,7 @@ def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
     thread = trace.thread_of_track
     is_same_thread = thread[trace.track[call]] == thread[trace.track[row]]
     is_replay = (call >= 0) & is_same_thread & (starts_inside | (call == row))
-    return _by_start(trace, gpu_rows[is_replay])
+    return _sort_by_start(trace, gpu_rows[is_replay])
 
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:

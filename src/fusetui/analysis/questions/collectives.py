@@ -22,8 +22,8 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.process_groups import (
     UNKNOWN_GROUP,
     ProcessGroup,
-    group_of,
-    groups_of_file,
+    make_process_group,
+    read_process_groups,
     world_size,
 )
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
@@ -92,7 +92,7 @@ class KnownCollective(msgspec.Struct, frozen=True):
     name: str  # `all_reduce` and so on, as torch.distributed names it
     group: ProcessGroup
     dtype: str = ""  # of its elements; "" if it is unknown
-    bytes: int = -1  # its size as nccl-tests counts it, see `_moved_bytes`
+    bytes: int = -1  # its size as nccl-tests counts it, see `_compute_moved_bytes`
     sequence: int = -1  # its number in its process group
     peer: int = -1  # the other rank of a send or receive
     # what of this was not recorded but inferred, each as a phrase
@@ -110,10 +110,11 @@ class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
     issuer: Rows  # the launch, or the op that issued it; -1 if it is not known
 
 
-def collectives_of(trace: Trace) -> IssuedCollectives:
-    """Find all collectives of a trace, on the GPU and on the CPU."""
-    gpu = collectives_on_gpu(trace)
-    cpu = collectives_on_cpu(trace)
+def find_collectives(trace: Trace) -> IssuedCollectives:
+    """Find all collectives of a trace, on the GPU and on the CPU. They are in the order
+    in which they were issued; of equal times, the one that ran first comes first."""
+    gpu = find_gpu_collectives(trace)
+    cpu = find_cpu_collectives(trace)
     collectives = (*gpu.collectives, *cpu.collectives)
     rows = np.concatenate((gpu.rows, cpu.rows))
     issued = np.concatenate((gpu.issued, cpu.issued))
@@ -141,8 +142,13 @@ class _IssuedKernels(NamedTuple):
 
 
 @memo()
-def _issued_kernels(trace: Trace) -> _IssuedKernels:
-    """Find the kernels that communicate, and what launched each of them."""
+def _find_communicating_kernels(trace: Trace) -> _IssuedKernels:
+    """Find the kernels that communicate with other ranks, and what launched each of
+    them.
+
+    A kernel whose launch was not recorded counts as issued when it starts. Copies
+    between devices are left out, as they are no kernels.
+    """
     communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = communicating[trace.role[communicating] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -151,37 +157,42 @@ def _issued_kernels(trace: Trace) -> _IssuedKernels:
     launch_thread = trace.thread_of_track[trace.track[launch]]
     thread = np.where(is_launched, launch_thread, -1)
 
-    all_ops = _named(trace, Role.OP, _COMMS_OP)
-    all_annotations = _named(trace, Role.ANNOTATION, _ANNOTATION)
+    all_ops = _find_slices_named(trace, Role.OP, _COMMS_OP)
+    all_annotations = _find_slices_named(trace, Role.ANNOTATION, _ANNOTATION)
     return _IssuedKernels(
         rows=rows,
         launch=launch,
         issued=issued,
         thread=thread,
-        ops=_around(trace, all_ops, thread, issued),
-        annotations=_around(trace, all_annotations, thread, issued),
+        ops=_find_containing_slices(trace, all_ops, thread, issued),
+        annotations=_find_containing_slices(trace, all_annotations, thread, issued),
         all_ops=all_ops,
     )
 
 
-def args_asked(trace: Trace) -> ArgsQuestion:
-    """Return which args of which events `collectives_on_gpu` reads."""
-    kernels = _issued_kernels(trace)
+def args_to_read(trace: Trace) -> ArgsQuestion:
+    """Return which args of which events `find_gpu_collectives` reads."""
+    kernels = _find_communicating_kernels(trace)
     rows = np.concatenate((kernels.rows, kernels.ops, kernels.annotations))
     return trace.order[rows[rows >= 0]], _ARGS
 
 
-def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
-    """Return the kernels that communicate, in the order of the trace."""
-    kernels = _issued_kernels(trace)
-    collectives = _known_collectives(trace, kernels)
+def find_gpu_collectives(trace: Trace) -> IssuedCollectives:
+    """Return the collectives that run as kernels, in the order of the trace.
+
+    Each has its name, process group and size, as far as they were recorded or can be
+    inferred. For a batch of sends and receives, the other rank is read from the ops of
+    the batch.
+    """
+    kernels = _find_communicating_kernels(trace)
+    collectives = _read_collectives(trace, kernels)
 
     # A kernel for a batch of sends and receives does not name its peer.
     without_peer = []
     for index, collective in enumerate(collectives):
         if collective.name == "send_recv" and collective.peer < 0:
             without_peer.append(index)
-    by_ops = _collectives_of_batches(trace, kernels, without_peer)
+    by_ops = _read_batch_collectives(trace, kernels, without_peer)
     for index, collective in by_ops.items():
         collectives[index] = collective
 
@@ -193,14 +204,14 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     )
 
 
-def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollective]:
-    """Read the collective of each kernel, in their order.
+def _read_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollective]:
+    """Read the collective that each kernel runs, in the order of the kernels.
 
-    It follows from the args of the kernel itself, of the op and of the annotation
-    around its launch. Thousands of kernels may have the same args. `_args` returns
-    those as one object, so each distinct collective is made only once.
+    It follows from the args of the kernel, of the op and of the annotation around its
+    launch. Thousands of kernels may have equal args, which `_read_args` returns as one
+    object. So each distinct collective is made only once.
     """
-    args_of_rows, args_of_ops, args_of_annotations = _args(
+    args_of_rows, args_of_ops, args_of_annotations = _read_args(
         trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
     )
     rows = kernels.rows.tolist()
@@ -215,20 +226,22 @@ def _known_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownColle
             op_args=args_of_ops[index],
             annotation_args=args_of_annotations[index],
         )
-        key = _key_of_sources(trace, sources)
+        key = _make_source_key(trace, sources)
         if key not in distinct_collectives:
-            distinct_collectives[key] = _known_collective(trace, sources)
+            distinct_collectives[key] = _read_collective(trace, sources)
         collectives.append(distinct_collectives[key])
     return collectives
 
 
-def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
-    """Return a key that is equal for sources that say the same about a collective.
+def _make_source_key(trace: Trace, sources: _Sources) -> tuple[int, ...]:
+    """Return a key that is equal for events from which the same collective would be
+    read.
 
     Args:
         trace: The trace.
-        sources: Where the collective is recorded. Their args are compared by identity,
-            because `_args` returns equal args as one object.
+        sources: The kernel, the op and the annotation of a collective, with their
+            args. Args are compared by identity, because `_read_args` returns equal
+            args as one object.
     """
     annotation = sources.annotation
     annotation_name = int(trace.name[annotation]) if annotation >= 0 else -1
@@ -241,7 +254,7 @@ def _key_of_sources(trace: Trace, sources: _Sources) -> tuple[int, ...]:
     )
 
 
-def _collectives_of_batches(
+def _read_batch_collectives(
     trace: Trace, kernels: _IssuedKernels, batches: Sequence[int]
 ) -> dict[int, KnownCollective]:
     """Read from ops with which rank batches of sends and receives exchange data.
@@ -261,19 +274,19 @@ def _collectives_of_batches(
     """
     if not batches:
         return {}
-    (args,) = _args(trace, (kernels.all_ops,))
+    (args,) = _read_args(trace, (kernels.all_ops,))
 
     collectives = {}
     for kernel in batches:
-        ops = _ops_of_batch(trace, kernels, kernel)
-        sends = _sends_and_receives(trace, [args[op] for op in ops.tolist()])
+        ops = _find_ops_of_batch(trace, kernels, kernel)
+        sends = _read_sends_and_receives(trace, [args[op] for op in ops.tolist()])
         peers = {(send.peer, send.group) for send in sends}
         if len(peers) == 1:
             collectives[kernel] = replace(sends[0], name="send_recv", sequence=-1)
     return collectives
 
 
-def _ops_of_batch(trace: Trace, kernels: _IssuedKernels, batch: int) -> Rows:
+def _find_ops_of_batch(trace: Trace, kernels: _IssuedKernels, batch: int) -> Rows:
     """Return the indices in `kernels.all_ops` of the ops that one kernel runs.
 
     These were recorded on its thread, from the launch before on to its own.
@@ -294,7 +307,7 @@ def _ops_of_batch(trace: Trace, kernels: _IssuedKernels, batch: int) -> Rows:
     return np.flatnonzero(is_of_thread & (start >= since_ns) & (start < issued))
 
 
-def _sends_and_receives(
+def _read_sends_and_receives(
     trace: Trace, args_of_ops: Sequence[dict[str, Any]]
 ) -> list[KnownCollective]:
     """Read the sends and receives among some ops.
@@ -307,38 +320,42 @@ def _sends_and_receives(
     for args in args_of_ops:
         if not args.get(_NAME_ARG):
             continue
-        collective = _recorded(trace, args)
+        collective = _read_named_collective(trace, args)
         if collective.name in ("send", "recv"):
             sends.append(collective)
     return sends
 
 
-def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
-    """Return the collectives of gloo, MPI and UCC, sorted by start.
+def find_cpu_collectives(trace: Trace) -> IssuedCollectives:
+    """Return the collectives of gloo, MPI and UCC, which run on the CPU, sorted by
+    start.
 
-    Each is an annotation that lasts until its work is done.
+    Each is an annotation that lasts until its work is done. It is marked as cut if the
+    recording ended before that.
     """
-    rows = _named(trace, Role.ANNOTATION, ON_CPU)
-    (args,) = _args(trace, (rows,), names=_ARGS_ON_CPU)
+    rows = _find_slices_named(trace, Role.ANNOTATION, ON_CPU)
+    (args,) = _read_args(trace, (rows,), names=_ARGS_ON_CPU)
     was_clipped = is_clipped(trace, rows).tolist()
     collectives = []
     for index, row in enumerate(rows.tolist()):
         sources = _Sources(
             row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[index]
         )
-        collective = _known_collective(trace, sources)
+        collective = _read_collective(trace, sources)
         if was_clipped[index] or args[index].get("finished") is False:
             collective = replace(collective, is_cut=True)
         collectives.append(collective)
 
-    issuer = _issuing_ops(trace, rows, [collective.name for collective in collectives])
+    issuer = _find_issuing_ops(
+        trace, rows, [collective.name for collective in collectives]
+    )
     issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
         collectives=tuple(collectives), rows=rows, issued=issued, issuer=issuer
     )
 
 
-def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
+def _find_issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
     """Find the op that issued each collective on the CPU.
 
     The n-th `c10d::` op of a name issued the n-th annotation of that name, if there are
@@ -353,8 +370,10 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
         An op for each of `rows`, -1 if it is unknown.
     """
     ops_by_name: dict[str, list[int]] = {}
-    for op in _named(trace, Role.OP, _ISSUING_OP).tolist():
-        ops_by_name.setdefault(collective_name(trace.name_of(op)), []).append(op)
+    for op in _find_slices_named(trace, Role.OP, _ISSUING_OP).tolist():
+        ops_by_name.setdefault(normalize_collective_name(trace.name_of(op)), []).append(
+            op
+        )
     indices_by_name: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         indices_by_name.setdefault(name, []).append(index)
@@ -367,18 +386,27 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
     return issuer
 
 
-def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
-    """Return the slices of a role whose name matches from its begin on, by start."""
+def _find_slices_named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
+    """Return the slices whose names match a pattern from their beginning on, by start.
+
+    Args:
+        trace: The trace.
+        role: What the slices are, such as ops or annotations.
+        pattern: The pattern.
+    """
     rows = trace.rows_named(pattern.match, role)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
-    """Find the slice in which each of some times lies, on the thread of that time.
+def _find_containing_slices(
+    trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s
+) -> Rows:
+    """Find the slice that runs at each of some times, on the thread of that time.
 
     Args:
         trace: The trace.
-        rows: The slices to choose from, by start. Those of a thread do not overlap.
+        rows: The slices to choose from, by start. Those of a thread do not
+            overlap.
         thread: The thread of each time, below 0 for none.
         times: The times, in ns of the file.
 
@@ -389,18 +417,18 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
     thread_of_rows = trace.thread_of_track[trace.track[rows]]
     for one_thread in distinct(thread[thread >= 0]).tolist():
         slices = rows[thread_of_rows == one_thread]
-        of_thread = np.flatnonzero(thread == one_thread)
-        last_started = last_at_or_before(trace.start[slices], times[of_thread])
+        indices_of_thread = np.flatnonzero(thread == one_thread)
+        last_started = last_at_or_before(trace.start[slices], times[indices_of_thread])
         has_started = last_started >= 0
 
         candidates = slices[last_started[has_started]]
-        of_thread = of_thread[has_started]
-        is_inside = times[of_thread] < trace.end[candidates]
-        containing[of_thread[is_inside]] = candidates[is_inside]
+        indices_of_thread = indices_of_thread[has_started]
+        is_inside = times[indices_of_thread] < trace.end[candidates]
+        containing[indices_of_thread[is_inside]] = candidates[is_inside]
     return containing
 
 
-def _args(
+def _read_args(
     trace: Trace,
     several_rows: Sequence[Rows],
     keep_as: str = "",
@@ -422,15 +450,15 @@ def _args(
     """
     rows = np.concatenate(several_rows)
     is_row = rows >= 0
-    read = arguments(trace.elements, trace.order[rows[is_row]], names, keep_as)
+    recorded_args = arguments(trace.elements, trace.order[rows[is_row]], names, keep_as)
 
     # The index of the args of each row among the distinct ones.
     without_args = -1
     index = np.full(len(rows), without_args, dtype=np.int32)
-    index[is_row] = read.number
+    index[is_row] = recorded_args.number
     distinct_args: list[dict[str, Any]] = []
-    for texts in read.distinct:
-        named_texts = zip(names, texts, strict=True)
+    for texts_of_args in recorded_args.distinct:
+        named_texts = zip(names, texts_of_args, strict=True)
         distinct_args.append({name: parsed(text) for name, text in named_texts if text})
     distinct_args.append({})  # -1, for rows without args, finds the last entry
 
@@ -456,30 +484,30 @@ class _InferredName(NamedTuple):
     inferred: str = ""
 
 
-def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
-    """Read what is known about one collective.
+def _read_collective(trace: Trace, sources: _Sources) -> KnownCollective:
+    """Read what was recorded of one collective, such as its name, group and size.
 
-    The args of its kernel say it, or else those of record_param_comms. Otherwise the
-    args of the annotation are taken, with what follows from names.
+    The args of its kernel come first, then those of record_param_comms. Otherwise the
+    args of the annotation are taken, with what can be inferred from names.
     """
     for args in (sources.row_args, sources.op_args):
         if _NAME_ARG in args:
-            return _recorded(trace, args)
+            return _read_named_collective(trace, args)
     if isinstance(sources.row_args.get("func"), str):
-        return _from_nccl(trace, sources.row_args)
+        return _read_nccl_collective(trace, sources.row_args)
 
     inferred = []
-    group = _only_group(trace)
+    group = _find_only_group(trace)
     if group != UNKNOWN_GROUP and not group.name:
         inferred.append(ONE_GROUP)
-    name = _inferred_name(trace, sources)
+    name = _infer_name(trace, sources)
     if name.inferred:
         inferred.append(name.inferred)
-    dtype, moved = _from_inputs(sources.annotation_args)
+    dtype, moved = _measure_inputs(sources.annotation_args)
     if moved >= 0:
         inferred.append(SIZES)
     if name.name in _SIZED_BY_OUTPUT and moved >= 0:
-        moved = _number(moved * group.size) if group.size else -1
+        moved = _parse_number(moved * group.size) if group.size else -1
     return KnownCollective(
         name=name.name,
         group=group,
@@ -489,13 +517,15 @@ def _known_collective(trace: Trace, sources: _Sources) -> KnownCollective:
     )
 
 
-def _only_group(trace: Trace) -> ProcessGroup:
+def _find_only_group(trace: Trace) -> ProcessGroup:
     """Return the process group of collectives that name none, if there is only one.
 
     That is the only group of several ranks that the file lists. If it lists none, it is
     a group of all ranks. If it lists several, it is UNKNOWN_GROUP.
     """
-    listed = [group for group in groups_of_file(trace.keys).values() if group.size > 1]
+    listed = [
+        group for group in read_process_groups(trace.keys).values() if group.size > 1
+    ]
     if len(listed) > 1:
         return UNKNOWN_GROUP
     if listed:
@@ -503,10 +533,14 @@ def _only_group(trace: Trace) -> ProcessGroup:
     return ProcessGroup(name="", ranks=(), size=world_size(trace.keys))
 
 
-def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
+def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
     """Infer the name of a collective from its annotation, or else from its kernel.
 
     E.g. `all_reduce` from `nccl:all_reduce`, or from `ncclDevKernel_AllReduce_Sum_f32`.
+
+    Returns:
+        The name, and what it was inferred from. For a collective on the CPU the
+        latter is "", because its annotation is the record itself.
     """
     has_kernel = sources.row >= 0
     kernel = decode(trace.name_of(sources.row)) if has_kernel else None
@@ -519,20 +553,28 @@ def _inferred_name(trace: Trace, sources: _Sources) -> _InferredName:
     is_known_by_kernel = kernel is not None and bool(kernel.collective)
     if annotation and not (is_batch and is_known_by_kernel):
         return _InferredName(
-            name=collective_name(annotation),
+            name=normalize_collective_name(annotation),
             inferred=FROM_ANNOTATIONS if has_kernel else "",
         )
 
     kernel_name = trace.name_of(sources.row)
     if kernel is not None:
         kernel_name = kernel.collective or kernel.short or kernel_name
-    return _InferredName(name=collective_name(kernel_name), inferred=FROM_NAMES)
+    return _InferredName(
+        name=normalize_collective_name(kernel_name), inferred=FROM_NAMES
+    )
 
 
-def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    """Read a collective from args that name it."""
-    name = collective_name(str(args[_NAME_ARG]))
-    group = group_of(
+def _read_named_collective(trace: Trace, args: dict[str, Any]) -> KnownCollective:
+    """Read a collective from the args of an event that name it.
+
+    Args:
+        trace: The trace, which may list the ranks of the process group.
+        args: The recorded args, with "Collective name". Others may be missing or
+            damaged; these count as unknown.
+    """
+    name = normalize_collective_name(str(args[_NAME_ARG]))
+    group = make_process_group(
         args.get("Process Group Name"),
         args.get("Process Group Description"),
         args.get("Process Group Ranks"),
@@ -542,48 +584,56 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     peer = args.get("Dst Rank" if name == "send" else "Src Rank")
     return KnownCollective(
         name=name,
-        group=_with_ranks(trace, group),
+        group=_add_ranks(trace, group),
         dtype=dtype if isinstance(dtype, str) else "",
-        bytes=_moved_bytes(name, args, dtype),
-        sequence=_number(args.get("Seq")),
-        peer=_number(peer, end=_MAX_RANKS),
+        bytes=_compute_moved_bytes(name, args, dtype),
+        sequence=_parse_number(args.get("Seq")),
+        peer=_parse_number(peer, end=_MAX_RANKS),
     )
 
 
-def _from_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    """Read a collective from what NCCL passes to the CUPTI monitor of torch 2.14.
+def _read_nccl_collective(trace: Trace, args: dict[str, Any]) -> KnownCollective:
+    """Read a collective from the args that NCCL passes to the CUPTI monitor of torch
+    2.14.
 
-    `func`, `count` and `datatype` are those of NCCL's API, in which a gather or a
-    scatter counts the elements of one rank.
+    `func`, `count` and `datatype` are those of NCCL's API. There a gather or a scatter
+    counts the elements of one rank.
+
+    Args:
+        trace: The trace, which may list the ranks of the process group.
+        args: The recorded args, with `func`.
     """
-    name = collective_name(str(args["func"]))
+    name = normalize_collective_name(str(args["func"]))
     ranks = args.get("process_group_ranks")
-    group = _with_ranks(trace, group_of(args.get("process_group"), None, ranks, None))
+    group = _add_ranks(
+        trace, make_process_group(args.get("process_group"), None, ranks, None)
+    )
     dtype = SCALAR_TYPE_OF_NCCL.get(str(args.get("datatype")), "")
 
-    count = _number(args.get("count"))
+    count = _parse_number(args.get("count"))
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
     moved = -1
     if count >= 0 and dtype:
-        moved = _number(count * scalar_bytes(dtype))
+        moved = _parse_number(count * scalar_bytes(dtype))
     return KnownCollective(
         name=name,
         group=group,
         dtype=dtype,
         bytes=moved,
-        sequence=_number(args.get("seq")),
+        sequence=_parse_number(args.get("seq")),
     )
 
 
-def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
-    """Replace a group without ranks by the one that the file lists under its name."""
+def _add_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
+    """Return a process group with its ranks. A group without recorded ranks is replaced
+    by the one that the file lists under its name, if any."""
     if group.ranks:
         return group
-    return groups_of_file(trace.keys).get(group.name, group)
+    return read_process_groups(trace.keys).get(group.name, group)
 
 
-def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
+def _compute_moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
     """Return the size of a collective in bytes; -1 if it is unknown.
 
     As in nccl-tests, it is the size of the input, but of a gather that of the output:
@@ -595,17 +645,18 @@ def _moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
         dtype: The type of its elements; anything but a known name is an unknown size.
     """
     count_arg = "Out msg nelems" if name in _SIZED_BY_OUTPUT else "In msg nelems"
-    elements = _number(args.get(count_arg))
+    elements = _parse_number(args.get(count_arg))
     element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
     if elements < 0 or not element_bytes:
         return -1
-    return _number(elements * element_bytes)
+    return _parse_number(elements * element_bytes)
 
 
-def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
-    """Return the dtype and the bytes of the inputs of an annotation.
+def _measure_inputs(args: dict[str, Any]) -> tuple[str, int]:
+    """Return the element type and the bytes of the inputs of an annotation.
 
-    The bytes are -1 if they are unknown.
+    The type is that of the first input with a known size. The bytes of all such inputs
+    are added up; they are -1 if there is none.
     """
     shapes = args.get("Input Dims")
     types = args.get("Input type")
@@ -622,7 +673,7 @@ def _from_inputs(args: dict[str, Any]) -> tuple[str, int]:
             continue
         total_bytes = max(total_bytes, 0) + element_bytes * math.prod(shape)
         first_dtype = first_dtype or dtype
-    return first_dtype, _number(total_bytes)
+    return first_dtype, _parse_number(total_bytes)
 
 
 def _is_shape(value: object) -> bool:
@@ -632,8 +683,9 @@ def _is_shape(value: object) -> bool:
     return all(type(size) is int and size >= 0 for size in value)
 
 
-def _number(value: object, end: int = _MAX_NUMBER) -> int:
-    """Return a recorded whole number below `end`; -1 for anything else."""
+def _parse_number(value: object, end: int = _MAX_NUMBER) -> int:
+    """Return a recorded value if it is an integer from 0 to below `end`; -1 for
+    anything else."""
     return value if type(value) is int and 0 <= value < end else -1
 
 
@@ -660,7 +712,7 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 """Between two ranks: in a pipeline, waiting in them is its bubble."""
 
 
-def collective_name(name: str) -> str:
+def normalize_collective_name(name: str) -> str:
     """Return the name of a collective as torch.distributed writes it.
 
     `_allgather_base`, `nccl:all_gather` and `AllGather` become `all_gather`. Names of
@@ -675,9 +727,15 @@ def collective_name(name: str) -> str:
 
 
 def bus_factor(name: str, ranks: int) -> float | None:
-    """Return how many bytes cross a link per byte of a collective's size.
+    """Return how many bytes cross a link per byte of a collective's size, as nccl-tests
+    counts.
 
-    Source: nccl-tests. Returns None if it does not define the factor.
+    E.g. 1.75 for an all-reduce of 8 ranks. Returns None for a collective for which
+    nccl-tests defines no factor.
+
+    Args:
+        name: The name of the collective, such as `all_reduce`.
+        ranks: How many ranks take part, at least 1.
     """
     if name == "all_reduce":
         return 2 * (ranks - 1) / ranks

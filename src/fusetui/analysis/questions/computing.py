@@ -18,7 +18,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
 
 
-def computing_ops(trace: Trace) -> Rows:
+def find_computing_ops(trace: Trace) -> Rows:
     """Find the CPU ops that correspond to a kernel each, as pieces of work.
 
     These are the innermost ops, but not views, allocations, and the frames of autograd
@@ -37,7 +37,7 @@ def computing_ops(trace: Trace) -> Rows:
 
     is_work = (trace.role == Role.OP) & has_name(_may_compute)
     is_copy_or_fill = is_work & has_name(lambda name: stem(name) in HELPERS)
-    is_own_work = is_work & ~is_copy_or_fill & ~_is_part_of_in_place_op(trace)
+    is_own_work = is_work & ~is_copy_or_fill & ~_mark_parts_of_in_place_ops(trace)
 
     is_innermost = _count_inside(trace, is_work) == 0
     calls_only_helpers = _count_inside(trace, is_own_work) == 0
@@ -46,10 +46,10 @@ def computing_ops(trace: Trace) -> Rows:
     is_piece_of_work = is_own_work & (
         counts_as_whole | is_innermost | (calls_only_helpers & is_op_of_library)
     )
-    is_piece_of_work &= ~within(trace, np.flatnonzero(is_piece_of_work))
+    is_piece_of_work &= ~mark_inside(trace, np.flatnonzero(is_piece_of_work))
 
     # A copy or fill that belongs to no other op is a piece of work itself.
-    belongs_to_work = within(trace, np.flatnonzero(is_piece_of_work))
+    belongs_to_work = mark_inside(trace, np.flatnonzero(is_piece_of_work))
     copies_or_fills_alone = is_copy_or_fill & is_innermost & ~belongs_to_work
     return np.flatnonzero(is_piece_of_work | copies_or_fills_alone)
 
@@ -59,7 +59,7 @@ def _may_compute(name: str) -> bool:
     return not (is_metadata(name) or is_frame(name))
 
 
-def within(trace: Trace, rows: Rows) -> Flags:
+def mark_inside(trace: Trace, rows: Rows) -> Flags:
     """Mark the slices that lie inside one of some slices, at any depth.
 
     Args:
@@ -91,17 +91,19 @@ def _count_inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
     return flagged_before[trace.end_row] - flagged_before[1:]
 
 
-def _is_part_of_in_place_op(trace: Trace) -> Flags:
-    """Mark the ops inside an op of the same name, apart from the in-place suffix.
+def _mark_parts_of_in_place_ops(trace: Trace) -> Flags:
+    """Mark the ops that an in-place op calls to do its work, such as `aten::mul` inside
+    `aten::mul_`.
 
-    E.g. `aten::mul` directly inside `aten::mul_`.
+    The op directly around them has the same name, apart from the underscore at the end.
 
     Returns:
         A flag for each row of the trace.
     """
-    numbers: dict[str, int] = {}
+    number_of_stem: dict[str, int] = {}
     stem_of_name = [
-        numbers.setdefault(stem(name), len(numbers)) for name in trace.names
+        number_of_stem.setdefault(stem(name), len(number_of_stem))
+        for name in trace.names
     ]
     stem_of_row = np.array(stem_of_name or [0])[trace.name]
     outer_op = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
@@ -147,7 +149,7 @@ def tallies(trace: Trace) -> Tallies:
     """Count the kernels, copies and sets of each step by kind, or else its CPU ops.
 
     A GPU event belongs to the step that launched it. If a trace has none, the ops of
-    `computing_ops` count, each in the step in which it starts.
+    `find_computing_ops` count, each in the step in which it starts.
     """
     steps = steps_of(trace)
     on_gpu = len(trace.gpu_rows) > 0
@@ -155,18 +157,19 @@ def tallies(trace: Trace) -> Tallies:
         rows = trace.gpu_rows
         rows_of_steps = launched_in_steps(trace)
     else:
-        ops = computing_ops(trace)
+        ops = find_computing_ops(trace)
         rows = ops[np.argsort(trace.start[ops], kind="stable")]
         rows_of_steps = tuple(rows[part] for part in steps.slices_of(trace.start[rows]))
     return Tallies(
         steps=tuple(labels_of(steps.names)),
         on_gpu=on_gpu,
-        tallies=tuple(_tally(trace, part) for part in rows_of_steps or [rows]),
+        tallies=tuple(_count_kinds(trace, part) for part in rows_of_steps or [rows]),
     )
 
 
-def _tally(trace: Trace, rows: Rows) -> Counter[str]:
-    """Count the slices of each kind; one of several kinds counts in each of them."""
+def _count_kinds(trace: Trace, rows: Rows) -> Counter[str]:
+    """Count the slices of each kind of work, such as `gemm`. A slice of several kinds
+    counts in each of them."""
     names_and_roles = np.stack([trace.name[rows], trace.role[rows]])
     distinct, counts = np.unique(names_and_roles, axis=1, return_counts=True)
     names, roles = distinct.tolist()

@@ -79,7 +79,9 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         last_value = last_at_or_before(time, last_ns)
         has_values = (first_value >= 0) & (last_ns < self._holds_until[last_value])
         has_no_gap = self._gaps_before[last_value] == self._gaps_before[first_value]
-        integral = self._integral(end, last_value) - self._integral(begin, first_value)
+        integral = self._integrate_until(end, last_value) - self._integrate_until(
+            begin, first_value
+        )
         mean = np.where(
             end > begin,
             integral / np.maximum(end - begin, 1),
@@ -87,7 +89,7 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return np.where(has_values & has_no_gap, mean, np.nan)
 
-    def _integral(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
+    def _integrate_until(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
         """Integrate the counter from its first value up to each of some times.
 
         Args:
@@ -113,7 +115,8 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _gaps_before(self) -> Int64s:
-        """For each value the gaps before it, in which no value holds any more."""
+        """For each value, how many gaps lie before it. A gap begins when a value has
+        been held for too long without a new one."""
         has_gap = self._holds_until[:-1] < self.counter.time[1:]
         return prefix_sums(has_gap)
 
@@ -125,43 +128,49 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo()
-def device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
-    """Return the counters of devices in a trace whose kind is known; see `of_devices`.
+def read_device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
+    """Return the counters of devices in a trace whose kind is known; see `choose_device_counters`.
 
     If the trace has counters at all, its file is read again.
     """
     if not trace.report.phases["C"]:
         return ()
-    return of_devices(counters(trace))
+    return choose_device_counters(counters(trace))
 
 
-def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
-    """Choose the first counter of each device and kind.
+def choose_device_counters(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
+    """Choose the counters of devices whose kind is known, e.g. that of the power of a
+    GPU.
 
-    Counters of no device or of an unknown kind are left out.
+    Of several counters of the same device and kind the first one is chosen. All others
+    are left out.
+
+    Args:
+        every: All counters of a trace.
     """
-    first: dict[tuple[Id, str], DeviceCounter] = {}
+    first_counters: dict[tuple[Id, str], DeviceCounter] = {}
     for counter in every:
-        device = device_of(counter.pid)
-        kind = _kind_of(counter)
+        device = parse_device(counter.pid)
+        kind = _recognize_counter(counter)
         if device is None or kind is None or not counter.group.startswith("counters"):
             continue
         device_counter = DeviceCounter(
             device=device, kind=kind.kind, unit=kind.unit, counter=counter
         )
-        first.setdefault((device, kind.kind), device_counter)
-    return tuple(first.values())
+        first_counters.setdefault((device, kind.kind), device_counter)
+    return tuple(first_counters.values())
 
 
-def _kind_of(counter: Counter) -> _CounterKind | None:
-    """Return what a counter measures, by its name; None if that is not known."""
+def _recognize_counter(counter: Counter) -> _CounterKind | None:
+    """Return what a counter measures and in which unit, by its name; None if the name
+    is not known."""
     for kind in _KINDS:
         if re.match(kind.beginning, counter.label, re.IGNORECASE):
             return kind
     return None
 
 
-def device_of(pid: Id) -> Id:
+def parse_device(pid: Id) -> Id:
     """Return the device that a counter belongs to; None if it is not known.
 
     E.g. 1 for the process "GPU 1 (NVIDIA H100)", and 1 for the process 1.

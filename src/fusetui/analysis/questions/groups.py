@@ -18,11 +18,11 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
-from fusetui.analysis.questions.totals import Spread, op_sums, spreads
+from fusetui.analysis.questions.totals import Spread, spreads, sum_op_groups
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import legend_kind
-from fusetui.gpu.roofline.inputs import type_of
-from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
+from fusetui.gpu.roofline.inputs import dtype_of_profiler_type
+from fusetui.gpu.roofline.many import Jobs, has_known_share, read_inputs_of_ops
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
@@ -91,7 +91,7 @@ class KernelGroup(Group, frozen=True, kw_only=True):
     decoded: KernelName | UnsetType | None = UNSET
 
 
-def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
+def group_ops(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
     """Group all CPU ops by name, or by name and the shapes of their inputs.
 
     Ops that were captured with a CUDA graph follow, if a graph replayed their kernels.
@@ -106,36 +106,46 @@ def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
         The groups of recorded ops, the largest total first; then those of captured ops,
         the largest GPU time first.
     """
-    recorded = _op_groups_of(trace, by, trace.rows_of(Role.OP))
+    recorded = _group_given_ops(trace, by, trace.rows_of(Role.OP))
     is_captured_op = (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
     captured = []
     no_times = dict.fromkeys(TIMES, 0)
-    for group in _op_groups_of(trace, by, np.flatnonzero(is_captured_op)):
+    for group in _group_given_ops(trace, by, np.flatnonzero(is_captured_op)):
         if group.gpu_ns:
             captured.append(replace(group, captured=True, self_ns=0, **no_times))
 
-    recorded.sort(key=lambda op: (-op.total_ns, _identity(op)))
-    captured.sort(key=lambda op: (-op.gpu_ns, _identity(op)))
+    recorded.sort(key=lambda op: (-op.total_ns, _sort_key_of_group(op)))
+    captured.sort(key=lambda op: (-op.gpu_ns, _sort_key_of_group(op)))
     return (*recorded, *captured)
 
 
-def _identity(group: Group) -> str:
-    """Return the key by which groups of equal times are sorted."""
+def _sort_key_of_group(group: Group) -> str:
+    """Return the text by which groups with equal times are sorted. It consists of the
+    fields that tell groups apart, such as name and shapes."""
     return str([getattr(group, name) for name in IDENTITY])
 
 
-def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
-    """Group some ops by `name` or `shape`, in no particular order."""
+def _group_given_ops(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
+    """Group CPU ops by their names, or by their names and the shapes of their inputs.
+
+    Args:
+        trace: The trace.
+        by: `name` or `shape`.
+        rows: The ops.
+
+    Returns:
+        The groups in no particular order; [] without ops.
+    """
     if not len(rows):
         return []
-    inputs = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
+    inputs = group_by_inputs(read_inputs_of_ops(trace, rows)) if by == "shape" else None
     columns: list[NDArray[np.integer]] = [trace.name[rows]]
     if inputs:
         columns.append(inputs.number)
     first_of_group, group_of_row = distinct_rows(columns)
 
     durations = spreads(group_of_row, trace.dur[rows])
-    sums = op_sums(trace, rows, grouped(group_of_row, trace.start[rows]))
+    sums = sum_op_groups(trace, rows, grouped(group_of_row, trace.start[rows]))
     groups = []
     for first, durations_of_group, sums_of_group in zip(
         first_of_group, durations, sums, strict=True
@@ -152,7 +162,7 @@ def _op_groups_of(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
 _MAX_LIST_LEVELS: Final = 4  # the inputs, a list of tensors, a shape
 
 
-def input_keys(inputs: Arguments) -> Keys:
+def group_by_inputs(inputs: Arguments) -> Keys:
     """Return the grouping by the shapes and types of the inputs of ops.
 
     Strides and values do not matter. The number is -1 if nothing was recorded.
@@ -175,38 +185,44 @@ def input_keys(inputs: Arguments) -> Keys:
         """Return `shapes` and `dtypes` as lists; None if nothing was recorded."""
         dims_text, types_text = distinct_texts[number]
         return {
-            "shapes": _plain_list(parsed(dims_text)),
-            "dtypes": _type_words(_plain_list(parsed(types_text))),
+            "shapes": _to_json_list(parsed(dims_text)),
+            "dtypes": _rename_types(_to_json_list(parsed(types_text))),
         }
 
     return Keys(number=number_of_args[inputs.number], fields=fields)
 
 
-def _plain_list(value: Any) -> list[Any] | None:
-    """Return a list as JSON can hold it (see `_plain`); None for anything else."""
-    plain: list[Any] | None = _plain(value) if isinstance(value, list) else None
+def _to_json_list(value: Any) -> list[Any] | None:
+    """Return a list as JSON can hold it (see `_to_json_value`); None for anything else."""
+    plain: list[Any] | None = _to_json_value(value) if isinstance(value, list) else None
     return plain
 
 
-def _type_words(types: list[Any] | None) -> list[Any] | None:
-    """Replace element types by our names; other words, such as `Scalar`, stay."""
+def _rename_types(types: list[Any] | None) -> list[Any] | None:
+    """Replace the recorded types of inputs by shorter names: `fp32` for `float`.
+
+    Words that are no element types, such as `Scalar`, stay. None and [] are returned
+    unchanged.
+    """
     if not types:
         return types
-    names = []
+    short_names = []
     for word in types:
-        name = type_of(word) if isinstance(word, str) else None
-        names.append(name or word)
-    return names
+        name = dtype_of_profiler_type(word) if isinstance(word, str) else None
+        short_names.append(name or word)
+    return short_names
 
 
-def _plain(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
-    """Return a recorded value as JSON can hold it.
+def _to_json_value(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
+    """Return a recorded value in the form in which it is written as JSON.
 
-    Integers that a double cannot represent become text. What is nested deeper than
-    lists of tensors becomes None.
+    Integers that a double cannot represent become text. Lists that are nested deeper
+    than lists of tensors become None, and so does any other kind of value.
     """
     if isinstance(value, list):
-        return [_plain(inner, levels - 1) for inner in value] if levels else None
+        return (
+            [_to_json_value(inner, levels - 1) for inner in value] if levels else None
+        )
     if isinstance(value, int):
         return exact_id(value)
     return value if isinstance(value, str | float) else None
@@ -219,18 +235,20 @@ class Keys(msgspec.Struct, frozen=True, eq=False):
     fields: Callable[[int], dict[str, Any]]  # of the group with a number
 
 
-def kernel_groups(
+def group_kernels(
     trace: Trace, jobs: Jobs, by: str = "name"
 ) -> tuple[KernelGroup, ...]:
-    """Group all kernels.
+    """Group all kernels by one property, and summarize their times and work.
 
     Args:
         trace: The trace.
-        jobs: The jobs of all kernels.
-        by: One of GROUPINGS.
+        jobs: The kernels, with what each of them has to compute, as far as it is
+            known.
+        by: The property: one of GROUPINGS, such as `name` or `stream`.
 
     Returns:
-        The groups, the largest total first; steps in time order.
+        The groups, the largest total first; steps in time order; () without
+        kernels.
     """
     rows = jobs.rows
     if not len(rows):
@@ -239,7 +257,7 @@ def kernel_groups(
     by_key = grouped(keys.number, trace.start[rows])
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     durations = spreads(keys.number, trace.dur[rows])
-    work = _work_of_groups(trace, jobs, effective, by_key)
+    work = _describe_work_of_groups(trace, jobs, effective, by_key)
 
     groups = []
     for number, durations_of_group, work_of_group in zip(
@@ -249,19 +267,20 @@ def kernel_groups(
         group = KernelGroup(**identity, **asdict(durations_of_group), **work_of_group)
         groups.append(group)
     if by != "step":
-        groups.sort(key=lambda group: (-group.total_ns, _identity(group)))
+        groups.sort(key=lambda group: (-group.total_ns, _sort_key_of_group(group)))
     return tuple(groups)
 
 
-def _by_name(trace: Trace, jobs: Jobs) -> Keys:
-    """Group kernels by name."""
+def _group_by_name(trace: Trace, jobs: Jobs) -> Keys:
+    """Group kernels by their names. The number of a group is the index of the name in
+    the trace."""
     return Keys(
         number=trace.name[jobs.rows],
         fields=lambda name: {"name": trace.names[name]},
     )
 
 
-def _by_op(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_op(trace: Trace, jobs: Jobs) -> Keys:
     """Group kernels by the innermost op around their launch.
 
     The number is that of the name of the op, -1 for none.
@@ -273,11 +292,18 @@ def _by_op(trace: Trace, jobs: Jobs) -> Keys:
     )
 
 
-def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
-    """Group kernels by name, op, and the shapes and types of the inputs of the op."""
+def _group_by_shape(trace: Trace, jobs: Jobs) -> Keys:
+    """Group kernels by their name, the op that launched them, and the op's inputs.
+
+    Kernels of a group agree in all three. Of inputs only the shapes and types count.
+
+    Args:
+        trace: The trace.
+        jobs: The kernels, with the recorded inputs of their ops.
+    """
     name_of_kernel = trace.name[jobs.rows]
-    ops = _by_op(trace, jobs)
-    inputs = input_keys(jobs.inputs)
+    ops = _group_by_op(trace, jobs)
+    inputs = group_by_inputs(jobs.inputs)
     first_of_group, group_of_kernel = distinct_rows(
         (name_of_kernel, ops.number, inputs.number)
     )
@@ -292,7 +318,7 @@ def _by_shape(trace: Trace, jobs: Jobs) -> Keys:
     return Keys(number=group_of_kernel, fields=fields)
 
 
-def _by_module(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_module(trace: Trace, jobs: Jobs) -> Keys:
     """Group kernels by module; see `module_keys`."""
     return module_keys(trace, jobs.rows, origins(trace))
 
@@ -305,26 +331,27 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
         kernels: The kernels.
         found: Where the work of the trace comes from.
     """
-    return _by_label(trace, module_of(found, kernels), "module", label_of)
+    return _group_by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _by_kind(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_kind(trace: Trace, jobs: Jobs) -> Keys:
     """Group kernels by their kind, as the legend of the timeline shows it."""
-    return _by_label(trace, jobs.rows, "kind", legend_kind)
+    return _group_by_label(trace, jobs.rows, "kind", legend_kind)
 
 
-def _by_library(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_library(trace: Trace, jobs: Jobs) -> Keys:
     """Group kernels by their library, as far as their names show it."""
-    return _by_label(trace, jobs.rows, "family", _family_of)
+    return _group_by_label(trace, jobs.rows, "family", _recognize_family)
 
 
-def _family_of(name: str) -> str | None:
-    """Return the naming scheme of a kernel; None if it is not recognized."""
+def _recognize_family(name: str) -> str | None:
+    """Return the naming scheme that the name of a kernel follows, such as that of
+    cutlass. Returns None if it is not recognized."""
     kernel = decode(name)
     return kernel.family if kernel else None
 
 
-def _by_label(
+def _group_by_label(
     trace: Trace,
     rows: NDArray[np.integer],
     field: str,
@@ -353,10 +380,11 @@ def _by_label(
     )
 
 
-def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
-    """Group kernels by stream; sub-rows of a stream are combined.
+def _group_by_stream(trace: Trace, jobs: Jobs) -> Keys:
+    """Group kernels by the stream on which they ran.
 
-    The number is that of the stream as in Trace.thread_of_track.
+    Overlapping kernels of a stream are drawn in several rows; all of these are one
+    stream. The number of a group is that of the stream in Trace.thread_of_track.
     """
 
     def fields(thread: int) -> dict[str, Any]:
@@ -368,8 +396,9 @@ def _by_stream(trace: Trace, jobs: Jobs) -> Keys:
     return Keys(number=thread, fields=fields)
 
 
-def _by_step(trace: Trace, jobs: Jobs) -> Keys:
-    """Group kernels by the step that launched them; None if no step did."""
+def _group_by_step(trace: Trace, jobs: Jobs) -> Keys:
+    """Group kernels by the step, such as a training step, that launched them. Kernels
+    that no step launched are the group None."""
     names = [*labels_of(steps_of(trace).names), None]
     no_step = len(names) - 1
     step_of_row = np.full(len(trace), no_step, dtype=np.int64)
@@ -381,40 +410,45 @@ def _by_step(trace: Trace, jobs: Jobs) -> Keys:
 
 
 GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
-    "name": _by_name,
-    "op": _by_op,
-    "shape": _by_shape,
-    "module": _by_module,
-    "kind": _by_kind,
-    "library": _by_library,
-    "family": _by_library,
-    "stream": _by_stream,
-    "step": _by_step,
+    "name": _group_by_name,
+    "op": _group_by_op,
+    "shape": _group_by_shape,
+    "module": _group_by_module,
+    "kind": _group_by_kind,
+    "library": _group_by_library,
+    "family": _group_by_library,
+    "stream": _group_by_stream,
+    "step": _group_by_step,
 }
 
 
-def without_group(by: str) -> str:
-    """Return what kernels that no group claims are called: `no op`."""
+def name_missing_group(by: str) -> str:
+    """Return how the kernels that belong to no group are called, for a way of grouping:
+    `no op` for `op`."""
     return "unrecognized name" if by == "library" else f"no {by}"
 
 
-def _work_of_groups(
+def _describe_work_of_groups(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of KernelGroup about the work of each group.
+    """Yield for each group of kernels the fields of KernelGroup about their work.
+
+    These are the FLOP and bytes of the kernels, and how near they come to the peak
+    rates.
 
     Args:
         trace: The trace.
-        jobs: The jobs of the kernels.
-        effective_ns: The effective time of each kernel.
+        jobs: The kernels, with what each of them has to compute.
+        effective_ns: For how long each kernel runs while no earlier one of its
+            stream does.
         groups: The groups of kernels.
     """
     dur = trace.dur[jobs.rows]
     effective = groups.sums(effective_ns).tolist()
-    flop = _known_amounts(jobs, groups, dur, "flop")
-    moved = _known_amounts(jobs, groups, dur, "bytes")
-    shares = _shares_of_peak(trace, jobs, effective_ns, groups)
-    waves = _mean_waves(jobs, groups)
+    flop = _sum_known_amounts(jobs, groups, dur, "flop")
+    moved = _sum_known_amounts(jobs, groups, dur, "bytes")
+    shares = _compute_shares_of_peak(trace, jobs, effective_ns, groups)
+    waves = _average_waves(jobs, groups)
     for group in range(len(groups)):
         yield {
             "effective_ns": effective[group],
@@ -441,19 +475,22 @@ class KernelWork(msgspec.Struct, frozen=True, eq=False):
     least_ns: NDArray[np.float64]
 
 
-def work_of_each(trace: Trace, jobs: Jobs) -> KernelWork:
-    """Return the work of each kernel, of which `kernel_groups` returns sums.
+def describe_work_of_kernels(trace: Trace, jobs: Jobs) -> KernelWork:
+    """Return the FLOP, bytes and other figures of the work of each kernel.
+
+    `group_kernels` returns the sums of these.
 
     Args:
         trace: The trace.
-        jobs: The jobs of the kernels: what each has to compute, as far as it is known.
+        jobs: The kernels, with what each of them has to compute, as far as it is
+            known.
     """
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
     return KernelWork(
         rows=jobs.rows,
         flop=jobs.of_each(lambda job: job.amount.flop),
         bytes=jobs.of_each(lambda job: job.amount.bytes),
-        least_ns=np.where(share_known(trace, jobs), least_ns, np.nan),
+        least_ns=np.where(has_known_share(trace, jobs), least_ns, np.nan),
     )
 
 
@@ -468,10 +505,10 @@ class _ShareOfPeak(NamedTuple):
     ns: int  # the durations of these kernels
     of_durations: float | None
     of_effective: float | None  # of their effective times (busy.effective_ns); up to 1
-    bound: str | None  # what limits all of them, see `_common_bound`
+    bound: str | None  # what limits all of them, see `_find_common_bound`
 
 
-def _shares_of_peak(
+def _compute_shares_of_peak(
     trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
 ) -> list[_ShareOfPeak]:
     """Compute how near to the peak rates of the device each group of kernels comes.
@@ -482,60 +519,71 @@ def _shares_of_peak(
         effective_ns: The effective time of each kernel, see busy.effective_ns.
         groups: The groups of kernels.
     """
-    is_known = share_known(trace, jobs)
+    is_known = has_known_share(trace, jobs)
     is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
-    least = _sums_where(groups, least_ns, is_known)
-    ns = _sums_where(groups, trace.dur[jobs.rows], is_known)
-    effective = _sums_where(groups, effective_ns, is_known)
-    kernels = _counts(groups, is_known)
-    bound_by_memory = _counts(groups, is_known & is_memory_bound)
+    least = _sum_flagged(groups, least_ns, is_known)
+    ns = _sum_flagged(groups, trace.dur[jobs.rows], is_known)
+    effective = _sum_flagged(groups, effective_ns, is_known)
+    kernels = _count_flagged(groups, is_known)
+    bound_by_memory = _count_flagged(groups, is_known & is_memory_bound)
 
     shares = []
     for group in range(len(groups)):
-        of_effective = None
+        share_of_effective = None
         if effective[group]:
-            of_effective = min(1.0, least[group] / effective[group])
+            share_of_effective = min(1.0, least[group] / effective[group])
         share = _ShareOfPeak(
             ns=ns[group],
             of_durations=least[group] / ns[group] if ns[group] else None,
-            of_effective=of_effective,
-            bound=_common_bound(kernels[group], bound_by_memory[group]),
+            of_effective=share_of_effective,
+            bound=_find_common_bound(kernels[group], bound_by_memory[group]),
         )
         shares.append(share)
     return shares
 
 
-def _mean_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
-    """Return the mean waves of the kernels of each group for which they are known."""
+def _average_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
+    """Return how many waves the kernels of each group need on average.
+
+    A *wave* is as many thread blocks as the device can run at once. Only kernels for
+    which the number is known count. The mean is None for a group without any.
+    """
     waves = jobs.of_each(lambda job: job.tiles.waves if job.tiles else None)
     is_known = ~np.isnan(waves)
-    sums = _sums_where(groups, waves, is_known)
-    counts = _counts(groups, is_known)
+    sums = _sum_flagged(groups, waves, is_known)
+    counts = _count_flagged(groups, is_known)
     means = []
     for total, count in zip(sums, counts, strict=True):
         means.append(total / count if count else None)
     return means
 
 
-def _sums_where(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
-    """Add up the amounts of the flagged kernels of each group."""
+def _sum_flagged(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
+    """Add up an amount of the flagged kernels of each group.
+
+    Args:
+        groups: The groups of kernels.
+        amount: The amount of each kernel.
+        where: A flag for each kernel: whether it counts.
+    """
     sums: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
     return sums
 
 
-def _counts(groups: Groups, where: Flags) -> list[int]:
-    """Count the flagged kernels of each group."""
+def _count_flagged(groups: Groups, where: Flags) -> list[int]:
+    """Count the flagged kernels of each group; `where` has a flag for each kernel."""
     counts: list[int] = groups.sums(where.astype(np.int64)).tolist()
     return counts
 
 
-def _common_bound(kernels: int, bound_by_memory: int) -> str | None:
-    """Return what limits all kernels of a group.
+def _find_common_bound(kernels: int, bound_by_memory: int) -> str | None:
+    """Return what limits the speed of all kernels of a group, if it is the same for
+    all.
 
     Args:
-        kernels: For how many kernels it is known.
-        bound_by_memory: How many of them are limited by memory.
+        kernels: For how many kernels of the group the limit is known.
+        bound_by_memory: How many of these are limited by memory.
 
     Returns:
         `compute` or `memory`; None if it differs, or is known for no kernel.
@@ -554,7 +602,7 @@ class _KnownAmount(NamedTuple):
     ns: int  # the durations of these kernels
 
 
-def _known_amounts(
+def _sum_known_amounts(
     jobs: Jobs, groups: Groups, dur: Int64s, what: Literal["flop", "bytes"]
 ) -> list[_KnownAmount]:
     """Add up the FLOP or the bytes of the kernels of each group, where they are known.
@@ -563,10 +611,10 @@ def _known_amounts(
     GFLOP in 4 us. A sum above 2^53, as those of FLOP may be, is rounded to a double.
 
     Args:
-        jobs: The jobs of the kernels.
+        jobs: The kernels, with what each of them has to compute.
         groups: The groups of kernels.
         dur: The duration of each kernel.
-        what: Which amount.
+        what: Which amount is added up.
     """
     amounts = [getattr(job.amount, what) for job in jobs.distinct]
     amounts.append(None)  # of kernels without a job, whose number is -1
@@ -575,8 +623,8 @@ def _known_amounts(
     amount_or_zero = np.array([amount or 0 for amount in amounts], dtype=object)
     is_known = is_known_amount[jobs.number]
     sums = groups.sums(amount_or_zero[jobs.number]).tolist()
-    counts = _counts(groups, is_known)
-    ns_sums = _sums_where(groups, dur, is_known)
+    counts = _count_flagged(groups, is_known)
+    ns_sums = _sum_flagged(groups, dur, is_known)
 
     known_amounts = []
     for total, count, ns in zip(sums, counts, ns_sums, strict=True):

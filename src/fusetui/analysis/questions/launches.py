@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.computing import within
+from fusetui.analysis.questions.computing import mark_inside
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import (
     Flags,
@@ -46,11 +46,9 @@ BEGINS_CAPTURE = lazy_pattern(r"StreamBeginCapture")
 _ENDS_CAPTURE = lazy_pattern(r"StreamEndCapture")
 
 
-def launched_without_events(trace: Trace) -> bool:
-    """Return whether launches were recorded, but no GPU event at all.
-
-    The recorder was then asked to record the GPU, and did not.
-    """
+def lacks_gpu_events(trace: Trace) -> bool:
+    """Return whether the trace has launches, but no GPU event at all. Then the GPU
+    should have been recorded, and was not."""
     if len(trace.gpu_rows):
         return False
     return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
@@ -101,45 +99,51 @@ class GraphReplay(msgspec.Struct, frozen=True):
     busy_ns: int  # the length of their union
 
 
-def is_replay(name: str) -> bool:
+def is_graph_launch(name: str) -> bool:
     """Return whether a call with this name launches a graph."""
     return _GRAPH_LAUNCH.search(name, 0, MAX_SEARCHED_CHARS) is not None
 
 
-def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
-    """Sum up the launch calls of every thread that has any, the largest total first."""
+def summarize_launches_by_thread(trace: Trace) -> tuple[ThreadLaunches, ...]:
+    """Summarize the launch calls of every thread that has any.
+
+    Each summary has the number of calls, their times and their share of the thread's
+    time. The thread with the largest total time comes first.
+    """
     rows, events = launch_calls(trace)
-    span_of_thread = _thread_spans(trace)
+    span_of_thread = _measure_thread_spans(trace)
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     launches = []
     for index, thread in enumerate(by_thread.keys.tolist()):
         calls = by_thread.members(index)
         span_ns = span_of_thread[thread]
-        of_thread = _launches_of_thread(trace, rows[calls], events[calls], span_ns)
-        launches.append(of_thread)
+        launches_of_thread = _summarize_thread(
+            trace, rows[calls], events[calls], span_ns
+        )
+        launches.append(launches_of_thread)
     return tuple(sorted(launches, key=lambda thread: -thread.total_ns))
 
 
-def _launches_of_thread(
+def _summarize_thread(
     trace: Trace, rows: Rows, events: Int64s, span_ns: int
 ) -> ThreadLaunches:
-    """Sum up the launch calls of one thread, together and by name.
+    """Summarize the launch calls of one thread, all together and by name.
 
     Args:
         trace: The trace.
-        rows: The calls.
+        rows: The calls, at least one.
         events: How many GPU events each of them launched.
-        span_ns: The thread's time.
+        span_ns: The time from the first start to the last end on the thread.
     """
     by_name = grouped(trace.name[rows], trace.dur[rows])
-    figures_by_name = _figures(trace, rows, events, by_name, span_ns)
+    figures_by_name = _compute_figures(trace, rows, events, by_name, span_ns)
     calls = []
     for name, figures in zip(by_name.keys.tolist(), figures_by_name, strict=True):
         calls.append(Calls(name=trace.names[name], **asdict(figures)))
     calls.sort(key=lambda call: (-call.total_ns, call.name))
 
     one_group = grouped(np.zeros(len(rows), dtype=np.intp), trace.dur[rows])
-    (figures,) = _figures(trace, rows, events, one_group, span_ns)
+    (figures,) = _compute_figures(trace, rows, events, one_group, span_ns)
     track = trace.track_of(int(rows[0]))
     return ThreadLaunches(
         process=exact_id(track.pid),
@@ -165,7 +169,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     events_of_row = np.bincount(launch[launch >= 0], minlength=len(trace))
     named = trace.rows_named(LAUNCHES.search, Role.CALL)
     calls = distinct(np.concatenate((np.flatnonzero(events_of_row), named)))
-    outer = calls[~within(trace, calls)[calls]]
+    outer = calls[~mark_inside(trace, calls)[calls]]
 
     # The subtree of row n has the rows from n to before end_row[n].
     events_before = prefix_sums(events_of_row)
@@ -177,15 +181,18 @@ def replays(trace: Trace) -> tuple[GraphReplay, ...]:
 
     They are in the order of the calls.
     """
-    return tuple(_replay(trace, rows) for rows in nodes_of_replays(trace))
+    return tuple(
+        _summarize_replay(trace, rows) for rows in find_nodes_of_replays(trace)
+    )
 
 
-def nodes_of_replays(trace: Trace) -> list[Rows]:
-    """Return the GPU rows of each graph launch on each device.
+def find_nodes_of_replays(trace: Trace) -> list[Rows]:
+    """Return the GPU events of each replay of a CUDA graph, separately for each device.
 
-    Launches are in the order of the calls, and the rows of each by start.
+    A replay is one launch of a graph, and its events are the nodes of the graph.
+    Replays are in the order of their launch calls, and the events of each by start.
     """
-    nodes = trace.gpu_rows[_is_node(trace)]
+    nodes = trace.gpu_rows[_mark_graph_nodes(trace)]
     launch = trace.launch[nodes].astype(np.int64)
     device = trace.process_of_track[trace.track[nodes]]
     launch_and_device = launch * (len(trace.tracks) + 1) + device
@@ -194,14 +201,21 @@ def nodes_of_replays(trace: Trace) -> list[Rows]:
     return sorted(replays, key=lambda rows: int(trace.start[trace.launch[rows[0]]]))
 
 
-def _is_node(trace: Trace) -> Flags:
-    """Return for each of `trace.gpu_rows` whether a graph launched it."""
+def _mark_graph_nodes(trace: Trace) -> Flags:
+    """Return a flag for each of `trace.gpu_rows`: whether it was launched as a node of
+    a CUDA graph."""
     launch = trace.launch[trace.gpu_rows]
-    return (launch >= 0) & graph_calls(trace)[launch]
+    return (launch >= 0) & mark_graph_calls(trace)[launch]
 
 
-def _replay(trace: Trace, rows: Rows) -> GraphReplay:
-    """Sum up a launch of a graph on one device; `rows` are its events, by start."""
+def _summarize_replay(trace: Trace, rows: Rows) -> GraphReplay:
+    """Summarize one launch of a CUDA graph on one device: its call, its events and
+    their times.
+
+    Args:
+        trace: The trace.
+        rows: The GPU events of the launch by start, at least one.
+    """
     call = int(trace.launch[rows[0]])
     start = trace.start[rows]
     end = trace.end[rows]
@@ -230,17 +244,18 @@ class _Figures(msgspec.Struct, frozen=True):
     events: int
 
 
-def _figures(
+def _compute_figures(
     trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
 ) -> list[_Figures]:
-    """Compute the figures of groups of launch calls.
+    """Compute count, times, share and launched events of groups of launch calls.
 
     Args:
         trace: The trace.
         rows: The calls.
         events: How many GPU events each of them launched.
         groups: Their groups, in which calls are sorted by duration.
-        span_ns: The time of their thread.
+        span_ns: The time from the first start to the last end on their thread;
+            shares are of it.
     """
     dur = trace.dur[rows]
     count = np.diff(groups.begins)
@@ -267,10 +282,13 @@ def _figures(
     return figures
 
 
-def _thread_spans(trace: Trace) -> dict[int, int]:
-    """Return the ns from the first start to the last end recorded on each thread.
+def _measure_thread_spans(trace: Trace) -> dict[int, int]:
+    """Measure the time from the first start to the last end recorded on each CPU
+    thread.
 
-    Threads are numbered as in `thread_of_track`.
+    Returns:
+        ns by the number of the thread, as in `thread_of_track`. Threads without
+        slices are left out.
     """
     first_start: dict[int, int] = {}
     last_end: dict[int, int] = {}
@@ -301,8 +319,14 @@ class QueueLength(msgspec.Struct, frozen=True, rename={"label": "name"}):
     span_ns: int
 
 
-def length_of(queue: Counter) -> QueueLength:
-    """Sum up the length of a queue over time; `queue` is one of `queues`."""
+def summarize_queue(queue: Counter) -> QueueLength:
+    """Summarize the length of a launch queue over time: its mean, its maximum, and how
+    long it was empty.
+
+    Args:
+        queue: The length of the queue of one device over time, as one of
+            `queues`.
+    """
     lasted_ns = np.diff(queue.time)
     length = queue.value[:-1]
     span_ns = int(lasted_ns.sum())
@@ -325,11 +349,11 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
     device = trace.process_of_track[trace.track[linked]]
     counters = []
     for process in distinct(device):
-        counters.append(_queue(trace, linked[device == process]))
+        counters.append(_measure_queue(trace, linked[device == process]))
     return tuple(counters)
 
 
-def _queue(trace: Trace, rows: Rows) -> Counter:
+def _measure_queue(trace: Trace, rows: Rows) -> Counter:
     """Return the length of the launch queue of one device over time.
 
     An event is in the queue from the begin of its launch call to its own end.
@@ -384,33 +408,34 @@ def _count_open(begin: Int64s, end: Int64s) -> _OpenIntervals:
 
 
 @memo()
-def graph_calls(trace: Trace) -> Flags:
-    """Mark the calls that launch a graph; a flag for each row of the trace."""
+def mark_graph_calls(trace: Trace) -> Flags:
+    """Return a flag for each row of the trace: whether it is a call that launches a
+    graph."""
     launches_graph = np.zeros(len(trace), dtype=np.bool_)
-    launches_graph[trace.rows_named(is_replay, Role.CALL)] = True
+    launches_graph[trace.rows_named(is_graph_launch, Role.CALL)] = True
     return launches_graph
 
 
-def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
+def find_outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     """Return the calls in whose name a pattern is found.
 
     Of calls inside one another, as when CUDA's runtime calls the driver, it is the
     outer one.
     """
     rows = trace.rows_named(wanted.search, Role.CALL)
-    return rows[~within(trace, rows)[rows]] if len(rows) else rows
+    return rows[~mark_inside(trace, rows)[rows]] if len(rows) else rows
 
 
 @memo()
-def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
+def find_capture_calls(trace: Trace) -> tuple[Rows, Rows]:
     """Find the calls that begin and end the capture of a graph.
 
     Returns:
         The calls that begin one, and for each of them the next call on its thread that
         ends one, -1 for none.
     """
-    begins = outer_calls(trace, BEGINS_CAPTURE)
-    ends = outer_calls(trace, _ENDS_CAPTURE)
+    begins = find_outer_calls(trace, BEGINS_CAPTURE)
+    ends = find_outer_calls(trace, _ENDS_CAPTURE)
     thread = trace.thread_of_track[trace.track]
     ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
 
@@ -428,7 +453,7 @@ def wants_capture(trace: Trace) -> bool:
 
     A trace of their capture, which can be joined with this one, would tell it.
     """
-    lacks_op = _is_node(trace)
+    lacks_op = _mark_graph_nodes(trace)
     if isinstance(trace, Joined):
         lacks_op &= trace.captured[trace.gpu_rows] < 0
     return bool(lacks_op.any())

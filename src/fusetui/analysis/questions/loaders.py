@@ -25,7 +25,7 @@ how long a call takes whose batch is ready."""
 
 
 @memo()
-def loader_rows(trace: Trace) -> Rows:
+def find_loader_calls(trace: Trace) -> Rows:
     """Return the slices in which a program takes a batch from a data loader.
 
     They are on any thread, ascending.
@@ -33,13 +33,14 @@ def loader_rows(trace: Trace) -> Rows:
     return trace.rows_named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
-def worker_rows(trace: Trace) -> Rows:
-    """Return the slices of `loader_rows` whose batch worker processes load."""
-    rows = loader_rows(trace)
+def find_worker_loader_calls(trace: Trace) -> Rows:
+    """Return those calls for the next batch of a data loader whose batch is loaded by
+    worker processes."""
+    rows = find_loader_calls(trace)
     return rows[trace.matching(rows, WORKERS.search)]
 
 
-def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
+def estimate_batch_waits(trace: Trace, rows: Rows) -> Int64s:
     """Return for how long each call for a batch may have waited.
 
     That is what it took beyond the shortest call of its thread, whose batch was ready:

@@ -56,21 +56,26 @@ class StretchPeaks(NamedTuple):
     is_recorded: bool = False  # whether it has any memory event
 
 
-def memory_peaks(trace: Trace) -> MemoryPeaks:
-    """Return the most memory that torch used of each GPU.
+def find_memory_peaks(trace: Trace) -> MemoryPeaks:
+    """Return the most memory that torch allocated and reserved on each GPU.
 
-    It reads the memory events of the file, but only once if the trace is in the cache.
+    The memory events of the file are read once. The result is kept beside the cache of
+    the trace, if there is one.
     """
     events = trace.elements
     peaks = events.recall(KEPT_AS, MemoryPeaks)
     if peaks is None:
         numbers = range(len(events.stretches))
-        peaks = peaks_of(peaks_in(events, number) for number in numbers)
+        peaks = combine_peaks(
+            find_peaks_in_stretch(events, number) for number in numbers
+        )
         events.keep(KEPT_AS, peaks)
     return peaks
 
 
-def peaks_in(events: Events, number: int, totals: Floats | None = None) -> StretchPeaks:
+def find_peaks_in_stretch(
+    events: Events, number: int, totals: Floats | None = None
+) -> StretchPeaks:
     """Find the largest totals of GPUs in one stretch of a file.
 
     Args:
@@ -85,7 +90,7 @@ def peaks_in(events: Events, number: int, totals: Floats | None = None) -> Stret
     if totals is None:
         totals = read_totals(events.text, stretch)
     if totals is None:
-        totals = _one_by_one(events, number)
+        totals = _read_totals_one_by_one(events, number)
     is_gpu = np.isin(totals[:, _KIND], _GPU_KINDS) & (totals[:, _DEVICE] >= 0)
     of_gpus = totals[is_gpu]
     sizes = of_gpus[:, _TOTALS]
@@ -100,21 +105,23 @@ def peaks_in(events: Events, number: int, totals: Floats | None = None) -> Stret
     return StretchPeaks(most=tuple(most), is_recorded=bool(len(totals)))
 
 
-def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
-    """Combine the peaks of all stretches of a file.
+def combine_peaks(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
+    """Combine the memory peaks of all stretches, which are the parts in which a file is
+    read.
 
-    A GPU with only one of the two totals is left out. Negative totals become 0.
+    A GPU with only one of the two totals (allocated and reserved) is left out. Negative
+    totals become 0.
     """
     most: dict[int, DeviceTotals] = {}
     is_recorded = False
     for part in parts:
         is_recorded |= part.is_recorded
         for totals in part.most:
-            before = most.get(totals.device, totals)
+            largest_so_far = most.get(totals.device, totals)
             most[totals.device] = DeviceTotals(
                 device=totals.device,
-                allocated=float(np.fmax(before.allocated, totals.allocated)),
-                reserved=float(np.fmax(before.reserved, totals.reserved)),
+                allocated=float(np.fmax(largest_so_far.allocated, totals.allocated)),
+                reserved=float(np.fmax(largest_so_far.reserved, totals.reserved)),
             )
     peaks = []
     for totals in most.values():
@@ -129,13 +136,13 @@ def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
     return MemoryPeaks(peaks=tuple(peaks), is_recorded=is_recorded)
 
 
-def _one_by_one(events: Events, number: int) -> Floats:
+def _read_totals_one_by_one(events: Events, number: int) -> Floats:
     """Read the totals of a stretch event by event, where `read_totals` cannot read it."""
     rows = []
     for sample, _ in events.samples(number):
         if not sample.is_memory:
             continue
-        place = [_whole_number(sample.args.get(name)) for name in PLACE]
+        place = [_integer_or_none(sample.args.get(name)) for name in PLACE]
         totals = [float_if_finite(sample.args.get(name)) for name in SERIES_OF_TOTAL]
         rows.append([*place, *totals])
     return np.array(rows, dtype=np.float64).reshape(
@@ -143,6 +150,6 @@ def _one_by_one(events: Events, number: int) -> Floats:
     )
 
 
-def _whole_number(value: object) -> int | None:
+def _integer_or_none(value: object) -> int | None:
     """Return an integer as it is, and None for anything else."""
     return value if type(value) is int else None

@@ -35,27 +35,31 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def note_of(trace: Trace) -> str:
-    """A printable line that says that the trace is reconstructed, not recorded, or a
-    part of a longer one; else "". Any output with figures of the trace must include
-    it."""
-    return " ".join(_notes(trace))
+    """Return a note if a trace is not a complete recording, else "".
+
+    The note says that the trace is reconstructed, or that it is a part of a longer one.
+    It has one printable line. Any output with figures of the trace must include it.
+    """
+    return " ".join(_note_sentences(trace))
 
 
-def _notes(trace: Trace) -> Iterator[str]:
-    """The sentences of `note_of`."""
+def _note_sentences(trace: Trace) -> Iterator[str]:
+    """Yield the sentences that say in what way a trace is not a complete recording;
+    none if it is one."""
     origin = trace.keys.get(RECONSTRUCTED)
     if isinstance(origin, str):
         yield printable(origin)[:MAX_TEXT_CHARACTERS]
-    whole = whole_of(trace)
-    if whole:
-        file = printable(whole.file or "a trace")[:MAX_TEXT_CHARACTERS]
-        times = window(whole.from_ns, whole.to_ns)
-        lasts = duration(whole.of_ns)
+    whole_trace = find_whole_trace(trace)
+    if whole_trace:
+        file = printable(whole_trace.file or "a trace")[:MAX_TEXT_CHARACTERS]
+        times = window(whole_trace.from_ns, whole_trace.to_ns)
+        lasts = duration(whole_trace.of_ns)
         yield f"This trace is the part {times} of {file}, which lasts {lasts}."
 
 
-def whole_of(trace: Trace) -> Whole | None:
-    """What a trace is a part of; None if it is whole."""
+def find_whole_trace(trace: Trace) -> Whole | None:
+    """Return the trace that this one is a part of, with its file and times; None if
+    this one is whole."""
     try:
         return msgspec.convert(trace.keys.get(CUT_FROM), Whole)
     except msgspec.ValidationError:

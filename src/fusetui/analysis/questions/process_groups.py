@@ -38,7 +38,7 @@ UNKNOWN_GROUP: Final = ProcessGroup(
 """Of a collective that names no group, in a file that lists several."""
 
 
-def distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
+def read_distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trace says about the distributed job that it is of.
 
     Args:
@@ -57,16 +57,16 @@ def world_size(keys: Mapping[str, Any]) -> int:
     Args:
         keys: The top-level keys of the trace file.
     """
-    size = distributed_info(keys).get("world_size")
-    return _group_size(size)
+    size = read_distributed_info(keys).get("world_size")
+    return _parse_group_size(size)
 
 
-def _group_size(value: object) -> int:
+def _parse_group_size(value: object) -> int:
     """Return a recorded number of ranks; 0 for anything that is no such number."""
     return value if type(value) is int and 0 < value < _MAX_RANKS else 0
 
 
-def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
+def infer_rank(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
     """Return which rank of its job a trace is of, and where that number comes from.
 
     E.g. (3, RECORDED) if `distributedInfo` has it, (3, NAMED) for a file named
@@ -76,14 +76,14 @@ def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
         keys: The top-level keys of the trace file.
         path: Its path.
     """
-    rank = distributed_info(keys).get("rank")
+    rank = read_distributed_info(keys).get("rank")
     if type(rank) is int and 0 <= rank < _MAX_RANKS:
         return rank, RECORDED
     numbers = _RANK_IN_NAME.findall(os.path.basename(path))
     return (int(numbers[-1]), NAMED) if numbers else (-1, ORDERED)
 
 
-def looks_like_a_rank(path: str) -> bool:
+def is_named_as_rank(path: str) -> bool:
     """Return whether a file is named as the trace of a rank is.
 
     E.g. `rank3.json.gz`, or `host_123.1700000000.pt.trace.json`, as torch names them.
@@ -93,7 +93,7 @@ def looks_like_a_rank(path: str) -> bool:
     return has_rank or _FILE_OF_TORCH.search(name) is not None
 
 
-def group_of(
+def make_process_group(
     name: object, description: object, ranks: object, size: object
 ) -> ProcessGroup:
     """Make a process group from the recorded args of a collective, of any types.
@@ -105,25 +105,31 @@ def group_of(
             off the text of more than 30 ranks; these ranks count as not recorded.
         size: How many ranks it has.
     """
-    recorded_size = _group_size(size)
-    listed = _ranks(ranks)
+    recorded_size = _parse_group_size(size)
+    listed = _parse_ranks(ranks)
     is_complete = not recorded_size or len(listed) == recorded_size
     return ProcessGroup(
-        name=_text(name),
+        name=_to_text(name),
         ranks=listed if is_complete else (),
         size=recorded_size or len(listed),
-        description=_text(description),
+        description=_to_text(description),
     )
 
 
-def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
-    """Return the process groups that `distributedInfo` of a trace lists, by name."""
-    listed = distributed_info(keys).get("pg_config")
+def read_process_groups(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
+    """Return the process groups that `distributedInfo` of a trace lists, by name.
+
+    Damaged entries are skipped. The result is {} if the trace lists none.
+
+    Args:
+        keys: The top-level keys of the trace file.
+    """
+    listed = read_distributed_info(keys).get("pg_config")
     groups = {}
     for config in listed if isinstance(listed, list) else ():
         if not isinstance(config, dict):
             continue
-        group = group_of(
+        group = make_process_group(
             config.get("pg_name"),
             config.get("pg_desc"),
             config.get("ranks"),
@@ -133,12 +139,12 @@ def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
     return groups
 
 
-def _text(value: object) -> str:
-    """Return a recorded name, or number, as text; "" for anything else."""
+def _to_text(value: object) -> str:
+    """Return a recorded text or number as text; "" for anything else."""
     return str(value)[:_MAX_TEXT_CHARACTERS] if isinstance(value, str | int) else ""
 
 
-def _ranks(value: object) -> tuple[int, ...]:
+def _parse_ranks(value: object) -> tuple[int, ...]:
     """Return the ranks of a recorded list, or of its text such as "[0, 1]".
 
     Returns () for anything else, such as text that was cut off.

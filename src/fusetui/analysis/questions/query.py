@@ -22,7 +22,7 @@ from fusetui.analysis.questions.query_text import (
     SIGN,
     Written,
     WrongQueryError,
-    written_ways,
+    parse_ways,
 )
 from fusetui.gpu.kinds import SEARCHED_KINDS
 from fusetui.text.figures import parse_time
@@ -109,10 +109,10 @@ class Bound(msgspec.Struct, frozen=True):
 Term = Word | Pattern | Bound
 
 
-def words_of(terms: Sequence[Term]) -> tuple[Word, ...]:
-    """Return the words without a field that are not excluded.
+def list_plain_words(terms: Sequence[Term]) -> tuple[Word, ...]:
+    """Return the words of a query that name no field and are not excluded.
 
-    These may be in the args of a slice if they are not in its name.
+    Such a word may be in the args of a slice, if it is not in its name.
     """
     return tuple(
         term
@@ -131,13 +131,14 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms of all ways."""
+        """The terms of all ways. A *way* is one of the alternatives of a query that
+        `or` joins."""
         return tuple(term for way in self.ways for term in way)
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """The words without a field that are not excluded; see `words_of`."""
-        return words_of(self.terms)
+        """The words without a field that are not excluded; see `list_plain_words`."""
+        return list_plain_words(self.terms)
 
     @property
     def reads_args(self) -> bool:
@@ -177,12 +178,12 @@ def parse(text: str) -> Query:
             expression, or parentheses do not match.
     """
     ways = []
-    for written_terms in written_ways(text, _compares):
-        ways.append(tuple(_term(part) for part in written_terms))
+    for written_terms in parse_ways(text, _is_comparison):
+        ways.append(tuple(_parse_term(part) for part in written_terms))
     return Query(ways=tuple(ways))
 
 
-def _compares(field: str, sign: str) -> bool:
+def _is_comparison(field: str, sign: str) -> bool:
     """Return whether a sign after a word makes the two a comparison.
 
     E.g. `dur>` and `op=` do, but `op>` and `x=` are parts of a word, because `op` has
@@ -191,7 +192,7 @@ def _compares(field: str, sign: str) -> bool:
     return field in TIMES or (field in FIELDS and sign in _EQUAL_SIGNS)
 
 
-def _term(part: Written) -> Term:
+def _parse_term(part: Written) -> Term:
     """Turn a term as it was written into what it asks for.
 
     E.g. `/tn_.*/` is a Pattern, `dur>50us` a Bound, `op:mm` a Word of the field `op`,
@@ -200,18 +201,18 @@ def _term(part: Written) -> Term:
     Raises:
         WrongQueryError: If the value does not fit the field.
     """
-    pattern = pattern_of(part)
+    pattern = parse_pattern(part)
     if pattern:
         return pattern
     if part.field in TIMES:
-        return bound_of(part, _time_ns(part))
+        return parse_bound(part, _parse_time_ns(part))
     if part.field in FIELDS:
-        return word_of(part, _value(part.field, part.value))
+        return parse_word(part, _check_value(part.field, part.value))
     text = part.text.strip('"') or part.text
     return Word(field="", text=text, excluded=part.excluded)
 
 
-def _time_ns(part: Written) -> int:
+def _parse_time_ns(part: Written) -> int:
     """Return the time that a field is compared with, in ns: 50000 of `dur>50us`.
 
     Raises:
@@ -228,7 +229,7 @@ def _time_ns(part: Written) -> int:
     return ns
 
 
-def pattern_of(part: Written) -> Pattern | None:
+def parse_pattern(part: Written) -> Pattern | None:
     """Return the regular expression of a term in slashes, `/tn_.*fp8/`; else None.
 
     Raises:
@@ -242,7 +243,7 @@ def pattern_of(part: Written) -> Pattern | None:
     return Pattern(text=expression, excluded=part.excluded)
 
 
-def bound_of(part: Written, value: float) -> Bound:
+def parse_bound(part: Written, value: float) -> Bound:
     """Turn a comparison into a bound, in which there is only above or below.
 
     E.g. `dur>5` asks for what is above 5, and `dur>=5` for what is not below 5.
@@ -260,7 +261,7 @@ def bound_of(part: Written, value: float) -> Bound:
     )
 
 
-def word_of(part: Written, value: str) -> Word:
+def parse_word(part: Written, value: str) -> Word:
     """Turn a term about a field into a word.
 
     E.g. `op:mm` asks for an op with `mm` in its name, `op=mm` for the op `mm`, and
@@ -279,11 +280,13 @@ def word_of(part: Written, value: str) -> Word:
     )
 
 
-def _value(field: str, text: str) -> str:
-    """Return the text after `field:`, after checking that a slice can have it.
+def _check_value(field: str, text: str) -> str:
+    """Return the text that follows `field:` in a query, if a slice can have such a
+    value.
 
     Raises:
-        WrongQueryError: If there is no text, no such kind, or no number of a step.
+        WrongQueryError: There is no text, it is no kind that exists, or no number
+            of a step.
     """
     if not text:
         raise WrongQueryError(f"{field}: is followed by {FIELDS[field]}")
@@ -294,7 +297,7 @@ def _value(field: str, text: str) -> str:
     return text
 
 
-def misread(query: Query) -> str:
+def explain_misread_word(query: Query) -> str:
     """Explain to a user who found nothing which word looks like a field and is none.
 
     E.g. "x is no field, so x:y was looked for as a word". Returns "" if no word does.
@@ -315,10 +318,11 @@ def misread(query: Query) -> str:
 
 
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Compile a regular expression; one without capitals ignores case.
+    """Compile the regular expression of a query. Case does not matter if it has no
+    capitals.
 
     Raises:
-        WrongQueryError: If it is no regular expression.
+        WrongQueryError: It is no valid regular expression.
     """
     import regex  # only a pattern needs it
 

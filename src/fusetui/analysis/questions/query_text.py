@@ -55,19 +55,23 @@ IsSign = Callable[[str, str], bool]
 sign is a part of a word, as in `vector<int>`."""
 
 
-def written_ways(text: str, is_sign: IsSign) -> list[Way]:
-    """Read the text of a query as alternatives.
+def parse_ways(text: str, is_sign: IsSign) -> list[Way]:
+    """Read the text of a query as alternatives, each a list of terms that must all
+    hold.
+
+    E.g. `a (b or c)` has the two alternatives `a b` and `a c`.
 
     Args:
         text: The text.
-        is_sign: Decides whether a sign other than `:` makes a comparison.
+        is_sign: Decides whether a sign other than `:` after a word makes a
+            comparison.
 
     Returns:
-        The ways; none if the text is blank.
+        The alternatives; none if the text is blank.
 
     Raises:
-        WrongQueryError: If the text is too long, says too much, or has parentheses that
-            are not closed.
+        WrongQueryError: The text is too long, has too many alternatives, or a
+            parenthesis is not closed.
     """
     if len(text) > MAX_CHARACTERS:
         raise WrongQueryError(f"a search can have at most {MAX_CHARACTERS} characters")
@@ -105,10 +109,10 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
             depth -= 1
         else:
             match = _match_term(text, at, len(text), is_sign)
-            surplus = min(depth, _surplus(match[0]))
+            surplus = min(depth, _count_surplus_parentheses(match[0]))
             if surplus:
                 match = _match_term(text, at, match.end() - surplus, is_sign)
-            tokens.append(_written(match))
+            tokens.append(_split_term(match))
             at = match.end()
     if depth:
         raise WrongQueryError('unclosed (: to search for the character, quote it: "("')
@@ -132,7 +136,7 @@ def _match_term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
     return match
 
 
-def _surplus(word: str) -> int:
+def _count_surplus_parentheses(word: str) -> int:
     """Count the parentheses at the end of a word that close none of its own.
 
     E.g. 1 for `f(x))`, and 0 for `f(x)`.
@@ -142,7 +146,7 @@ def _surplus(word: str) -> int:
     return max(0, min(at_end, unopened))
 
 
-def _written(match: re.Match[str]) -> Written:
+def _split_term(match: re.Match[str]) -> Written:
     """Take the match of a term apart: into minus, field, sign and value, or one text.
 
     E.g. `-dur > 50us` has the field `dur`, the sign `>` and the value `50us`, and is
@@ -183,44 +187,56 @@ class _Reader:
         self._at = 0
 
     def either(self, negated: bool, depth: int) -> list[Way]:
-        """Read alternatives joined by `or`, up to the end of their parentheses.
+        """Read alternatives joined by `or`, up to the end of the text or of the
+        parentheses.
 
         Args:
-            negated: Whether to return the ways of the opposite.
+            negated: Whether to return the alternatives of the opposite.
             depth: How many parentheses are open.
         """
         if depth > MAX_DEPTH:
             raise WrongQueryError(f"a search can nest at most {MAX_DEPTH} parentheses")
-        parts = [self._all(negated, depth)]
-        while self._is("or"):
+        parts = [self._read_joined_terms(negated, depth)]
+        while self._is_joining_word("or"):
             self._at += 1
-            parts.append(self._all(negated, depth))
-        return _all_of(parts) if negated else _any_of(parts)
+            parts.append(self._read_joined_terms(negated, depth))
+        return _combine_ways(parts) if negated else _join_alternatives(parts)
 
-    def _all(self, negated: bool, depth: int) -> list[Way]:
+    def _read_joined_terms(self, negated: bool, depth: int) -> list[Way]:
         """Read terms that are joined by `and` or by nothing."""
-        parts = [self._one(negated, depth)]
-        while self._follows() and not self._is("or"):
-            self._at += self._is("and")
-            parts.append(self._one(negated, depth))
-        return _any_of(parts) if negated else _all_of(parts)
+        parts = [self._read_one_term(negated, depth)]
+        while self._has_more() and not self._is_joining_word("or"):
+            self._at += self._is_joining_word("and")
+            parts.append(self._read_one_term(negated, depth))
+        return _join_alternatives(parts) if negated else _combine_ways(parts)
 
-    def _one(self, negated: bool, depth: int) -> list[Way]:
-        """Read a term, or what parentheses hold, with any `not` in front."""
-        if self._is("not"):
+    def _read_one_term(self, negated: bool, depth: int) -> list[Way]:
+        """Read a single term, or a query in parentheses, with any `not` in front.
+
+        Args:
+            negated: Whether to return the opposite of what is read.
+            depth: How many parentheses are open.
+
+        Returns:
+            The alternatives, of which at least one must hold.
+
+        Raises:
+            WrongQueryError: There is nothing between two parentheses.
+        """
+        if self._is_joining_word("not"):
             self._at += 1
-            return self._one(not negated, depth)
+            return self._read_one_term(not negated, depth)
         token = self._tokens[self._at]
         self._at += 1
         if isinstance(token, Written):
             return [(token._replace(excluded=token.excluded ^ negated),)]
-        if not self._follows():
+        if not self._has_more():
             raise WrongQueryError("nothing between ( and )")
         ways = self.either(negated ^ (token == _NOT_OPEN), depth + 1)
         self._at += 1  # the parenthesis that closes
         return ways
 
-    def _follows(self, further: int = 0) -> bool:
+    def _has_more(self, further: int = 0) -> bool:
         """Return whether something that can be read follows before the parentheses end.
 
         Args:
@@ -229,37 +245,49 @@ class _Reader:
         at = self._at + further
         return at < len(self._tokens) and self._tokens[at] != _CLOSE
 
-    def _is(self, word: str) -> bool:
+    def _is_joining_word(self, word: str) -> bool:
         """Return whether the next token is a joining word: `and`, `or` or `not`.
 
         At the end of a query or of parentheses it joins nothing, and is a term.
         """
-        token = self._tokens[self._at] if self._follows() else None
+        token = self._tokens[self._at] if self._has_more() else None
         if not isinstance(token, Written) or token.excluded or token.field:
             return False
-        return token.text.lower() == word and self._follows(1)
+        return token.text.lower() == word and self._has_more(1)
 
 
-def _any_of(parts: Sequence[list[Way]]) -> list[Way]:
-    """Return the ways of parts of which one must hold: all ways of all parts."""
-    return _limited(list(chain.from_iterable(parts)))
+def _join_alternatives(parts: Sequence[list[Way]]) -> list[Way]:
+    """Return the ways of parts of a query of which at least one must hold.
+
+    A *way* is a list of terms that must all hold. So the result has all ways of all
+    parts.
+    """
+    return _check_number_of_ways(list(chain.from_iterable(parts)))
 
 
-def _all_of(parts: Sequence[list[Way]]) -> list[Way]:
-    """Return the ways of parts all of which must hold.
+def _combine_ways(parts: Sequence[list[Way]]) -> list[Way]:
+    """Return the ways of parts of a query all of which must hold.
 
-    E.g. for parts with the ways (a) and (b), (c): the ways (a, b) and (a, c).
+    A *way* is a list of terms that must all hold. E.g. for parts with the ways (a) and
+    (b), (c): the ways (a, b) and (a, c).
     """
     combined: list[Way] = [()]
     for ways in parts:
-        combined = _limited(
+        combined = _check_number_of_ways(
             [(*before, *way) for before, way in product(combined, ways)]
         )
     return combined
 
 
-def _limited(ways: list[Way]) -> list[Way]:
-    """Return the ways unless there are too many, which their product may reach fast."""
+def _check_number_of_ways(ways: list[Way]) -> list[Way]:
+    """Return the ways of a query unchanged if they are not too many.
+
+    Combining parts multiplies the numbers of their ways, so a short text may have very
+    many.
+
+    Raises:
+        WrongQueryError: There are too many ways.
+    """
     if len(ways) > MAX_WAYS:
         raise WrongQueryError(
             f"this expands to more than {MAX_WAYS} alternatives: simplify it"

@@ -18,9 +18,9 @@ from fusetui.analysis.questions.query import (
     Query,
     Term,
     Word,
+    explain_misread_word,
+    list_plain_words,
     matching,
-    misread,
-    words_of,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
@@ -95,10 +95,16 @@ NameTexts = dict[tuple[str, bool], list[str]]
 
 
 @memo()
-def texts_of(trace: Trace) -> NameTexts:
-    """Return what each name of the trace says, by field.
+def collect_name_texts(trace: Trace) -> NameTexts:
+    """Return for each name of the trace the texts that a search looks at, by field.
 
-    This decodes the name of every kernel.
+    E.g. the field `dtype` has the element types that a kernel name contains. The name
+    of every kernel is decoded for it. The field "" has the texts of all fields
+    together.
+
+    Returns:
+        The texts of all names by (field, False), and in lower case by (field,
+        True).
     """
     is_of_gpu = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_gpu[trace.name[trace.gpu_rows]] = True
@@ -130,13 +136,21 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     Raises:
         WrongQueryError: If a pattern takes too long.
     """
-    return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
+    return _unite_rows(trace, [_find_rows(trace, texts, way) for way in query.ways])
 
 
-def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
-    """Return the rows for which all terms hold, apart from those about args.
+def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
+    """Return the rows for which all terms of an alternative hold, ascending.
 
-    They are ascending.
+    Terms about args are ignored, since args are not in memory.
+
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say, by field.
+        terms: The terms, each of which may be excluded (`-term`).
+
+    Raises:
+        WrongQueryError: A pattern takes too long.
     """
     # Terms about names are tested once for each name.
     holds_for_name = np.ones(len(trace.names), dtype=np.bool_)
@@ -144,19 +158,19 @@ def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
         if isinstance(term, Pattern):
             holds_for_name &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
-            holds_for_name &= _names_with(trace, texts, term) ^ term.excluded
+            holds_for_name &= _mark_names_with_term(trace, texts, term) ^ term.excluded
     rows = np.flatnonzero(holds_for_name[trace.name[: trace.recorded()]])
 
     for term in terms:
         if isinstance(term, Bound):
-            rows = rows[_is_beyond(trace, rows, term) ^ term.excluded]
+            rows = rows[_mark_beyond_bound(trace, rows, term) ^ term.excluded]
         elif isinstance(term, Word) and term.field in _TESTS_OF_ROWS:
             holds = _TESTS_OF_ROWS[term.field](trace, rows, term)
             rows = rows[holds ^ term.excluded]
     return rows
 
 
-def _is_beyond(trace: Trace, rows: Rows, bound: Bound) -> Flags:
+def _mark_beyond_bound(trace: Trace, rows: Rows, bound: Bound) -> Flags:
     """Mark the rows that exceed a bound, or stay below it, as the bound says."""
     if bound.field == "dur":
         times_ns = trace.dur[rows]
@@ -165,29 +179,37 @@ def _is_beyond(trace: Trace, rows: Rows, bound: Bound) -> Flags:
     return times_ns > bound.value if bound.above else times_ns < bound.value
 
 
-def _united(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
+def _unite_rows(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
     """Return the union of several arrays of rows, in time order."""
     if not several_rows:
         return np.empty(0, dtype=np.intp)
-    return _in_order(trace, np.unique(np.concatenate(several_rows)))
+    return _sort_by_start(trace, np.unique(np.concatenate(several_rows)))
 
 
-def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
-    """Yield the hits of several alternatives together, as they are found.
+def _search_in_turn(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
+    """Search several alternatives of a query one after the other, and yield all hits so
+    far.
 
-    The alternatives are searched one after the other.
+    Args:
+        trace: The trace.
+        ways: For each alternative an iterator over its hits so far and the share
+            of it that is done.
+
+    Yields:
+        The hits of all alternatives so far, and the share of the whole search
+        that is done.
     """
     no_rows = np.empty(0, dtype=np.intp)
     hits_before = no_rows
     hits = no_rows
     for index, hits_of_way in enumerate(ways):
         for rows, share in hits_of_way:
-            hits = _united(trace, [hits_before, rows])
+            hits = _unite_rows(trace, [hits_before, rows])
             yield hits, (index + share) / len(ways)
         hits_before = hits
 
 
-def by_words(
+def search_args_for_words(
     trace: Trace, texts: NameTexts, query: Query, named: Rows
 ) -> Iterator[Hits]:
     """Find rows that have some words of a query in their args instead of their name.
@@ -203,7 +225,7 @@ def by_words(
             are Python frames, which have no args of interest.
 
     Yields:
-        All hits so far, while the file is read; see `_as_read`.
+        All hits so far, while the file is read; see `_search_stretches`.
 
     Raises:
         WrongQueryError: If a pattern takes too long.
@@ -213,29 +235,40 @@ def by_words(
 
     def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
         """Yield the hits of one way, whose `words` may also be in args."""
-        rows = _rows_of(trace, texts, [term for term in way if term not in words])
-        rows = _in_order(trace, rows[is_left[rows]])
-        in_names = [_names_with(trace, texts, word)[trace.name[rows]] for word in words]
-        return _as_read(trace, rows, ARGS, words, in_names)
+        rows = _find_rows(trace, texts, [term for term in way if term not in words])
+        rows = _sort_by_start(trace, rows[is_left[rows]])
+        in_names = [
+            _mark_names_with_term(trace, texts, word)[trace.name[rows]]
+            for word in words
+        ]
+        return _search_stretches(trace, rows, ARGS, words, in_names)
 
     hits_of_ways = []
     for way in query.ways:
-        words = words_of(way)
+        words = list_plain_words(way)
         if words:
             hits_of_ways.append(hits_of(way, words))
-    return _after_another(trace, hits_of_ways)
+    return _search_in_turn(trace, hits_of_ways)
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     """Find the rows for which a query with terms about args holds, as the file is read.
 
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say, by field.
+        query: The query.
+
+    Yields:
+        All hits so far, and the share of the file that was searched.
+
     Raises:
-        WrongQueryError: If a pattern takes too long.
+        WrongQueryError: A pattern takes too long.
     """
 
     def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
         """Return the hits of one alternative; without terms about args, all at once."""
-        rows = _in_order(trace, _rows_of(trace, texts, way))
+        rows = _sort_by_start(trace, _find_rows(trace, texts, way))
         terms = []
         for term in way:
             if isinstance(term, Word) and term.field in OF_ARGS:
@@ -245,43 +278,43 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
         asks_for_shapes_only = all(term.field == "shape" for term in terms)
         names = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
         holds = [np.zeros(len(rows), np.bool_) for _ in terms]
-        return _as_read(trace, rows, names, terms, holds)
+        return _search_stretches(trace, rows, names, terms, holds)
 
-    return _after_another(trace, [hits_of(way) for way in query.ways])
+    return _search_in_turn(trace, [hits_of(way) for way in query.ways])
 
 
-def _as_read(
+def _search_stretches(
     trace: Trace,
     rows: Rows,
     names: tuple[str, ...],
     terms: Sequence[Word],
     holds: Sequence[Flags],
 ) -> Iterator[Hits]:
-    """Yield the rows for which all terms hold, as one stretch of the file after the
-    other is read.
+    """Yield the rows for which all terms hold, while the file is read part by part.
 
     A term holds if it is found in the args of the row or of its op.
 
     Args:
         trace: The trace.
         rows: The rows to search.
-        names: The args to look into.
+        names: The names of the args to look into.
         terms: The terms.
-        holds: For each term the rows for which it holds by their names. These flags are
-            changed in place.
+        holds: For each term a flag per row: whether it holds by the name already.
+            These flags are changed in place.
 
     Yields:
-        All hits so far, in the order of `rows`, and the share of the stretches that was
-        looked at.
+        All hits so far, in the order of `rows`, and the share of the parts that
+        was searched.
     """
     if not len(rows):
         yield rows, 1.0
         return
-    places = _places_in_file(trace, rows)
+    places = _locate_args(trace, rows)
     last_stretch = places.last_stretch
     stretches = places.stretches
     for done, stretch in enumerate(stretches, 1):
-        if occur(trace, stretch, terms):
+        # most parts are skipped without reading their events
+        if may_occur(trace, stretch, terms):
             _add_hits_in_args(trace, places, stretch, names, terms, holds)
         is_hit = last_stretch <= stretch
         for term, holds_for_rows in zip(terms, holds, strict=True):
@@ -312,8 +345,12 @@ class _PlacesInFile(NamedTuple):
         return [*np.unique(both).tolist()]
 
 
-def _places_in_file(trace: Trace, rows: Rows) -> _PlacesInFile:
-    """Find where in the file the args of rows and of their ops are."""
+def _locate_args(trace: Trace, rows: Rows) -> _PlacesInFile:
+    """Find in which parts of the file the args of some rows and of their ops are.
+
+    For a row without an op, the place of the row itself stands in. The parts
+    (stretches) are read one at a time.
+    """
     counts = [stretch.events for stretch in trace.elements.stretches]
     first_orders = prefix_sums(np.array(counts, dtype=np.int64))
     op = trace.op[rows]
@@ -368,11 +405,11 @@ def _add_hits_in_args(
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
-    """Return whether args have the text or the shape of a term.
+    """Return whether args contain the text of a term, or a shape if the term is one.
 
     Args:
-        term: The term.
-        texts: The args as the file has them, the shapes first.
+        term: The term, such as `8192x768`.
+        texts: The args as the file has them, the shapes of inputs first.
     """
     asks_for_shape = term.field == "shape"
     may_be_shape = not term.field and _SHAPE_WORD.fullmatch(term.text)
@@ -402,26 +439,26 @@ def _has_shape(shapes: bytes, shape: str) -> bool:
     return any(spelling in text for spelling in spellings)
 
 
-def _in_order(trace: Trace, rows: Rows) -> Rows:
+def _sort_by_start(trace: Trace, rows: Rows) -> Rows:
     """Sort rows by start; of equal starts, they keep their order."""
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _names_with(trace: Trace, texts: NameTexts, term: Word) -> Flags:
+def _mark_names_with_term(trace: Trace, texts: NameTexts, term: Word) -> Flags:
     """Mark the names for which a term holds; one flag per name of the trace."""
-    holds = _names_saying(texts, term)
+    holds = _mark_names_containing(texts, term)
     if term.field in ("", "family") and term.text in LEGEND_ONLY_KINDS:
-        holds |= _names_of_kind(trace, term.text)
+        holds |= _mark_names_of_kind(trace, term.text)
     return holds
 
 
-def _names_of_kind(trace: Trace, kind: str) -> Flags:
+def _mark_names_of_kind(trace: Trace, kind: str) -> Flags:
     """Mark the names of GPU events, or of other devices, that do work of a kind."""
-    return np.array([kind in kinds for kinds in _kinds_of_names(trace)], np.bool_)
+    return np.array([kind in kinds for kinds in _classify_names(trace)], np.bool_)
 
 
 @memo()
-def _kinds_of_names(trace: Trace) -> list[frozenset[str]]:
+def _classify_names(trace: Trace) -> list[frozenset[str]]:
     """Return the kinds of each name of the trace; none for names of CPU slices only."""
     is_of_device = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_device[trace.name[trace.rows_of(*_ROLES_WITH_WORK)]] = True
@@ -431,8 +468,15 @@ def _kinds_of_names(trace: Trace) -> list[frozenset[str]]:
     ]
 
 
-def _names_saying(texts: NameTexts, term: Word) -> Flags:
-    """Mark the names whose texts contain a term."""
+def _mark_names_containing(texts: NameTexts, term: Word) -> Flags:
+    """Mark the names for which a word of a query is found in the text of its field.
+
+    A whole word (`op=mm`) must equal the name, or one word of another field. Otherwise
+    any part of the text will do.
+
+    Returns:
+        A flag for each name of the trace.
+    """
     name_texts = texts[term.field, term.folds]
     if not term.whole:
         holds = [term.text in text for text in name_texts]
@@ -443,22 +487,23 @@ def _names_saying(texts: NameTexts, term: Word) -> Flags:
     return np.array(holds, dtype=np.bool_)
 
 
-def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Mark the rows with an op around them whose name holds the term."""
+def _mark_rows_in_op(trace: Trace, rows: Rows, term: Word) -> Flags:
+    """Mark the rows with an op around them whose name the term finds. Returns a flag
+    for each of `rows`."""
     has_name = trace.named(term.holds)
     op = trace.op[rows]
     return has_name[np.where(op >= 0, trace.name[op], -1)]
 
 
-def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
+def _mark_rows_on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
     """Mark the rows on a stream with this number."""
     is_stream = []
     for track in trace.tracks:
         is_stream.append(track.layer in GPU_LAYERS and str(track.tid) == term.text)
-    return _on_tracks(trace, rows, is_stream)
+    return _mark_rows_on_tracks(trace, rows, is_stream)
 
 
-def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
+def _mark_rows_on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
     """Mark the rows on a thread with this number or name.
 
     If no thread has it, a part of the name is enough.
@@ -467,33 +512,46 @@ def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
     if not any(is_thread) and not term.whole:
         text = term.text.lower()
         is_thread = [text in track.label.lower() for track in trace.tracks]
-    return _on_tracks(trace, rows, is_thread)
+    return _mark_rows_on_tracks(trace, rows, is_thread)
 
 
-def _on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
+def _mark_rows_on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
     """Mark the rows on flagged tracks; `is_wanted` has one flag per track."""
     return np.array([*is_wanted, False])[trace.track[rows]]
 
 
-def _of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Mark the rows of a kind.
+def _mark_rows_of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
+    """Mark the rows of a kind that a query names.
 
-    A kind is that of slices, such as `kernel` or `op`, or that of the work of a device,
-    such as `gemm`.
+    The kind is that of a slice, such as `kernel` or `op`, or that of the work of a
+    device, such as `gemm`.
+
+    Args:
+        trace: The trace.
+        rows: The rows to test.
+        term: The term, whose text is the kind in any case.
     """
     kind = term.text.lower()
     role = trace.role[rows]
     holds: Flags = np.isin(role, _ROLES_OF_KINDS.get(kind, ()))
     if kind in SEARCHED_KINDS:
         does_work = np.isin(role, _ROLES_WITH_WORK)
-        holds |= does_work & _names_of_kind(trace, kind)[trace.name[rows]]
+        holds |= does_work & _mark_names_of_kind(trace, kind)[trace.name[rows]]
     return holds
 
 
-def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Mark the rows that start in a step, and the GPU events that it launched."""
+def _mark_rows_in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
+    """Mark the CPU slices that start in a step, and the GPU events that the step
+    launched.
+
+    Args:
+        trace: The trace.
+        rows: The rows to test.
+        term: The term, whose text is the number of the step. No row is marked if
+            there is no such step.
+    """
     steps = steps_of(trace)
-    step = steps.place(number_of(term.text))
+    step = steps.place(parse_step_number(term.text))
     if step < 0:
         return np.zeros(len(rows), dtype=np.bool_)
     is_launched = np.isin(rows, launched_in_steps(trace)[step])
@@ -502,24 +560,24 @@ def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     return np.where(is_gpu, is_launched, starts_inside)
 
 
-def number_of(text: str) -> int:
+def parse_step_number(text: str) -> int:
     """Return the number of a step; -1 if the text is none."""
     is_number = text.isdecimal() and len(text) <= _MAX_STEP_DIGITS
     return int(text) if is_number else -1
 
 
 _TESTS_OF_ROWS: Final[dict[str, Callable[[Trace, Rows, Word], Flags]]] = {
-    "op": _on_op,
-    "stream": _on_stream,
-    "thread": _on_thread,
-    "kind": _of_kind,
-    "step": _in_step,
+    "op": _mark_rows_in_op,
+    "stream": _mark_rows_on_stream,
+    "thread": _mark_rows_on_thread,
+    "kind": _mark_rows_of_kind,
+    "step": _mark_rows_in_step,
 }
 """For which rows a word holds, by its field."""
 
 
-def _distinct_words(*words: str | None) -> str:
-    """Join words with blanks, each once; None and "" are left out."""
+def _join_distinct_words(*words: str | None) -> str:
+    """Join words with blanks, each word once. None and "" are left out."""
     return " ".join(dict.fromkeys(word for word in words if word))
 
 
@@ -530,8 +588,9 @@ def _family_text(kernel: KernelName) -> str:
 
 
 def _types_text(kernel: KernelName) -> str:
-    """Return what `dtype:` finds of a kernel: all of its element types."""
-    return _distinct_words(
+    """Return the text in which `dtype:` searches for a kernel: the names of all of its
+    element types, each once."""
+    return _join_distinct_words(
         kernel.dtype,
         kernel.dtype_a,
         kernel.dtype_b,
@@ -562,7 +621,7 @@ FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
 """What a name says, by field; several words are divided by blanks."""
 
 
-def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
+def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     """Return whether one of some words may occur in one stretch (part) of the file.
 
     It looks for their bytes, which is much faster than reading the events. Blanks do
@@ -571,7 +630,8 @@ def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     Args:
         trace: The trace.
         number: The index of the stretch.
-        words: The words. One that JSON could write in several ways may always occur.
+        words: The words. One that JSON could write in several ways may always
+            occur.
     """
     texts = [word.text.replace(" ", "") for word in words]
     if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):
@@ -579,12 +639,13 @@ def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
 
     stretch = trace.elements.stretches[number]
     try:
-        part = bytes(trace.elements.text.part(stretch.start, stretch.end))
+        stretch_bytes = bytes(trace.elements.text.part(stretch.start, stretch.end))
     except (OSError, TraceError):
         return True
-    as_written = part.replace(b" ", b"")
+    as_written = stretch_bytes.replace(b" ", b"")
     lower = as_written.lower()
     for word, text in zip(words, texts, strict=True):
+        # a shape such as `2x3` is written as [2, 3] in the file
         shape = text.lower().replace("x", ",")
         if shape.encode() in lower:
             return True
@@ -593,17 +654,17 @@ def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     return False
 
 
-def why_nothing(trace: Trace, query: Query) -> str:
+def explain_missing_parts(trace: Trace, query: Query) -> str:
     """Explain what a query asks for that this trace does not have; "" for nothing."""
     for term in query.terms:
         if isinstance(term, Word) and not term.excluded:
-            sentence = _why_none_like(trace, term)
+            sentence = _explain_missing_term(trace, term)
             if sentence:
                 return sentence
-    return misread(query)
+    return explain_misread_word(query)
 
 
-def _why_none_like(trace: Trace, term: Word) -> str:
+def _explain_missing_term(trace: Trace, term: Word) -> str:
     """Explain that a term asks for a step or stream that the trace does not have.
 
     E.g. "the streams of this trace are 7, 20" for `stream:8`; "" if it has it, and for
@@ -611,15 +672,16 @@ def _why_none_like(trace: Trace, term: Word) -> str:
     """
     if term.field == "step":
         steps = steps_of(trace)
-        if steps.place(number_of(term.text)) < 0:
+        if steps.place(parse_step_number(term.text)) < 0:
             return f"this trace has {steps.known}"
     if term.field == "stream":
-        return _other_streams(trace, term.text)
+        return _explain_missing_stream(trace, term.text)
     return ""
 
 
-def why_no_kernels(trace: Trace) -> str:
-    """Explain, for a trace without kernels, what it has instead of them."""
+def explain_missing_kernels(trace: Trace) -> str:
+    """Say in one sentence why a trace has no kernels, and what it has instead. It must
+    have no kernel."""
     events = len(trace.gpu_rows)
     if events == 1:
         return "no kernels in this trace: its GPU event is not a kernel"
@@ -635,8 +697,13 @@ def why_no_kernels(trace: Trace) -> str:
     )
 
 
-def _other_streams(trace: Trace, text: str) -> str:
-    """Name the streams of the trace if none has this number, else return ""."""
+def _explain_missing_stream(trace: Trace, text: str) -> str:
+    """Say which streams the trace has, if none of them has the number in a query.
+
+    Returns:
+        E.g. "the streams of this trace are 7, 20"; "" if a stream has this
+        number.
+    """
     streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
     if text in streams:
         return ""
@@ -644,7 +711,7 @@ def _other_streams(trace: Trace, text: str) -> str:
         return "this trace has no streams"
     if len(streams) == 1:
         return f"the only stream of this trace is {streams.pop()}"
-    by_number = sorted(streams, key=lambda tid: (len(tid), tid))
-    listed = ", ".join(by_number[:_MAX_STREAMS_LISTED])
+    sorted_numbers = sorted(streams, key=lambda tid: (len(tid), tid))
+    listed = ", ".join(sorted_numbers[:_MAX_STREAMS_LISTED])
     more = ", ..." if len(streams) > _MAX_STREAMS_LISTED else ""
     return f"the streams of this trace are {listed}{more}"

@@ -86,7 +86,7 @@ class Requested(msgspec.Struct, frozen=True):
         return max(self.kv_tokens - self.new_tokens, 0)
 
 
-def _phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
+def _determine_phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
     """Determine the phase of a step from its requests.
 
     E.g. 1 prefill and 2 decodes are MIXED. 2 decodes with 2 tokens are a DECODE, but
@@ -105,39 +105,44 @@ def _phase(prefills: int, decodes: int, decode_tokens: int) -> ServerPhase:
     return ServerPhase.IDLE
 
 
-def _from_sums(match: re.Match[str]) -> Requested:
-    """Read a step of vLLM or SGLang with sums over its requests.
+def _parse_name_with_sums(match: re.Match[str]) -> Requested:
+    """Read what a step of vLLM or SGLang had to do from sums over its requests.
 
-    The name is `execute_32_context_0(sq0sk0...)_generation_32(sq32sk32785...)`: requests,
-    new tokens (sq) and tokens that attention reads (sk), of prefills and of decodes.
+    The name is `execute_32_context_0(sq0sk0...)_generation_32(sq32sk32785...)`. It has
+    the number of requests, their new tokens (sq), and the tokens that attention reads
+    (sk). There is one set for prefills (context) and one for decodes (generation).
+
+    Args:
+        match: A match of such a name.
     """
     prefills, prefill_tokens, prefill_kv, decodes, decode_tokens, decode_kv = (
         int(digits) for digits in match.groups()
     )
     return Requested(
-        phase=_phase(prefills, decodes, decode_tokens),
+        phase=_determine_phase(prefills, decodes, decode_tokens),
         batch=prefills + decodes,
         new_tokens=prefill_tokens + decode_tokens,
         kv_tokens=prefill_kv + decode_kv,
     )
 
 
-def _from_tokens(match: re.Match[str]) -> Requested:
-    """Read a step of vLLM with requests and new tokens, of prefills and of decodes.
+def _parse_name_with_tokens(match: re.Match[str]) -> Requested:
+    """Read what a step of vLLM had to do from the numbers of requests and new tokens.
 
-    The name is `execute_context_1(888)_generation_16(16)`.
+    The name is `execute_context_1(888)_generation_16(16)`: 1 prefill with 888 tokens,
+    and 16 decodes with 16. `match` is a match of such a name.
     """
     prefills, prefill_tokens, decodes, decode_tokens = (
         int(digits) for digits in match.groups()
     )
     return Requested(
-        phase=_phase(prefills, decodes, decode_tokens),
+        phase=_determine_phase(prefills, decodes, decode_tokens),
         batch=prefills + decodes,
         new_tokens=prefill_tokens + decode_tokens,
     )
 
 
-def _from_counts(match: re.Match[str]) -> Requested:
+def _parse_name_with_counts(match: re.Match[str]) -> Requested:
     """Read a step of vLLM with requests only: `execute_new_2_cached_14`.
 
     The phase is unknown, because requests that go on (`cached`) may still be in their
@@ -148,7 +153,7 @@ def _from_counts(match: re.Match[str]) -> Requested:
     )
 
 
-def _from_sglang(match: re.Match[str]) -> Requested:
+def _parse_sglang_name(match: re.Match[str]) -> Requested:
     """Read a step of SGLang: `step[EXTEND bs=4 toks=8192]`, of 4 requests.
 
     Without `toks`, new tokens are the sum of `c_sq` and `g_sq` (of prefills and of
@@ -160,30 +165,32 @@ def _from_sglang(match: re.Match[str]) -> Requested:
     batch = values.get("bs")
     new_tokens = values.get("toks")
     if new_tokens is None:
-        new_tokens = _sum_of(values, "c_sq", "g_sq")
+        new_tokens = _sum_known_values(values, "c_sq", "g_sq")
     if new_tokens is None and phase is ServerPhase.DECODE:
         new_tokens = batch
     return Requested(
         phase=phase,
         batch=batch,
         new_tokens=new_tokens,
-        kv_tokens=_sum_of(values, "c_sk", "g_sk"),
+        kv_tokens=_sum_known_values(values, "c_sk", "g_sk"),
     )
 
 
-def _sum_of(values: Mapping[str, int], *keys: str) -> int | None:
-    """Add up the values of some keys, as far as they exist; None if none does."""
-    known = [values[key] for key in keys if key in values]
-    return sum(known) if known else None
+def _sum_known_values(values: Mapping[str, int], *keys: str) -> int | None:
+    """Add up the values of those keys that exist; None if none of them does."""
+    known_values = [values[key] for key in keys if key in values]
+    return sum(known_values) if known_values else None
 
 
-def _from_atom(match: re.Match[str]) -> Requested:
-    """Read a step of ATOM: `decode[bs=117/128 tok=117 d=117]`, of 117 requests.
+def _parse_atom_name(match: re.Match[str]) -> Requested:
+    """Read what a step of ATOM had to do from a name such as `decode[bs=117/128 tok=117
+    d=117]`.
 
-    A `decode` with prefills (`p`) is a mixed step.
+    This one is of 117 requests. A `decode` with prefills (`p`) is a mixed step. `match`
+    is a match of such a name.
     """
-    texts = re.findall(_SPACED_VALUE, match["values"])
-    values = {key: int(digits) for key, digits in texts}
+    key_value_texts = re.findall(_SPACED_VALUE, match["values"])
+    values = {key: int(digits) for key, digits in key_value_texts}
     batch = int(match["batch"])
     new_tokens = values.get("tok")
     if match["phase"] == "prefill":
@@ -191,7 +198,9 @@ def _from_atom(match: re.Match[str]) -> Requested:
     elif values.get("p", 0):
         phase = ServerPhase.MIXED
     else:
-        phase = _phase(prefills=0, decodes=batch, decode_tokens=new_tokens or 0)
+        phase = _determine_phase(
+            prefills=0, decodes=batch, decode_tokens=new_tokens or 0
+        )
     return Requested(
         phase=phase, batch=batch, new_tokens=new_tokens, kv_tokens=values.get("sk")
     )
@@ -213,24 +222,24 @@ class _Form(NamedTuple):
 _FORMS: Final = (
     _Form(
         rf"execute_\d{{1,15}}_context_{_SUMS}_generation_{_SUMS}\Z",
-        _from_sums,
+        _parse_name_with_sums,
     ),
     _Form(
         rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z",
-        _from_tokens,
+        _parse_name_with_tokens,
     ),
     _Form(
         r"execute_new_(?P<new>\d{1,15})_cached_(?P<cached>\d{1,15})\Z",
-        _from_counts,
+        _parse_name_with_counts,
     ),
     _Form(
         r"step\[(?P<mode>[A-Z_0-9]{1,40})(?P<values>(?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z",
-        _from_sglang,
+        _parse_sglang_name,
     ),
     _Form(
         r"(?P<phase>prefill|decode)\[bs=(?P<batch>\d{1,15})(?:/\d{1,15})?"
         r"(?P<values>(?: .{0,300})?)\]\Z",
-        _from_atom,
+        _parse_atom_name,
     ),
 )
 
@@ -255,17 +264,17 @@ def asked_by(name: str) -> Requested | None:
 
 
 def merged(outer: Requested, inner: Requested) -> Requested:
-    """Combine what two annotations around the same work say.
+    """Combine what two nested annotations say about the work of the same step.
 
     What the inner one says replaces what the outer one says, unless it is None or
     UNKNOWN.
     """
-    known = {
+    known_fields = {
         field: value
         for field, value in msgspec.structs.asdict(inner).items()
         if value not in (None, ServerPhase.UNKNOWN)
     }
-    return msgspec.structs.replace(outer, **known)
+    return msgspec.structs.replace(outer, **known_fields)
 
 
 class ServerSteps(msgspec.Struct, frozen=True, eq=False):
@@ -276,18 +285,21 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
     asked: tuple[Requested | None, ...]
 
 
-def server_steps(trace: Trace) -> ServerSteps:
-    """Find the steps of an inference server in a trace.
+def find_server_steps(trace: Trace) -> ServerSteps:
+    """Find the steps of an inference server in a trace, with what each had to compute.
 
-    There are none if no annotation has a known form. What annotations inside a step say
-    is added to what the step itself says.
+    Servers name an annotation for each step, such as `step[DECODE bs=16]`. Annotations
+    inside a step may add further numbers. There are no steps if no annotation has a
+    known form.
     """
     steps = steps_of(trace, SERVER)
-    asked: list[Requested | None] = [None] * len(steps)
+    requests_of_steps: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
     step_of_rows = last_at_or_before(steps.start, trace.start[rows])
     for row, step in zip(rows.tolist(), step_of_rows.tolist(), strict=True):
-        outer = asked[step]
+        outer = requests_of_steps[step]
         inner = asked_by(trace.name_of(row))
-        asked[step] = merged(outer, inner) if outer and inner else outer or inner
-    return ServerSteps(steps=steps, asked=tuple(asked))
+        requests_of_steps[step] = (
+            merged(outer, inner) if outer and inner else outer or inner
+        )
+    return ServerSteps(steps=steps, asked=tuple(requests_of_steps))

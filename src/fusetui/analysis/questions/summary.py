@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
+from fusetui.analysis.questions.busy import measure_gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import launched_in_steps, step_wall, steps_of
 from fusetui.trace.model.arrays import summed
@@ -77,10 +77,11 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summary(trace: Trace) -> Summary:
-    """Compute the key figures of a trace."""
+    """Compute the key figures of a trace: what was read, how long GPUs were busy, and
+    its tracks and steps. All fields ending in `_ns` are in ns."""
     gpu_rows = trace.gpu_rows
     report = trace.report
-    times = gpu_times(trace)
+    times = measure_gpu_times(trace)
     return Summary(
         file=report.file,
         bytes=report.bytes,
@@ -109,16 +110,18 @@ def summary(trace: Trace) -> Summary:
         gpu_comm_ns=times.comm_ns,
         gpu_copy_ns=times.copy_ns,
         devices=device_names(trace),
-        tracks=_tracks(trace),
-        steps=_steps(trace),
+        tracks=_summarize_tracks(trace),
+        steps=_summarize_steps(trace),
         steps_by=steps_of(trace).by or None,
     )
 
 
-def _tracks(trace: Trace) -> list[TrackFigures]:
-    """Return the figures of all tracks but those that come from a graph capture.
+def _summarize_tracks(trace: Trace) -> list[TrackFigures]:
+    """Summarize every track of a trace, except for those that come from a graph
+    capture.
 
-    Slices inside other slices of their track do not add to its busy time.
+    A *track* is a thread, a stream, or one layer of these. Slices inside other slices
+    of their track do not add to its busy time.
     """
     outer = np.flatnonzero(trace.parent < 0)
     busy = summed(trace.track[outer], trace.dur[outer], len(trace.tracks))
@@ -139,8 +142,8 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
     return figures
 
 
-def _steps(trace: Trace) -> list[StepFigures]:
-    """Return the figures of all steps, in order of time."""
+def _summarize_steps(trace: Trace) -> list[StepFigures]:
+    """Summarize every step of a trace, in the order of time."""
     steps = steps_of(trace)
     starts_ns = (steps.start - trace.begin_ns).tolist()
     wall_ns = step_wall(steps.start, steps.end).tolist()

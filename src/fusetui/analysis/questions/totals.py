@@ -47,11 +47,13 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """Return the statistics of the durations with each key, in the order of the keys."""
-    columns = spread_columns(keys, dur)
-    return [Spread(**figures) for figures in _rows_of_columns(columns)]
+    columns = summarize_durations_as_columns(keys, dur)
+    return [Spread(**figures) for figures in _convert_columns_to_rows(columns)]
 
 
-def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
+def summarize_durations_as_columns(
+    keys: NDArray[np.integer], dur: Int64s
+) -> dict[str, Int64s]:
     """Return the statistics of the durations with each key, as columns.
 
     Args:
@@ -83,7 +85,9 @@ def spread_columns(keys: NDArray[np.integer], dur: Int64s) -> dict[str, Int64s]:
     return columns
 
 
-def _rows_of_columns(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+def _convert_columns_to_rows(
+    columns: Mapping[str, NDArray[Any]],
+) -> list[dict[str, Any]]:
     """Turn columns of equal length into rows of plain numbers, by column name."""
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
@@ -127,7 +131,9 @@ class KernelTotals(Sequence[KernelTotal]):
         self._trace = trace
         self._rows = rows
         self._groups = grouped(trace.name[rows], trace.start[rows])
-        self._columns = spread_columns(trace.name[rows], trace.dur[rows])
+        self._columns = summarize_durations_as_columns(
+            trace.name[rows], trace.dur[rows]
+        )
         names = [trace.names[key] for key in self._groups.keys.tolist()]
         groups_by_name = sorted(range(len(names)), key=names.__getitem__)
         # The inverse of a sorting order says at which position each group comes.
@@ -154,11 +160,7 @@ class KernelTotals(Sequence[KernelTotal]):
         return self._total(int(self._order[key]))
 
     def _total(self, number: int) -> KernelTotal:
-        """Return the total of one group.
-
-        Args:
-            number: The index of the group.
-        """
+        """Build the record of one group of kernels, by its index."""
         spread = {field: int(column[number]) for field, column in self._columns.items()}
         return KernelTotal(
             name=self._trace.names[self._groups.keys[number]],
@@ -167,7 +169,7 @@ class KernelTotals(Sequence[KernelTotal]):
         )
 
 
-def kernel_totals(trace: Trace, rows: Rows | None = None) -> KernelTotals:
+def sum_kernels_by_name(trace: Trace, rows: Rows | None = None) -> KernelTotals:
     """Add up kernels by name, the largest total first.
 
     Args:
@@ -177,36 +179,40 @@ def kernel_totals(trace: Trace, rows: Rows | None = None) -> KernelTotals:
     return KernelTotals(trace, trace.rows_of(Role.KERNEL) if rows is None else rows)
 
 
-def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
-    """Add up CPU ops by name, the largest total first."""
+def sum_ops_by_name(trace: Trace) -> tuple[OpTotal, ...]:
+    """Add up the times of CPU ops by name, including the GPU work that they launched.
+    The largest total comes first; equal totals are in the order of names."""
     rows = trace.rows_of(Role.OP)
     groups = grouped(trace.name[rows], trace.start[rows])
     names = groups.keys.tolist()
     counts = np.diff(groups.begins).tolist()
-    sums = op_sums(trace, rows, groups)
+    sums = sum_op_groups(trace, rows, groups)
     totals = []
     for name, count, sums_of_name in zip(names, counts, sums, strict=True):
         totals.append(OpTotal(name=trace.names[name], count=count, **sums_of_name))
     return tuple(sorted(totals, key=lambda op: (-op.total_ns, op.name)))
 
 
-def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
-    """Compute the sums of OpTotal for groups of CPU ops.
+def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
+    """Add up the times of groups of CPU ops, and of the GPU work that they launched.
 
     Args:
         trace: The trace.
         rows: The ops.
         groups: Their groups.
+
+    Returns:
+        For each group the sums as fields of OpTotal.
     """
-    is_outer = ~inside_same_name(trace, rows)
-    gpu_ns, kernels = gpu_under(trace)
+    is_outer = ~mark_nested_in_same_name(trace, rows)
+    gpu_ns, kernels = sum_gpu_work_under_rows(trace)
     sums = {
         "total_ns": groups.sums(np.where(is_outer, trace.dur[rows], 0)),
         "gpu_ns": groups.sums(np.where(is_outer, gpu_ns[rows], 0)),
         "kernels": groups.sums(np.where(is_outer, kernels[rows], 0)),
         "self_ns": groups.sums(self_ns(trace)[rows]),
     }
-    return _rows_of_columns(sums)
+    return _convert_columns_to_rows(sums)
 
 
 def self_ns(trace: Trace) -> Int64s:
@@ -218,15 +224,15 @@ def self_ns(trace: Trace) -> Int64s:
     return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
 
 
-def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Add up the GPU work that was launched in the subtree of each row.
+def sum_gpu_work_under_rows(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Add up for each slice the GPU work that was launched inside it, at any depth.
 
-    A launch counts at its call, or at its op if only that is known. A node of a graph
-    that was joined with its capture counts at the captured call.
+    A launch counts at its call, or at its op if only that is known. Work of a replayed
+    CUDA graph counts at the call that was captured, if the capture is known.
 
     Returns:
-        For each row the time in ns, of memcpys and memsets too, and the number of
-        kernels.
+        For each row of the trace the time in ns, of memcpys and memsets too, and
+        the number of kernels.
     """
     gpu_rows = trace.gpu_rows
     op = trace.op[gpu_rows]
@@ -242,12 +248,12 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     rows = gpu_rows[has_issuer]
     issuer = issuer[has_issuer]
     is_kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    ns = subtree_sums(trace, issuer, trace.dur[rows])
-    kernels = subtree_sums(trace, issuer, is_kernel)
+    ns = sum_over_subtrees(trace, issuer, trace.dur[rows])
+    kernels = sum_over_subtrees(trace, issuer, is_kernel)
     return ns, kernels
 
 
-def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+def mark_nested_in_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     """Mark the slices that lie, at any depth, inside another one of the same name.
 
     E.g. the inner `f` of `f > g > f`, but not `g`. Rows of a trace are in the order of
@@ -261,15 +267,15 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     Returns:
         A flag for each of `rows`.
     """
-    by_name = np.argsort(trace.name[rows], kind="stable")
-    sorted_rows = rows[by_name]
+    order_by_name = np.argsort(trace.name[rows], kind="stable")
+    sorted_rows = rows[order_by_name]
     begins_name = begins_runs(trace.name[sorted_rows])
     subtree_end = trace.end_row[sorted_rows].astype(np.int64)
     latest_end = running_max(subtree_end, group_numbers(begins_name))
     latest_end_before = value_before(latest_end, begins_name, missing=0)
 
     is_inside = np.zeros(len(rows), dtype=np.bool_)
-    is_inside[by_name] = sorted_rows < latest_end_before
+    is_inside[order_by_name] = sorted_rows < latest_end_before
     return is_inside
 
 
@@ -282,26 +288,32 @@ class OutermostRows(NamedTuple):
     any_ran_ns: int
 
 
-def outermost(trace: Trace, rows: Rows) -> OutermostRows:
-    """Leave out the slices that lie inside another one of the same name.
+def drop_nested_rows(trace: Trace, rows: Rows) -> OutermostRows:
+    """Leave out the slices that lie inside another one of the same name, and measure
+    the others.
 
     E.g. of `f` from 0 to 10 ns with another `f` and a `g` inside, the outer `f` and the
-    `g` are left, and 10 ns are the whole.
+    `g` are left. Together they take 10 ns, because what overlaps on a thread counts
+    once.
 
     Args:
         trace: The trace.
         rows: The slices, ascending.
     """
-    outer = rows[~inside_same_name(trace, rows)]
+    outer = rows[~mark_nested_in_same_name(trace, rows)]
     thread = trace.thread_of_track[trace.track[outer]]
     any_ran_ns = 0
-    for number in np.unique(thread).tolist():
-        of_thread = outer[thread == number]
-        any_ran_ns += union_length(trace.start[of_thread], trace.end[of_thread])
+    for thread_number in np.unique(thread).tolist():
+        rows_of_thread = outer[thread == thread_number]
+        any_ran_ns += union_length(
+            trace.start[rows_of_thread], trace.end[rows_of_thread]
+        )
     return OutermostRows(rows=outer, any_ran_ns=any_ran_ns)
 
 
-def subtree_sums(trace: Trace, issuer: NDArray[np.int32], amount: Int64s) -> Int64s:
+def sum_over_subtrees(
+    trace: Trace, issuer: NDArray[np.int32], amount: Int64s
+) -> Int64s:
     """Add up for each slice the amounts of what was issued inside it, at any depth.
 
     Args:

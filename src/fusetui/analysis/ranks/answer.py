@@ -11,26 +11,26 @@ from msgspec.structs import replace
 
 from fusetui.analysis.ranks import model
 from fusetui.analysis.ranks.blame import charge_waits
-from fusetui.analysis.ranks.caused import caused_by
+from fusetui.analysis.ranks.caused import measure_caused_waits
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.facts import JobFacts
-from fusetui.analysis.ranks.groups import with_groups, with_peers
-from fusetui.analysis.ranks.ideal import replayable_steps
+from fusetui.analysis.ranks.groups import infer_groups, resolve_peers
+from fusetui.analysis.ranks.ideal import split_into_replayable_steps
 from fusetui.analysis.ranks.matching import (
     Matched,
     RankJob,
-    job_of,
+    determine_job,
     match,
     steps_of,
 )
-from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
-from fusetui.analysis.ranks.stragglers import stragglers_of, verdict_of
+from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipeline
+from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
     NO_ROW,
     UNKNOWN,
-    kinds_of,
-    sums_of_ranks,
-    waits_of,
+    measure_waits,
+    sum_by_rank,
+    summarize_kinds,
 )
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
@@ -60,24 +60,30 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     waited: Int64s  # [ranks, steps], in ns
 
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
-        """Return the waits of a rank for a strip of characters.
+        """Return how long a rank waited in each step, for a strip with one character
+        per step.
 
-        Steps that share a character show their longest wait.
+        If there are more steps than characters, several steps share one, which shows
+        their longest wait.
 
         Args:
             rank: The number of the rank.
             width: How many characters there are at most.
 
         Returns:
-            For each character a share from 0 to 1 of the longest wait of all ranks.
+            For each character a share from 0 to 1 of the longest wait of all
+                ranks; () without steps.
         """
-        waits = self.waited[self.ranks.index(rank)]
-        characters = min(width, len(waits))
-        if not characters:
+        waits_of_steps = self.waited[self.ranks.index(rank)]
+        character_count = min(width, len(waits_of_steps))
+        if not character_count:
             return ()
+        # at least 1, so that a job without waits does not divide by 0
         longest_of_all = max(int(self.waited.max(initial=0)), 1)
-        first_steps = np.arange(characters) * len(waits) // characters
-        longest = reduce_groups(np.maximum, waits, first_steps)
+        first_steps = (
+            np.arange(character_count) * len(waits_of_steps) // character_count
+        )
+        longest = reduce_groups(np.maximum, waits_of_steps, first_steps)
         return tuple((longest / longest_of_all).tolist())
 
 
@@ -89,13 +95,13 @@ def explained(
     Args:
         summaries: For each file the summary of its rank, or why it could not be read.
     """
-    job = job_of(summaries)
-    job = replace(job, ranks=with_peers(with_groups(job.ranks)))
+    job = determine_job(summaries)
+    job = replace(job, ranks=resolve_peers(infer_groups(job.ranks)))
     matched = match(job.ranks)
-    clocks = _clocks_of(matched)
-    waits = waits_of(matched, clocks)
+    clocks = _estimate_clocks(matched)
+    waits = measure_waits(matched, clocks)
     steps = steps_of(matched)
-    pipeline = pipeline_of(matched, steps.length_ns)
+    pipeline = recognize_pipeline(matched, steps.length_ns)
     stage_of = pipeline.stage_of if pipeline else ()
     charged = charge_waits(matched, waits, clocks, steps, stage_of)
     facts = JobFacts(
@@ -104,20 +110,22 @@ def explained(
         clocks=clocks,
         waits=waits,
         steps=steps,
-        sums=sums_of_ranks(matched, waits),
+        sums=sum_by_rank(matched, waits),
         charged=charged,
-        caused=caused_by(matched, charged, steps),
+        caused=measure_caused_waits(matched, charged, steps),
         pipeline=pipeline,
-        replay=replayable_steps(job, matched, waits),
+        replay=split_into_replayable_steps(job, matched, waits),
     )
-    return Explained(facts=facts, answer=_answer(facts))
+    return Explained(facts=facts, answer=_build_answer(facts))
 
 
-def _clocks_of(matched: Matched) -> Clocks:
-    """Return the clocks of the ranks.
+def _estimate_clocks(matched: Matched) -> Clocks:
+    """Estimate how far the clocks of the ranks are apart, or say why that is
+    impossible.
 
-    Times of ranks are not compared if the process group of some collective is unknown;
-    `refused` says so.
+    If the process group of some collective is unknown, it is unclear which ranks took
+    part in it. Then `refused` of the result has this reason, and times of ranks are not
+    compared.
     """
     clocks = clocks_of(matched)
     if not matched.no_group:
@@ -127,7 +135,7 @@ def _clocks_of(matched: Matched) -> Clocks:
     return replace(clocks, refused=refused)
 
 
-def strip_of(job: Explained) -> Strip:
+def make_strip(job: Explained) -> Strip:
     """Add up how long each rank waited in each step, for the strip of the app's page.
 
     A wait belongs to the step in which its rank issued the collective. Waits in sends
@@ -149,13 +157,17 @@ def strip_of(job: Explained) -> Strip:
     )
 
 
-def _answer(facts: JobFacts) -> model.JobAnswer:
-    """Make the answer about a job from its facts."""
+def _build_answer(facts: JobFacts) -> model.JobAnswer:
+    """Build the answer about a job, which reports and pages show, from its facts.
+
+    The facts are all arrays and results that the analysis of the ranks computed. The
+    answer has plain figures and texts only, so that it can be written as JSON.
+    """
     job = facts.job
     matched = facts.matched
     waits = facts.waits
-    stragglers = tuple(stragglers_of(facts))
-    rows = _rows(facts, stragglers)
+    stragglers = tuple(find_stragglers(facts))
+    rows = _make_rank_rows(facts, stragglers)
     last_is_unknown = (waits.last_rank == UNKNOWN) & ~matched.point_to_point
     compute_ns = np.array([row.compute_ns for row in rows], dtype=np.float64)
     inferred = [sentence for summary in job.ranks for sentence in summary.inferred]
@@ -170,13 +182,13 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         one_given=matched.one_given,
         cut=matched.cut,
         untold=int(np.count_nonzero(last_is_unknown)),
-        clocks=_clock_answer(job, facts.clocks),
+        clocks=_describe_clocks(job, facts.clocks),
         ranks=tuple(rows),
         left_out=job.left_out,
         stragglers=stragglers,
-        verdict=verdict_of(facts, stragglers),
+        verdict=decide_verdict(facts, stragglers),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
-        kinds=kinds_of(matched, waits),
+        kinds=summarize_kinds(matched, waits),
         balance=balance(compute_ns),
         no_what_if=facts.replay.refusal,
         inferred=tuple(dict.fromkeys(inferred)),
@@ -199,19 +211,21 @@ class _Figures(msgspec.Struct, frozen=True):
     idle: dict[str, int]
 
 
-def _rows(
+def _make_rank_rows(
     facts: JobFacts, stragglers: Sequence[model.Straggler]
 ) -> list[model.RankRow]:
-    """Make a row for each rank.
+    """Make the row of each rank for the table of all ranks.
 
     Stragglers come first, in their order, then the ranks that cause most waiting, then
     the others by their numbers.
     """
-    figures = [_figures(summary) for summary in facts.matched.ranks]
-    outliers_of_ranks = _outliers(facts, figures)
+    figures_of_ranks = [
+        _measure_usual_times(summary) for summary in facts.matched.ranks
+    ]
+    outliers_of_ranks = _find_outlying_figures(facts, figures_of_ranks)
     rows = [
-        _row(facts, index, figures[index], outliers_of_ranks[index])
-        for index in range(len(figures))
+        _make_rank_row(facts, index, figures_of_ranks[index], outliers_of_ranks[index])
+        for index in range(len(figures_of_ranks))
     ]
 
     position_of_straggler = {
@@ -226,20 +240,21 @@ def _rows(
     return sorted(rows, key=order)
 
 
-def _row(
+def _make_rank_row(
     facts: JobFacts, index: int, figures: _Figures, stands_out_in: tuple[str, ...]
 ) -> model.RankRow:
-    """Make the row of a rank.
+    """Make the row of one rank for the table of all ranks.
 
     Args:
         facts: The facts of the job.
         index: The index of the rank.
         figures: Its usual times.
-        stands_out_in: The names of FIGURES in which it stands out.
+        stands_out_in: The names of the figures, such as `compute_ns`, in which it
+            stands out among all ranks.
     """
     summary = facts.matched.ranks[index]
     sums = facts.sums
-    clock = _clock_figures(facts.clocks, index)
+    clock = _round_clock_figures(facts.clocks, index)
     has_memory = summary.memory_peak >= 0
     return model.RankRow(
         rank=summary.rank,
@@ -264,17 +279,18 @@ def _row(
         uncertainty_ns=clock.uncertainty_ns,
         drift_ns_per_s=clock.drift_ns_per_s,
         outliers=stands_out_in,
-        worst_wait=_worst_wait(facts, int(sums.worst_row[index])),
+        worst_wait=_describe_wait(facts, int(sums.worst_row[index])),
         damage=summary.damage,
         inferred=summary.inferred,
     )
 
 
-def _figures(summary: model.RankSummary) -> _Figures:
-    """Return the usual times of a rank.
+def _measure_usual_times(summary: model.RankSummary) -> _Figures:
+    """Measure how a usual step of a rank divides into compute, communication and idle
+    time.
 
-    Without steps, `step_ns` is the span of the device, or without a GPU the length of
-    the trace.
+    The times are medians over all steps, in ns. Without steps, `step_ns` is the span of
+    the device, or without a GPU the length of the trace.
     """
     lengths_ns = step_wall(summary.step_start, summary.step_end)
     median_step_ns = median(lengths_ns) if len(lengths_ns) else None
@@ -305,8 +321,19 @@ def _figures(summary: model.RankSummary) -> _Figures:
     )
 
 
-def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, ...]]:
-    """Return for each rank the names of the FIGURES in which it stands out."""
+def _find_outlying_figures(
+    facts: JobFacts, figures: Sequence[_Figures]
+) -> list[tuple[str, ...]]:
+    """Return for each rank the names of the figures in which it stands out among all
+    ranks.
+
+    E.g. `compute_ns`, if the rank computes much longer than the median rank. The
+    figures are those of FIGURES.
+
+    Args:
+        facts: The facts of the job.
+        figures: The usual times of each rank; may be empty.
+    """
     if not figures:
         return []
 
@@ -331,26 +358,41 @@ def _outliers(facts: JobFacts, figures: Sequence[_Figures]) -> list[tuple[str, .
     return names_of_ranks
 
 
-def _worst_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
-    """Describe the wait at a row of Matched; None for NO_ROW."""
+def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
+    """Describe the wait of one rank in one collective: its name, start, length and
+    cause.
+
+    Args:
+        facts: The facts of the job.
+        row: The row of the rank in `facts.matched`, a table with one row for each
+            rank of each collective. NO_ROW for a rank that never waits.
+
+    Returns:
+        The wait; None for NO_ROW. `for_rank` is the rank that started last, None if
+        that is unknown.
+    """
     if row == NO_ROW:
         return None
     matched = facts.matched
     collective = int(matched.collective_of_row[row])
-    last = int(facts.waits.last_rank[collective])
+    last_rank = int(facts.waits.last_rank[collective])
     begin_ns = matched.ranks[matched.rank[row]].begin_ns
     return model.WorstWait(
         name=matched.names[collective],
         start_ns=int(matched.start[row]) - begin_ns,
         wait_ns=int(facts.waits.wait_ns[row]),
-        for_rank=None if last == UNKNOWN else matched.ranks[last].rank,
+        for_rank=None if last_rank == UNKNOWN else matched.ranks[last_rank].rank,
     )
 
 
-def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
-    """Describe the clocks of the job and of each host."""
+def _describe_clocks(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
+    """Describe how far the clocks of the job are apart, in all and for each host.
+
+    The uncertainty is None if the offset of some rank is not bounded. The one on a host
+    is None if no two ranks share a host.
+    """
     hosts = clocks.hosts
-    host_clocks = _host_clocks(clocks)
+    host_clocks = _describe_host_clocks(clocks)
     some_share_a_host = any(host_clock.ranks > 1 for host_clock in host_clocks)
 
     has_ranks = len(clocks.uncertainty) > 0
@@ -370,7 +412,7 @@ def _clock_answer(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     )
 
 
-def _host_clocks(clocks: Clocks) -> list[model.HostClock]:
+def _describe_host_clocks(clocks: Clocks) -> list[model.HostClock]:
     """Describe the clock of each host.
 
     The ranks of a host share its clock, so the first of them stands for it.
@@ -378,7 +420,7 @@ def _host_clocks(clocks: Clocks) -> list[model.HostClock]:
     host_clocks = []
     for host, name in enumerate(clocks.hosts.names):
         ranks = np.flatnonzero(clocks.hosts.host_of_rank == host)
-        clock = _clock_figures(clocks, int(ranks[0]))
+        clock = _round_clock_figures(clocks, int(ranks[0]))
         host_clock = model.HostClock(
             host=name,
             ranks=len(ranks),
@@ -400,8 +442,12 @@ class _ClockFigures(msgspec.Struct, frozen=True):
     drift_ns_per_s: float  # to three decimals
 
 
-def _clock_figures(clocks: Clocks, rank_index: int) -> _ClockFigures:
-    """Return the rounded figures of the clock of a rank."""
+def _round_clock_figures(clocks: Clocks, rank_index: int) -> _ClockFigures:
+    """Round the offset, the uncertainty and the drift of the clock of a rank.
+
+    Offset and uncertainty are whole ns. Both are None if the collectives do not bound
+    the offset.
+    """
     drift_ns_per_s = round(float(clocks.drift[rank_index]), 3) + 0.0  # no -0.0
     uncertainty_ns = float(clocks.uncertainty[rank_index])
     is_bounded = math.isfinite(uncertainty_ns)

@@ -12,7 +12,7 @@ and what remains says how the wait is divided between the culprits.
 
 If several ranks are late for one collective, each of them has a chain of its own. Each
 moment of a wait is shared equally by the ranks that have not arrived yet
-(`shares_of_late`).
+(`divide_waits`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from fusetui.analysis.ranks.chains import (
     RowPairs,
     Shares,
     UnchargedReason,
-    culprit_code,
-    shares_of_late,
+    divide_waits,
+    encode_reason,
 )
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
@@ -86,8 +86,8 @@ def charge_waits(
         stages: The stage of each rank of a pipeline, empty for other jobs. Ranks of
             different stages do different work, so they are not compared.
     """
-    stage_of_rank = _stages_of_ranks(stages, ranks=len(matched.ranks))
-    late_ranks = _late_ranks(matched, waits, clocks, stage_of_rank)
+    stage_of_rank = _number_stages(stages, ranks=len(matched.ranks))
+    late_ranks = _find_late_ranks(matched, waits, clocks, stage_of_rank)
 
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
@@ -97,7 +97,7 @@ def charge_waits(
     has_chains = is_counted & has_late_rank & ~is_queued
     chain_starts = _start_chains(waits, late_ranks, has_chains)
     if not len(chain_starts.pairs):
-        return _nothing_charged()
+        return _make_empty_charges()
 
     # Follow each late rank back to the work that made it late.
     chains = Chains(
@@ -112,13 +112,13 @@ def charge_waits(
     chains.follow(chain_starts.pairs)
 
     # Divide each wait first among the ranks that are late, then among their culprits.
-    chargeable = _chargeable_waits(
+    chargeable = _measure_chargeable_waits(
         matched,
         waits,
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=_max_charges(chain_starts, has_chains),
+        max_ns=_limit_charges(chain_starts, has_chains),
     )
     split = _split_among_late_ranks(
         matched, waits, late_ranks, chargeable.ns, chain_starts.chain_of_late_rank
@@ -132,8 +132,8 @@ def charge_waits(
     )
 
 
-def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
-    """Return how many ns of a wait for each collective can be charged at most.
+def _limit_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
+    """Compute how many ns of a wait for each collective can be charged at most.
 
     A rank that is 1 ms late can be blamed for a wait of 1 ms, or of
     MAX_CHARGE_PER_LATENESS ms at most. The lateness that counts is that of the rank
@@ -153,7 +153,7 @@ def _max_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
     return max_ns
 
 
-def _nothing_charged() -> ChargedWaits:
+def _make_empty_charges() -> ChargedWaits:
     """Return the charges of a job in which nobody waits for a late rank."""
     no_delays = OwnDelays(row=NO_ROWS, ns=np.empty(0, dtype=np.int64))
     return ChargedWaits(
@@ -166,7 +166,7 @@ def _nothing_charged() -> ChargedWaits:
     )
 
 
-def _stages_of_ranks(stages: Sequence[int | None], ranks: int) -> Rows:
+def _number_stages(stages: Sequence[int | None], ranks: int) -> Rows:
     """Give each rank a number that it shares with the ranks of its pipeline stage.
 
     E.g. the stages (0, 1, None, None) become 0, 1, -3 and -4: a rank whose stage is
@@ -186,35 +186,36 @@ def _stages_of_ranks(stages: Sequence[int | None], ranks: int) -> Rows:
     return np.array(numbers, dtype=np.intp)
 
 
-def _late_ranks(
+def _find_late_ranks(
     matched: Matched, waits: Waits, clocks: Clocks, stage_of_rank: Rows
 ) -> LateRanks:
     """Find the ranks that are late for each collective, the last one first.
 
-    A rank is late if it starts after the median rank, by at least NOISE_SHARE of what
-    the last rank does. Besides the last rank itself, only ranks of its stage count that
-    did not have the collective queued (`_may_count_as_late`).
+    A rank is late if it starts after the median rank. It must be late by at least
+    NOISE_SHARE of the lateness of the last rank. Besides the last rank itself, only
+    ranks of its stage count that did not have the collective queued
+    (`_mark_possibly_late`).
     """
-    last_starters = _last_starters(matched, waits)
-    row = last_starters.row
-    median_row = np.broadcast_to(waits.median_row[:, None], row.shape)
-    lateness = waits.start[row] - waits.start[median_row]
+    last_starters = _find_last_starters(matched, waits)
+    late_row = last_starters.row
+    median_row = np.broadcast_to(waits.median_row[:, None], late_row.shape)
+    lateness = waits.start[late_row] - waits.start[median_row]
     lateness_of_last = lateness[:, [LAST_RANK_COLUMN]]
     exceeds_noise = lateness >= NOISE_SHARE * lateness_of_last
-    may_count = _may_count_as_late(matched, waits, stage_of_rank, row)
+    may_count = _mark_possibly_late(matched, waits, stage_of_rank, late_row)
     is_late = last_starters.exists & (lateness > 0) & exceeds_noise & may_count
 
     # The lateness is certain if it exceeds the largest uncertainty between any late
     # rank of the collective and the median rank.
-    resolution = clocks.resolution_of(matched.rank[row], matched.rank[median_row])
+    resolution = clocks.resolution_of(matched.rank[late_row], matched.rank[median_row])
     resolution_of_late = np.where(is_late, resolution, 0.0)
     largest_resolution = resolution_of_late.max(axis=1, initial=0.0, keepdims=True)
     is_comparable = ~matched.point_to_point & (not clocks.refused)
     is_certain = (lateness > largest_resolution) & is_comparable[:, None]
-    return LateRanks(row=row, is_late=is_late, is_certain=np.asarray(is_certain))
+    return LateRanks(row=late_row, is_late=is_late, is_certain=np.asarray(is_certain))
 
 
-def _may_count_as_late(
+def _mark_possibly_late(
     matched: Matched, waits: Waits, stage_of_rank: Rows, row: Rows
 ) -> Flags:
     """Mark the ranks that may count as late for a collective.
@@ -252,8 +253,9 @@ class _LastStarters(msgspec.Struct, frozen=True, eq=False):
     exists: Flags
 
 
-def _last_starters(matched: Matched, waits: Waits) -> _LastStarters:
-    """Find the MAX_LATE_RANKS ranks that start each collective last.
+def _find_last_starters(matched: Matched, waits: Waits) -> _LastStarters:
+    """Find the MAX_LATE_RANKS ranks that start each collective last, the last one
+    first.
 
     The rank that starts a collective first is left out: somebody has to wait for the
     others.
@@ -324,7 +326,7 @@ class _ChargeableWaits(msgspec.Struct, frozen=True, eq=False):
     uncharged_ns: Floats  # [UnchargedReason]: the rest of the waits, by its reason
 
 
-def _chargeable_waits(
+def _measure_chargeable_waits(
     matched: Matched,
     waits: Waits,
     clocks: Clocks,
@@ -333,7 +335,7 @@ def _chargeable_waits(
     is_queued: Flags,
     max_ns: Floats,
 ) -> _ChargeableWaits:
-    """Determine how much of each wait can be charged to the ranks that are late.
+    """Measure how much of each wait can be charged to the ranks that are late.
 
     That is the time in which the waiting rank neither computes nor waits in an earlier
     collective (`Waits.idle_wait_ns`), up to a limit. It is 0 where the wait is no
@@ -354,7 +356,7 @@ def _chargeable_waits(
     waited_ns = np.where(is_counted[collective], waits.idle_wait_ns, 0)
     waited_ns = waited_ns.astype(np.float64)
     limited_ns = np.minimum(waited_ns, max_ns[collective])
-    ns = np.where(is_uncertain, 0.0, limited_ns)
+    chargeable_ns = np.where(is_uncertain, 0.0, limited_ns)
 
     # Every wait that is left has one reason.
     is_after_queued = is_queued[collective]
@@ -364,8 +366,10 @@ def _chargeable_waits(
     uncharged_ns[UnchargedReason.LONGER_TRANSFER] = waited_ns[
         ~is_uncertain & is_after_queued
     ].sum()
-    uncharged_ns[UnchargedReason.EARLY_ARRIVAL] = (waited_ns - ns)[is_limited].sum()
-    return _ChargeableWaits(ns=np.asarray(ns), uncharged_ns=uncharged_ns)
+    uncharged_ns[UnchargedReason.EARLY_ARRIVAL] = (waited_ns - chargeable_ns)[
+        is_limited
+    ].sum()
+    return _ChargeableWaits(ns=np.asarray(chargeable_ns), uncharged_ns=uncharged_ns)
 
 
 class _SplitWaits(msgspec.Struct, frozen=True, eq=False):
@@ -406,13 +410,13 @@ def _split_among_late_ranks(
     late_start = waits.start[late_ranks.row[collective]]
     arrives_after_ns = late_start - waits.start[waiting_rows][:, None]
     arrives_after_ns = np.where(late_ranks.is_late[collective], arrives_after_ns, 0)
-    share = shares_of_late(arrives_after_ns.astype(np.float64))
+    share = divide_waits(arrives_after_ns.astype(np.float64))
 
-    wait, column = np.nonzero(share)
+    wait_of_share, column = np.nonzero(share)
     return _SplitWaits(
-        row=waiting_rows[wait],
-        chain=chain_of_late_rank[collective[wait], column],
-        ns=ns[waiting_rows[wait]] * share[wait, column],
+        row=waiting_rows[wait_of_share],
+        chain=chain_of_late_rank[collective[wait_of_share], column],
+        ns=ns[waiting_rows[wait_of_share]] * share[wait_of_share, column],
     )
 
 
@@ -423,8 +427,11 @@ class _CulpritPairs(msgspec.Struct, frozen=True, eq=False):
     share: Rows  # the index of the culprit in Shares
 
 
-def _paired_with_culprits(split: _SplitWaits, shares: Shares) -> _CulpritPairs:
-    """Pair each part of a wait with all culprits of its chain.
+def _pair_with_culprits(split: _SplitWaits, shares: Shares) -> _CulpritPairs:
+    """Pair each part of a wait with all culprits of its chain: the ranks to blame for
+    it.
+
+    A chain follows the lateness of one rank back to the ranks that caused it.
 
     E.g. parts of the chains 7 and 8, of which 7 has two culprits (the entries 3 and 4
     of `shares`) and 8 has one (entry 5): the parts 0, 0, 1 with the shares 3, 4, 5.
@@ -449,7 +456,8 @@ def _charge_culprits(
     uncharged_ns: Floats,
     own_delays: OwnDelays,
 ) -> ChargedWaits:
-    """Charge each part of a wait to the culprits of its chain.
+    """Charge each part of a wait to the culprits of its chain: the ranks to blame for
+    it.
 
     E.g. a part of 10 ms whose chain has the culprits 1 (share 0.7) and 2 (0.3) becomes
     7 ms charged to rank 1 and 3 ms charged to rank 2. A part whose chain has no culprit
@@ -464,13 +472,13 @@ def _charge_culprits(
             here is added to a copy of it.
         own_delays: How late ranks became by their own work; it is passed on.
     """
-    pairs = _paired_with_culprits(split, shares)
+    pairs = _pair_with_culprits(split, shares)
     row = split.row[pairs.part]
     ns = split.ns[pairs.part] * shares.share[pairs.share]
 
     # A culprit is the index of a rank, or from the number of ranks on a reason.
     ranks = len(matched.ranks)
-    itself = culprit_code(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
+    itself = encode_reason(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
     culprit = shares.culprit[pairs.share]
     culprit = np.where(culprit == matched.rank[row], itself, culprit)
     is_charged = culprit < ranks

@@ -42,7 +42,7 @@ class CausedWaits(msgspec.Struct, frozen=True, eq=False):
     mean_wait_of_step_ns: Floats
 
 
-def caused_by(
+def measure_caused_waits(
     matched: Matched, charged: ChargedWaits, steps: StepsOfRows
 ) -> CausedWaits:
     """Compute how long other ranks wait for each rank, and which ranks are stragglers.
@@ -58,18 +58,18 @@ def caused_by(
     """
     ranks = len(matched.ranks)
     step_count = max(len(steps.names), 1)
-    is_notable = _is_by_notable_waiter(matched, charged)
-    waiter_count = _waiter_counts(matched, charged, is_notable)
+    is_notable = _mark_notable_waits(matched, charged)
+    waiter_count = _count_notable_waiters(matched, charged, is_notable)
 
     # Waits for each rank, in the whole trace and by step.
     notable_ns = np.where(is_notable, charged.ns, 0.0)
     total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=ranks)
     mean_ns = total_ns / waiter_count
-    ns_by_step = _waits_by_step(charged, is_notable, ranks, step_count)
+    ns_by_step = _sum_waits_by_step(charged, is_notable, ranks, step_count)
     mean_ns_by_step = ns_by_step / waiter_count[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
-    is_late_in_step = _is_late_in_step(mean_ns_by_step, min_ns)
+    is_late_in_step = _mark_late_steps(mean_ns_by_step, min_ns)
 
     # Waits in each step, whoever is to blame.
     has_step = charged.step >= 0
@@ -82,12 +82,12 @@ def caused_by(
         waiter_count=waiter_count,
         mean_ns_by_step=np.asarray(mean_ns_by_step),
         is_late_in_step=is_late_in_step,
-        is_straggler=_is_straggler(mean_ns_by_step, is_late_in_step, min_ns),
+        is_straggler=_mark_stragglers(mean_ns_by_step, is_late_in_step, min_ns),
         mean_wait_of_step_ns=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
     )
 
 
-def _waits_by_step(
+def _sum_waits_by_step(
     charged: ChargedWaits, is_counted: Flags, ranks: int, steps: int
 ) -> Floats:
     """Add up the waits that each rank causes by being late in each step.
@@ -110,7 +110,7 @@ def _waits_by_step(
     return sums.astype(np.float64).reshape(ranks, steps)
 
 
-def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
+def _mark_notable_waits(matched: Matched, charged: ChargedWaits) -> Flags:
     """Mark the waits of ranks that wait notably long for the culprit.
 
     A rank does if it waits for that culprit, in all, at least MIN_WAIT_SHARE as long as
@@ -138,7 +138,7 @@ def _is_by_notable_waiter(matched: Matched, charged: ChargedWaits) -> Flags:
     return np.asarray(is_notable[pair_of_wait])
 
 
-def _waiter_counts(
+def _count_notable_waiters(
     matched: Matched, charged: ChargedWaits, is_notable: Flags
 ) -> Int64s:
     """Count for each rank how many ranks wait notably long for it.
@@ -158,7 +158,7 @@ def _waiter_counts(
     return np.maximum(counts, 1)
 
 
-def _is_late_in_step(mean_ns_by_step: Floats, min_ns: float) -> Flags:
+def _mark_late_steps(mean_ns_by_step: Floats, min_ns: float) -> Flags:
     """Mark the steps in which each rank is late.
 
     A rank is late in a step if others wait for it at least `min_ns`, and at least
@@ -181,7 +181,7 @@ def _is_late_in_step(mean_ns_by_step: Floats, min_ns: float) -> Flags:
     return np.asarray(is_long_enough & is_waited_for & ~is_noise)
 
 
-def _is_straggler(
+def _mark_stragglers(
     mean_ns_by_step: Floats, is_late_in_step: Flags, min_ns: float
 ) -> Flags:
     """Mark the ranks that hold up the others.

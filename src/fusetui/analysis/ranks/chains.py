@@ -32,8 +32,8 @@ from fusetui.analysis.ranks.programs import (
     NO_ROW,
     Preceding,
     ProgramPositions,
+    find_preceding,
     last_before,
-    preceding,
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
@@ -82,8 +82,8 @@ class UnchargedReason(IntEnum):
     WAITING_RANK_ITSELF = 5  # it goes back to the very rank that waits
 
 
-def culprit_code(reason: UnchargedReason, *, ranks: int) -> int:
-    """Return the code that stands in an array of culprits for a reason.
+def encode_reason(reason: UnchargedReason, *, ranks: int) -> int:
+    """Encode the reason why no rank is to blame as a number for an array of culprits.
 
     Such an array has the index of a rank where that rank is to blame. The codes of the
     reasons follow behind those indices: with 8 ranks, the reason 2 has the code 10.
@@ -125,7 +125,7 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         return len(self.chain)
 
     def take(self, selection: Flags | Rows) -> RowPairs:
-        """Return the pairs at some indices, or the pairs that are flagged."""
+        """Return some of the pairs: those at these indices, or those that are flagged."""
         return RowPairs(
             chain=self.chain[selection],
             late_row=self.late_row[selection],
@@ -134,7 +134,10 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         )
 
     def at_rows(self, late_row: Rows, in_time_row: Rows) -> RowPairs:
-        """Return the pairs of the same chains, with the same weights, at other rows.
+        """Move the pairs to other rows, leaving their chains and weights as they are.
+
+        A row is one rank in one collective. A pair has the row of a late rank and that
+        of one in time.
 
         Args:
             late_row: The new row of the late rank of each pair.
@@ -164,7 +167,7 @@ class _ChargedLateness(msgspec.Struct, frozen=True, eq=False):
     """Parts of the lateness of chains, each with its culprit; one entry per part."""
 
     chain: Rows  # the index of the chain
-    culprit: Rows  # index of a rank, or the `culprit_code` of a reason
+    culprit: Rows  # index of a rank, or the `encode_reason` of a reason
     step: Rows  # the step in which the culprit was late, NO_STEP for none
     ns: Floats  # below 0 where the culprit was faster than its counterpart
 
@@ -188,7 +191,7 @@ class Shares(msgspec.Struct, frozen=True, eq=False):
     """
 
     chain: Rows
-    culprit: Rows  # index of a rank, or the `culprit_code` of a reason
+    culprit: Rows  # index of a rank, or the `encode_reason` of a reason
     step: Rows  # the step in which the culprit was late, NO_STEP for none
     share: Floats  # from 0 to 1; the shares of a chain add up to 1
 
@@ -237,12 +240,12 @@ class Chains:
 
         # What is known of each row: the collectives before it, and which one delayed it.
         every_row = np.arange(len(matched.rank))
-        self._preceding = preceding(matched, waits, every_row, waits.start)
-        self._stalling = _stalling_collectives(matched, waits)
+        self._preceding = find_preceding(matched, waits, every_row, waits.start)
+        self._stalling = _find_stalling_collectives(matched, waits)
         last = self._preceding.last
-        self._delaying_collective = _delaying_collectives(matched, waits, last)
-        self._unmatched_end = _ends_of_unmatched(matched, waits, clocks, last)
-        self._is_certain = _certainly_late_rows(late_ranks, rows=len(matched.rank))
+        self._delaying_collective = _find_delaying_collectives(matched, waits, last)
+        self._unmatched_end = _find_ends_of_unmatched(matched, waits, clocks, last)
+        self._is_certain = _mark_certainly_late_rows(late_ranks, rows=len(matched.rank))
         self._own_delay_ns = np.zeros(len(matched.rank))
 
     def follow(self, pairs: RowPairs) -> None:
@@ -261,13 +264,15 @@ class Chains:
             pairs = self._go_back_one_collective(pairs)
             if not len(pairs):
                 return
-        self._charge_nobody(pairs, UnchargedReason.UNDECIDED, self._lateness_of(pairs))
+        self._charge_nobody(
+            pairs, UnchargedReason.UNDECIDED, self._measure_lateness(pairs)
+        )
 
     def own_delays(self) -> OwnDelays:
-        """Return before which collectives ranks became late by their own work.
+        """Find the collectives before which ranks became late by their own work.
 
-        To be called after `follow`. Delays that are smaller than the clocks are uncertain
-        are left out.
+        To be called after `follow`. Delays that are smaller than the clocks are
+        uncertain are left out.
         """
         rows = np.flatnonzero((self._own_delay_ns > 0) & self._is_certain)
         delay_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
@@ -280,9 +285,9 @@ class Chains:
         faster in another one; both add up, so such parts cancel. The share that remains for
         a rank is divided among the steps in which it was late.
         """
-        sums = self._summed_parts()
-        culprits = _culprits_of_chains(sums)
-        share_of_culprit = self._share_of_culprits(culprits.chain, culprits.ns)
+        sums = self._sum_charged_parts()
+        culprits = _sum_by_culprit(sums)
+        share_of_culprit = self._compute_culprit_shares(culprits.chain, culprits.ns)
 
         # Divide the share of each culprit by how late it was in each step.
         culprit_of_sum = culprits.index_of_part
@@ -303,8 +308,11 @@ class Chains:
             share=share_in_step[has_share],
         )
 
-    def _summed_parts(self) -> _ChargedLateness:
-        """Add up the charged parts of each chain, culprit and step.
+    def _sum_charged_parts(self) -> _ChargedLateness:
+        """Add up the charged parts of lateness by chain, culprit and step.
+
+        A chain follows the lateness of a rank back to its causes. A culprit is the rank
+        to blame for a part of it, or a reason why nobody is.
 
         Returns:
             One part for each combination of the three, sorted by chain, then by culprit,
@@ -324,7 +332,7 @@ class Chains:
             ns=sum_ns.astype(np.float64),
         )
 
-    def _share_of_culprits(self, chain: Rows, ns: Floats) -> Floats:
+    def _compute_culprit_shares(self, chain: Rows, ns: Floats) -> Floats:
         """Turn the ns that culprits explain into shares of the lateness of their chains.
 
         Culprits that explain at most NOISE_SHARE of what the largest culprit of the chain
@@ -351,7 +359,9 @@ class Chains:
     def _go_back_one_collective(self, pairs: RowPairs) -> RowPairs:
         """Follow chains from the pairs where they are back to the collectives before.
 
-        The part of the lateness that arose in between is charged.
+        A pair is a late rank and one in time, each in a collective. A chain of pairs
+        traces a lateness back to its causes. The part of the lateness that arose
+        between the two collectives is charged.
 
         Returns:
             The pairs at which the rest of the lateness has to be explained.
@@ -363,7 +373,7 @@ class Chains:
         # compute stood still. If that is the same collective of the program on both ranks,
         # the work is compared from its end on. If not, it is compared from the end of the
         # last collective before, whether compute waited for that one or not.
-        stalling = self._last_holding_up(pairs, self._stalling)
+        stalling = self._find_last_holding_up(pairs, self._stalling)
         is_known = (stalling.late_row != NO_ROW) & (stalling.in_time_row != NO_ROW)
         same_position = self._positions.is_same_position(
             stalling.late_row, stalling.in_time_row
@@ -379,36 +389,40 @@ class Chains:
         return self._merge_equal_pairs(after_stall + after_preceding)
 
     def _merge_equal_pairs(self, pairs: RowPairs) -> RowPairs:
-        """Merge pairs of one chain that are at the same two rows, adding up their weights.
+        """Merge pairs of one chain that are at the same two rows, adding up their
+        weights.
 
-        Without this, a chain that passes collectives with several late ranks would have
-        more and more pairs.
+        A pair is a late rank and one in time, each in a collective. A chain of pairs
+        traces a lateness back to its causes. Without this, a chain that passes
+        collectives with several late ranks would have more and more pairs.
         """
         # Combine the chain and both rows into one integer, so that np.unique finds equals.
         rows = len(self._matched.rank)
-        combined = (pairs.chain * rows + pairs.late_row) * rows + pairs.in_time_row
-        _, first, index_of_pair = np.unique(
-            combined, return_index=True, return_inverse=True
+        key_of_pair = (pairs.chain * rows + pairs.late_row) * rows + pairs.in_time_row
+        _, first_of_key, index_of_pair = np.unique(
+            key_of_pair, return_index=True, return_inverse=True
         )
-        all_differ = len(first) == len(combined)
+        all_differ = len(first_of_key) == len(key_of_pair)
         if all_differ:
             return pairs
 
-        weight: Floats = np.zeros(len(first))
+        weight: Floats = np.zeros(len(first_of_key))
         np.add.at(weight, index_of_pair, pairs.weight)
-        return pairs.take(first).weighted(weight)
+        return pairs.take(first_of_key).weighted(weight)
 
     def _drop_finished(self, pairs: RowPairs) -> RowPairs:
-        """Drop the pairs at which a chain ends, and charge nobody for what is left there.
+        """Drop the pairs at which a chain ends, and charge nobody for what is left
+        there.
 
-        A chain ends where the late rank is no longer late, which only a longer transfer
-        explains. It also ends where the two ranks are of different pipeline stages, because
-        these do different work.
+        A chain traces a late rank back to the causes. At each pair it compares a late
+        rank with one that was in time. It ends where the late rank is no longer late,
+        which only a longer transfer explains. It also ends where the two ranks are of
+        different pipeline stages, because these do different work.
 
         Returns:
             The other pairs.
         """
-        late_ns = self._lateness_of(pairs)
+        late_ns = self._measure_lateness(pairs)
         min_late_ns = MIN_LATENESS_SHARE * self._lateness[pairs.chain]
         is_late_no_longer = late_ns <= min_late_ns
 
@@ -431,14 +445,15 @@ class Chains:
     def _drop_after_unmatched(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs where one of the ranks came out of an unmatched collective.
 
-        How long the rank waited there, and for whom, is not known, so the chain cannot be
-        followed further. If both ranks came out of one, the lateness that arose since then
-        is charged to the late rank. Nobody is charged for the rest.
+        A collective is unmatched if it was not found on the other ranks. How long the
+        rank waited there, and for whom, is not known, so the chain cannot be followed
+        further. If both ranks came out of one, the lateness that arose since then is
+        charged to the late rank. Nobody is charged for the rest.
 
         Returns:
             The other pairs.
         """
-        late_ns = self._lateness_of(pairs)
+        late_ns = self._measure_lateness(pairs)
         late_end = self._unmatched_end[pairs.late_row]
         in_time_end = self._unmatched_end[pairs.in_time_row]
         late_is_unmatched = late_end > NO_UNMATCHED_END
@@ -471,8 +486,8 @@ class Chains:
         Returns:
             The pairs at which the rest of the lateness has to be explained.
         """
-        end_difference = self._end_difference(stalling)
-        self._charge(pairs, self._lateness_of(pairs) - end_difference)
+        end_difference = self._measure_end_difference(stalling)
+        self._charge(pairs, self._measure_lateness(pairs) - end_difference)
 
         # One collective ended at different times on its ranks: that is its transfer.
         is_same = self._is_same_collective(stalling)
@@ -493,34 +508,42 @@ class Chains:
             The pairs at which the rest of the lateness has to be explained.
         """
         # Before the first collective of a rank there is nothing to follow.
-        before = self._last_holding_up(pairs, self._preceding)
-        is_first = (before.late_row == NO_ROW) | (before.in_time_row == NO_ROW)
+        preceding_pairs = self._find_last_holding_up(pairs, self._preceding)
+        is_first = (preceding_pairs.late_row == NO_ROW) | (
+            preceding_pairs.in_time_row == NO_ROW
+        )
         beginning = pairs.take(is_first)
-        self._charge(beginning, self._lateness_of(beginning))
+        self._charge(beginning, self._measure_lateness(beginning))
 
         pairs = pairs.take(~is_first)
-        before = before.take(~is_first)
-        late_ns = self._lateness_of(pairs)
-        end_difference = self._end_difference(before)
-        is_same = self._is_same_collective(before)
+        preceding_pairs = preceding_pairs.take(~is_first)
+        late_ns = self._measure_lateness(pairs)
+        end_difference = self._measure_end_difference(preceding_pairs)
+        is_same = self._is_same_collective(preceding_pairs)
 
         # A collective in which both ranks took part makes them equally late, unless the
         # rank in time did not stop for it but computed through it. As long as it computed
         # more than the late rank meanwhile, the late rank was late before.
-        computed_more_ns = self._computed_through(before.in_time_row, pairs.in_time_row)
-        computed_more_ns -= self._computed_through(before.late_row, pairs.late_row)
+        computed_more_ns = self._measure_compute_during(
+            preceding_pairs.in_time_row, pairs.in_time_row
+        )
+        computed_more_ns -= self._measure_compute_during(
+            preceding_pairs.late_row, pairs.late_row
+        )
         earlier_ns = np.where(is_same, np.clip(computed_more_ns, 0, late_ns), 0.0)
 
         self._charge(pairs, late_ns - end_difference - earlier_ns)
-        through_same = self._follow_through(before.take(is_same), earlier_ns[is_same])
+        through_same = self._follow_through(
+            preceding_pairs.take(is_same), earlier_ns[is_same]
+        )
         self._charge_nobody(
             pairs.take(is_same),
             UnchargedReason.LONGER_TRANSFER,
             end_difference[is_same],
         )
-        return through_same + self._follow_to_last_ranks(before.take(~is_same))
+        return through_same + self._follow_to_last_ranks(preceding_pairs.take(~is_same))
 
-    def _last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
+    def _find_last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
         """Find the last collective before each row for which its rank can have waited.
 
         A collective that is still running on a rank when that rank is ready for the next
@@ -536,15 +559,15 @@ class Chains:
             The same chains at the rows of these collectives, NO_ROW where there is none.
         """
         return pairs.at_rows(
-            late_row=self._last_over_on_partner(
+            late_row=self._find_last_over_on_partner(
                 pairs.late_row, pairs.in_time_row, before
             ),
-            in_time_row=self._last_over_on_partner(
+            in_time_row=self._find_last_over_on_partner(
                 pairs.in_time_row, pairs.late_row, before
             ),
         )
 
-    def _last_over_on_partner(
+    def _find_last_over_on_partner(
         self, rows: Rows, partner_rows: Rows, before: Preceding
     ) -> Rows:
         """Find the last collective before each row that was over on the partner's rank.
@@ -564,17 +587,17 @@ class Chains:
         """
         partner_rank = self._matched.rank[partner_rows]
         partner_ready = self._waits.ready[partner_rows]
-        last = before.last[rows]
+        last_row = before.last[rows]
         for _ in range(MAX_OVERLAPPING_COLLECTIVES):
-            on_partner = self._positions.row_on_other_rank(partner_rank, last)
-            is_known = (last != NO_ROW) & (on_partner != NO_ROW)
+            on_partner = self._positions.row_on_other_rank(partner_rank, last_row)
+            is_known = (last_row != NO_ROW) & (on_partner != NO_ROW)
             is_still_running = is_known & (self._waits.end[on_partner] > partner_ready)
             if not is_still_running.any():
                 break
-            last = np.where(is_still_running, before.earlier[last], last)
-        return last
+            last_row = np.where(is_still_running, before.earlier[last_row], last_row)
+        return last_row
 
-    def _computed_through(self, before: Rows, rows: Rows) -> Floats:
+    def _measure_compute_during(self, before: Rows, rows: Rows) -> Floats:
         """Measure how much a rank computed while a collective waited or ran.
 
         Counted is compute from when the collective was ready until it ended, or until the
@@ -591,9 +614,11 @@ class Chains:
         """
         matched = self._matched
         end = self._waits.end[before]
-        computed = matched.covered[before] + matched.ahead[before] - matched.ahead[rows]
-        ready_early = end - np.minimum(end, self._waits.ready[rows])
-        return np.asarray(np.maximum(computed, 0) + ready_early, dtype=np.float64)
+        computed_ns = (
+            matched.covered[before] + matched.ahead[before] - matched.ahead[rows]
+        )
+        ready_early_ns = end - np.minimum(end, self._waits.ready[rows])
+        return np.asarray(np.maximum(computed_ns, 0) + ready_early_ns, dtype=np.float64)
 
     def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
         """Follow a lateness through a collective in which both ranks took part.
@@ -612,15 +637,15 @@ class Chains:
             not late for the collective, nobody is charged with the part, and the chain
             ends.
         """
-        late_ns_before = self._lateness_of(pairs)
+        late_ns_before = self._measure_lateness(pairs)
         goes_on = (earlier_ns > 0) & (late_ns_before > 0)
         self._charge_nobody(
             pairs.take(~goes_on), UnchargedReason.LONGER_TRANSFER, earlier_ns[~goes_on]
         )
 
         share = np.minimum(earlier_ns[goes_on] / late_ns_before[goes_on], 1)
-        rest = pairs.take(goes_on)
-        return rest.weighted(rest.weight * share)
+        followed_pairs = pairs.take(goes_on)
+        return followed_pairs.weighted(followed_pairs.weight * share)
 
     def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
@@ -639,7 +664,7 @@ class Chains:
             collectives cannot be compared are dropped.
         """
         pairs = self._drop_incomparable(pairs)
-        end_difference = self._end_difference(pairs)
+        end_difference = self._measure_end_difference(pairs)
         late_collective = self._matched.collective_of_row[pairs.late_row]
         in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
         last_row = self._waits.last_row
@@ -650,7 +675,7 @@ class Chains:
 
         # If a rank of the group is not given, it may have started even later. Then the
         # difference is not certain to be one of transfers.
-        longer_transfer = end_difference - self._lateness_of(at_last_ranks)
+        longer_transfer = end_difference - self._measure_lateness(at_last_ranks)
         is_whole = self._matched.whole[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
@@ -667,15 +692,18 @@ class Chains:
     def _drop_incomparable(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs whose two collectives cannot be compared, charging nobody.
 
-        Waits in sends and receives are the bubble of a pipeline. Collectives of different
-        kinds take different times. And if a collective ended on the late rank before all
-        of its ranks had started it, its times are wrong.
+        A pair is a late rank and one in time, each in a collective. A chain of pairs
+        traces a lateness back to its causes.
+
+        Waits in sends and receives are the bubble of a pipeline. Collectives of
+        different kinds take different times. And if a collective ended on the late rank
+        before all of its ranks had started it, its times are wrong.
 
         Returns:
             The other pairs.
         """
         waits = self._waits
-        end_difference = self._end_difference(pairs)
+        end_difference = self._measure_end_difference(pairs)
         late_collective = self._matched.collective_of_row[pairs.late_row]
         in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
 
@@ -705,18 +733,16 @@ class Chains:
 
         A pair is at the rank that started a collective last. If other ranks were late for
         that collective too, each of them gets a pair whose weight is its share of the
-        delay (`shares_of_late`). The sum of the lateness times the weights stays the same.
+        delay (`divide_waits`). The sum of the lateness times the weights stays the same.
         """
-        late_ns = self._lateness_of(pairs)
+        late_ns = self._measure_lateness(pairs)
         collective = self._matched.collective_of_row[pairs.late_row]
         late_row = self._late_ranks.row[collective]  # [pairs, MAX_LATE_RANKS]
         is_late = self._late_ranks.is_late[collective] & (late_ns > 0)[:, None]
 
         ready = self._waits.ready
         arrival_after_ns = ready[late_row] - ready[pairs.in_time_row][:, None]
-        share = shares_of_late(
-            np.where(is_late, arrival_after_ns, 0).astype(np.float64)
-        )
+        share = divide_waits(np.where(is_late, arrival_after_ns, 0).astype(np.float64))
         has_one_late_rank = np.count_nonzero(share, axis=1) <= 1
         share[has_one_late_rank] = 0.0  # these pairs stay as they are
 
@@ -730,7 +756,7 @@ class Chains:
         )
         return pairs.take(has_one_late_rank) + at_late_ranks.weighted(weight)
 
-    def _lateness_of(self, pairs: RowPairs) -> Floats:
+    def _measure_lateness(self, pairs: RowPairs) -> Floats:
         """Return for each pair how many ns later the late rank was ready than the other.
 
         A rank is ready for a collective when the inputs of the collective are computed.
@@ -738,7 +764,7 @@ class Chains:
         ready = self._waits.ready
         return (ready[pairs.late_row] - ready[pairs.in_time_row]).astype(np.float64)
 
-    def _end_difference(self, pairs: RowPairs) -> Floats:
+    def _measure_end_difference(self, pairs: RowPairs) -> Floats:
         """Return for each pair how many ns later the late rank's collective ended."""
         end = self._waits.end
         return (end[pairs.late_row] - end[pairs.in_time_row]).astype(np.float64)
@@ -752,14 +778,17 @@ class Chains:
     def _charge(self, pairs: RowPairs, ns: Floats) -> None:
         """Charge the late rank of each pair with a part of the chain's lateness.
 
-        Where the clocks are too imprecise to say that the rank was late, nobody is charged.
+        The part is by how much the late rank took longer for its own work. Where the
+        clocks are too imprecise to say that the rank was late, nobody is charged.
 
         Args:
             pairs: The pairs.
             ns: For each pair how much longer the late rank took for its work than the rank
                 in time; below 0 if it was faster.
         """
-        nobody = culprit_code(UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks))
+        nobody = encode_reason(
+            UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks)
+        )
         is_certain = self._is_certain[pairs.late_row]
         parts = _ChargedLateness(
             chain=pairs.chain,
@@ -780,7 +809,7 @@ class Chains:
             reason: Why no rank is to blame.
             ns: How large the part is, for each pair.
         """
-        code = culprit_code(reason, ranks=len(self._matched.ranks))
+        code = encode_reason(reason, ranks=len(self._matched.ranks))
         parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.full(len(pairs), code),
@@ -790,8 +819,9 @@ class Chains:
         self._parts.append(parts)
 
 
-def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
-    """Add up what each culprit explains of the lateness of a chain, over all steps.
+def _sum_by_culprit(parts: _ChargedLateness) -> _CulpritsOfChains:
+    """Add up how many ns of the lateness of a chain each culprit explains, over all
+    steps.
 
     Args:
         parts: The parts of the lateness. Those of one chain and culprit are neighbors.
@@ -805,7 +835,7 @@ def _culprits_of_chains(parts: _ChargedLateness) -> _CulpritsOfChains:
     return _CulpritsOfChains(chain=chain, ns=ns, index_of_part=culprit_of_part)
 
 
-def _stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
+def _find_stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
     """Find the collectives before each row for which the compute of its rank waited.
 
     Compute is taken to have waited for a collective if it stood still for at least
@@ -817,11 +847,13 @@ def _stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
     """
     lasts_ns = waits.end - waits.ready
     stalls_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
-    return preceding(matched, waits, np.flatnonzero(stalls_compute), waits.ready)
+    return find_preceding(matched, waits, np.flatnonzero(stalls_compute), waits.ready)
 
 
-def _certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
-    """Mark the rows of Matched that are late by more than the clocks are uncertain.
+def _mark_certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
+    """Mark the rows whose rank is late by more than the clocks are uncertain.
+
+    A row is one rank in one collective, as in the table `Matched`.
 
     Args:
         late_ranks: The ranks that are late for each collective.
@@ -832,7 +864,7 @@ def _certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
     return is_certain
 
 
-def shares_of_late(arrival_after_ns: Floats) -> Floats:
+def divide_waits(arrival_after_ns: Floats) -> Floats:
     """Divide each wait among the ranks that arrive after it began.
 
     Each moment of a wait is shared equally by the ranks that have not arrived yet. If
@@ -850,7 +882,7 @@ def shares_of_late(arrival_after_ns: Floats) -> Floats:
     order = np.argsort(-arrival_after_ns, axis=1, kind="stable")
     sorted_ns = np.take_along_axis(arrival_after_ns, order, axis=1)
     latest_first = np.maximum(sorted_ns, 0.0)
-    ns_of_rank = _ns_while_missing(latest_first)
+    ns_of_rank = _measure_shared_ns(latest_first)
 
     largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
     counted_ns = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
@@ -863,8 +895,8 @@ def shares_of_late(arrival_after_ns: Floats) -> Floats:
     return shares
 
 
-def _ns_while_missing(latest_first: Floats) -> Floats:
-    """Compute for how many ns of a wait each rank accounts.
+def _measure_shared_ns(latest_first: Floats) -> Floats:
+    """Compute for how many ns of a wait each rank that arrives late accounts.
 
     Each moment of the wait is shared equally by the ranks that are still missing.
 
@@ -889,7 +921,7 @@ def _ns_while_missing(latest_first: Floats) -> Floats:
     return np.asarray(np.cumsum(earliest_first, axis=1)[:, ::-1])
 
 
-def _ends_of_unmatched(
+def _find_ends_of_unmatched(
     matched: Matched, waits: Waits, clocks: Clocks, before: Rows
 ) -> Int64s:
     """Find the rows that directly follow an unmatched collective of their rank.
@@ -912,7 +944,7 @@ def _ends_of_unmatched(
     # Times are counted from the first one, because `last_before` takes none below 0.
     end = clocks.common(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(end.min()))
-    last = last_before(
+    last_unmatched = last_before(
         end_ranks=matched.unshared_rank,
         ends=end - first_ns,
         among=np.arange(len(end)),
@@ -921,11 +953,11 @@ def _ends_of_unmatched(
     )
 
     matched_end = np.where(before != NO_ROW, waits.end[before], first_ns)
-    is_later = (last != NO_ROW) & (end[last] > matched_end)
-    return np.where(is_later, end[last], no_ends)
+    is_later = (last_unmatched != NO_ROW) & (end[last_unmatched] > matched_end)
+    return np.where(is_later, end[last_unmatched], no_ends)
 
 
-def _delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
+def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
     """Find for each collective the one whose last rank really delayed it.
 
     Usually that is the collective itself. But its last rank may have had it queued

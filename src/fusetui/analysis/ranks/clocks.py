@@ -92,7 +92,10 @@ class _HostEnds(msgspec.Struct, frozen=True, eq=False):
     time: Floats  # ns after the first start of all
 
     def take(self, selection: Flags | Rows) -> _HostEnds:
-        """Return the entries at these indices, or those that are flagged."""
+        """Return some of the ends: those at these indices, or those that are flagged.
+
+        Each entry is when one collective ended on one host.
+        """
         return _HostEnds(
             collective=self.collective[selection],
             host=self.host[selection],
@@ -111,7 +114,7 @@ class _FittedLines(msgspec.Struct, frozen=True, eq=False):
     spread: Floats  # ns: the scaled median absolute deviation from the line
 
 
-def ends_of(
+def estimate_offsets_by_ends(
     matched: Matched, host: Rows, hosts: int, reference_host: int, may_drift: bool
 ) -> Ends:
     """Estimate the offsets of the clocks of hosts from the ends of collectives.
@@ -142,16 +145,19 @@ def ends_of(
         return ends
 
     # Each round adds the hosts that share collectives with the hosts known so far.
-    host_ends = _ends_of_hosts(matched, rows, host, ends.at_ns)
+    host_ends = _find_ends_on_hosts(matched, rows, host, ends.at_ns)
     for _ in range(MAX_GROUPS_BETWEEN):
         known_before = ends.known
         _add_hosts_with_known_partners(host_ends, ends, may_drift)
+        # further rounds would add nothing either
         if (ends.known == known_before).all():
             break
     return ends
 
 
-def _ends_of_hosts(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _HostEnds:
+def _find_ends_on_hosts(
+    matched: Matched, rows: Rows, host: Rows, at_ns: int
+) -> _HostEnds:
     """Return when collectives ended on each host, the median of its ranks.
 
     Args:
@@ -199,13 +205,15 @@ def _add_hosts_with_known_partners(
     )
 
     ran_on_known = ~np.isnan(known_end[host_ends.collective])
-    new = host_ends.take(np.flatnonzero(~is_known & ran_on_known))
+    new_ends = host_ends.take(np.flatnonzero(~is_known & ran_on_known))
     hosts = len(ends.offset)
-    lines = _fit_lines(new, new.time - known_end[new.collective], hosts, may_drift)
+    lines = _fit_lines(
+        new_ends, new_ends.time - known_end[new_ends.collective], hosts, may_drift
+    )
 
     inherited_ns = float(ends.uncertainty[ends.known].max())
     uncertainty = np.maximum(lines.spread, ON_ONE_HOST_NS) + inherited_ns
-    has_enough = np.bincount(new.host, minlength=hosts) >= MIN_COLLECTIVES
+    has_enough = np.bincount(new_ends.host, minlength=hosts) >= MIN_COLLECTIVES
     ends.offset[has_enough] = lines.height[has_enough]
     ends.uncertainty[has_enough] = uncertainty[has_enough]
     ends.drift[has_enough] = lines.slope[has_enough] * 1e9
@@ -226,16 +234,17 @@ def _fit_lines(
         may_drift: Whether clocks may drift.
     """
     host = host_ends.host
-    slope = _slopes(difference, host_ends.time, host, hosts)
+    slope = _estimate_slopes(difference, host_ends.time, host, hosts)
     without_slope = difference - slope[host] * host_ends.time
     height = medians_of_groups(without_slope, host, hosts)
-    spread = _spreads(without_slope, height, host)
+    spread = _measure_spreads(without_slope, height, host)
 
     flat_height = medians_of_groups(difference, host, hosts)
-    flat_spread = _spreads(difference, flat_height, host)
+    flat_spread = _measure_spreads(difference, flat_height, host)
 
+    # a host without ends has an infinite duration, and 0 times infinity is nan
     with np.errstate(invalid="ignore"):
-        moved_ns = np.abs(slope) * _durations(host_ends, hosts)
+        moved_ns = np.abs(slope) * _measure_durations(host_ends, hosts)
         exceeds_spread = moved_ns > 2 * np.maximum(spread, ON_ONE_HOST_NS)
     is_of_a_clock = np.abs(slope) * 1e9 <= MAX_DRIFT_NS_PER_S
     is_sloped = exceeds_spread & is_of_a_clock & may_drift
@@ -246,16 +255,18 @@ def _fit_lines(
     )
 
 
-def _durations(host_ends: _HostEnds, hosts: int) -> Floats:
+def _measure_durations(host_ends: _HostEnds, hosts: int) -> Floats:
     """Return the ns from the first to the last end of each host; -inf without ends."""
-    first = np.full(hosts, np.inf)
-    last = np.full(hosts, -np.inf)
-    np.minimum.at(first, host_ends.host, host_ends.time)
-    np.maximum.at(last, host_ends.host, host_ends.time)
-    return np.asarray(last - first)
+    first_end = np.full(hosts, np.inf)
+    last_end = np.full(hosts, -np.inf)
+    np.minimum.at(first_end, host_ends.host, host_ends.time)
+    np.maximum.at(last_end, host_ends.host, host_ends.time)
+    return np.asarray(last_end - first_end)
 
 
-def _slopes(difference: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
+def _estimate_slopes(
+    difference: Floats, time: Floats, host: Rows, hosts: int
+) -> Floats:
     """Estimate the slope of the differences of each host over time.
 
     It is the median of the slopes between pairs of points. The partner of a point is
@@ -288,7 +299,7 @@ def _slopes(difference: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     return np.nan_to_num(medians_of_groups(slope, host[early], hosts))
 
 
-def _spreads(values: Floats, center: Floats, host: Rows) -> Floats:
+def _measure_spreads(values: Floats, center: Floats, host: Rows) -> Floats:
     """Return the scaled median absolute deviation of the values of each host.
 
     Args:
@@ -330,7 +341,7 @@ class _Contradiction(msgspec.Struct, frozen=True):
     started: int  # row of Matched of the rank on which it started
 
 
-def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
+def determine_hosts(matched: Matched, rows: Rows) -> HostClocks:
     """Determine the hosts of the ranks.
 
     They are recorded, or guessed from the numbers of devices, or else every rank counts
@@ -342,11 +353,11 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
             share a clock.
     """
     if all(summary.host for summary in matched.ranks):
-        return _recorded_hosts(matched, rows)
+        return _collect_recorded_hosts(matched, rows)
 
-    guess = _guessed_hosts(matched.ranks)
+    guess = _guess_hosts(matched.ranks)
     if guess is not None:
-        worst = _worst_contradiction(matched, rows, guess.host_of_rank)
+        worst = _find_worst_contradiction(matched, rows, guess.host_of_rank)
         contradiction_ns = worst.contradiction_ns if worst else 0.0
         if contradiction_ns <= SLACK_NS:
             return msgspec.structs.replace(guess, contradiction_ns=contradiction_ns)
@@ -361,7 +372,7 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
     )
 
 
-def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
+def _collect_recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     """Return the hosts that the traces name, and whether their times fit together.
 
     Args:
@@ -372,11 +383,11 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     names = tuple(dict.fromkeys(hosts))
     host_of_rank = np.array([names.index(host) for host in hosts], dtype=np.intp)
 
-    worst = _worst_contradiction(matched, rows, host_of_rank)
+    worst = _find_worst_contradiction(matched, rows, host_of_rank)
     contradiction_ns = worst.contradiction_ns if worst else 0.0
     contradiction = ""
     if worst is not None and contradiction_ns > SLACK_NS:
-        contradiction = _contradiction_text(matched, worst)
+        contradiction = _describe_contradiction(matched, worst)
     return HostClocks(
         names=names,
         host_of_rank=host_of_rank,
@@ -387,20 +398,20 @@ def _recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     )
 
 
-def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
+def _guess_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     """Guess the hosts from the number of devices that each machine lists.
 
     The guess is that ranks fill one machine after another. Returns None if the devices
     of the ranks do not fit that, or if the size of the job is unknown.
     """
     device_counts = {summary.devices for summary in ranks}
-    size = max((summary.world_size for summary in ranks), default=0)
+    job_size = max((summary.world_size for summary in ranks), default=0)
     per_host = min(device_counts, default=0)
-    if per_host < 1 or not size:
+    if per_host < 1 or not job_size:
         return None
 
-    if size <= per_host:
-        return _guessed_host(ranks, size, per_host)
+    if job_size <= per_host:
+        return _guess_one_host(ranks, job_size, per_host)
     if per_host == 1 or len(device_counts) > 1:
         return None
     if any(summary.device != summary.rank % per_host for summary in ranks):
@@ -420,7 +431,7 @@ def _guessed_hosts(ranks: Sequence[RankSummary]) -> HostClocks | None:
     )
 
 
-def _guessed_host(
+def _guess_one_host(
     ranks: Sequence[RankSummary], size: int, devices: int
 ) -> HostClocks | None:
     """Guess that a whole job ran on one host, because it fits on one.
@@ -449,7 +460,7 @@ def _guessed_host(
     )
 
 
-def _worst_contradiction(
+def _find_worst_contradiction(
     matched: Matched, rows: Rows, host: Rows
 ) -> _Contradiction | None:
     """Find the collective that ended longest before its last start on the same host.
@@ -484,8 +495,17 @@ def _worst_contradiction(
     )
 
 
-def _contradiction_text(matched: Matched, worst: _Contradiction) -> str:
-    """Describe a contradiction, as the rest of a sentence."""
+def _describe_contradiction(matched: Matched, worst: _Contradiction) -> str:
+    """Describe how the times of two ranks of one host contradict each other.
+
+    The text completes a sentence that says why times cannot be compared. It begins in
+    lower case and has no full stop at its end.
+
+    Args:
+        matched: The collectives of the job.
+        worst: The rows of a collective that ends on one rank before it starts on
+            another.
+    """
     ended = matched.ranks[matched.rank[worst.ended]]
     started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.collective_of_row[worst.ended]]
@@ -529,7 +549,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         return self.hosts.shared_because if len(self.hosts.names) == 1 else ""
 
     def common(self, rank: Rows, times: Int64s) -> Int64s:
-        """Convert times of ranks to the common clock.
+        """Convert times on the clocks of ranks to the clock that all ranks share.
 
         Args:
             rank: The index of the rank of each time.
@@ -539,7 +559,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         return times - np.rint(self.offset[rank] + drifted).astype(np.int64)
 
     def resolution_of(self, ranks: Rows, other_ranks: Rows) -> Floats:
-        """Return how far two moments must lie apart for their order to be certain.
+        """Measure how far two moments must lie apart for their order to be certain.
 
         Args:
             ranks: The index of the rank of one moment of each pair.
@@ -591,7 +611,7 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
         return np.abs(self.high - self.low) / 2
 
     def contradict(self, slack_ns: float = 0.0) -> bool:
-        """Return whether the bounds of some host leave no offset.
+        """Return whether the lowest offset of some host is above its highest one.
 
         Args:
             slack_ns: How far each bound may be off.
@@ -647,7 +667,7 @@ def clocks_of(matched: Matched) -> Clocks:
     reference, whose offset is 0; of several such ranks it is the first one.
     """
     rows = np.flatnonzero(matched.for_each_row(matched.named(SYNCHRONOUS)))
-    hosts = hosts_of(matched, rows)
+    hosts = determine_hosts(matched, rows)
 
     rows_of_rank = np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)
     reference = int(np.argmax(rows_of_rank))
@@ -667,7 +687,7 @@ def clocks_of(matched: Matched) -> Clocks:
         drift=measured.drift[hosts.host_of_rank],
         at_ns=measured.ends.at_ns,
         resolution=max(ON_ONE_HOST_NS, hosts.contradiction_ns),
-        refused=hosts.contradiction or _refusal(measured.bounds),
+        refused=hosts.contradiction or _explain_refusal(measured.bounds),
         contradicted=tuple(hosts.names[host] for host in contradicted),
     )
 
@@ -692,21 +712,23 @@ def _measure_clocks(
         reference_host: The host whose offset is 0.
     """
     count = len(hosts.names)
-    ends = ends_of(matched, hosts.host_of_rank, count, reference_host, may_drift=False)
+    ends = estimate_offsets_by_ends(
+        matched, hosts.host_of_rank, count, reference_host, may_drift=False
+    )
     drift = ends.drift
-    bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+    bounds = _bound_offsets(matched, rows, hosts, reference_host, drift, ends.at_ns)
 
     if bounds.contradict():
-        ends = ends_of(
+        ends = estimate_offsets_by_ends(
             matched, hosts.host_of_rank, count, reference_host, may_drift=True
         )
-        drift_by_bounds = _drift(matched, rows, hosts, reference_host)
+        drift_by_bounds = _estimate_drift(matched, rows, hosts, reference_host)
         drift = np.where(ends.known, ends.drift, drift_by_bounds)
-        bounds = _bounds(matched, rows, hosts, reference_host, drift, ends.at_ns)
+        bounds = _bound_offsets(matched, rows, hosts, reference_host, drift, ends.at_ns)
     return _Measured(ends=ends, bounds=bounds, drift=drift)
 
 
-def _refusal(bounds: _Bounds) -> str:
+def _explain_refusal(bounds: _Bounds) -> str:
     """Explain why times of ranks cannot be compared; "" if they can.
 
     They cannot if the bounds of some host contradict each other by more than SLACK_NS.
@@ -730,6 +752,7 @@ def _decide_offsets(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offset
     # Start with the bounds.
     is_bounded = np.isfinite(bounds.low) & np.isfinite(bounds.high)
     offset = np.where(is_bounded, bounds.middle, np.nan)
+    # unknown offsets and bounds are nan or infinite, and no comparison holds for nan
     with np.errstate(invalid="ignore"):
         uncertainty = np.where(is_bounded, bounds.half_width, np.inf)
         is_above_low = ends.offset >= bounds.low - ends.uncertainty
@@ -758,7 +781,7 @@ def _decide_offsets(ends: Ends, bounds: _Bounds, reference_host: int) -> _Offset
     )
 
 
-def _bounds(
+def _bound_offsets(
     matched: Matched,
     rows: Rows,
     hosts: HostClocks,
@@ -785,7 +808,7 @@ def _bounds(
     if not len(rows) or len(hosts.names) < 2:
         return bounds
 
-    spans = _spans(matched, rows, hosts, drift, at_ns)
+    spans = _measure_spans(matched, rows, hosts, drift, at_ns)
     for _ in range(MAX_GROUPS_BETWEEN):
         low_before = bounds.low.copy()
         high_before = bounds.high.copy()
@@ -801,10 +824,10 @@ def _bounds(
     return bounds
 
 
-def _spans(
+def _measure_spans(
     matched: Matched, rows: Rows, hosts: HostClocks, drift: Floats, at_ns: int
 ) -> _Spans:
-    """Return when collectives ran, on the clocks of their hosts without their drift.
+    """Compute when collectives ran, on the clocks of their hosts without their drift.
 
     Args:
         matched: The collectives of the job.
@@ -832,7 +855,7 @@ def _spans(
     )
 
 
-def _drift(
+def _estimate_drift(
     matched: Matched, rows: Rows, hosts: HostClocks, reference_host: int
 ) -> Floats:
     """Estimate the drift of each host's clock from the bounds of its offset.
@@ -859,20 +882,26 @@ def _drift(
 
     first_rows = rows[collective <= distinct_collectives[per_quarter - 1]]
     last_rows = rows[collective >= distinct_collectives[-per_quarter]]
-    first = _bounds(matched, first_rows, hosts, reference_host, no_drift, at_ns=0)
-    last = _bounds(matched, last_rows, hosts, reference_host, no_drift, at_ns=0)
+    first_bounds = _bound_offsets(
+        matched, first_rows, hosts, reference_host, no_drift, at_ns=0
+    )
+    last_bounds = _bound_offsets(
+        matched, last_rows, hosts, reference_host, no_drift, at_ns=0
+    )
 
+    # bounds may be infinite, and the difference of two infinite ones is nan
     with np.errstate(invalid="ignore"):
-        moved_ns = last.middle - first.middle
-        uncertain_ns = first.half_width + last.half_width
+        moved_ns = last_bounds.middle - first_bounds.middle
+        uncertain_ns = first_bounds.half_width + last_bounds.half_width
         is_measured = (np.abs(moved_ns) > uncertain_ns) & np.isfinite(moved_ns)
-    seconds = max(_ns_between(matched, first_rows, last_rows) / 1e9, 1e-9)
+    # at least 1 ns, so that nothing is divided by 0
+    seconds = max(_measure_ns_between(matched, first_rows, last_rows) / 1e9, 1e-9)
     drift = np.where(is_measured, moved_ns / seconds, 0.0)
     is_of_a_clock = np.abs(drift) <= MAX_DRIFT_NS_PER_S
     return np.where(is_of_a_clock, drift, 0.0)
 
 
-def _ns_between(matched: Matched, rows: Rows, later_rows: Rows) -> int:
+def _measure_ns_between(matched: Matched, rows: Rows, later_rows: Rows) -> int:
     """Return the whole ns from the mean start of some rows to that of later rows."""
     reference_ns = matched.start[rows[0]]
     mean_ns = int(np.mean(matched.start[rows] - reference_ns))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fusetui.analysis.questions.chain import rows_between
+from fusetui.analysis.questions.chain import find_rows_starting_between
 from fusetui.analysis.questions.collectives import IssuedCollectives
 from fusetui.analysis.ranks import model
 from fusetui.trace.layout.steps import main_thread
@@ -42,24 +42,25 @@ def regions_before(
         The regions in which the thread was longest. They are kept only for the
         MAX_STRETCHES_WITH_REGIONS collectives with the most time before them.
     """
-    thread_of_collective = _threads(trace, issued)
-    tracks_of_thread = _tracks_of_threads(trace)
+    thread_of_collective = _find_issuing_threads(trace, issued)
+    tracks_of_thread = _find_tracks_of_threads(trace)
     before: dict[int, model.RegionTimes] = {}
-    for collective in _longest(issued.issued - begin):
+    for collective in _choose_longest(issued.issued - begin):
         thread = int(thread_of_collective[collective])
-        times = _times_by_kind(
+        times = _measure_times_by_kind(
             trace,
             tracks_of_thread.get(thread, []),
             begin=int(begin[collective]),
             end=int(issued.issued[collective]),
         )
         if any(times.values()):
-            before[collective] = _with_most_time(times)
-    return model.packed_regions(before)
+            before[collective] = _keep_most_time(times)
+    return model.pack_regions(before)
 
 
-def _longest(length_ns: Int64s) -> list[int]:
-    """Return the indices of the MAX_STRETCHES_WITH_REGIONS longest lengths, ascending.
+def _choose_longest(length_ns: Int64s) -> list[int]:
+    """Choose the MAX_STRETCHES_WITH_REGIONS longest lengths, and return their indices,
+    ascending.
 
     Lengths of 0 and below are left out.
     """
@@ -69,7 +70,7 @@ def _longest(length_ns: Int64s) -> list[int]:
     return [*np.sort(longest[has_time]).tolist()]
 
 
-def _with_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
+def _keep_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
     """Keep the MAX_NAMES_OF_A_KIND names with the most time of each kind.
 
     Of a kind with more names, the time of the longest name that is left out is kept
@@ -90,8 +91,9 @@ def _with_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
     return model.RegionTimes(ns=ns, left_out_ns=left_out_ns)
 
 
-def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
-    """Return the tracks of annotations, ops and Python frames of each thread, by index."""
+def _find_tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
+    """Find the tracks of annotations, ops and Python frames of each thread, by its
+    index."""
     tracks_of_thread: dict[int, list[Track]] = {}
     for index, track in enumerate(trace.tracks):
         if track.layer in KIND_OF_LAYER:
@@ -100,11 +102,14 @@ def _tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
     return tracks_of_thread
 
 
-def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
-    """Return the index of the thread that issued each collective.
+def _find_issuing_threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
+    """Find the thread that issued each collective.
 
-    Where that is unknown, it is the main thread of the annotations; NO_THREAD without
-    annotations.
+    Where that is unknown, it is the main thread of the annotations.
+
+    Returns:
+        The index of a thread per collective; NO_THREAD where it is unknown and the
+        trace has no annotations.
     """
     annotations = trace.rows_of(Role.ANNOTATION)
     default_thread = NO_THREAD
@@ -112,14 +117,14 @@ def _threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
         first_of_main = main_thread(trace, annotations)[0]
         default_thread = int(trace.thread_of_track[trace.track[first_of_main]])
 
-    thread = np.full(len(issued.issuer), default_thread, dtype=np.int32)
+    thread_of_collective = np.full(len(issued.issuer), default_thread, dtype=np.int32)
     has_issuer = issued.issuer >= 0
     issuing_calls = issued.issuer[has_issuer]
-    thread[has_issuer] = trace.thread_of_track[trace.track[issuing_calls]]
-    return thread
+    thread_of_collective[has_issuer] = trace.thread_of_track[trace.track[issuing_calls]]
+    return thread_of_collective
 
 
-def _times_by_kind(
+def _measure_times_by_kind(
     trace: Trace, tracks: Sequence[Track], *, begin: int, end: int
 ) -> dict[str, Counter[str]]:
     """Measure how long slices of each name were the innermost ones of their track.
@@ -136,12 +141,12 @@ def _times_by_kind(
     times: dict[str, Counter[str]] = {}
     for track in tracks:
         times_of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
-        for name, ns in _times_on_track(trace, track, begin=begin, end=end):
+        for name, ns in _measure_times_on_track(trace, track, begin=begin, end=end):
             times_of_kind[name] += ns
     return times
 
 
-def _times_on_track(
+def _measure_times_on_track(
     trace: Trace, track: Track, *, begin: int, end: int
 ) -> Iterator[tuple[str, int]]:
     """Yield the names on a track with the ns in which they were innermost.
@@ -157,10 +162,10 @@ def _times_on_track(
     Yields:
         A name and its ns, the longest first.
     """
-    rows = _rows_touching(trace, track, begin=begin, end=end)
+    rows = _find_overlapping_rows(trace, track, begin=begin, end=end)
     if not len(rows):
         return
-    self_ns = _self_times(trace, rows, begin=begin, end=end)
+    self_ns = _measure_self_times(trace, rows, begin=begin, end=end)
     names, index_of_name = np.unique(trace.name[rows], return_inverse=True)
     ns_of_name = summed(index_of_name, self_ns, len(names))
 
@@ -170,7 +175,7 @@ def _times_on_track(
             yield name, int(ns_of_name[index])
 
 
-def _self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
+def _measure_self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
     """Measure for how long each row was the innermost one within a window.
 
     Args:
@@ -198,16 +203,16 @@ def _self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
     return self_ns
 
 
-def _rows_touching(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
+def _find_overlapping_rows(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
     """Return the rows of a track that overlap the window [begin, end), ascending."""
-    first, last = rows_between(trace, track, [begin, end])
+    first_row, end_row = find_rows_starting_between(trace, track, [begin, end])
 
     # The slices that contain `begin` are the one before the window, or its parents.
     enclosing: list[int] = []
-    row = first - 1
-    while row >= track.first_row:
-        enclosing.append(row)
-        row = int(trace.parent[row])
+    enclosing_row = first_row - 1
+    while enclosing_row >= track.first_row:
+        enclosing.append(enclosing_row)
+        enclosing_row = int(trace.parent[enclosing_row])
     outermost_first = np.array(enclosing[::-1], dtype=np.intp)
     still_open = outermost_first[trace.end[outermost_first] > begin]
-    return np.concatenate((still_open, np.arange(first, last)))
+    return np.concatenate((still_open, np.arange(first_row, end_row)))

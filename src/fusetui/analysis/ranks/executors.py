@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
-from fusetui.analysis.ranks.summary import known_summary, summary_of
+from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encode_summary
+from fusetui.analysis.ranks.summary import read_cached_summary, read_summary
 from fusetui.own_process import calls
 from fusetui.trace.cache import tidy
 from fusetui.trace.model.errors import CannotReadError
@@ -65,7 +65,7 @@ def summarize(
     if executor is None:
         summaries = _summarize_here(paths, cached, progress)
     else:
-        summaries = _summarize_through(executor, paths, cached, progress)
+        summaries = _summarize_by_executor(executor, paths, cached, progress)
     if cached:
         tidy()
     return summaries
@@ -106,7 +106,7 @@ def executor_at(where: str) -> Iterator[Executor]:
         yield client.get_executor(retries=MAX_TRIES)
 
 
-def task(path: str, cached: bool) -> bytes | LeftOut:
+def summarize_as_task(path: str, cached: bool) -> bytes | LeftOut:
     """Summarize one trace; this is what runs in other processes.
 
     Returns:
@@ -114,22 +114,24 @@ def task(path: str, cached: bool) -> bytes | LeftOut:
         none.
     """
     try:
-        summary = summary_of(path, cached)
+        summary = read_summary(path, cached)
     except MemoryError:
         return LeftOut(path, None, f"{path} needs more memory than is available.")
     except Exception as error:  # a fault of ours must not end the whole job
         why = f"{path} could not be summarized: {type(error).__name__}: {error}."
         return LeftOut(path, None, why)
-    return encoded(summary) if isinstance(summary, RankSummary) else summary
+    return encode_summary(summary) if isinstance(summary, RankSummary) else summary
 
 
-def processes_for(paths: Sequence[str]) -> int:
-    """Return how many ranks to read at once.
+def choose_process_count(paths: Sequence[str]) -> int:
+    """Choose how many ranks to read at once, each in a process of its own.
 
-    It is the number of cores, unless fewer fit into memory.
+    It is the number of cores, unless there are fewer files, or fewer fit into memory.
+    It is at least 1.
     """
-    sizes = [_likely_size(path) for path in paths]
+    sizes = [_estimate_size(path) for path in paths]
     needed_bytes = MEMORY_PER_BYTE * max(sizes, default=0)
+    # other programs of the machine need memory, too
     usable_bytes = int(memory_left() * MAX_MEMORY_SHARE)
     fit_into_memory = usable_bytes // max(needed_bytes, 1)
     return max(1, min(core_count(), fit_into_memory, len(paths)))
@@ -149,9 +151,13 @@ class _SummaryCollector:
         return [path for path in self._paths if path not in self._by_path]
 
     def take_from_cache(self) -> None:
-        """Take the summaries that the cache has; these need no process."""
+        """Take the summaries of all paths that the cache has, so that they need not be
+        read.
+
+        The progress then counts them as done.
+        """
         for path in self._paths:
-            summary = known_summary(path)
+            summary = read_cached_summary(path)
             if summary is not None:
                 self._by_path[path] = summary
         self._progress(len(self._by_path), len(self._paths))
@@ -159,7 +165,7 @@ class _SummaryCollector:
     def read_in_this_process(self, paths: Sequence[str]) -> None:
         """Summarize some paths one after the other, in this process."""
         for path in paths:
-            self._add(path, task(path, self._cached))
+            self._add(path, summarize_as_task(path, self._cached))
 
     def read_in_processes(self, paths: Sequence[str], processes: int) -> None:
         """Summarize some paths in several processes.
@@ -167,12 +173,12 @@ class _SummaryCollector:
         If a process dies, the path that it was reading stays missing.
         """
         arguments = [(path, self._cached) for path in paths]
-        at_once = min(processes, len(arguments))
-        for index, result in calls(task, arguments, at_once):
+        process_count = min(processes, len(arguments))
+        for index, result in calls(summarize_as_task, arguments, process_count):
             self._add(paths[index], result)
 
     def in_order(self) -> tuple[SummaryOrReason, ...]:
-        """Return the summary of each path, in the order of the paths.
+        """List the summary of each path, in the order of the paths.
 
         A path that is still missing gets a reason: its process died too often.
         """
@@ -180,15 +186,15 @@ class _SummaryCollector:
         for path in self._paths:
             summary = self._by_path.get(path)
             if summary is None:
-                died = (
+                why_missing = (
                     f"The process that read {path} died, possibly for lack of memory."
                 )
-                summary = LeftOut(path, None, died)
+                summary = LeftOut(path, None, why_missing)
             summaries.append(summary)
         return tuple(summaries)
 
     def _add(self, path: str, result: bytes | LeftOut) -> None:
-        self._by_path[path] = _decoded_for_path(path, result)
+        self._by_path[path] = _decode_for_path(path, result)
         self._progress(len(self._by_path), len(self._paths))
 
 
@@ -205,8 +211,8 @@ def _summarize_here(
         summaries.take_from_cache()
 
     missing = summaries.missing()
-    processes = processes_for(missing)
-    is_little = sum(map(_likely_size, missing)) < MIN_BYTES_FOR_PROCESSES
+    processes = choose_process_count(missing)
+    is_little = sum(map(_estimate_size, missing)) < MIN_BYTES_FOR_PROCESSES
     if processes == 1 or len(missing) < MIN_FILES_FOR_PROCESSES or is_little:
         summaries.read_in_this_process(missing)
 
@@ -219,42 +225,50 @@ def _summarize_here(
     return summaries.in_order()
 
 
-def _summarize_through(
+def _summarize_by_executor(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[SummaryOrReason, ...]:
     """Summarize traces by the processes of an executor."""
     # Other processes may have another working directory.
     absolute = [path if is_remote(path) else os.path.abspath(path) for path in paths]
-    futures = [executor.submit(task, path, cached) for path in absolute]
+    futures = [executor.submit(summarize_as_task, path, cached) for path in absolute]
 
     summaries: list[SummaryOrReason] = []
     for path, future in zip(paths, futures, strict=True):
-        summaries.append(_result_of(path, future))
+        summaries.append(_wait_for_result(path, future))
         progress(len(summaries), len(paths))
     return tuple(summaries)
 
 
-def _result_of(path: str, future: Future[bytes | LeftOut]) -> SummaryOrReason:
+def _wait_for_result(path: str, future: Future[bytes | LeftOut]) -> SummaryOrReason:
     """Wait for the result of a task.
 
     If the executor fails, a reason takes the place of the summary.
     """
     try:
-        return _decoded_for_path(path, future.result())
+        return _decode_for_path(path, future.result())
     except Exception as error:  # whatever an executor raises when its worker is gone
         one_line = " ".join(str(error).split())
         why = one_line[:MAX_ERROR_CHARACTERS] or type(error).__name__
         return LeftOut(path, None, f"{path} could not be read: {why}.")
 
 
-def _decoded_for_path(path: str, result: bytes | LeftOut) -> SummaryOrReason:
-    """Decode the result of a task, and name the path as it was given."""
+def _decode_for_path(path: str, result: bytes | LeftOut) -> SummaryOrReason:
+    """Decode the summary that a task returned as bytes, and give it the path as the
+    user wrote it.
+
+    A task that could not read its trace returns the reason, which gets the path too.
+    """
     summary = decoded(result) if isinstance(result, bytes) else result
     return replace(summary, path=path)
 
 
-def _likely_size(path: str) -> int:
-    """Estimate the bytes of a document; 0 for a file that is not there."""
+def _estimate_size(path: str) -> int:
+    """Estimate how many bytes a trace has when it is uncompressed.
+
+    The size of a URL is not known, so it counts as REMOTE_BYTES. Returns 0 for a file
+    that is not there.
+    """
     if is_remote(path):
         return REMOTE_BYTES
     try:

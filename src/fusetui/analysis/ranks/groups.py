@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.clocks import SLACK_NS
-from fusetui.analysis.ranks.matching import step_keys
+from fusetui.analysis.ranks.matching import make_step_keys
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
 
@@ -81,7 +81,7 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
         return float(np.mean(spreads)) if spreads else float("inf")
 
 
-def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
+def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """Return the ranks with the process groups of their collectives, if inferable.
 
     The groups are inferred from the times at which collectives end, so the ranks must
@@ -91,26 +91,26 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     Args:
         ranks: The summaries of the ranks.
     """
-    without_group = [_collectives_without_group(summary) for summary in ranks]
+    without_group = [_find_collectives_without_group(summary) for summary in ranks]
     hosts = {summary.host for summary in ranks}
     has_unknown_host = "" in hosts
     has_one_clock = len(ranks) > 1 and len(hosts) == 1 and not has_unknown_host
     if not has_one_clock or not any(len(collectives) for collectives in without_group):
         return tuple(ranks)
 
-    kinds = _kinds(ranks)
+    kinds = _list_kinds(ranks)
     if not kinds:
         return tuple(ranks)
 
-    kinds_of_ranks = _chosen_kinds(ranks, kinds, without_group)
+    kinds_of_ranks = _choose_kinds(ranks, kinds, without_group)
     with_chosen = []
     for index, summary in enumerate(ranks):
         group_of_kind = [kind.group_of_rank[index] for kind in kinds]
-        with_chosen.append(_with_chosen(summary, group_of_kind, kinds_of_ranks[index]))
+        with_chosen.append(_set_groups(summary, group_of_kind, kinds_of_ranks[index]))
     return tuple(with_chosen)
 
 
-def _chosen_kinds(
+def _choose_kinds(
     ranks: Sequence[RankSummary],
     kinds: Sequence[_KindOfGroup],
     without_group: Sequence[Rows],
@@ -135,9 +135,9 @@ def _chosen_kinds(
         collectives = len(summary.collectives)
         kinds_of_ranks.append(np.full(collectives, UNCHOSEN, dtype=np.intp))
 
-    for collectives_of_ranks in _same_program_positions(ranks, without_group):
-        uncut = _without_cut_steps(ranks, collectives_of_ranks)
-        kind = _fitting_kind(ranks, kinds, uncut)
+    for collectives_of_ranks in _iterate_program_positions(ranks, without_group):
+        uncut = _drop_cut_steps(ranks, collectives_of_ranks)
+        kind = _choose_fitting_kind(ranks, kinds, uncut)
         for kind_of_collective, same_position in zip(
             kinds_of_ranks, collectives_of_ranks, strict=True
         ):
@@ -145,10 +145,11 @@ def _chosen_kinds(
     return kinds_of_ranks
 
 
-def _collectives_without_group(summary: RankSummary) -> Rows:
-    """Return the indices of the collectives of a rank whose process group is unknown.
+def _find_collectives_without_group(summary: RankSummary) -> Rows:
+    """Find the collectives of a rank whose process group is unknown, and return their
+    indices.
 
-    Sends and receives are left out; they have a peer instead.
+    Sends and receives are left out; they name the other rank instead of a group.
     """
     collectives = summary.collectives
     is_unknown_group = [group == UNKNOWN_GROUP for group in summary.groups]
@@ -160,13 +161,13 @@ def _collectives_without_group(summary: RankSummary) -> Rows:
     return np.flatnonzero(is_unknown & ~is_send)
 
 
-def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
-    """Return the kinds of groups that the files of all ranks list, in their order.
+def _list_kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
+    """List the kinds of groups that the files of all ranks list, in their order.
 
     The n-th groups that the ranks list are of one kind. Returns none if the ranks list
     different numbers of groups, or if a group is not listed by all of its ranks.
     """
-    groups_of_ranks = [_groups_with_others(summary) for summary in ranks]
+    groups_of_ranks = [_list_groups_with_others(summary) for summary in ranks]
     group_counts = {len(groups) for groups in groups_of_ranks}
     if len(group_counts) != 1:
         return []
@@ -174,15 +175,16 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
     index_of_rank = {summary.rank: index for index, summary in enumerate(ranks)}
     kinds: list[_KindOfGroup] = []
     for nth_groups in zip(*groups_of_ranks, strict=True):
-        kind = _kind(nth_groups, index_of_rank)
+        kind = _make_kind(nth_groups, index_of_rank)
         if kind is None:
             return []
         kinds.append(kind)
     return kinds
 
 
-def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
-    """List the groups of several ranks to which a rank belongs."""
+def _list_groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
+    """List the process groups of several ranks to which a rank belongs, as its file
+    lists them."""
     groups = []
     for group in summary.groups:
         if group.size > 1 and summary.rank in group.ranks:
@@ -190,7 +192,7 @@ def _groups_with_others(summary: RankSummary) -> list[ProcessGroup]:
     return groups
 
 
-def _kind(
+def _make_kind(
     group_of_rank: tuple[ProcessGroup, ...], index_of_rank: Mapping[int, int]
 ) -> _KindOfGroup | None:
     """Make a kind of group from the groups that ranks list at the same position.
@@ -214,7 +216,7 @@ def _kind(
     return _KindOfGroup(group_of_rank=group_of_rank, members=with_several)
 
 
-def _same_program_positions(
+def _iterate_program_positions(
     ranks: Sequence[RankSummary], without_group: Sequence[Rows]
 ) -> Iterator[list[Rows]]:
     """Yield the collectives that are at the same position of the program.
@@ -230,13 +232,13 @@ def _same_program_positions(
         For each rank the indices of such collectives, one per step.
     """
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
-    for collectives_of_rank in _collectives_by_step(ranks, without_group).values():
+    for collectives_of_rank in _sort_collectives_by_step(ranks, without_group).values():
         is_on_all_ranks = len(collectives_of_rank) == len(ranks)
         if not is_on_all_ranks:
             continue
         step = [collectives_of_rank[index] for index in range(len(ranks))]
         programs = [
-            _program(summary, collectives)
+            _describe_program(summary, collectives)
             for summary, collectives in zip(ranks, step, strict=True)
         ]
         is_same_on_all_ranks = len(set(programs)) == 1
@@ -253,13 +255,22 @@ _Program = tuple[tuple[str, int], ...]
 """Names and sizes of the collectives of a step."""
 
 
-def _program(summary: RankSummary, collectives: Sequence[int]) -> _Program:
-    """Return the names and sizes of some collectives of a rank."""
+def _describe_program(summary: RankSummary, collectives: Sequence[int]) -> _Program:
+    """Describe some collectives of a rank by their names and sizes, to compare ranks
+    and steps.
+
+    Steps whose collectives have the same names and sizes count as runs of the same
+    program.
+
+    Args:
+        summary: The rank.
+        collectives: The indices of its collectives, in the order of issue.
+    """
     size = summary.collectives.size
     return tuple((summary.name_of(index), int(size[index])) for index in collectives)
 
 
-def _collectives_by_step(
+def _sort_collectives_by_step(
     ranks: Sequence[RankSummary], without_group: Sequence[Rows]
 ) -> dict[object, dict[int, list[int]]]:
     """Sort collectives by the step in which they were issued, and by rank.
@@ -277,7 +288,7 @@ def _collectives_by_step(
         zip(ranks, without_group, strict=True)
     ):
         before_first = None
-        keys = [*step_keys(summary), before_first]
+        keys = [*make_step_keys(summary), before_first]
         issued = summary.collectives.issued[collectives]
         # A collective before the first step gets -1, which finds the last key.
         step = last_at_or_before(summary.step_start, issued)
@@ -287,7 +298,7 @@ def _collectives_by_step(
     return by_step
 
 
-def _without_cut_steps(
+def _drop_cut_steps(
     ranks: Sequence[RankSummary], collectives_of_ranks: Sequence[Rows]
 ) -> list[Rows]:
     """Leave out the steps in which a recording cuts the collective of some rank.
@@ -310,7 +321,7 @@ def _without_cut_steps(
     return [collectives[is_uncut] for collectives in collectives_of_ranks]
 
 
-def _fitting_kind(
+def _choose_fitting_kind(
     ranks: Sequence[RankSummary],
     kinds: Sequence[_KindOfGroup],
     collectives_of_ranks: Sequence[Rows],
@@ -350,7 +361,7 @@ def _fitting_kind(
     return largest[0] if len(largest) == 1 else UNCHOSEN
 
 
-def _with_chosen(
+def _set_groups(
     summary: RankSummary, group_of_kind: Sequence[ProcessGroup], kind: Rows
 ) -> RankSummary:
     """Return a rank with the groups that were chosen for its collectives.
@@ -376,7 +387,7 @@ def _with_chosen(
     )
 
 
-def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
+def resolve_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """Return the ranks with the peers of sends and receives as ranks of the job.
 
     A peer is the other rank of a send or receive. Some writers record it as a rank
@@ -386,14 +397,14 @@ def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     Args:
         ranks: The summaries of the ranks.
     """
-    peers_as_in_group = [_peers_in_job(summary) for summary in ranks]
+    peers_as_in_group = [_translate_peers(summary) for summary in ranks]
     peers_as_recorded = [summary.collectives.peer for summary in ranks]
     if all(map(np.array_equal, peers_as_in_group, peers_as_recorded)):
         return tuple(ranks)
 
     better = min(
         (peers_as_in_group, peers_as_recorded),
-        key=lambda peers: _unpaired(ranks, peers),
+        key=lambda peers: _count_unpaired(ranks, peers),
     )
     return tuple(
         replace(summary, collectives=replace(summary.collectives, peer=peer))
@@ -401,7 +412,7 @@ def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     )
 
 
-def _peers_in_job(summary: RankSummary) -> Int64s:
+def _translate_peers(summary: RankSummary) -> Int64s:
     """Translate the peers of a rank from ranks within groups to ranks of the job.
 
     Returns:
@@ -421,7 +432,7 @@ def _peers_in_job(summary: RankSummary) -> Int64s:
     return translated
 
 
-def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
+def _count_unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
     """Count the sends and receives that would have no counterpart.
 
     These are sends without a receive, receives without a send, and those whose peer is

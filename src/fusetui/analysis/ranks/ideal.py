@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
-from fusetui.analysis.ranks.matching import Matched, RankJob, step_keys
+from fusetui.analysis.ranks.matching import Matched, RankJob, make_step_keys
 from fusetui.analysis.ranks.model import JointStepChange, MeanStepChange, Straggler
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.layout.steps import step_wall, step_wall_of_job
@@ -51,7 +51,9 @@ class ReplayableSteps(msgspec.Struct, frozen=True, eq=False):
     refusal: str = ""  # why they cannot be replayed, as the rest of a sentence; or ""
 
 
-def replayable_steps(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps:
+def split_into_replayable_steps(
+    job: RankJob, matched: Matched, waits: Waits
+) -> ReplayableSteps:
     """Split the steps of a job into stretches of work and collectives.
 
     That is refused unless every rank takes part in every collective of a step and works
@@ -71,7 +73,7 @@ def replayable_steps(job: RankJob, matched: Matched, waits: Waits) -> Replayable
         partial = "some collectives involve only some of the ranks"
         return ReplayableSteps(refusal=partial)
 
-    keys = [step_keys(summary) for summary in matched.ranks]
+    keys = [make_step_keys(summary) for summary in matched.ranks]
     if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
         return ReplayableSteps(refusal="the ranks do not have the same steps")
 
@@ -172,7 +174,7 @@ def _split_step(
     )
 
 
-def step_if_rank_were_ordinary(
+def estimate_step_without_delays(
     matched: Matched, replay: ReplayableSteps, rank: int
 ) -> MeanStepChange | None:
     """Estimate the mean step if one late rank were as fast as the others.
@@ -191,7 +193,7 @@ def step_if_rank_were_ordinary(
     """
     if replay.refusal:
         return None
-    means = _mean_steps(replay.steps, [rank])
+    means = _replay_mean_steps(replay.steps, [rank])
     if means is None:
         return None
     return MeanStepChange(
@@ -202,7 +204,7 @@ def step_if_rank_were_ordinary(
     )
 
 
-def step_if_all_were_ordinary(
+def estimate_step_without_stragglers(
     matched: Matched, replay: ReplayableSteps, stragglers: Sequence[Straggler]
 ) -> JointStepChange | None:
     """Estimate the mean step if all stragglers were as fast as the other ranks.
@@ -232,7 +234,7 @@ def step_if_all_were_ordinary(
     nobody_is_in_time = len(late_indices) == len(matched.ranks)
     means = None
     if not nobody_is_in_time:
-        means = _mean_steps(replay.steps, late_indices)
+        means = _replay_mean_steps(replay.steps, late_indices)
     if means is None:
         return None
     best_alone_ns = min(change.would_be_ns for change in changes)
@@ -254,7 +256,7 @@ class _MeanSteps(msgspec.Struct, frozen=True):
     would_be_ns: float  # with the stretches of late ranks as short as those of others
 
 
-def _mean_steps(
+def _replay_mean_steps(
     steps: Sequence[ReplayableStep], late_indices: Sequence[int]
 ) -> _MeanSteps | None:
     """Replay steps with and without the delays of some ranks.
@@ -270,9 +272,9 @@ def _mean_steps(
         The mean steps; None if replaying what was recorded does not give the recorded
         steps within MAX_REPLAY_ERROR.
     """
-    recorded: list[float] = []
-    replayed: list[float] = []
-    would_be: list[float] = []
+    recorded_ns_of_steps: list[float] = []
+    replayed_ns_of_steps: list[float] = []
+    ns_without_delays: list[float] = []
     for step in steps:
         stretches_of_others = np.delete(step.stretch_ns, late_indices, axis=1)
         median_of_others = medians(stretches_of_others.T)
@@ -282,14 +284,14 @@ def _mean_steps(
             stretches_of_late, median_of_others[:, None]
         )
 
-        recorded.append(step.recorded_ns)
-        replayed.append(_mean_end_ns(step.stretch_ns, step.transfer_ns))
-        would_be.append(_mean_end_ns(without_delays, step.transfer_ns))
+        recorded_ns_of_steps.append(step.recorded_ns)
+        replayed_ns_of_steps.append(_replay_step(step.stretch_ns, step.transfer_ns))
+        ns_without_delays.append(_replay_step(without_delays, step.transfer_ns))
 
     means = _MeanSteps(
-        recorded_ns=float(np.mean(recorded)),
-        replayed_ns=float(np.mean(replayed)),
-        would_be_ns=float(np.mean(would_be)),
+        recorded_ns=float(np.mean(recorded_ns_of_steps)),
+        replayed_ns=float(np.mean(replayed_ns_of_steps)),
+        would_be_ns=float(np.mean(ns_without_delays)),
     )
     error_ns = abs(means.replayed_ns - means.recorded_ns)
     if error_ns > MAX_REPLAY_ERROR * means.recorded_ns:
@@ -297,7 +299,7 @@ def _mean_steps(
     return means
 
 
-def _mean_end_ns(stretch_ns: Int64s, transfer_ns: Int64s) -> float:
+def _replay_step(stretch_ns: Int64s, transfer_ns: Int64s) -> float:
     """Replay a step, and return when its ranks end it on average.
 
     Each rank works for a stretch, then waits until all ranks have arrived at the

@@ -23,11 +23,11 @@ from fusetui.analysis.replay.graph import (
     Graph,
     Node,
     Times,
-    in_order,
-    reordered,
+    renumber_batches,
+    sort_nodes,
 )
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.route import route_to
+from fusetui.analysis.replay.route import find_route
 from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
@@ -150,7 +150,7 @@ def replay_job(
     layout = _lay_out_nodes(graphs, arrivals)
     shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
     shift_of_rank[arrivals.rank] = arrivals.to_common_ns
-    ordered = _sources_first(_join_graphs(graphs, arrivals, layout, shift_of_rank))
+    ordered = _sort_sources_first(_join_graphs(graphs, arrivals, layout, shift_of_rank))
     if ordered is None:
         return None
 
@@ -170,7 +170,7 @@ def replay_job(
     return ChangedTimes(
         times=tuple(times_of_ranks),
         arrived=end[layout.arrival] - shift_of_rank[arrivals.rank],
-        residual_share=route_to(ordered.graph, times).unknown_share,
+        residual_share=find_route(ordered.graph, times).unknown_share,
     )
 
 
@@ -181,7 +181,7 @@ class _SourcesFirst(msgspec.Struct, frozen=True, eq=False):
     new_node: Int32s  # the new index of each node, by its old one
 
 
-def _sources_first(whole: Graph) -> _SourcesFirst | None:
+def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
     """Put the nodes of a graph into an order in which sources come first.
 
     A replay computes node after node, so it needs the times of the sources of a node
@@ -192,7 +192,7 @@ def _sources_first(whole: Graph) -> _SourcesFirst | None:
         other in a circle.
     """
     file_order = np.arange(float(len(whole)))
-    order = in_order(whole.began, whole.ended, file_order, whole.source)
+    order = sort_nodes(whole.began, whole.ended, file_order, whole.source)
     new_node = np.empty(len(order), dtype=np.int32)
     new_node[order] = np.arange(len(order))
 
@@ -212,7 +212,7 @@ def _sources_first(whole: Graph) -> _SourcesFirst | None:
         dur=whole.dur[order],
         unexplained=whole.unexplained[order],
         gone=whole.gone[order],
-        batches=reordered(whole.batches, new_node),
+        batches=renumber_batches(whole.batches, new_node),
     )
     return _SourcesFirst(graph=graph, new_node=new_node)
 
@@ -263,22 +263,22 @@ def _join_graphs(
         The joined graph. Its nodes are laid out as `layout` says, and not yet in the
         order that a replay needs.
     """
-    added = len(layout.arrival) + len(layout.join)
+    added_nodes = len(layout.arrival) + len(layout.join)
     columns = {}
     for name in (*NODE_COLUMNS, *EDGE_COLUMNS):
-        columns[name] = _column(graphs, name, added)
-    batches = _batches(graphs, layout)
-    whole = msgspec.structs.replace(graphs[0], batches=batches, **columns)
+        columns[name] = _join_columns(graphs, name, added_nodes)
+    batches = _join_batches(graphs, layout)
+    joined_graph = msgspec.structs.replace(graphs[0], batches=batches, **columns)
 
     # The columns are new arrays, so the following may change them in place.
-    _fill_in_rank_nodes(whole, graphs, layout, shift_of_rank)
+    _fill_in_rank_nodes(joined_graph, graphs, layout, shift_of_rank)
     drift = arrivals.to_common_ns - shift_of_rank[arrivals.rank]
-    _connect_collectives(whole, arrivals, layout, drift)
-    _time_collectives(whole, arrivals, layout)
-    return whole
+    _connect_collectives(joined_graph, arrivals, layout, drift)
+    _time_collectives(joined_graph, arrivals, layout)
+    return joined_graph
 
 
-def _column(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
+def _join_columns(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
     """Concatenate a column of the graphs of all ranks, for the joined graph.
 
     Node 0 of each graph is its origin. E.g. (0, 5, 6) and (0, 7) with 2 added nodes
@@ -401,7 +401,7 @@ def _time_collectives(
     whole.lasted[item] = np.maximum(ended - last_arrival, 0)
 
 
-def _batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:
+def _join_batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:
     """Concatenate the batches that the data loaders of all ranks load.
 
     Each rank numbers its loaders from 0, so the numbers of loaders are made different.

@@ -126,7 +126,10 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.asarray((self.size > 0) & (self.counts == self.size))
 
     def named(self, kinds: Collection[str]) -> Flags:
-        """Mark the collectives that have one of these names."""
+        """Mark the collectives that have one of these names, such as "all_reduce".
+
+        Returns one flag per collective.
+        """
         return np.array([name in kinds for name in self.names], dtype=np.bool_)
 
     @cached_property
@@ -137,7 +140,8 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def collective_of_row(self) -> Rows:
-        """The collective of each row.
+        """The index of the collective of each row: each collective has a row for each
+        of its ranks.
 
         E.g. of two collectives, one with 3 ranks and one with 2: 0, 0, 0, 1, 1.
         """
@@ -213,7 +217,8 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
-    """Match the collectives of the ranks of one job.
+    """Match the collectives of the ranks of one job: find which rows of several ranks
+    are one.
 
     Args:
         ranks: The summaries of the ranks.
@@ -223,41 +228,45 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
         Collectives that a recording cuts are left out on all ranks. Collectives of a
         group of one rank are not counted at all.
     """
-    rows = _all_collectives(ranks)
-    number = _number_collectives(rows)
-    cut = _cut_anywhere(rows, number)
-    number[cut.rows] = CUT
+    all_rows = _join_collectives(ranks)
+    number_of_row = _number_collectives(all_rows)
+    cut = _find_cut_collectives(all_rows, number_of_row)
+    number_of_row[cut.rows] = CUT
 
     # Sort the numbered rows by collective, then by rank. A collective with one row only
     # is shared with nobody.
-    numbered = np.flatnonzero(number >= 0)
-    by_number = numbered[np.lexsort((rows.rank[numbered], number[numbered]))]
-    ranks_of_collective = np.diff(run_bounds(number[by_number]))
+    numbered = np.flatnonzero(number_of_row >= 0)
+    by_number = numbered[np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))]
+    ranks_of_collective = np.diff(run_bounds(number_of_row[by_number]))
     is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
     of_one_rank = by_number[~is_shared]
 
-    without_number = np.flatnonzero(number == UNMATCHED)
+    without_number = np.flatnonzero(number_of_row == UNMATCHED)
     unmatched = np.concatenate((without_number, of_one_rank))
 
     # A rank may have waited in a send even if the receiver is unknown.
-    is_unshared = (number == ALONE) & rows.is_point_to_point
+    is_unshared = (number_of_row == ALONE) & all_rows.is_point_to_point
     is_unshared[unmatched] = True
     is_unshared[cut.rows] = True
 
-    return _ordered_by_start(
-        rows,
+    return _order_by_start(
+        all_rows,
         by_number[is_shared],
-        number,
-        unmatched=np.bincount(rows.rank[unmatched], minlength=len(ranks)),
+        number_of_row,
+        unmatched=np.bincount(all_rows.rank[unmatched], minlength=len(ranks)),
         unshared=np.flatnonzero(is_unshared),
         cut=cut,
     )
 
 
-def _all_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
-    """Concatenate the collectives of all ranks, with the keys to match them by."""
+def _join_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
+    """Concatenate the collectives of all ranks, with the keys to match them by.
+
+    A key is the name and the process group of a collective. Only collectives with equal
+    keys can be the same one on several ranks.
+    """
     index_of_key: dict[MatchingKey, int] = {}
-    keys_of_ranks = [_keys_of(summary, index_of_key) for summary in ranks]
+    keys_of_ranks = [_make_keys(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
     rank = numbers_of_sized_groups(np.array(counts, dtype=np.intp))
     return _AllCollectives(
@@ -276,7 +285,7 @@ class _CutRows(msgspec.Struct, frozen=True, eq=False):
     collectives: int  # how many collectives these are
 
 
-def _cut_anywhere(all_rows: _AllCollectives, number: Int64s) -> _CutRows:
+def _find_cut_collectives(all_rows: _AllCollectives, number: Int64s) -> _CutRows:
     """Find the collectives that are cut on some rank, with their rows on all ranks.
 
     Args:
@@ -305,7 +314,7 @@ NOBODY: Final = ProcessGroup("", (), 1)
 that it is matched with nothing."""
 
 
-def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:
+def _make_keys(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:
     """Determine the key of each collective of a rank.
 
     Args:
@@ -323,7 +332,7 @@ def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int6
     )
     key_of_kind = []
     for row in first_rows.tolist():
-        key = _key(
+        key = _make_key(
             summary.rank,
             name=summary.names[collectives.name[row]],
             group=summary.groups[collectives.group[row]],
@@ -333,8 +342,9 @@ def _keys_of(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int6
     return np.array(key_of_kind, dtype=np.int64)[kind_of_row]
 
 
-def _key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
-    """Return the key of a collective of a rank.
+def _make_key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
+    """Make the key of a collective of a rank, by which it is matched with those of
+    other ranks.
 
     A send and its receive have the same key: for a send from rank 0 to 1 and the
     receive of rank 1 from 0 it is the name "send_recv 0 to 1" and the group of the two.
@@ -400,9 +410,9 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     """Decide which rows of one name and group are the same collective on several ranks.
 
     If all ranks have equally many, the n-th one of each rank is the same. Otherwise
-    those with equal recorded sequence numbers are, if no rank has a number twice.
-    Otherwise they are counted from the end of each step, except on ranks whose file is
-    damaged: of these it is not known how many collectives are missing.
+    those with equal recorded sequence numbers are the same, if no rank has a number
+    twice. Otherwise they are counted from the end of each step, except on ranks whose
+    file is damaged: of these it is not known how many collectives are missing.
 
     Args:
         all_rows: All collectives of all ranks.
@@ -449,7 +459,7 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
         summary = all_rows.ranks[rank]
         rows_of_rank = np.flatnonzero(all_rows.rank[rows] == rank)
         issued = summary.collectives.issued[all_rows.row[rows[rows_of_rank]]]
-        step = _steps_of_issued(summary, issued, number_of_step)
+        step = _find_steps_of_issued(summary, issued, number_of_step)
 
         # `ordinals` counts how many precede; on reversed arrays, how many follow.
         position_in_step = ordinals(step[::-1])[::-1]
@@ -463,7 +473,7 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     return numbers
 
 
-def _steps_of_issued(
+def _find_steps_of_issued(
     summary: RankSummary, issued: Int64s, number_of_step: dict[StepKey, int]
 ) -> Int64s:
     """Find the step in which each collective of a rank was issued.
@@ -481,7 +491,7 @@ def _steps_of_issued(
         The number of a step per collective, OUTSIDE_STEPS for those in no step.
     """
     numbers = []
-    for key in step_keys(summary):
+    for key in make_step_keys(summary):
         numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
 
     # Steps may have gaps in between, so the end of the step has to be looked at too.
@@ -489,11 +499,13 @@ def _steps_of_issued(
     step_end = at(summary.step_end, last_begun, missing=0)
     is_inside = (last_begun >= 0) & (issued < step_end)
 
-    number = at(np.array(numbers, dtype=np.int64), last_begun, missing=OUTSIDE_STEPS)
-    return np.where(is_inside, number, OUTSIDE_STEPS)
+    number_of_collective = at(
+        np.array(numbers, dtype=np.int64), last_begun, missing=OUTSIDE_STEPS
+    )
+    return np.where(is_inside, number_of_collective, OUTSIDE_STEPS)
 
 
-def step_keys(summary: RankSummary) -> list[StepKey]:
+def make_step_keys(summary: RankSummary) -> list[StepKey]:
     """Return for each step of a rank a key that identifies the step on all ranks.
 
     It is the name of the step: ("step 7",). If names recur, it is how far the step is
@@ -507,7 +519,7 @@ def step_keys(summary: RankSummary) -> list[StepKey]:
     return [(len(steps) - index,) for index in range(len(steps))]
 
 
-def _ordered_by_start(
+def _order_by_start(
     all_rows: _AllCollectives,
     by_number: Rows,
     number: Int64s,
@@ -526,7 +538,7 @@ def _ordered_by_start(
         unshared: The rows of other collectives in which ranks may have waited.
         cut: The rows of collectives that are cut.
     """
-    collectives = _by_first_start(by_number, number, all_rows.column("start"))
+    collectives = _sort_by_first_start(by_number, number, all_rows.column("start"))
     rows = collectives.rows
     first_rows = rows[collectives.first[:-1]]
     keys_of_collectives = [
@@ -572,7 +584,9 @@ class _OrderedByStart(NamedTuple):
     first: Rows  # where each collective begins in `rows`, followed by the length
 
 
-def _by_first_start(by_number: Rows, number: Int64s, start: Int64s) -> _OrderedByStart:
+def _sort_by_first_start(
+    by_number: Rows, number: Int64s, start: Int64s
+) -> _OrderedByStart:
     """Sort collectives by the first start of their rows.
 
     Args:
@@ -628,18 +642,18 @@ def steps_of(matched: Matched) -> StepsOfRows:
     """
     name_of_key: dict[StepKey, str] = {}
     for summary in matched.ranks:
-        for key, name in zip(step_keys(summary), summary.steps, strict=True):
+        for key, name in zip(make_step_keys(summary), summary.steps, strict=True):
             if key not in name_of_key:
                 name_of_key[key] = name
 
     return StepsOfRows(
         names=tuple(name_of_key.values()),
-        step_of_row=_steps_of_rows(matched, list(name_of_key)),
-        length_ns=_median_length_ns(matched),
+        step_of_row=_find_steps_of_rows(matched, list(name_of_key)),
+        length_ns=_measure_median_step(matched),
     )
 
 
-def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
+def _find_steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
     """Find the step in which each row was issued.
 
     Args:
@@ -665,13 +679,13 @@ def _steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
         step_of_rank = last_at_or_before(summary.step_start, issued)
 
         # A row before the first step gets -1, which takes the last entry.
-        job_step_of_rank_step = [index_of_key[key] for key in step_keys(summary)]
+        job_step_of_rank_step = [index_of_key[key] for key in make_step_keys(summary)]
         job_step_of_rank_step.append(BEFORE_STEPS)
         step_of_row[rows] = np.array(job_step_of_rank_step)[step_of_rank]
     return step_of_row
 
 
-def _median_length_ns(matched: Matched) -> float:
+def _measure_median_step(matched: Matched) -> float:
     """Return the median length of a step over all steps and ranks, in ns.
 
     A job without steps gives the median length of the recordings; one without ranks 0.
@@ -708,7 +722,7 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
         return bool(self.world_size) and not self.missing
 
 
-def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
+def determine_job(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     """Determine the job to which most of the files belong.
 
     Files that could not be read, ranks of other jobs, and ranks whose number was given
@@ -718,12 +732,12 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
         summaries_or_reasons: For each file the summary of its rank, or why it could not
             be read.
     """
-    files = list(summaries_or_reasons)
-    summaries = [file for file in files if isinstance(file, RankSummary)]
-    left_out = [file for file in files if isinstance(file, LeftOut)]
+    results = list(summaries_or_reasons)
+    summaries = [file for file in results if isinstance(file, RankSummary)]
+    left_out = [file for file in results if isinstance(file, LeftOut)]
 
-    numbered = _with_rank_numbers(summaries)
-    world_size = _most_recorded_size(numbered)
+    numbered = _assign_rank_numbers(summaries)
+    world_size = _choose_world_size(numbered)
 
     # The job is that of the recording in the middle of all recordings, by time.
     windows = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
@@ -731,8 +745,8 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
     ranks: dict[int, RankSummary] = {}
     for summary in numbered:
         middle_window = windows[len(windows) // 2]
-        reason = _why_of_other_job(summary, world_size, middle_window)
-        reason = reason or _why_given_twice(summary, ranks)
+        reason = _explain_other_job(summary, world_size, middle_window)
+        reason = reason or _explain_given_twice(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -743,11 +757,11 @@ def job_of(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> RankJob:
         left_out=tuple(left_out),
         world_size=world_size,
         missing=tuple(sorted(set(range(world_size)) - ranks.keys())),
-        notes=tuple(_notes_of_job(numbered, ranks.values())),
+        notes=tuple(_list_notes(numbered, ranks.values())),
     )
 
 
-def _why_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
+def _explain_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> str:
     """Explain that a rank was given by an earlier file; "" if it was not.
 
     Args:
@@ -760,7 +774,7 @@ def _why_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary]) -> 
     return f"{summary.path} is skipped: it is rank {summary.rank}, like {first_path}."
 
 
-def _with_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
+def _assign_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     """Give a number to each rank that has none (-1): the lowest that is still free."""
     numbers_in_use = {summary.rank for summary in summaries}
     free_numbers = (
@@ -774,8 +788,10 @@ def _with_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
     return numbered
 
 
-def _most_recorded_size(summaries: Sequence[RankSummary]) -> int:
-    """Return the world size that most ranks recorded, of equally many the larger one.
+def _choose_world_size(summaries: Sequence[RankSummary]) -> int:
+    """Choose the world size (the number of ranks) that most ranks recorded.
+
+    Of sizes that equally many recorded, it is the larger one.
 
     Returns 0 if no rank recorded it.
     """
@@ -783,7 +799,7 @@ def _most_recorded_size(summaries: Sequence[RankSummary]) -> int:
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
-def _notes_of_job(
+def _list_notes(
     given: Sequence[RankSummary], ranks: Iterable[RankSummary]
 ) -> Iterator[str]:
     """Yield what users have to know about the job, each sentence once.
@@ -798,7 +814,7 @@ def _notes_of_job(
     yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
 
 
-def _why_of_other_job(
+def _explain_other_job(
     summary: RankSummary, world_size: int, middle: tuple[int, int]
 ) -> str:
     """Explain why a rank is of another job; "" if it is not.

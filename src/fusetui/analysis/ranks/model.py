@@ -65,11 +65,15 @@ class RegionTimes(msgspec.Struct, frozen=True):
     left_out_ns: dict[str, int]
 
     def at_least(self, region: CodeRegion) -> int:
-        """Return for how many ns the thread was certainly in a region."""
+        """Return for how many ns the thread was certainly in a code region; 0 if it is
+        not listed.
+
+        A region is an op, a module or a Python function. Short regions are not listed.
+        """
         return self.ns.get(region, 0)
 
     def at_most(self, region: CodeRegion) -> int:
-        """Return for how many ns the thread can have been in a region.
+        """Return for how many ns at most the thread can have been in a code region.
 
         A region that is left out took no longer than the longest one of its kind that
         is left out.
@@ -107,7 +111,7 @@ TIME_COLUMNS = 4  # of PackedRegions.times
 LEFT_OUT_COLUMNS = 3  # of PackedRegions.left_out
 
 
-def packed_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
+def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     """Compress the code regions before collectives.
 
     `PackedRegions.by_collective` turns the result back.
@@ -116,18 +120,18 @@ def packed_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
         before: The regions before each collective, by its index.
     """
     index_of_name: dict[str, int] = {}
-    times: list[tuple[int, int, int, int]] = []
-    left_out: list[tuple[int, int, int]] = []
+    time_rows: list[tuple[int, int, int, int]] = []
+    left_out_rows: list[tuple[int, int, int]] = []
     for collective, regions in before.items():
         for (kind, name), ns in regions.ns.items():
             name_index = index_of_name.setdefault(name, len(index_of_name))
-            times.append((collective, REGION_KINDS.index(kind), name_index, ns))
+            time_rows.append((collective, REGION_KINDS.index(kind), name_index, ns))
         for kind, ns in regions.left_out_ns.items():
-            left_out.append((collective, REGION_KINDS.index(kind), ns))
+            left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
     return PackedRegions(
         names=tuple(index_of_name),
-        times=packed(np.array(times, dtype=np.int64)),
-        left_out=packed(np.array(left_out, dtype=np.int64)),
+        times=packed(np.array(time_rows, dtype=np.int64)),
+        left_out=packed(np.array(left_out_rows, dtype=np.int64)),
     )
 
 
@@ -195,39 +199,52 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
 
 
 def packed(table: Int64s) -> bytes:
-    """Compress a table of shape [n, columns]; `unpacked` turns it back.
+    """Compress a table of integers of shape [n, columns] into bytes.
 
-    It is for tables whose figures are mostly small and seldom looked at.
+    It is for tables whose figures are mostly small and seldom looked at. The number of
+    columns is not kept, so it has to be known to unpack the table.
     """
     return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
 def unpacked(data: bytes, columns: int) -> Int64s:
-    """Return the table of shape [n, columns] that `packed` compressed."""
+    """Unpack a table of integers that was compressed into bytes.
+
+    Args:
+        data: The compressed table.
+        columns: The number of its columns, which is not part of `data`.
+
+    Returns:
+        The table, of shape [n, columns]. It cannot be written to.
+    """
     table = np.frombuffer(isal_zlib.decompress(data), dtype="<i8")
     return table.reshape(-1, columns)
 
 
-def encoded(summary: RankSummary) -> bytes:
-    """Encode a summary as bytes; equal summaries give equal bytes."""
+def encode_summary(summary: RankSummary) -> bytes:
+    """Encode the summary of a rank as bytes, to be cached or sent to another process.
+
+    Equal summaries give equal bytes. Arrays are written as their shape and their int64
+    values.
+    """
     return msgspec.msgpack.encode(
         summary, enc_hook=lambda array: (array.shape, array.astype("<i8").tobytes())
     )
 
 
 def decoded(data: bytes) -> RankSummary:
-    """Decode what `encoded` wrote.
+    """Decode the summary of a rank from the bytes that it was encoded as.
 
     Raises:
-        msgspec.MsgspecError: For anything else, and for another version.
+        msgspec.MsgspecError: For anything else, and for a summary of another version.
     """
-    summary = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_array)
+    summary = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_decode_array)
     if summary.version != VERSION:
         raise msgspec.ValidationError("of another version")
     return summary
 
 
-def _array(kind: Any, value: Any) -> Any:
+def _decode_array(kind: Any, value: Any) -> Any:
     """Decode an int64 array from its shape and its bytes, for msgspec.
 
     Args:

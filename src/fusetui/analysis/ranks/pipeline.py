@@ -54,7 +54,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     slow: tuple[Slow, ...]  # the ranks or stages that hold up the pipeline
 
 
-def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
+def recognize_pipeline(matched: Matched, step_ns: float) -> Pipeline | None:
     """Recognize the pipeline of a job by its sends and receives.
 
     Args:
@@ -66,7 +66,7 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         collectives.
     """
     ranks = matched.ranks
-    send_ns_of_ranks = [_ns_in_sends(summary) for summary in ranks]
+    send_ns_of_ranks = [_measure_send_ns(summary) for summary in ranks]
     in_collectives_ns = 0
     for summary in ranks:
         collectives = summary.collectives
@@ -74,22 +74,25 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
     if 2 * sum(send_ns_of_ranks) <= in_collectives_ns:
         return None
 
-    stage_of = _stages(matched)
+    stage_of = _assign_stages(matched)
     stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
     if not all(len(summary.accounts) for summary in ranks):
         return Pipeline(stage_of=stage_of, stages=stages, bubble=None, slow=())
     return Pipeline(
         stage_of=stage_of,
         stages=stages,
-        bubble=_bubble(ranks, send_ns_of_ranks, step_ns),
-        slow=tuple(_slow_ranks_or_stages(ranks, stage_of, MIN_STEP_SHARE * step_ns)),
+        bubble=_measure_bubble(ranks, send_ns_of_ranks, step_ns),
+        slow=tuple(
+            _find_slow_ranks_or_stages(ranks, stage_of, MIN_STEP_SHARE * step_ns)
+        ),
     )
 
 
-def _bubble(
+def _measure_bubble(
     ranks: Sequence[RankSummary], send_ns_of_ranks: Sequence[int], step_ns: float
 ) -> float:
-    """Compute the share of a step in which a rank does nothing but send or receive.
+    """Measure the bubble: the share of a step in which a rank does nothing but send or
+    receive.
 
     Args:
         ranks: The ranks.
@@ -107,8 +110,9 @@ def _bubble(
     return float(np.mean(shares))
 
 
-def _ns_in_sends(summary: RankSummary) -> int:
-    """Measure for how many ns a rank was in a send or a receive."""
+def _measure_send_ns(summary: RankSummary) -> int:
+    """Measure for how many ns a rank was in a send or a receive, counting overlaps
+    once."""
     # A rank may have no collectives, but numpy cannot index an empty list.
     is_send_name = np.array(
         [name in POINT_TO_POINT for name in summary.names] or [False]
@@ -118,24 +122,29 @@ def _ns_in_sends(summary: RankSummary) -> int:
     return union_length(collectives.start[is_send], collectives.end[is_send])
 
 
-def _stages(matched: Matched) -> tuple[int | None, ...]:
-    """Return the stage of each rank; None for a rank that is in no line.
+def _assign_stages(matched: Matched) -> tuple[int | None, ...]:
+    """Assign each rank its pipeline stage; None for a rank that is in no line.
 
     Ranks that send to one another are a line of stages. A stage is the position of the
     rank in its line, counted from the end of the line that has the lower rank.
     """
-    neighbors = _neighbors(matched)
+    neighbors = _find_neighbors(matched)
     stages: dict[int, int] = {}
     for first in sorted(neighbors):
         is_end_of_line = len(neighbors[first]) == 1
         if is_end_of_line and first not in stages:
-            for stage, rank in enumerate(_line_of_ranks(neighbors, first)):
+            for stage, rank in enumerate(_follow_line(neighbors, first)):
                 stages[rank] = stage
     return tuple(stages.get(summary.rank) for summary in matched.ranks)
 
 
-def _neighbors(matched: Matched) -> dict[int, set[int]]:
-    """Return the ranks with which each rank exchanges sends and receives."""
+def _find_neighbors(matched: Matched) -> dict[int, set[int]]:
+    """Find the ranks with which each rank exchanges sends and receives.
+
+    Returns:
+        The numbers of the neighbors by the number of each rank. Ranks without any are
+        left out.
+    """
     neighbors: dict[int, set[int]] = {}
     for name, group in set(zip(matched.names, matched.groups, strict=True)):
         if name.startswith("send_recv ") and len(group.ranks) == 2:
@@ -145,7 +154,7 @@ def _neighbors(matched: Matched) -> dict[int, set[int]]:
     return neighbors
 
 
-def _line_of_ranks(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
+def _follow_line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     """Follow a line of ranks from one end to the other.
 
     Args:
@@ -157,12 +166,12 @@ def _line_of_ranks(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
         then it is no line.
     """
     line = [first]
-    ahead = neighbors[first] - {first}
-    while len(ahead) == 1:
-        line += ahead
+    next_ranks = neighbors[first] - {first}
+    while len(next_ranks) == 1:
+        line += next_ranks
         previous_and_current = set(line[-2:])
-        ahead = neighbors[line[-1]] - previous_and_current
-    return () if ahead else line
+        next_ranks = neighbors[line[-1]] - previous_and_current
+    return () if next_ranks else line
 
 
 class _OutlierAbove(msgspec.Struct, frozen=True):
@@ -173,7 +182,7 @@ class _OutlierAbove(msgspec.Struct, frozen=True):
     others: float  # that median
 
 
-def _slow_ranks_or_stages(
+def _find_slow_ranks_or_stages(
     ranks: Sequence[RankSummary], stage_of: Sequence[int | None], min_ns: float
 ) -> Iterator[Slow]:
     """Yield the ranks or the stage that hold up a pipeline.
@@ -193,23 +202,23 @@ def _slow_ranks_or_stages(
     compute = accounts[:, COMPUTE]
     own_time = accounts[:, SPAN] - accounts[:, EXPOSED]
 
-    by_compute = _ranks_above_their_stage(compute, stages, min_ns)
-    by_own_time = _ranks_above_their_stage(own_time, stages, min_ns)
+    by_compute = _find_ranks_above_stage(compute, stages, min_ns)
+    by_own_time = _find_ranks_above_stage(own_time, stages, min_ns)
     for slow in by_compute:
-        yield _slow_rank(slow, stage_of, stage_count, "compute")
+        yield _describe_slow_rank(slow, stage_of, stage_count, "compute")
 
     # If several ranks have a longer own time, but none computes longer, it cannot be
     # told which of them is slow.
     if not by_compute and len(by_own_time) == 1:
         (slow,) = by_own_time
-        longest = _longest_class(accounts, stages, slow.position)
-        yield _slow_rank(slow, stage_of, stage_count, longest)
+        longest = _find_longest_class(accounts, stages, slow.position)
+        yield _describe_slow_rank(slow, stage_of, stage_count, longest)
 
     if not by_compute and not by_own_time and stage_count >= 2:
-        yield from _slow_stages(ranks, stages, compute, min_ns)
+        yield from _find_slow_stages(ranks, stages, compute, min_ns)
 
 
-def _slow_stages(
+def _find_slow_stages(
     ranks: Sequence[RankSummary], stages: Rows, compute: Floats, min_ns: float
 ) -> Iterator[Slow]:
     """Yield the stages that compute longer than the others.
@@ -222,7 +231,7 @@ def _slow_stages(
     """
     stage_count = int(stages.max()) + 1
     medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
-    for slow_stage in _values_above_others(np.array(medians), min_ns):
+    for slow_stage in _find_values_above_others(np.array(medians), min_ns):
         ranks_of_stage = np.flatnonzero(stages == slow_stage.position).tolist()
         yield Slow(
             index=ranks_of_stage[0],
@@ -235,7 +244,7 @@ def _slow_stages(
         )
 
 
-def _slow_rank(
+def _describe_slow_rank(
     exceeding: _OutlierAbove,
     stage_of: Sequence[int | None],
     stage_count: int,
@@ -260,7 +269,7 @@ def _slow_rank(
     )
 
 
-def _ranks_above_their_stage(
+def _find_ranks_above_stage(
     values: Floats, stages: Rows, min_ns: float
 ) -> list[_OutlierAbove]:
     """Find the ranks whose value exceeds those of the other ranks of their stage.
@@ -282,13 +291,13 @@ def _ranks_above_their_stage(
         if stage == NO_STAGE and not no_stage_is_known:
             continue
         ranks = np.flatnonzero(stages == stage)
-        for in_stage in _values_above_others(values[ranks], min_ns):
+        for in_stage in _find_values_above_others(values[ranks], min_ns):
             rank = int(ranks[in_stage.position])
             exceeding.append(msgspec.structs.replace(in_stage, position=rank))
     return exceeding
 
 
-def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
+def _find_longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
     """Return the kind of time by which a rank exceeds the others of its stage most.
 
     E.g. "compute", or a kind of idle time such as "launch". Times that are no work of
@@ -306,7 +315,7 @@ def _longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
     return max(own_classes, key=excess_of_class.__getitem__)
 
 
-def _values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbove]:
+def _find_values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbove]:
     """Yield the values that exceed the median of the others, the largest first.
 
     Among MIN_RANKS_FOR_DEVIATION values or more, a value must also exceed the median of
@@ -320,7 +329,7 @@ def _values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbov
     if len(values) < 2:
         return
 
-    middle, limit = middle_and_limit(values)
+    middle, limit = measure_middle_and_limit(values)
     are_few = len(values) < MIN_RANKS_FOR_DEVIATION
     largest_first = np.argsort(-values, kind="stable").tolist()
     candidates = largest_first[:1] if are_few else largest_first
@@ -339,8 +348,8 @@ class MiddleAndLimit(NamedTuple):
     limit: float
 
 
-def middle_and_limit(values: Floats) -> MiddleAndLimit:
-    """Return the median, and the distance from it beyond which a value stands out.
+def measure_middle_and_limit(values: Floats) -> MiddleAndLimit:
+    """Measure the median, and the distance from it beyond which a value stands out.
 
     The distance is MAX_DEVIATIONS scaled median absolute deviations.
     """
@@ -366,13 +375,15 @@ def outliers(values: Floats, step_ns: float) -> Flags:
     known_values = values[~np.isnan(values)]
     if len(known_values) < MIN_RANKS_FOR_DEVIATION:
         return np.zeros(len(values), dtype=np.bool_)
-    middle, limit = middle_and_limit(known_values)
+    middle, limit = measure_middle_and_limit(known_values)
     distance = np.nan_to_num(np.abs(values - middle))  # 0 for unknown values
     return distance > max(limit, MIN_SHARE_OF_STEP * step_ns)
 
 
 def balance(values: Floats) -> float | None:
-    """Return the mean as a share of the largest value: 1 if all ranks have the same.
+    """Measure how balanced values are: the mean as a share of the largest value.
+
+    It is 1 if all ranks have the same value, and 0.75 for the values 5 and 10.
 
     Args:
         values: A value of each rank, nan for an unknown one.

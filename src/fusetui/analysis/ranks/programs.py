@@ -36,8 +36,12 @@ class Preceding(msgspec.Struct, frozen=True, eq=False):
     earlier: Rows
 
 
-def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Preceding:
+def find_preceding(
+    matched: Matched, waits: Waits, among: Rows, begins: Int64s
+) -> Preceding:
     """Find the collectives that ended before each row began, on the same rank.
+
+    A row is one rank in one collective, as in the table `matched`.
 
     Args:
         matched: The collectives of the job.
@@ -46,7 +50,7 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
         begins: When each row of `matched` began, in ns of the common clock.
     """
     first_ns = int(min(begins.min(), waits.end.min()))
-    last = last_before(
+    last_row = last_before(
         end_ranks=matched.rank,
         ends=waits.end - first_ns,
         among=among,
@@ -57,9 +61,9 @@ def preceding(matched: Matched, waits: Waits, among: Rows, begins: Int64s) -> Pr
     # Sort the candidates by rank and end; each follows its neighbor on the same rank.
     by_end = among[np.lexsort((waits.end[among], matched.rank[among]))]
     begins_rank = begins_runs(matched.rank[by_end])
-    earlier = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
-    earlier[by_end] = value_before(by_end, begins_rank, missing=NO_ROW)
-    return Preceding(last=last, earlier=earlier)
+    row_before = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
+    row_before[by_end] = value_before(by_end, begins_rank, missing=NO_ROW)
+    return Preceding(last=last_row, earlier=row_before)
 
 
 def last_before(
@@ -90,11 +94,11 @@ def last_before(
 
     by_end = np.argsort(end_on_axis, kind="stable")
     ends_before = np.searchsorted(end_on_axis[by_end], begin_on_axis, "right")
-    last = among[by_end[np.maximum(ends_before - 1, 0)]]
+    last_end = among[by_end[np.maximum(ends_before - 1, 0)]]
 
     # The last end on the axis may be that of the rank before.
-    is_of_rank = (ends_before > 0) & (end_ranks[last] == ranks)
-    return np.where(is_of_rank, last, NO_ROW)
+    is_of_rank = (ends_before > 0) & (end_ranks[last_end] == ranks)
+    return np.where(is_of_rank, last_end, NO_ROW)
 
 
 class ProgramPositions:

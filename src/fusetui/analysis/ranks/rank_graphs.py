@@ -13,16 +13,16 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collectives import collectives_of
+from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
 from fusetui.analysis.replay.apply import changed
-from fusetui.analysis.replay.build import LATE_NS, graph_of
+from fusetui.analysis.replay.build import LATE_NS, build_graph
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.times import StepEnds, step_ends
+from fusetui.analysis.replay.path import measure_residuals
+from fusetui.analysis.replay.times import StepEnds, find_step_ends
 from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import (
@@ -111,7 +111,7 @@ class _Changed(msgspec.Struct, frozen=True, eq=False):
     notes: tuple[str, ...]  # see Note
 
 
-def graphs_of(
+def build_graphs(
     facts: JobFacts, changes: Sequence[RankChange], *, cached: bool = False
 ) -> JobGraphs:
     """Build the graphs of all ranks, with and without changes.
@@ -128,21 +128,21 @@ def graphs_of(
         NoAnswerError: If the collectives of a trace cannot be replayed.
         WrongChangeError: For a change that changes nothing on any rank.
     """
-    arrivals = _arrivals_without_nodes(facts)
+    arrivals = _prepare_arrivals(facts)
     ranks: list[RankGraph] = []
     notes: list[str] = []
     applied: set[str] = set()
     not_applied: dict[str, NoMatchError] = {}
     for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
-        graph = _graph_of_rank(facts, arrivals, index, trace)
+        graph = _build_rank_graph(facts, arrivals, index, trace)
         changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
         with_changes = _apply_changes(trace, graph, changes_of_rank, not_applied)
         applied |= with_changes.applied
         notes += with_changes.notes
-        ranks.append(_rank_graph(trace, graph, with_changes))
+        ranks.append(_collect_rank_graph(trace, graph, with_changes))
 
     # A change of all ranks has to apply to one of them at least.
     for text in not_applied.keys() - applied:
@@ -158,7 +158,7 @@ def graphs_of(
     )
 
 
-def _graph_of_rank(
+def _build_rank_graph(
     facts: JobFacts, arrivals: CollectiveArrivals, rank: int, trace: Trace
 ) -> Graph:
     """Build the graph of a rank, in which collectives take only their transfers.
@@ -173,31 +173,32 @@ def _graph_of_rank(
     Raises:
         NoAnswerError: If the collectives of the rank cannot be replayed.
     """
-    recorded = graph_of(trace)
+    recorded = build_graph(trace)
     rows = np.flatnonzero(facts.matched.rank == rank)
     _fill_in_nodes(facts, arrivals, rows, trace, recorded)
     nodes = arrivals.node[rows]
-    graph = _with_transfers(recorded, nodes, arrivals.transfer_ns[rows])
+    graph = _keep_only_transfers(recorded, nodes, arrivals.transfer_ns[rows])
     _check_links(trace, graph, nodes)
     return graph
 
 
-def _arrivals_without_nodes(facts: JobFacts) -> CollectiveArrivals:
-    """Return the collectives of a job before the graphs of its ranks are built.
+def _prepare_arrivals(facts: JobFacts) -> CollectiveArrivals:
+    """Prepare the table of the collectives of a job, before the graphs of its ranks are
+    built.
 
     `_fill_in_nodes` completes them rank by rank. Until then all nodes are NO_NODE, and
     `to_common_ns` leads from the clock of each rank's file to the clock of the job.
     """
     matched = facts.matched
     start = facts.waits.start
-    shift = start - matched.start
+    shift_ns = start - matched.start
     last_start = matched.over_ranks(np.maximum, start)
-    end = matched.end + shift
+    end = matched.end + shift_ns
     return CollectiveArrivals(
         collective_of_row=matched.collective_of_row,
         rank=matched.rank,
         node=np.full(len(matched.rank), NO_NODE, dtype=np.intp),
-        to_common_ns=shift,
+        to_common_ns=shift_ns,
         transfer_ns=end - matched.for_each_row(last_start),
     )
 
@@ -227,7 +228,7 @@ def _fill_in_nodes(
     """
     start = facts.waits.start
     first_ns = int(start.min())
-    nodes = _nodes_of_collectives(trace, graph, facts.matched.row[rows])
+    nodes = _find_nodes(trace, graph, facts.matched.row[rows])
     arrivals.node[rows] = nodes
     arrivals.to_common_ns[rows] += graph.origin_ns + trace.epoch_ns - first_ns
 
@@ -237,8 +238,8 @@ def _fill_in_nodes(
         raise NoAnswerError("not_replayed")
 
 
-def _with_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:
-    """Return the graph of a rank whose collectives last as long as their transfers.
+def _keep_only_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:
+    """Shorten the collectives in the graph of a rank to their transfers.
 
     As recorded, a collective lasts from the arrival of its own rank on. The wait for
     the other ranks follows from the replay, so only the transfer is kept.
@@ -304,7 +305,9 @@ def _apply_changes(
     return _Changed(graph=changed_graph, applied=frozenset(applied_texts), notes=notes)
 
 
-def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph:
+def _collect_rank_graph(
+    trace: Trace, graph: Graph, with_changes: _Changed
+) -> RankGraph:
     """Collect what is needed of the trace of a rank after it is closed.
 
     Args:
@@ -312,12 +315,12 @@ def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph
         graph: Its graph without changes.
         with_changes: Its graph with the changes.
     """
-    shares = [device.residual_share for device in residuals_of(trace)]
+    shares = [device.residual_share for device in measure_residuals(trace)]
     residual_share = max(shares, default=0.0)
     return RankGraph(
         graph=graph,
         changed_graph=with_changes.graph,
-        ends=step_ends(trace, graph),
+        ends=find_step_ends(trace, graph),
         epoch_ns=trace.epoch_ns,
         is_changed=bool(with_changes.applied),
         residual_share=residual_share,
@@ -325,8 +328,8 @@ def _rank_graph(trace: Trace, graph: Graph, with_changes: _Changed) -> RankGraph
     )
 
 
-def _nodes_of_collectives(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
-    """Return the nodes of some collectives of a rank.
+def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
+    """Find the nodes of the graph of a rank that stand for some of its collectives.
 
     Args:
         trace: The trace of the rank.
@@ -336,7 +339,7 @@ def _nodes_of_collectives(trace: Trace, graph: Graph, collectives: Rows) -> Rows
     Raises:
         NoAnswerError: If one of them is no kernel, so that it has no node.
     """
-    rows = collectives_of(trace).rows[collectives]
+    rows = find_collectives(trace).rows[collectives]
     nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
     if (nodes == NO_NODE).any():
         raise NoAnswerError("on_cpu")
@@ -376,7 +379,7 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     return int(delay_of_collectives + delay_of_others)
 
 
-def arrivals_after_changes(
+def drop_removed_collectives(
     graphs: JobGraphs, *, has_changes_of_one: bool
 ) -> CollectiveArrivals:
     """Return the collectives that are left after the changes.
@@ -406,8 +409,8 @@ def arrivals_after_changes(
         keeps_length[is_of_rank] = is_as_long & (recorded_ns > 0)
 
     has_new_length = ~keeps_length & (arrivals.transfer_ns > 0)
-    is_removed_elsewhere = _is_on_any_rank(arrivals, is_removed)
-    has_new_length_elsewhere = _is_on_any_rank(arrivals, has_new_length)
+    is_removed_elsewhere = _flag_whole_collectives(arrivals, is_removed)
+    has_new_length_elsewhere = _flag_whole_collectives(arrivals, has_new_length)
     is_partly_removed = (is_removed_elsewhere & ~is_removed).any()
     is_partly_changed = (has_new_length_elsewhere & keeps_length).any()
 
@@ -420,7 +423,7 @@ def arrivals_after_changes(
     return arrivals.take(~is_removed)
 
 
-def _is_on_any_rank(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
+def _flag_whole_collectives(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
     """Mark the rows of each collective of which some row is flagged.
 
     E.g. if the flag of one rank is set, the result has those of all ranks that take

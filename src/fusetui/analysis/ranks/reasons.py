@@ -70,7 +70,7 @@ class _Difference(msgspec.Struct, frozen=True):
     ns: int  # below 0 where the rank was there for a shorter time
 
 
-def reason_of(facts: JobFacts, rank: int) -> Reason:
+def explain_lateness(facts: JobFacts, rank: int) -> Reason:
     """Explain why a rank is late.
 
     Only the steps count in which it holds up the others. In these steps, what it did
@@ -89,18 +89,20 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
 
     delays = facts.charged.own_delays
-    is_of_rank = _in_late_steps(facts, rank)
+    is_of_rank = _mark_delays_in_late_steps(facts, rank)
     rows = delays.row[is_of_rank].tolist()
     delays_ns = delays.ns[is_of_rank].tolist()
     for row, delay_ns in zip(rows, delays_ns, strict=True):
-        others = _other_rows(matched, row)
-        begin = None
+        others = _find_other_rows(matched, row)
+        begin_of_row = None
         if matched.row[row] == first_row:
-            begin = _late_begin(matched, facts.clocks, row, others, delay_ns)
-        if begin is None:
+            begin_of_row = _measure_late_begin(
+                matched, facts.clocks, row, others, delay_ns
+            )
+        if begin_of_row is None:
             sums.add(row, others, delay_ns)
         else:
-            late_begin = begin
+            late_begin = begin_of_row
             outside_ns += delay_ns
 
     return Reason(
@@ -130,7 +132,10 @@ class _SumsOfDelays:
         """All delays together."""
 
     def add(self, row: int, others: Rows, delay_ns: int) -> None:
-        """Add the delay of a rank before one collective.
+        """Add the delay of a rank before one collective, and what explains it.
+
+        It is compared for how long this rank and the others were in each region of the
+        program. No region explains more than MAX_SHARE_OF_DELAY of the delay.
 
         Args:
             row: The row of the late rank in the collective.
@@ -139,7 +144,7 @@ class _SumsOfDelays:
         """
         self.delay_ns += delay_ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
-        compared_rows = others[_evenly_spaced(len(others))].tolist()
+        compared_rows = others[_choose_evenly_spaced(len(others))].tolist()
         for difference in self._work_before.differences(row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
@@ -148,9 +153,9 @@ class _SumsOfDelays:
     def largest(self) -> tuple[Excess, ...]:
         """Return the code regions that explain most of the delays, the largest first.
 
-        There are at most MAX_REASONS. A region that took longer by more than
-        MAX_SHARE_OF_DELAY of all delays is left out: it cannot have delayed the rank
-        for all of that time.
+        A region is an op, a module, a Python function or a class of GPU time. There are
+        at most MAX_REASONS. A region that took longer by more than MAX_SHARE_OF_DELAY
+        of all delays is left out: it cannot have delayed the rank for all of that time.
         """
         max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
         reasons: list[Excess] = []
@@ -162,7 +167,7 @@ class _SumsOfDelays:
         return tuple(reasons[:MAX_REASONS])
 
 
-def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
+def _mark_delays_in_late_steps(facts: JobFacts, rank: int) -> Flags:
     """Mark the delays that a rank caused in steps in which it holds up the others.
 
     Args:
@@ -181,15 +186,18 @@ def _in_late_steps(facts: JobFacts, rank: int) -> Flags:
     return np.asarray(is_of_rank & is_late)
 
 
-def _other_rows(matched: Matched, row: int) -> Rows:
-    """Return the rows of the other ranks in the collective of a row."""
+def _find_other_rows(matched: Matched, row: int) -> Rows:
+    """Find the rows of all other ranks in the same collective as a row.
+
+    A row is one rank in one collective, as in the table `matched`.
+    """
     collective = matched.collective_of_row[row]
     rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
     is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
     return rows[is_other]
 
 
-def _evenly_spaced(count: int) -> Rows:
+def _choose_evenly_spaced(count: int) -> Rows:
     """Choose at most MAX_PEERS (64) of the indices from 0 to before `count`.
 
     They have equal distances: all of 10 ranks, and 0, 7, 14 ... 447 of 448.
@@ -198,10 +206,10 @@ def _evenly_spaced(count: int) -> Rows:
     return chosen
 
 
-def _late_begin(
+def _measure_late_begin(
     matched: Matched, clocks: Clocks, row: int, others: Rows, delay_ns: int
 ) -> _LateBegin | None:
-    """Determine how late a rank was already when its step began.
+    """Measure how late a rank was already when its step began.
 
     If some rank did not record the begin of that step, the begins of the recordings are
     compared instead.
@@ -219,7 +227,7 @@ def _late_begin(
     rows = np.append(row, others)
     ranks = matched.rank[rows]
     summaries = [matched.ranks[rank] for rank in ranks.tolist()]
-    steps = _steps_at(summaries, matched.start[rows])
+    steps = _find_steps_at(summaries, matched.start[rows])
     all_have_step = min(steps) >= 0
     begins: list[int] = []
     for summary, step in zip(summaries, steps, strict=True):
@@ -242,7 +250,7 @@ def _late_begin(
     )
 
 
-def _steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
+def _find_steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
     """Return the index of the step in which each rank is at a time.
 
     Args:
@@ -273,7 +281,7 @@ class _WorkBeforeCollectives:
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
         self._regions: dict[int, dict[int, RegionTimes]] = {}
-        self._previous = _previous_rows(matched)
+        self._previous = _find_previous_rows(matched)
 
     def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
         """List what took longer, or shorter, than on the median of the other ranks.
@@ -285,10 +293,18 @@ class _WorkBeforeCollectives:
         Returns:
             The differences of the classes of the account, then those of regions.
         """
-        return [*self._of_accounts(row, others), *self._of_regions(row, others)]
+        return [
+            *self._compare_accounts(row, others),
+            *self._compare_regions(row, others),
+        ]
 
-    def _of_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """List the differences of the classes of the account.
+    def _compare_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
+        """List by how much longer the rank was in each class of time, such as compute
+        or idle.
+
+        The time is that before a collective, and it is compared with the median of the
+        other ranks. The sums `span` and `idle` are left out, because their parts are
+        listed.
 
         Returns none unless all of these ranks have an account.
         """
@@ -310,7 +326,7 @@ class _WorkBeforeCollectives:
                 differences.append(_Difference(region=("class", name), ns=ns))
         return differences
 
-    def _of_regions(self, row: int, others: Sequence[int]) -> list[_Difference]:
+    def _compare_regions(self, row: int, others: Sequence[int]) -> list[_Difference]:
         """List by how much, at least, the rank was longer in each region of its program.
 
         A region is an op, module or Python function. E.g. the rank was in `load` for 9
@@ -348,7 +364,8 @@ class _WorkBeforeCollectives:
         return differences
 
     def _account(self, row: int) -> Int64s | None:
-        """Return the ns of each class before the collective of a row.
+        """Return how many ns of each class of time, such as compute or idle, a rank
+        spent before a collective.
 
         Returns None without a GPU.
         """
@@ -371,9 +388,14 @@ class _WorkBeforeCollectives:
         return account
 
     def _regions_before(self, row: int) -> RegionTimes | None:
-        """Return where the issuing thread was before the collective of a row.
+        """Return for how long the issuing thread was in which code regions before a
+        collective.
 
-        Returns None if that is unknown.
+        A region is an op, a module or a Python function. Returns None if it is unknown:
+        the regions are kept for the longest stretches only.
+
+        Args:
+            row: The row of the rank in the collective.
         """
         rank = int(self._matched.rank[row])
         if rank not in self._regions:
@@ -381,7 +403,9 @@ class _WorkBeforeCollectives:
         return self._regions[rank].get(int(self._matched.row[row]))
 
 
-def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float | None:
+def compare_kernels(
+    summary: RankSummary, others: Sequence[RankSummary]
+) -> float | None:
     """Compute how much longer the kernels of a rank take than those of the others.
 
     Kernels are compared that compute and that ran equally often on all of these ranks,
@@ -396,8 +420,8 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
         longer, or if no kernel can be compared.
     """
     kernels_of_others = []
-    for index in _evenly_spaced(len(others)).tolist():
-        kernels_of_others.append(_computing_kernels(others[index]))
+    for index in _choose_evenly_spaced(len(others)).tolist():
+        kernels_of_others.append(_select_computing_kernels(others[index]))
 
     own_ns = 0.0
     median_of_others_ns = 0.0
@@ -417,7 +441,7 @@ def slower_kernels(summary: RankSummary, others: Sequence[RankSummary]) -> float
     return None
 
 
-def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
+def _select_computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
     """Return the kernels of a rank that do not communicate, by name."""
     kernels = {}
     for kernel in summary.kernels:
@@ -426,8 +450,12 @@ def _computing_kernels(summary: RankSummary) -> dict[str, KernelRuns]:
     return kernels
 
 
-def _previous_rows(matched: Matched) -> Rows:
-    """Return for each row the row before it on the same rank, NO_ROW for none."""
+def _find_previous_rows(matched: Matched) -> Rows:
+    """Find for each row the one before it on the same rank: its collective that was
+    issued before.
+
+    A row is one rank in one collective. It is NO_ROW for the first one of a rank.
+    """
     order = np.lexsort((matched.row, matched.rank))
     begins_rank = begins_runs(matched.rank[order])
     previous = np.empty(len(order), dtype=np.intp)

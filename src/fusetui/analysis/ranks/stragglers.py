@@ -10,8 +10,8 @@ from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.chains import UnchargedReason
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import (
-    step_if_all_were_ordinary,
-    step_if_rank_were_ordinary,
+    estimate_step_without_delays,
+    estimate_step_without_stragglers,
 )
 from fusetui.analysis.ranks.model import (
     Excess,
@@ -24,8 +24,8 @@ from fusetui.analysis.ranks.model import (
 )
 from fusetui.analysis.ranks.reasons import (
     MIN_SHARE_OF_DELAY,
-    reason_of,
-    slower_kernels,
+    compare_kernels,
+    explain_lateness,
 )
 
 MAX_STRAGGLERS = 5
@@ -46,7 +46,7 @@ UNCHARGED_TEXTS = {
 WAITING_RANK_ITSELF are missing, because they are not delays of another rank."""
 
 
-def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
+def find_stragglers(facts: JobFacts) -> Iterator[Straggler]:
     """Yield the ranks that hold up others, the worst first.
 
     In a pipeline, waits do not show who is slow. So the ranks and stages that compute
@@ -57,16 +57,16 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
     stragglers = [rank for rank in worst_first if facts.caused.is_straggler[rank]]
     stragglers = stragglers[:MAX_STRAGGLERS]
     for rank in stragglers:
-        yield _straggler_waited_for(facts, rank)
+        yield _describe_straggler(facts, rank)
 
     if facts.pipeline is None:
         return
     for slow in facts.pipeline.slow[: MAX_STRAGGLERS - len(stragglers)]:
         if slow.index not in stragglers:
-            yield _slow_pipeline_rank(facts, slow)
+            yield _describe_slow_pipeline_rank(facts, slow)
 
 
-def _straggler_waited_for(facts: JobFacts, rank: int) -> Straggler:
+def _describe_straggler(facts: JobFacts, rank: int) -> Straggler:
     """Describe a rank that others wait for.
 
     The description says how long they wait, why the rank is late, in which steps, and
@@ -77,12 +77,12 @@ def _straggler_waited_for(facts: JobFacts, rank: int) -> Straggler:
         rank: The index of the rank.
     """
     ranks = facts.matched.ranks
-    reason = reason_of(facts, rank)
-    cause = _cause(reason)
+    reason = explain_lateness(facts, rank)
+    cause = _locate_cause(reason)
     slower = None
     if cause == "inside":
         others = [summary for summary in ranks if summary is not ranks[rank]]
-        slower = slower_kernels(ranks[rank], others)
+        slower = compare_kernels(ranks[rank], others)
     return Straggler(
         rank=ranks[rank].rank,
         last_count=int(facts.sums.last_count[rank]),
@@ -92,13 +92,13 @@ def _straggler_waited_for(facts: JobFacts, rank: int) -> Straggler:
         cause=cause,
         stage=None,
         reason=reason,
-        what_if=step_if_rank_were_ordinary(facts.matched, facts.replay, rank),
+        what_if=estimate_step_without_delays(facts.matched, facts.replay, rank),
         slower=slower,
-        late_steps=_late_steps(facts, rank),
+        late_steps=_list_late_steps(facts, rank),
     )
 
 
-def _cause(reason: Reason) -> StragglerCause:
+def _locate_cause(reason: Reason) -> StragglerCause:
     """Return where the cause of a delay lies.
 
     Returns:
@@ -113,7 +113,7 @@ def _cause(reason: Reason) -> StragglerCause:
     return "inside" if is_explained else "untold"
 
 
-def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
+def _list_late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
     """List the steps in which a rank holds up the others.
 
     Args:
@@ -134,7 +134,7 @@ def _late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
     return tuple(late_steps)
 
 
-def _slow_pipeline_rank(facts: JobFacts, slow: Slow) -> Straggler:
+def _describe_slow_pipeline_rank(facts: JobFacts, slow: Slow) -> Straggler:
     """Describe a slow rank, or a slow stage, of a pipeline.
 
     It computes longer than the other ranks of its stage, or than the other stages. A
@@ -165,7 +165,7 @@ def _slow_pipeline_rank(facts: JobFacts, slow: Slow) -> Straggler:
     )
 
 
-def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
+def decide_verdict(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
     """Say what fixing all stragglers would save, or who is late if there are none.
 
     Without stragglers, the verdict is of one of these kinds:
@@ -178,7 +178,9 @@ def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
     """
     stages = facts.pipeline.stages if facts.pipeline else None
     if stragglers:
-        if_all = step_if_all_were_ordinary(facts.matched, facts.replay, stragglers)
+        if_all = estimate_step_without_stragglers(
+            facts.matched, facts.replay, stragglers
+        )
         return JobVerdict(stages=stages, if_all=if_all)
     if not len(facts.matched) or facts.clocks.refused:
         return JobVerdict(stages=stages)

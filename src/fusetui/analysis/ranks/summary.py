@@ -13,10 +13,10 @@ import numpy as np
 
 from fusetui.analysis.questions import process_groups
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
-from fusetui.analysis.questions.memory import memory_peaks
+from fusetui.analysis.questions.collectives import IssuedCollectives, find_collectives
+from fusetui.analysis.questions.memory import find_memory_peaks
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.questions.process_groups import rank_of
+from fusetui.analysis.questions.process_groups import infer_rank
 from fusetui.analysis.ranks import model
 from fusetui.analysis.ranks.code_regions import regions_before
 from fusetui.analysis.why.account import Accounts, Device
@@ -42,7 +42,7 @@ class KeptSummary(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.LeftOut:
+def read_summary(path: str, cached: bool = True) -> model.RankSummary | model.LeftOut:
     """Return the summary of the trace at a path or URL.
 
     Args:
@@ -53,39 +53,43 @@ def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.Left
         The summary; if the trace cannot be read, the reason.
     """
     record = record_for(path, KEPT_AS) if cached else None
-    cached_summary = _from_cache(record, path)
+    cached_summary = _decode_record(record, path)
     if cached_summary is not None:
         return cached_summary
 
     try:
-        summary = summarized(open_trace(path, cached=False, alone=True), path)
+        summary = extract_summary(open_trace(path, cached=False, alone=True), path)
     except TraceError as error:
         return model.LeftOut(path, None, str(error))
     if record is not None:
-        record.store(KeptSummary(model.encoded(summary)))
+        record.store(KeptSummary(model.encode_summary(summary)))
     return summary
 
 
-def known_summary(path: str) -> model.RankSummary | None:
-    """Return the summary from the cache; None if it is not there."""
-    return _from_cache(record_for(path, KEPT_AS), path)
+def read_cached_summary(path: str) -> model.RankSummary | None:
+    """Read the summary of the trace at a path from the cache.
+
+    Returns None if the cache has none of this version for the trace as it is now.
+    """
+    return _decode_record(record_for(path, KEPT_AS), path)
 
 
-def _from_cache(record: CacheRecord | None, path: str) -> model.RankSummary | None:
+def _decode_record(record: CacheRecord | None, path: str) -> model.RankSummary | None:
     """Read a summary from a record of the cache, and give it a path.
 
     Returns None without a record, and if the record has no summary of this version.
     """
     if record is None:
         return None
+    # a record that is damaged or of another version counts as missing
     with suppress(msgspec.MsgspecError):
-        kept = record.load(KeptSummary)
-        if kept is not None:
-            return msgspec.structs.replace(model.decoded(kept.data), path=path)
+        kept_summary = record.load(KeptSummary)
+        if kept_summary is not None:
+            return msgspec.structs.replace(model.decoded(kept_summary.data), path=path)
     return None
 
 
-def summarized(trace: Trace, path: str) -> model.RankSummary:
+def extract_summary(trace: Trace, path: str) -> model.RankSummary:
     """Extract from the trace of a rank all that is compared between ranks.
 
     Times of a trace count from its base (`epoch_ns`), those of the summary from 1970,
@@ -95,28 +99,28 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         trace: The trace.
         path: Where it lies.
     """
-    issued = _first_collectives(collectives_of(trace))
-    groups = _groups(trace, issued)
+    issued = _first_collectives(find_collectives(trace))
+    groups = _list_groups(trace, issued)
     names = list(dict.fromkeys(collective.name for collective in issued.collectives))
-    ended_before = _latest_ends_before(trace, issued)
+    ended_before = _find_latest_ends_before(trace, issued)
 
-    device = _device(trace)
+    device = _choose_device(trace)
     steps = steps_of(trace)
     step_accounts: Sequence[DeviceAccount] = []
     if device and len(steps):
         step_accounts = device.over(steps.start, steps.end)
     whole_account = [device.span] if device else []
 
-    rank, rank_by = rank_of(trace.keys, path)
-    peaks = [peak.allocated for peak in memory_peaks(trace).peaks]
+    rank, rank_by = infer_rank(trace.keys, path)
+    peaks = [peak.allocated for peak in find_memory_peaks(trace).peaks]
     return model.RankSummary(
         version=model.VERSION,
         path=path,
         rank=rank,
         rank_by=rank_by,
         world_size=process_groups.world_size(trace.keys),
-        host=_machine(trace),
-        devices=_device_count(trace),
+        host=_read_machine_name(trace),
+        devices=_count_devices(trace),
         device=device.pid if device and isinstance(device.pid, int) else -1,
         device_name=device.axis.named[device.number].name if device else "",
         begin_ns=trace.begin_ns + trace.epoch_ns,
@@ -124,23 +128,23 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         steps=tuple(map(trace.name_of, steps.rows.tolist())),
         step_start=steps.start + trace.epoch_ns,
         step_end=steps.end + trace.epoch_ns,
-        accounts=_table(step_accounts),
-        account=_table(whole_account).reshape(-1),
-        kernels=_kernels(trace),
+        accounts=_make_account_table(step_accounts),
+        account=_make_account_table(whole_account).reshape(-1),
+        kernels=_sum_kernel_runs(trace),
         groups=tuple(groups),
         names=tuple(names),
-        collectives=_columns(trace, issued, groups, names, device, ended_before),
-        cut=_cut(issued),
+        collectives=_make_columns(trace, issued, groups, names, device, ended_before),
+        cut=_find_cut_collectives(issued),
         regions=regions_before(trace, issued, ended_before),
         memory_peak=max(peaks, default=-1),
         note=note_of(trace),
-        inferred=_inferred(issued),
-        damage=_damage(trace, issued),
+        inferred=_collect_inferences(issued),
+        damage=_describe_damage(trace, issued),
     )
 
 
-def _machine(trace: Trace) -> str:
-    """Return the name of the machine; "" if the file has none.
+def _read_machine_name(trace: Trace) -> str:
+    """Read the name of the machine from a trace; "" if the file has none.
 
     It is cut after MAX_HOST_CHARACTERS.
     """
@@ -148,14 +152,17 @@ def _machine(trace: Trace) -> str:
     return name[:MAX_HOST_CHARACTERS] if isinstance(name, str) else ""
 
 
-def _device_count(trace: Trace) -> int:
+def _count_devices(trace: Trace) -> int:
     """Return how many devices the machine has; 0 if the file does not say."""
     devices = trace.keys.get("deviceProperties")
     return len(devices) if isinstance(devices, list) else 0
 
 
-def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
-    """Return the indices of the collectives that the recording cuts."""
+def _find_cut_collectives(issued: IssuedCollectives) -> tuple[int, ...]:
+    """Find the collectives of which the recording misses the start or the end.
+
+    Returns their indices, ascending.
+    """
     indices = []
     for index, collective in enumerate(issued.collectives):
         if collective.is_cut:
@@ -163,7 +170,7 @@ def _cut(issued: IssuedCollectives) -> tuple[int, ...]:
     return tuple(indices)
 
 
-def _inferred(issued: IssuedCollectives) -> tuple[str, ...]:
+def _collect_inferences(issued: IssuedCollectives) -> tuple[str, ...]:
     """Collect the sentences on what was inferred about the collectives, each once."""
     inferred: list[str] = []
     for collective in issued.collectives:
@@ -178,7 +185,7 @@ def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
     return IssuedCollectives(**first)
 
 
-def _groups(
+def _list_groups(
     trace: Trace, issued: IssuedCollectives
 ) -> list[process_groups.ProcessGroup]:
     """List the process groups of the collectives, each once.
@@ -187,11 +194,11 @@ def _groups(
     """
     groups = [collective.group for collective in issued.collectives]
     if process_groups.UNKNOWN_GROUP in groups:
-        groups += process_groups.groups_of_file(trace.keys).values()
+        groups += process_groups.read_process_groups(trace.keys).values()
     return list(dict.fromkeys(groups))
 
 
-def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
+def _describe_damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
     """Describe what is missing of a trace or wrong with it, one phrase for each.
 
     E.g. "3 of 120 events could not be read"; () if nothing is.
@@ -207,20 +214,20 @@ def _damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]:
     if len(issued.rows) >= model.MAX_COLLECTIVES:
         damage.append(f"only its first {model.MAX_COLLECTIVES} collectives are used")
 
-    processes = _launching_processes(trace)
+    processes = _count_launching_processes(trace)
     if processes > 1:
         damage.append(f"{processes} processes launched its work and count as one rank")
     return tuple(damage)
 
 
-def _launching_processes(trace: Trace) -> int:
+def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
     launches = trace.launch[trace.gpu_rows]
     tracks = np.unique(trace.track[launches[launches >= 0]]).tolist()
     return len({trace.tracks[track].pid for track in tracks})
 
 
-def _device(trace: Trace) -> Device | None:
+def _choose_device(trace: Trace) -> Device | None:
     """Choose the device whose account stands for the rank; None without a GPU.
 
     It is the device that communicates most often, judged by the first
@@ -232,7 +239,7 @@ def _device(trace: Trace) -> Device | None:
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
 
 
-def _latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
+def _find_latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
     """Find when the collectives before each collective had ended.
 
     The time from there to its start, or to its issue, is what the rank did before it.
@@ -253,8 +260,13 @@ def _latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
     return ended_before
 
 
-def _table(accounts: Sequence[DeviceAccount]) -> Int64s:
-    """Turn accounts into a table of ns, of shape [accounts, CLASSES]."""
+def _make_account_table(accounts: Sequence[DeviceAccount]) -> Int64s:
+    """Turn accounts into a table of ns, with a row for each account and a column for
+    each class.
+
+    An account says for how long a device computed, communicated or was idle. The
+    columns are those of CLASSES. Returns an empty table for no accounts.
+    """
     rows: list[list[int]] = []
     for account in accounts:
         row = []
@@ -266,7 +278,7 @@ def _table(accounts: Sequence[DeviceAccount]) -> Int64s:
     return np.array(rows, dtype=np.int64).reshape(-1, len(model.CLASSES))
 
 
-def _columns(
+def _make_columns(
     trace: Trace,
     issued: IssuedCollectives,
     groups: Sequence[process_groups.ProcessGroup],
@@ -282,7 +294,7 @@ def _columns(
         groups: The process groups, into which a column has indices.
         names: The names of collectives, likewise.
         device: The device of the rank. Without one all accounts are empty or 0.
-        ended_before: The result of `_latest_ends_before`. The account from there to the
+        ended_before: The result of `_find_latest_ends_before`. The account from there to the
             start of each collective is kept.
     """
     index_of_group = {group: index for index, group in enumerate(groups)}
@@ -290,26 +302,26 @@ def _columns(
     collectives = issued.collectives
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
-    ready = ready_of(trace, issued)
+    ready = determine_ready_times(trace, issued)
     accounts_before = device.over(ended_before, start) if device else []
     return model.Collectives(
-        group=_column(index_of_group[each.group] for each in collectives),
-        name=_column(index_of_name[each.name] for each in collectives),
-        sequence=_column(each.sequence for each in collectives),
-        size=_column(each.bytes for each in collectives),
-        peer=_column(each.peer for each in collectives),
+        group=_make_array(index_of_group[each.group] for each in collectives),
+        name=_make_array(index_of_name[each.name] for each in collectives),
+        sequence=_make_array(each.sequence for each in collectives),
+        size=_make_array(each.bytes for each in collectives),
+        peer=_make_array(each.peer for each in collectives),
         issued=issued.issued + trace.epoch_ns,
         start=start + trace.epoch_ns,
         end=end + trace.epoch_ns,
-        covered=_computed_ns(device, start, end),
+        covered=_measure_computed_ns(device, start, end),
         ready=ready + trace.epoch_ns,
-        ahead=_computed_ns(device, ready, start),
-        stalled=_stalled(trace, issued, ready),
-        before=model.packed(_table(accounts_before)),
+        ahead=_measure_computed_ns(device, ready, start),
+        stalled=_measure_stalls(trace, issued, ready),
+        before=model.packed(_make_account_table(accounts_before)),
     )
 
 
-def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
+def _measure_computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
     """Measure for how long a device computed in each of some windows of time.
 
     Args:
@@ -322,11 +334,11 @@ def _computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> Int64s:
     """
     if device is None:
         return np.zeros(len(begin), dtype=np.int64)
-    return _column(account.compute_ns for account in device.over(begin, end))
+    return _make_array(account.compute_ns for account in device.over(begin, end))
 
 
-def _column(numbers: Iterable[int]) -> Int64s:
-    """Make an array of numbers."""
+def _make_array(numbers: Iterable[int]) -> Int64s:
+    """Make an int64 array of some numbers, which may be none."""
     return np.array(list(numbers), dtype=np.int64)
 
 
@@ -335,7 +347,7 @@ MAX_QUEUED_GAP_NS = 10_000
 there."""
 
 
-def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
+def determine_ready_times(trace: Trace, issued: IssuedCollectives) -> Int64s:
     """Determine when each collective could have started, because its inputs were there.
 
     Usually that is its start. A collective that was queued behind another one on its
@@ -352,8 +364,8 @@ def ready_of(trace: Trace, issued: IssuedCollectives) -> Int64s:
         A time per collective, in ns of the file.
     """
     ready: Int64s = trace.start[issued.rows].copy()
-    queued = _queued(trace, issued)
-    compute = _launched_compute(trace)
+    queued = _find_queued(trace, issued)
+    compute = _find_launched_compute(trace)
     if not len(queued.collective) or not len(compute.launched):
         return ready
 
@@ -379,7 +391,7 @@ class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
     latest_end: Int64s  # of the kernels up to this one
 
 
-def _launched_compute(trace: Trace) -> _LaunchedCompute:
+def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
     """Return the kernels that compute, on the stream on which they take the most time.
 
     Kernels whose launch is unknown are left out.
@@ -410,7 +422,7 @@ class _Queued(msgspec.Struct, frozen=True, eq=False):
     behind: Rows  # the collective before it on its stream
 
 
-def _queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
+def _find_queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     """Find the collectives that were queued behind another one on their stream.
 
     They start at most MAX_QUEUED_GAP_NS after the end of the one before, and the call
@@ -449,7 +461,7 @@ because of it: recorded times are rounded, and programmatic launches begin befor
 kernel ahead has ended."""
 
 
-def _stalled(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> Int64s:
+def _measure_stalls(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> Int64s:
     """Measure how long compute may have waited for the result of each collective.
 
     It is the time up to its end in which the collective was ready and no kernel
@@ -480,7 +492,7 @@ def _stalled(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> Int64s:
     return stalled
 
 
-def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
+def _sum_kernel_runs(trace: Trace) -> tuple[model.KernelRuns, ...]:
     """Add up the runs of the kernels of each name.
 
     Returns:

@@ -64,7 +64,7 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     transfer_ns: Int64s
 
 
-def waits_of(matched: Matched, clocks: Clocks) -> Waits:
+def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
     """Compute how long each rank waits in each collective, and for which rank.
 
     E.g. ranks that start a collective at 0, 3 and 10 ns wait 10, 7 and 0 ns in it, for
@@ -79,26 +79,26 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     end = clocks.common(matched.rank, matched.end)
     ready = start - (matched.start - matched.ready)
     if not len(matched):
-        return _no_waits(start, end)
+        return _make_empty_waits(start, end)
 
-    starters = _starters(matched, start)
+    starters = _find_starters(matched, start)
     last_row = starters.last_row
     last_start = start[last_row]
     wait_ns = np.clip(matched.for_each_row(last_start) - start, 0, end - start)
     if clocks.refused:
         wait_ns = np.zeros_like(wait_ns)
 
-    is_last_known = _is_last_known(matched, clocks, start, starters)
+    is_last_known = _mark_known_last(matched, clocks, start, starters)
     return Waits(
         start=start,
         end=end,
         ready=ready,
         wait_ns=wait_ns,
-        idle_wait_ns=_idle_waits(matched, last_row, start, ready, end, wait_ns),
+        idle_wait_ns=_measure_idle_waits(matched, last_row, start, ready, end, wait_ns),
         last_row=last_row,
         median_row=starters.median_row,
         last_rank=np.where(is_last_known, matched.rank[last_row], UNKNOWN),
-        transfer_ns=_transfer_ns(matched, clocks, end, last_start),
+        transfer_ns=_measure_transfers(matched, clocks, end, last_start),
     )
 
 
@@ -111,7 +111,7 @@ class _Starters(msgspec.Struct, frozen=True, eq=False):
     median_row: Rows
 
 
-def _starters(matched: Matched, start: Int64s) -> _Starters:
+def _find_starters(matched: Matched, start: Int64s) -> _Starters:
     """Find the rows that start each collective last, and in the middle.
 
     E.g. of rows that start at 0, 3, 5 and 10 ns: last that at 10, before it that at 5,
@@ -123,17 +123,17 @@ def _starters(matched: Matched, start: Int64s) -> _Starters:
     """
     # Sort rows by collective, then by start: the last row of a collective starts last.
     by_start = np.lexsort((start, matched.collective_of_row))
-    first = matched.first[:-1]
-    last = matched.first[1:] - 1
+    first_index = matched.first[:-1]
+    last_index = matched.first[1:] - 1
     others = matched.counts - 1
     return _Starters(
-        last_row=by_start[last],
-        second_last_row=by_start[last - 1],
-        median_row=by_start[first + (others - 1) // 2],
+        last_row=by_start[last_index],
+        second_last_row=by_start[last_index - 1],
+        median_row=by_start[first_index + (others - 1) // 2],
     )
 
 
-def _is_last_known(
+def _mark_known_last(
     matched: Matched, clocks: Clocks, start: Int64s, starters: _Starters
 ) -> Flags:
     """Decide for which collectives it is known which rank starts last.
@@ -160,7 +160,7 @@ def _is_last_known(
     return np.asarray((lead_ns > resolution_ns) & is_comparable)
 
 
-def _no_waits(start: Int64s, end: Int64s) -> Waits:
+def _make_empty_waits(start: Int64s, end: Int64s) -> Waits:
     """Return the waits of a job without collectives, all of whose arrays are empty."""
     no_rows = np.empty(0, dtype=np.intp)
     return Waits(
@@ -176,7 +176,7 @@ def _no_waits(start: Int64s, end: Int64s) -> Waits:
     )
 
 
-def _idle_waits(
+def _measure_idle_waits(
     matched: Matched,
     last_row: Rows,
     start: Int64s,
@@ -214,10 +214,10 @@ def _idle_waits(
 
     most_ns = np.minimum(still_before_last, ready_before_last)
     lost_ns = np.where(wait_ns > 0, np.clip(most_ns, 0, stalled), 0)
-    return _without_overlaps(matched.rank, still_since, lost_ns)
+    return _remove_overlaps(matched.rank, still_since, lost_ns)
 
 
-def _without_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
+def _remove_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
     """Shorten overlapping intervals of a rank so that no moment counts twice.
 
     A moment counts for the interval that began first. E.g. of the intervals from 0 to
@@ -244,7 +244,7 @@ def _without_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
     return left_ns
 
 
-def _transfer_ns(
+def _measure_transfers(
     matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s
 ) -> Int64s:
     """Measure how long the data of each collective moves.
@@ -294,7 +294,7 @@ class SumsOfRanks(msgspec.Struct, frozen=True, eq=False):
     worst_row: Rows
 
 
-def sums_of_ranks(matched: Matched, waits: Waits) -> SumsOfRanks:
+def sum_by_rank(matched: Matched, waits: Waits) -> SumsOfRanks:
     """Add up the collectives and the waits of each rank.
 
     Args:
@@ -312,11 +312,11 @@ def sums_of_ranks(matched: Matched, waits: Waits) -> SumsOfRanks:
             matched.rank[is_collective], waits.idle_wait_ns[is_collective], ranks
         ),
         bubble_ns=summed(matched.rank[is_send], waits.idle_wait_ns[is_send], ranks),
-        worst_row=_worst_rows(matched, waits, is_collective),
+        worst_row=_find_worst_rows(matched, waits, is_collective),
     )
 
 
-def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
+def _find_worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
     """Find the row with the longest wait of each rank.
 
     Args:
@@ -341,7 +341,7 @@ def _worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
     return worst
 
 
-def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
+def summarize_kinds(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """Summarize the collectives of each name, process group and size.
 
     The wait of a kind is the sum of the mean waits of its collectives: two all-reduces,
@@ -363,12 +363,12 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     kinds: list[KindOfCollective] = []
     for collectives in by_key(range(len(keys)), keys.__getitem__).values():
         wait_ns = int(mean_wait_ns[collectives].sum())
-        kinds.append(_kind(matched, waits, collectives, wait_ns))
+        kinds.append(_summarize_kind(matched, waits, collectives, wait_ns))
     kinds.sort(key=lambda kind: -kind.wait_ns)
     return tuple(kinds)
 
 
-def _kind(
+def _summarize_kind(
     matched: Matched, waits: Waits, collectives: Sequence[int], wait_ns: int
 ) -> KindOfCollective:
     """Summarize the collectives of one name, process group and size.

@@ -25,14 +25,14 @@ from fusetui.analysis.ranks.joint_replay import (
     CollectiveArrivals,
     replay_job,
 )
-from fusetui.analysis.ranks.matching import step_keys
+from fusetui.analysis.ranks.matching import make_step_keys
 from fusetui.analysis.ranks.rank_graphs import (
     JobGraphs,
     NoAnswerError,
     RankChange,
     Why,
-    arrivals_after_changes,
-    graphs_of,
+    build_graphs,
+    drop_removed_collectives,
 )
 from fusetui.analysis.replay.apply import is_range
 from fusetui.analysis.replay.changes import (
@@ -42,7 +42,7 @@ from fusetui.analysis.replay.changes import (
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
-from fusetui.analysis.replay.times import bounds_of
+from fusetui.analysis.replay.times import measure_bounds
 from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs
 from fusetui.trace.layout.steps import labels_of, launched_bounds_of_job, step_launched
 from fusetui.trace.model.arrays import Flags, Int64s, summed
@@ -99,7 +99,7 @@ class _ArrivalSums(msgspec.Struct, frozen=True, eq=False):
     waits_ns: Int64s  # the sum over all collectives from its arrival to the last one
 
 
-def job_whatif(
+def estimate_changes(
     facts: JobFacts, texts: Sequence[str], *, cached: bool = True
 ) -> JobWhatIf:
     """Estimate what changes are worth to a job.
@@ -117,7 +117,7 @@ def job_whatif(
         TraceError: For a rank whose file is gone.
     """
     summaries = facts.matched.ranks
-    changes = changes_of(texts, tuple(summary.rank for summary in summaries))
+    changes = parse_changes(texts, tuple(summary.rank for summary in summaries))
     has_steps = any(summary.steps for summary in summaries)
     no_answer = JobWhatIf(
         changes=tuple(texts),
@@ -136,12 +136,12 @@ def job_whatif(
     )
     try:
         _check_summaries(facts)
-        return _answer(facts, changes, no_answer, cached)
+        return _replay_and_compare(facts, changes, no_answer, cached)
     except NoAnswerError as reason:
         return msgspec.structs.replace(no_answer, why_not=reason.why)
 
 
-def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
+def parse_changes(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, ...]:
     """Parse changes: `2:loader` is a change of rank 2 only, `loader` one of all ranks.
 
     Args:
@@ -167,8 +167,8 @@ def changes_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChange, 
         changes.append(RankChange(rank=rank, text=text, change=change))
 
     if is_range([change_of_rank.change for change_of_rank in changes]):
-        untold = "The gain of another device is not estimated for a job"
-        raise WrongChangeError(f"{untold}: it is a range.")
+        refusal = "The gain of another device is not estimated for a job"
+        raise WrongChangeError(f"{refusal}: it is a range.")
     return tuple(changes)
 
 
@@ -199,7 +199,7 @@ def _check_summaries(facts: JobFacts) -> None:
     if clocks.refused:
         raise NoAnswerError("clocks")
 
-    keys = [step_keys(summary) for summary in matched.ranks]
+    keys = [make_step_keys(summary) for summary in matched.ranks]
     if any(keys_of_rank != keys[0] for keys_of_rank in keys):
         raise NoAnswerError("steps")
 
@@ -207,11 +207,11 @@ def _check_summaries(facts: JobFacts) -> None:
     has_several_hosts = len(clocks.hosts.names) > 1
     if has_several_hosts and not np.isfinite(clocks.uncertainty).all():
         raise NoAnswerError("uncertain")
-    if _uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
+    if _estimate_uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
         raise NoAnswerError("uncertain")
 
 
-def _uncertainty_ns(facts: JobFacts) -> float:
+def _estimate_uncertainty_ns(facts: JobFacts) -> float:
     """Return by how many ns imprecise clocks may shift the end of a step.
 
     A step passes through all of its collectives one after the other. At each of them,
@@ -222,7 +222,7 @@ def _uncertainty_ns(facts: JobFacts) -> float:
     return 2 * float(facts.clocks.uncertainty.max()) * collectives_per_step
 
 
-def _answer(
+def _replay_and_compare(
     facts: JobFacts, changes: Sequence[RankChange], no_answer: JobWhatIf, cached: bool
 ) -> JobWhatIf:
     """Replay the job with and without the changes, and compare the two.
@@ -241,7 +241,7 @@ def _answer(
         NoAnswerError: If the traces show that there cannot be an answer.
         WrongChangeError: For a change that changes nothing.
     """
-    graphs = graphs_of(facts, changes, cached=cached)
+    graphs = build_graphs(facts, changes, cached=cached)
     job = _replay_before_and_after(graphs, changes)
     residual_share = max(
         *(rank.residual_share for rank in graphs.ranks),
@@ -253,27 +253,27 @@ def _answer(
             no_answer, residual_share=residual_share, why_not="not_understood"
         )
 
-    lengths = _step_lengths(facts, graphs, job)
-    arrivals_before = _arrival_sums(facts, graphs.arrivals, job.before.arrived)
-    arrivals_after = _arrival_sums(facts, job.remaining, job.after.arrived)
-    uncertainty_ns = round(_uncertainty_ns(facts))
+    lengths = _measure_step_lengths(facts, graphs, job)
+    arrivals_before = _sum_arrivals(facts, graphs.arrivals, job.before.arrived)
+    arrivals_after = _sum_arrivals(facts, job.remaining, job.after.arrived)
+    uncertainty_ns = round(_estimate_uncertainty_ns(facts))
 
     # The result is a bound rather than an estimate if nothing in it is uncertain, or if
     # it depends on when the workers of a data loader have its batches.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
     is_exact = not residual_share and not uncertainty_ns
-    saves_at_most = _is_bound(changes, graphs, is_exact=is_exact)
+    saves_at_most = _is_upper_bound(changes, graphs, is_exact=is_exact)
     is_bound = saves_at_most or never_waits or batches_unknown
     notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
 
     return msgspec.structs.replace(
         no_answer,
         residual_share=residual_share,
-        steps=_step_effects(facts, lengths),
+        steps=_list_step_effects(facts, lengths),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
-        ranks=_rank_effects(
+        ranks=_compare_rank_effects(
             facts, graphs, before=arrivals_before, after=arrivals_after
         ),
         inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
@@ -311,7 +311,7 @@ def _replay_before_and_after(
         raise NoAnswerError("not_replayed")
 
     has_changes_of_one = any(change.rank is not None for change in changes)
-    remaining = arrivals_after_changes(graphs, has_changes_of_one=has_changes_of_one)
+    remaining = drop_removed_collectives(graphs, has_changes_of_one=has_changes_of_one)
     after = replay_job(graphs.changed_graphs, remaining)
     if after is None:
         raise NoAnswerError("not_replayed")
@@ -331,7 +331,7 @@ class _StepLengths(msgspec.Struct, frozen=True, eq=False):
     depend_on_batches: bool
 
 
-def _step_lengths(
+def _measure_step_lengths(
     facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob
 ) -> _StepLengths:
     """Compute how long the steps of a job take before and after the changes.
@@ -342,11 +342,15 @@ def _step_lengths(
         job: The replays of the job without and with the changes.
     """
     recorded = [graph.recorded for graph in graphs.graphs]
-    ends_before = _ends_of_steps(facts, graphs, recorded, graphs.graphs)
-    ends_after = _ends_of_steps(facts, graphs, job.after.times, graphs.changed_graphs)
+    ends_before = _find_ends_of_steps(facts, graphs, recorded, graphs.graphs)
+    ends_after = _find_ends_of_steps(
+        facts, graphs, job.after.times, graphs.changed_graphs
+    )
     before = step_launched(ends_before)
     after = step_launched(ends_after)
-    with_late_batches = _steps_with_late_batches(facts, graphs, job.remaining, after)
+    with_late_batches = _measure_steps_with_late_batches(
+        facts, graphs, job.remaining, after
+    )
 
     # The first step does not follow the end of another one, so it counts only if it is
     # the only one.
@@ -364,7 +368,7 @@ def _step_lengths(
     )
 
 
-def _is_bound(
+def _is_upper_bound(
     changes: Sequence[RankChange], graphs: JobGraphs, *, is_exact: bool
 ) -> bool:
     """Return whether no job with these changes can save more than the replay does.
@@ -384,7 +388,7 @@ def _is_bound(
     return only_remove_waits and is_exact and all_are_certain
 
 
-def _steps_with_late_batches(
+def _measure_steps_with_late_batches(
     facts: JobFacts,
     graphs: JobGraphs,
     remaining: CollectiveArrivals,
@@ -411,10 +415,12 @@ def _steps_with_late_batches(
     late = replay_job(changed, remaining, late=True)
     if late is None:
         return steps_after
-    return step_launched(_ends_of_steps(facts, graphs, late.times, changed))
+    return step_launched(_find_ends_of_steps(facts, graphs, late.times, changed))
 
 
-def _step_effects(facts: JobFacts, lengths: _StepLengths) -> tuple[StepEffect, ...]:
+def _list_step_effects(
+    facts: JobFacts, lengths: _StepLengths
+) -> tuple[StepEffect, ...]:
     """List the length of each step before and after the changes.
 
     Returns none in a job without steps. All ranks have the same steps, so the names of
@@ -438,7 +444,7 @@ def _step_effects(facts: JobFacts, lengths: _StepLengths) -> tuple[StepEffect, .
     return tuple(effects)
 
 
-def _rank_effects(
+def _compare_rank_effects(
     facts: JobFacts, graphs: JobGraphs, *, before: _ArrivalSums, after: _ArrivalSums
 ) -> tuple[RankThen, ...]:
     """Compare how each rank arrives at collectives before and after the changes."""
@@ -458,7 +464,7 @@ def _rank_effects(
     return tuple(effects)
 
 
-def _ends_of_steps(
+def _find_ends_of_steps(
     facts: JobFacts,
     graphs: JobGraphs,
     times: Sequence[Times],
@@ -484,16 +490,16 @@ def _ends_of_steps(
     ):
         # The drift of a clock is known at recorded times only. So the recorded bounds
         # are put on the common clock, and the replayed ones are shifted by as much.
-        recorded = bounds_of(rank.graph, rank.graph.recorded, rank.ends)
+        recorded = measure_bounds(rank.graph, rank.graph.recorded, rank.ends)
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
         common = facts.clocks.common(rank_of_bound, recorded + origin_ns)
-        replayed_bounds = bounds_of(graph, own_times, rank.ends)
+        replayed_bounds = measure_bounds(graph, own_times, rank.ends)
         bounds_of_ranks.append(replayed_bounds + common - recorded)
     return launched_bounds_of_job(bounds_of_ranks)
 
 
-def _arrival_sums(
+def _sum_arrivals(
     facts: JobFacts, arrivals: CollectiveArrivals, arrived: Int64s
 ) -> _ArrivalSums:
     """Count how often each rank arrives last, and add up its waits.

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.questions.loaders import loader_rows, worker_rows
+from fusetui.analysis.questions.launches import mark_graph_calls
+from fusetui.analysis.questions.loaders import (
+    find_loader_calls,
+    find_worker_loader_calls,
+)
 from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
@@ -86,12 +89,19 @@ def changed(
 
 
 def is_range(changes: Sequence[Change]) -> bool:
-    """Return whether these changes give a range of times instead of one time."""
+    """Return whether some of these changes gives a range of times instead of one time.
+
+    That is so for a change of the device: how long a kernel takes on another one is
+    known only within bounds.
+    """
     return any(isinstance(change, OnDevice) for change in changes)
 
 
-def _scale(change: Scaled, draft: Draft) -> None:
-    """Change how long kernels, communication or threads take; see Scaled.
+def _scale_durations(change: Scaled, draft: Draft) -> None:
+    """Change how long kernels, communication or threads take.
+
+    Depending on the change, the new time is a factor of the recorded one, a fixed time,
+    or the least time that the device allows.
 
     Raises:
         WrongChangeError: If the trace has nothing that the change names.
@@ -100,9 +110,9 @@ def _scale(change: Scaled, draft: Draft) -> None:
         _scale_threads(change, draft)
         return
     if change.what == "comm":
-        items = _communication(draft)
+        items = _find_communication(draft)
     else:
-        items = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
+        items = select.find_items(draft.trace, draft.graph, change.what, change.pattern)
     if communicates(draft.trace, draft.graph.row[items]).any():
         draft.notes.append("waits_scaled")
 
@@ -138,14 +148,14 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
     if is_all_python:
         if not (trace.role == Role.PYTHON).any():
             draft.notes.append("python_is_all_but_ops")
-        draft.scale_threads(select.in_python(trace, graph), factor)
+        draft.scale_threads(select.find_python_time(trace, graph), factor)
         return
 
-    rows = select.slices_like(trace, graph, change.what, change.pattern)
+    rows = select.find_slices(trace, graph, change.what, change.pattern)
     covers = select.covers(trace, graph, rows)
     draft.scale_threads(covers, factor)
     if not factor:
-        draft.remove_nodes(select.called_in(trace, graph, covers))
+        draft.remove_nodes(select.find_calls_within(trace, graph, covers))
         draft.wait_for_no_batch(covers)
 
     # The slices may be calls themselves (see ROLES_OF_SLICES), which are nodes of their
@@ -169,7 +179,7 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     """
     trace = draft.trace
     bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
-    bound_of_row[trace.gpu_rows] = kernels_of(trace).bounded.bound_ns
+    bound_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
     bound_ns = bound_of_row[draft.graph.row[items]]
     is_known = bound_ns > UNKNOWN_BOUND
     if not is_known.any():
@@ -185,8 +195,12 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     )
 
 
-def kernels_of(trace: Trace) -> Kernels:
-    """Return all GPU events of a trace as `why` sees them, with their limits."""
+def describe_kernels(trace: Trace) -> Kernels:
+    """Describe all GPU events of a trace with their limits, as the answer of `why` uses
+    them.
+
+    The limits are the least times that the device allows.
+    """
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
 
 
@@ -201,7 +215,7 @@ class _ChosenRuns(NamedTuple):
     share_of_time: Floats
 
 
-def _fuse(change: FusedKernels, draft: Draft) -> None:
+def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
     """Fuse runs of kernels into one kernel each.
 
     The first kernel of each run becomes the fused one. The others are removed, with the
@@ -210,7 +224,7 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
     Raises:
         NoMatchError: If there is no such run.
     """
-    runs = _chosen_runs(draft.trace, change.event)
+    runs = _choose_runs(draft.trace, change.event)
     is_unknown = np.isnan(runs.share_of_time)
     if is_unknown.any():
         draft.notes.append("some_runs_keep_their_time")
@@ -223,10 +237,10 @@ def _fuse(change: FusedKernels, draft: Draft) -> None:
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
     other_rows = runs.rows[is_other_kernel]
     draft.remove_nodes(item_of_row[other_rows])
-    draft.remove_nodes(_launches_of_nothing_else(draft, other_rows))
+    draft.remove_nodes(_find_single_launches(draft, other_rows))
 
 
-def _chosen_runs(trace: Trace, event: int | None) -> _ChosenRuns:
+def _choose_runs(trace: Trace, event: int | None) -> _ChosenRuns:
     """Return the runs of kernels that can be fused, or the one with a certain kernel.
 
     Args:
@@ -236,19 +250,19 @@ def _chosen_runs(trace: Trace, event: int | None) -> _ChosenRuns:
     Raises:
         NoMatchError: If there is no such run.
     """
-    kernels = kernels_of(trace)
+    kernels = describe_kernels(trace)
     runs = runs_of(kernels)
     rows = kernels.rows[kernels.stream_order]
     is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
-    which = ""
+    condition = ""
     if event is not None:
-        which = f" with event {event}"
+        condition = f" with event {event}"
         is_chosen[:] = False
         # There is one kernel with this index, or none.
         for kernel in np.flatnonzero(trace.order[rows] == event).tolist():
             is_chosen |= (runs.begin <= kernel) & (kernel < runs.end)
     if not is_chosen.any():
-        raise NoMatchError(f"The trace has no fusable run of kernels{which}.")
+        raise NoMatchError(f"The trace has no fusable run of kernels{condition}.")
     return _ChosenRuns(
         rows=rows,
         begin=runs.begin[is_chosen],
@@ -260,12 +274,15 @@ def _chosen_runs(trace: Trace, event: int | None) -> _ChosenRuns:
     )
 
 
-def _launches_of_nothing_else(draft: Draft, rows: Rows) -> Rows:
-    """Return the LAUNCHes of GPU events, without those that also launch other work.
+def _find_single_launches(draft: Draft, rows: Rows) -> Rows:
+    """Find the launch calls of GPU events, without those that also launch other work.
 
     Args:
         draft: The graph that is being changed.
         rows: The GPU events.
+
+    Returns:
+        The nodes of the calls in the graph; none for calls that are not in it.
     """
     trace = draft.trace
     calls = trace.launch[rows]
@@ -290,10 +307,12 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         NoMatchError: If no range has several launches.
         WrongChangeError: If a range waits for the device, which a graph cannot.
     """
-    launch_ns = _graph_launch_ns(draft)
+    launch_ns = _measure_graph_launch(draft)
     graphs = 0
-    for begin, end, chains in select.ranges_of(draft.trace, draft.graph, change):
-        calls = _calls_between(draft, begin, end, chains)
+    for begin, end, chains in select.find_launch_ranges(
+        draft.trace, draft.graph, change
+    ):
+        calls = _find_calls_between(draft, begin, end, chains)
         launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
@@ -306,29 +325,31 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
             graph_end = int(draft.trace.end[rows].max())
         _refuse_waits(draft, calls, graph_begin, graph_end)
         _launch_as_one_graph(draft, launches, launch_ns)
-        _skip(draft, chains, graph_begin, graph_end)
+        _skip_own_time(draft, chains, graph_begin, graph_end)
     if not graphs:
         raise NoMatchError(
             "The trace has no matching range with several launches to capture."
         )
 
 
-def _graph_launch_ns(draft: Draft) -> int:
-    """Return how long a call takes that launches a graph, in ns.
+def _measure_graph_launch(draft: Draft) -> int:
+    """Measure how long a call takes that launches a CUDA graph, in ns.
 
     It is the median of those in the trace. If there are none, it is assumed to be
     ASSUMED_GRAPH_LAUNCH_NS, which becomes a note.
     """
     trace = draft.trace
-    recorded_ns = trace.dur[graph_calls(trace)]
+    recorded_ns = trace.dur[mark_graph_calls(trace)]
     if len(recorded_ns):
         return median(recorded_ns)
     draft.notes.append("graph_launch_assumed")
     return ASSUMED_GRAPH_LAUNCH_NS
 
 
-def _skip(draft: Draft, chains: Rows, begin: int, end: int) -> None:
+def _skip_own_time(draft: Draft, chains: Rows, begin: int, end: int) -> None:
     """Make the own time of some threads between two times disappear.
+
+    It is the time in which they neither call CUDA nor wait for others.
 
     Args:
         draft: The graph that is being changed.
@@ -341,8 +362,9 @@ def _skip(draft: Draft, chains: Rows, begin: int, end: int) -> None:
     draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
 
 
-def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
-    """Return the LAUNCHes and WAITs of some threads in a range of time, by start.
+def _find_calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
+    """Find the nodes of the calls that launch work or wait for it, in a range of time,
+    by start.
 
     Args:
         draft: The graph that is being changed.
@@ -365,9 +387,11 @@ def _calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
 def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
     """Raise an error if a call between two times waits for the device.
 
+    A CUDA graph is to replace these calls, and it cannot contain such a wait.
+
     Args:
         draft: The graph that is being changed.
-        calls: The LAUNCHes and WAITs to check.
+        calls: The nodes of the launching and waiting calls to check.
         begin: The first time, in ns of the file.
         end: The second time.
 
@@ -388,24 +412,25 @@ def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
-    """Make the first of some launch calls launch a graph with the items of all.
+    """Make the first of some launch calls launch a CUDA graph with the work of all of
+    them.
 
     Args:
         draft: The graph that is being changed.
-        launches: The LAUNCHes, by start.
+        launches: The nodes of the launch calls, by start.
         launch_ns: How long the launch of the graph takes.
     """
     graph = draft.graph
-    first = launches[0]
+    first_launch = launches[0]
     draft.dur[launches] = 0
-    draft.dur[first] = launch_ns
+    draft.dur[first_launch] = launch_ns
     draft.remove_edges(ACROSS, launches[1:])
 
     # An item waits for what the thread does before its launch call (see graph.py). So
     # all items now wait for what is before the first call.
     launching_row = draft.trace.launch[graph.row[draft.items]]
     items = draft.items[np.isin(launching_row, graph.row[launches])]
-    draft.source[ACROSS, items] = draft.source[IN_CHAIN, first]
+    draft.source[ACROSS, items] = draft.source[IN_CHAIN, first_launch]
     draft.residual[ACROSS, items] = 0
 
 
@@ -417,8 +442,8 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    rows = select.slices_like(trace, graph, "wait", change.pattern)
-    called = select.called_in(trace, graph, select.covers(trace, graph, rows))
+    rows = select.find_slices(trace, graph, "wait", change.pattern)
+    called = select.find_calls_within(trace, graph, select.covers(trace, graph, rows))
     waits = called[graph.kind[called] == Node.WAIT]
     waits = waits[graph.has_edge(ACROSS, waits)]
     if not len(waits):
@@ -439,17 +464,17 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    loading = select.covers(trace, graph, loader_rows(trace))
+    loading = select.covers(trace, graph, find_loader_calls(trace))
     if not loading:
         raise NoMatchError(
             "No thread that launches work loads data, so there is nothing to speed up."
         )
 
-    with_workers = select.covers(trace, graph, worker_rows(trace))
+    with_workers = select.covers(trace, graph, find_worker_loader_calls(trace))
     if with_workers:
         draft.batches = NO_BATCHES
         draft.notes.append("loader_never_waits")
-        loading = _without(loading, with_workers)
+        loading = _select_free_intervals(loading, with_workers)
         if not loading:
             return
 
@@ -476,18 +501,18 @@ def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) ->
         workers: How many workers load them now.
     """
     graph = draft.graph
-    ready = _batches_ready(loading, workers)
+    ready = _predict_ready_batches(loading, workers)
     nodes = np.flatnonzero(graph.chain == chain)
-    first_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
-    has_free_edge = ~graph.has_edge(ACROSS, first_after)
-    waiting = first_after[has_free_edge]
+    first_node_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
+    has_free_edge = ~graph.has_edge(ACROSS, first_node_after)
+    waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
     draft.source[ACROSS, waiting] = 0
     draft.lag[ACROSS, waiting] = ready[has_free_edge]
 
 
-def _batches_ready(loading: Cover, workers: int) -> Rows:
-    """Return when each batch is ready if workers load them in turn.
+def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
+    """Predict when each batch is ready if workers load them in turn.
 
     All workers begin when the first batch was begun, and a batch takes a worker as long
     as it took the thread.
@@ -507,8 +532,8 @@ def _batches_ready(loading: Cover, workers: int) -> Rows:
     return ready
 
 
-def _without(covers: Covers, others: Covers) -> Covers:
-    """Return the intervals of threads that do not overlap any of some other intervals.
+def _select_free_intervals(covers: Covers, others: Covers) -> Covers:
+    """Select the intervals of threads that do not overlap any of some other intervals.
 
     Args:
         covers: The intervals of each thread.
@@ -526,8 +551,9 @@ def _without(covers: Covers, others: Covers) -> Covers:
     return remaining
 
 
-def _communication(draft: Draft) -> Rows:
-    """Return the items that communicate between devices.
+def _find_communication(draft: Draft) -> Rows:
+    """Find the kernels and copies that communicate between devices, as nodes of the
+    graph.
 
     Raises:
         NoMatchError: If there are none.
@@ -539,7 +565,7 @@ def _communication(draft: Draft) -> Rows:
     return communication
 
 
-def _overlap(_: Overlapped, draft: Draft) -> None:
+def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     """Let work that follows communication on its stream no longer wait for it.
 
     It waits for what is before the communication instead. Work that waits for the
@@ -549,13 +575,13 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
         NoMatchError: If nothing communicates.
     """
     graph = draft.graph
-    communication = _communication(draft)
+    communication = _find_communication(draft)
     draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
     is_communication = np.zeros(len(graph), dtype=np.bool_)
     is_communication[communication] = True
-    node_before = _before_communication(draft, communication, is_communication)
+    node_before = _find_nodes_before(draft, communication, is_communication)
 
-    followers = _followers(draft, is_communication)
+    followers = _find_followers(draft, is_communication)
     new_source = node_before[draft.source[IN_CHAIN, followers]]
     same_chain = graph.chain[new_source] == graph.chain[followers]
     has_source = (new_source > 0) & same_chain
@@ -564,11 +590,11 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
     draft.remove_edges(IN_CHAIN, followers[~has_source])
 
 
-def _followers(draft: Draft, is_communication: Flags) -> Rows:
-    """Return the nodes that follow communication on a stream, but do not communicate.
+def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
+    """Find the nodes that follow communication on a stream, but do not communicate.
 
-    An item that also waits for events follows by its first JOIN, so that JOIN is
-    returned in its place.
+    An item (a kernel, copy or set) that also waits for events is preceded by JOINs,
+    nodes that only wait. Its first JOIN is returned in its place.
 
     Args:
         draft: The graph that is being changed.
@@ -589,14 +615,14 @@ def _followers(draft: Draft, is_communication: Flags) -> Rows:
     return not_communicating
 
 
-def _before_communication(
+def _find_nodes_before(
     draft: Draft, communication: Rows, is_communication: Flags
 ) -> Rows:
     """Find for each communication the last node before it that does not communicate.
 
-    That is the node before it on its stream, past all other communication. If a JOIN is
-    before it, that JOIN counts, unless it only waits for other communication of the
-    stream.
+    That is the node before it on its stream, past all other communication. If a JOIN (a
+    node that only waits) is before it, that JOIN counts, unless it only waits for other
+    communication of the stream.
 
     Args:
         draft: The graph that is being changed.
@@ -612,16 +638,23 @@ def _before_communication(
     node_before = np.arange(len(graph))
     for node in communication.tolist():
         chain = graph.chain[node]
-        last = int(source[IN_CHAIN, node])
-        while graph.kind[last] == Node.JOIN and is_communication[source[ACROSS, last]]:
-            is_of_other_stream = graph.chain[source[ACROSS, last]] != chain
+        last_node = int(source[IN_CHAIN, node])
+        while (
+            graph.kind[last_node] == Node.JOIN
+            and is_communication[source[ACROSS, last_node]]
+        ):
+            is_of_other_stream = graph.chain[source[ACROSS, last_node]] != chain
             if is_of_other_stream:
                 break
-            last = int(source[IN_CHAIN, last])
+            last_node = int(source[IN_CHAIN, last_node])
 
         # The nodes are in order, so the result for an earlier communication is known.
-        follows_communication = is_communication[last] and graph.chain[last] == chain
-        node_before[node] = node_before[last] if follows_communication else last
+        follows_communication = (
+            is_communication[last_node] and graph.chain[last_node] == chain
+        )
+        node_before[node] = (
+            node_before[last_node] if follows_communication else last_node
+        )
     return node_before
 
 
@@ -636,8 +669,8 @@ class Scalable(NamedTuple):
     least_ns: Floats  # the least time on the device of the trace
 
 
-def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
-    """Return the kernels of which it is known how another device would scale them.
+def find_scalable_kernels(trace: Trace, graph: Graph, device: str) -> Scalable:
+    """Find the kernels of which it is known how another device would scale them.
 
     Args:
         trace: The trace.
@@ -648,7 +681,7 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
         WrongChangeError: If the device is unknown, or if there is no such kernel.
     """
     items = graph.nodes(Node.ITEM)
-    on_device = select.on_device(kernels_of(trace), device)
+    on_device = select.on_device(describe_kernels(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
     ratio_of_row[trace.gpu_rows] = on_device.ratio
     least_of_row = np.full(len(trace), np.nan)
@@ -675,7 +708,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     Raises:
         WrongChangeError: If the device is unknown, or if it scales no kernel.
     """
-    kernels = scalable(draft.trace, draft.graph, change.name)
+    kernels = find_scalable_kernels(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
     if len(kernels.nodes) < len(draft.items):
         draft.notes.append("unscaled")
@@ -693,12 +726,12 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
 
 
 EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {
-    Scaled: _scale,
-    FusedKernels: _fuse,
+    Scaled: _scale_durations,
+    FusedKernels: _fuse_kernels,
     Graphed: _launch_as_graphs,
     Unsynced: _remove_waits,
     Loaded: _load_by_workers,
-    Overlapped: _overlap,
+    Overlapped: _overlap_communication,
     OnDevice: _move_to_device,
 }
 """What each kind of change does to a draft. Each may raise WrongChangeError."""

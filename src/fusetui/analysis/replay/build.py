@@ -25,8 +25,8 @@ from fusetui.analysis.replay.graph import (
     Chain,
     Graph,
     Node,
-    in_order,
-    reordered,
+    renumber_batches,
+    sort_nodes,
 )
 from fusetui.analysis.replay.items import (
     MAX_SWITCH_NS,
@@ -34,14 +34,14 @@ from fusetui.analysis.replay.items import (
     Items,
     Syncs,
     WaitPairs,
-    inferred_waits_of_items,
-    items_of,
-    merged_by_waiting,
-    recorded_waits_of_items,
-    syncs_of,
-    waits_for_earlier_communication,
-    waits_for_full_queues,
-    waits_of_calls_for_items,
+    collect_items,
+    collect_syncs,
+    find_recorded_waits,
+    find_waits_of_calls,
+    infer_waits,
+    infer_waits_for_communication,
+    infer_waits_for_full_queues,
+    merge_by_waiting,
 )
 from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
@@ -190,6 +190,9 @@ class GraphDraft:
     def _chain_joins(self, edge: int, target: Rows, joins: Rows) -> None:
         """Connect the JOINs of each target in a row, and the target behind the last.
 
+        A JOIN is a node that takes no time and waits for two others, so that its target
+        can wait for any number of nodes.
+
         Args:
             edge: The edge of the target that its first JOIN takes over, and by which
                 the target then waits for its last JOIN.
@@ -239,7 +242,9 @@ class GraphDraft:
         return joins
 
     def late_ns(self, nodes: Rows) -> Int64s:
-        """Return how much later than their edges explain nodes begin.
+        """Measure how much later some nodes begin than their edges explain.
+
+        An edge explains a begin by the end of its source and the usual delay after it.
 
         Args:
             nodes: The nodes.
@@ -256,26 +261,26 @@ class GraphDraft:
 
 
 @memo()
-def graph_of(trace: Trace) -> Graph:
+def build_graph(trace: Trace) -> Graph:
     """Build the graph of a trace: its work as nodes, with what each of them waited for.
 
     It has all kernels, copies and sets, all threads that launch work, and those that
     run backward for them. Without a GPU it has the busiest thread only.
     """
     cuts = thread_cuts_of(trace)
-    items = items_of(trace, cuts)
-    syncs = syncs_of(trace, items)
-    found_waits = waits_of_calls_for_items(trace, cuts, items, syncs)
-    waits_of_calls = _waits_of_calls(trace, cuts, items, found_waits.pairs)
-    origin = _origin(cuts, items)
-    delays = _usual_delays(trace, items)
+    items = collect_items(trace, cuts)
+    syncs = collect_syncs(trace, items)
+    found_waits = find_waits_of_calls(trace, cuts, items, syncs)
+    waits_of_calls = _collect_waits_of_calls(trace, cuts, items, found_waits.pairs)
+    origin = _find_origin(cuts, items)
+    delays = _measure_usual_delays(trace, items)
 
     # Lay out threads and items, and connect each node with its thread or stream.
-    layout = _layout(cuts, items)
+    layout = _lay_out_nodes(cuts, items)
     draft = GraphDraft(layout.size)
-    _lay_threads(draft, layout, cuts, origin)
-    _begin_cuts(draft, layout, cuts, items, waits_of_calls, origin)
-    _lay_items(draft, layout, cuts, items, origin)
+    _fill_in_threads(draft, layout, cuts, origin)
+    _fill_in_begins_of_cuts(draft, layout, cuts, items, waits_of_calls, origin)
+    _fill_in_items(draft, layout, cuts, items, origin)
     _connect_items(draft, layout, cuts, items, delays)
 
     # Make calls wait for items, threads for each other, and items for items of other
@@ -289,11 +294,11 @@ def graph_of(trace: Trace) -> Graph:
     )
 
     _mark_unexplained_waits(trace, draft)
-    return _finished(
+    return _finish_graph(
         draft,
         origin=origin,
-        chains=_chains(trace, cuts, items),
-        batches=_batches(draft, layout, cuts),
+        chains=_list_chains(trace, cuts, items),
+        batches=_find_batches(draft, layout, cuts),
         inferred=found_waits.inferred + inferred_between_streams,
     )
 
@@ -323,11 +328,11 @@ def _connect_streams(
     Returns:
         How many waits were inferred.
     """
-    recorded = merged_by_waiting([*recorded_waits_of_items(trace, items, syncs)])
+    recorded = merge_by_waiting([*find_recorded_waits(trace, items, syncs)])
     late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
     late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
-    inferred = inferred_waits_of_items(trace, items, late)
-    waits = _waits_of_items(trace, items, [recorded, inferred])
+    inferred = infer_waits(trace, items, late)
+    waits = _collect_waits_of_items(trace, items, [recorded, inferred])
     draft.join(
         IN_CHAIN,
         WaitPairs(
@@ -338,8 +343,9 @@ def _connect_streams(
     return len(inferred.waiting)
 
 
-def _origin(cuts: ThreadCuts, items: Items) -> int:
-    """Return when the first thread or stream begins, in ns of the file.
+def _find_origin(cuts: ThreadCuts, items: Items) -> int:
+    """Find the origin of the graph: when the first thread or stream begins, in ns of
+    the file.
 
     Returns 0 if the trace has neither.
     """
@@ -347,10 +353,10 @@ def _origin(cuts: ThreadCuts, items: Items) -> int:
     return min([*cuts.first.tolist(), *first_items.tolist()], default=0)
 
 
-def _waits_of_calls(
+def _collect_waits_of_calls(
     trace: Trace, cuts: ThreadCuts, items: Items, found_waits: list[WaitPairs]
 ) -> WaitPairs:
-    """Return all items that calls wait for, sorted by call.
+    """Collect all items (kernels, copies and sets) that calls wait for, sorted by call.
 
     Args:
         trace: The trace.
@@ -362,17 +368,19 @@ def _waits_of_calls(
     Returns:
         Calls, as cuts, with the items that they wait for.
     """
-    communication = waits_for_earlier_communication(
-        trace, items, merged_by_waiting(found_waits)
+    communication = infer_waits_for_communication(
+        trace, items, merge_by_waiting(found_waits)
     )
-    full_queues = waits_for_full_queues(cuts, items)
-    return merged_by_waiting([*found_waits, communication.implied, *full_queues])
+    full_queues = infer_waits_for_full_queues(cuts, items)
+    return merge_by_waiting([*found_waits, communication.implied, *full_queues])
 
 
-def _waits_of_items(
+def _collect_waits_of_items(
     trace: Trace, items: Items, waits_for_events: list[WaitPairs]
 ) -> WaitPairs:
-    """Return all items of other streams that items wait for, sorted by what waits.
+    """Collect all items of other streams that items wait for, sorted by what waits.
+
+    An item is a kernel, a copy or a set.
 
     A pair is left out if the awaited item starts after the waiting one: the recording
     contradicts it.
@@ -383,9 +391,9 @@ def _waits_of_items(
         waits_for_events: The waits for events, as recorded or inferred. Waits for the
             communication before these are added.
     """
-    pairs = merged_by_waiting(waits_for_events)
-    communication = waits_for_earlier_communication(trace, items, pairs)
-    pairs = merged_by_waiting(
+    pairs = merge_by_waiting(waits_for_events)
+    communication = infer_waits_for_communication(trace, items, pairs)
+    pairs = merge_by_waiting(
         [pairs, communication.implied, communication.of_communication]
     )
 
@@ -407,8 +415,9 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     draft.unexplained[synchronizations] = unexplained_ns
 
 
-def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
-    """List the chains of the graph: the threads, then the streams."""
+def _list_chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
+    """List the chains of the graph, in which nodes follow each other: the threads, then
+    the streams."""
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of_stream = {
         thread: track.pid for thread, track in tracks if track.layer is Layer.STREAM
@@ -421,8 +430,8 @@ def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
     return (*threads, *streams)
 
 
-def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
-    """Return the nodes at which workers of data loaders hand over batches.
+def _find_batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
+    """Find the nodes at which workers of data loaders hand over batches.
 
     They are in the order of their threads and times. Up to HANDING_NS (10 ms) of a wait
     may be what the thread itself does to take over the batch.
@@ -442,11 +451,20 @@ def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
     )
 
 
-def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
-    """Lay out the nodes of a trace in the order that NodeOrder describes."""
+def _lay_out_nodes(cuts: ThreadCuts, items: Items) -> NodeOrder:
+    """Decide which node of the graph stands for which part of a trace.
+
+    The origin comes first, then the nodes of each thread, and last those of the
+    kernels, copies and sets. A thread alternates between its own time and cuts, such as
+    calls.
+
+    Args:
+        cuts: The cuts of all threads.
+        items: The kernels, copies and sets.
+    """
     threads = len(cuts.threads)
     earlier_cuts = np.arange(len(cuts.kind))
-    earlier_threads = _thread_of_cut(cuts)
+    earlier_threads = _find_threads_of_cuts(cuts)
 
     # Before the node of a cut there are the origin, two nodes for each earlier cut, the
     # HOST of this cut, and the last HOST of each earlier thread.
@@ -461,18 +479,19 @@ def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
     )
 
 
-def _thread_of_cut(cuts: ThreadCuts) -> Rows:
-    """Return for each cut the index of its thread in `cuts.threads`."""
+def _find_threads_of_cuts(cuts: ThreadCuts) -> Rows:
+    """Find for each cut (a call or a wait of a thread) the index of its thread in
+    `cuts.threads`."""
     return numbers_of_sized_groups(np.diff(cuts.bounds))
 
 
-def _lay_threads(
+def _fill_in_threads(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, origin: int
 ) -> None:
     """Fill in the nodes of threads, and connect those of each thread in a row.
 
     The time between two cuts is the thread's own time (HOST). When the cuts themselves
-    begin is filled in later, by `_begin_cuts`.
+    begin is filled in later, by `_fill_in_begins_of_cuts`.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
@@ -481,7 +500,7 @@ def _lay_threads(
         origin: The time of the origin, in ns of the file.
     """
     draft.kind[0] = Node.ORIGIN
-    thread_of_cut = _thread_of_cut(cuts)
+    thread_of_cut = _find_threads_of_cuts(cuts)
     draft.kind[layout.cut] = cuts.kind
     draft.row[layout.cut] = cuts.row
     draft.chain[layout.cut] = thread_of_cut
@@ -503,7 +522,7 @@ def _lay_threads(
     draft.began[layout.first_of_thread] = cuts.first - origin
 
 
-def _begin_cuts(
+def _fill_in_begins_of_cuts(
     draft: GraphDraft,
     layout: NodeOrder,
     cuts: ThreadCuts,
@@ -513,9 +532,11 @@ def _begin_cuts(
 ) -> None:
     """Fill in when the node of each cut begins: when its waiting is over.
 
+    A cut is a stretch of a thread, such as a call, at which it depends on others.
+
     The waiting of a call is over once the last item that it waits for has ended, but at
-    the latest when the call ends. A handoff consists of waiting only, so it begins at
-    its end.
+    the latest when the call ends. A handoff, in which a thread waits for another
+    thread, consists of waiting only, so it begins at its end.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
@@ -569,10 +590,10 @@ def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> 
     draft.join(ACROSS, WaitPairs(asking_waits[order], working_is_done[order]))
 
 
-def _lay_items(
+def _fill_in_items(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, items: Items, origin: int
 ) -> None:
-    """Fill in the nodes of items, without their edges.
+    """Fill in the nodes of items (kernels, copies and sets), without their edges.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
@@ -629,14 +650,18 @@ def _connect_items(
     draft.follow_origin(node[waits_for_nothing])
 
 
-def _usual_delays(trace: Trace, items: Items) -> _Delays:
-    """Measure how long work that is ready usually takes to start."""
+def _measure_usual_delays(trace: Trace, items: Items) -> _Delays:
+    """Measure how long kernels, copies and sets that are ready usually take to start.
+
+    Two delays are measured: the switch of a stream from one to the next, and the
+    latency from the launch call.
+    """
     process_of_item = trace.process_of_track[trace.track[items.rows]]
-    latency = _latency(trace)[process_of_item]
-    return _Delays(switch=_switches(items, latency), latency=latency)
+    latency = _measure_latency(trace)[process_of_item]
+    return _Delays(switch=_measure_switches(items, latency), latency=latency)
 
 
-def _switches(items: Items, latency: Int64s) -> Int64s:
+def _measure_switches(items: Items, latency: Int64s) -> Int64s:
     """Measure how long each stream usually takes to switch from one item to the next.
 
     It is the upper median of the gaps between items: 2 us for gaps of 1, 2 and 3 us. A
@@ -665,7 +690,7 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
     return switches
 
 
-def _latency(trace: Trace) -> Int64s:
+def _measure_latency(trace: Trace) -> Int64s:
     """Measure the usual latency of each device from a launch call to its item.
 
     It is measured at items that start after a gap on an otherwise idle device. If a
@@ -688,7 +713,7 @@ def _latency(trace: Trace) -> Int64s:
     return latency_of_process
 
 
-def _finished(
+def _finish_graph(
     draft: GraphDraft,
     *,
     origin: int,
@@ -708,7 +733,7 @@ def _finished(
         batches: The nodes at which batches are handed over, as nodes of the draft.
         inferred: How many waits were inferred.
     """
-    order = in_order(draft.began, draft.ended, draft.tie_order, draft.source)
+    order = sort_nodes(draft.began, draft.ended, draft.tie_order, draft.source)
     # The inverse of a sorting order says which node each node becomes.
     new_node = np.empty(len(order), dtype=np.int32)
     new_node[order] = np.arange(len(order))
@@ -716,11 +741,11 @@ def _finished(
     kind = draft.kind[order]
     began = draft.began[order]
     ended = draft.ended[order]
-    source, lag = _edges(draft, order, new_node)
-    _time_joins(kind, began, ended, source, lag)
-    residual = _residuals(kind, began, ended, source, lag)
+    source, lag = _renumber_edges(draft, order, new_node)
+    _set_times_of_joins(kind, began, ended, source, lag)
+    residual = _compute_residuals(kind, began, ended, source, lag)
     # When a batch is ready is bounded by the replay itself, see replay.Ready.
-    batches = reordered(batches, new_node)
+    batches = renumber_batches(batches, new_node)
     residual[:, batches.node] = 0
 
     threads = sum(not chain.is_stream for chain in chains)
@@ -751,10 +776,11 @@ class _Edges(NamedTuple):
     lag: Int64s  # ns
 
 
-def _edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
-    """Return the edges of a draft after its nodes were sorted.
+def _renumber_edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
+    """Renumber the edges of a draft after its nodes were sorted, and give each its lag.
 
-    The lag of an edge is the usual one, or less if the recorded one is shorter.
+    The lag is the least delay from the end of the source to the begin of the node. It
+    is the usual one, or less if the recorded one is shorter.
 
     Args:
         draft: The draft.
@@ -779,7 +805,7 @@ def _edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
     return _Edges(source=source, lag=lag)
 
 
-def _time_joins(
+def _set_times_of_joins(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> None:
     """Set when JOINs begin and end: when both of their sources are done.
@@ -793,7 +819,7 @@ def _time_joins(
         ended[join] = sources_done
 
 
-def _residuals(
+def _compute_residuals(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> Int64s:
     """Compute how much later each node begins than its edges explain.

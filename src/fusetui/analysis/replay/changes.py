@@ -125,17 +125,17 @@ def parse_change(text: str) -> Change:
     """
     text = text.strip()
     if match := SCALED.fullmatch(text):
-        return _scaled(match)
+        return _parse_scaled(match)
     if match := FACTOR.fullmatch(text):
-        return _scaled_as_a_whole(match)
+        return _parse_scaled_as_a_whole(match)
     match = OTHER.fullmatch(text)
-    change = _other(match["what"], match["rest"] or "") if match else None
+    change = _parse_other(match["what"], match["rest"] or "") if match else None
     if change is None:
         raise WrongChangeError(f'Unknown change "{text}". Valid: {FORMS}.')
     return change
 
 
-def _scaled(match: re.Match[str]) -> Scaled:
+def _parse_scaled(match: re.Match[str]) -> Scaled:
     """Make the change of `kernel:PATTERN x0.5`, `... 40us` or `... bound`.
 
     Args:
@@ -162,7 +162,7 @@ def _scaled(match: re.Match[str]) -> Scaled:
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 
 
-def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
+def _parse_scaled_as_a_whole(match: re.Match[str]) -> Scaled:
     """Make the change of `python x0.5`, `comm x0` or `comm bandwidth=x2`.
 
     Args:
@@ -184,8 +184,9 @@ def _scaled_as_a_whole(match: re.Match[str]) -> Scaled:
     return Scaled(what=what, pattern="", factor=factor)  # type: ignore[arg-type]
 
 
-def _other(what: str, rest: str) -> Change | None:
-    """Make a change that scales nothing.
+def _parse_other(what: str, rest: str) -> Change | None:
+    """Parse a change that scales no times, such as `fuse`, `loader` or
+    `no-sync:PATTERN`.
 
     Args:
         what: The name of the change, such as "loader".
@@ -204,7 +205,7 @@ def _other(what: str, rest: str) -> Change | None:
         case "loader" if not rest:
             return Loaded()
         case "loader":
-            workers = _workers(rest)
+            workers = _parse_workers(rest)
             return None if workers is None else Loaded(workers=workers)
         case "no-sync" if rest:
             return Unsynced(pattern=rest)
@@ -215,7 +216,7 @@ def _other(what: str, rest: str) -> Change | None:
     return None
 
 
-def _workers(rest: str) -> int | None:
+def _parse_workers(rest: str) -> int | None:
     """Parse `workers=4`.
 
     Returns:

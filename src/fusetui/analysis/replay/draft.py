@@ -59,10 +59,11 @@ class Draft:
         return self.graph.nodes(Node.ITEM)
 
     def remove_edges(self, edge: int, nodes: Rows) -> None:
-        """Make nodes wait for nothing by one of their edges.
+        """Make nodes wait for nothing by one of their two edges.
 
         Args:
-            edge: Which edge, IN_CHAIN or ACROSS.
+            edge: IN_CHAIN, to the node before it on its thread or stream, or
+                ACROSS, to a node of another one.
             nodes: The nodes.
         """
         self.source[edge, nodes] = 0
@@ -72,8 +73,9 @@ class Draft:
     def remove_nodes(self, nodes: Rows) -> None:
         """Take nodes out: they take no time and wait only for the one before them.
 
-        What waits for a removed item waits for it without delay. A residual was
-        recorded between these two only, so it goes with the item.
+        What waits for a removed item (kernel, copy or set) waits for it without delay.
+        An unexplained delay (residual) was recorded between these two only, so it goes
+        with the item.
 
         Args:
             nodes: The nodes of calls or items.
@@ -96,7 +98,7 @@ class Draft:
         self.lag[is_from_removed] = np.maximum(self.lag[is_from_removed], 0)
 
     def scale_items(self, nodes: Rows, effective: Callable[[Floats], Floats]) -> None:
-        """Change the effective durations of items.
+        """Change the effective durations of items: kernels, copies and sets.
 
         The effective duration of an item is its duration without the time by which it
         overlaps the item before it on its stream. That overlap stays as it is.
@@ -148,13 +150,13 @@ class Draft:
                 them as a whole.
         """
         batches = self.batches
-        taken = self.graph.began[batches.node]
-        still_waits = np.ones(len(taken), dtype=np.bool_)
+        taken_at = self.graph.began[batches.node]
+        still_waits = np.ones(len(taken_at), dtype=np.bool_)
         for chain, cover in covers.items():
             of_chain = np.flatnonzero(self.graph.chain[batches.node] == chain)
-            wait_begins = taken[of_chain] - batches.waited[of_chain]
+            wait_begins = taken_at[of_chain] - batches.waited[of_chain]
             interval = cover.place_of(wait_begins)
-            is_outside = (interval < 0) | (taken[of_chain] > cover.end[interval])
+            is_outside = (interval < 0) | (taken_at[of_chain] > cover.end[interval])
             still_waits[of_chain] = is_outside
         self.batches = Batches(
             node=batches.node[still_waits],
@@ -174,9 +176,9 @@ class Draft:
         self._apply_time_scales()
         removes_nodes = (self.gone & ~graph.gone).any()
         if removes_nodes:
-            self._queue_again()
+            self._queue_launches_again()
 
-        overlaps = self._overlaps_its_source()
+        overlaps = self._mark_overlapping_edges()
         lag_within_item = np.maximum(self.lag, -self.dur[self.source])
         self.lag = np.where(overlaps, lag_within_item, self.lag)
         return msgspec.structs.replace(
@@ -192,7 +194,11 @@ class Draft:
         )
 
     def _apply_time_scales(self) -> None:
-        """Make the threads' own time take as long as their time scales say."""
+        """Make the own time of threads as long as the changes say.
+
+        Each thread has a time scale: how many times as long each stretch of its
+        recorded time takes. It applies to what the thread does between calls.
+        """
         graph = self.graph
         hosts = graph.nodes(Node.HOST)
         for chain, scale in enumerate(self.time_scales):
@@ -201,8 +207,9 @@ class Draft:
             until_end = scale.elapsed_until(graph.ended[nodes])
             self.dur[nodes] = until_end - until_begin
 
-    def _overlaps_its_source(self) -> Flags:
-        """Return by which edges a node begins before the item that it waits for ends.
+    def _mark_overlapping_edges(self) -> Flags:
+        """Mark the edges by which a node begins before the kernel, copy or set that it
+        waits for ends.
 
         Such an edge has a negative lag. If the lag is longer than the item itself, the
         node seems to begin before the item does: this comes from clocks that differ, is
@@ -216,11 +223,12 @@ class Draft:
         is_within_item: Flags = self.lag >= -self.graph.lasted[self.source]
         return is_early & is_from_item & is_within_item
 
-    def _queue_again(self) -> None:
-        """Make launch calls wait for room in queues that were full, after items went.
+    def _queue_launches_again(self) -> None:
+        """Make launch calls wait for room in full queues again, after items were
+        removed.
 
-        A removed item takes no room in the queue of its stream, so the calls behind it
-        wait for other items than before.
+        An item is a kernel, a copy or a set. A removed one takes no room in the queue
+        of its stream, so the calls behind it wait for other items than before.
         """
         graph = self.graph
         items = self.items
@@ -228,9 +236,9 @@ class Draft:
         waited_for = graph.source[ACROSS, launches]
         waited_for = waited_for[graph.kind[waited_for] == Node.ITEM]
         for stream in distinct(graph.chain[waited_for]).tolist():
-            self._queue_again_on(stream, items[graph.chain[items] == stream])
+            self._queue_launches_again_on(stream, items[graph.chain[items] == stream])
 
-    def _queue_again_on(self, stream: int, items: Rows) -> None:
+    def _queue_launches_again_on(self, stream: int, items: Rows) -> None:
         """Make launch calls wait for room in the queue of one stream.
 
         Each call waits for the item that was launched n items before its own, if the
@@ -242,19 +250,19 @@ class Draft:
         """
         graph = self.graph
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
-        launch = launch_of_row[self.trace.launch[graph.row[items]]]
-        has_launch = launch > 0  # 0, the origin, stands for none
+        launch_of_item = launch_of_row[self.trace.launch[graph.row[items]]]
+        has_launch = launch_of_item > 0  # 0, the origin, stands for none
 
         # The queue holds as many items as lie between the item of a call that waited
         # and the item that made room for it.
-        makes_room = graph.source[ACROSS, launch]
+        makes_room = graph.source[ACROSS, launch_of_item]
         waited_for_room = has_launch & (graph.chain[makes_room] == stream)
         index_of_room = np.searchsorted(items, makes_room)
         items_between = np.arange(len(items)) - index_of_room
         queue_length = int(items_between[waited_for_room].max())
 
-        self.remove_edges(ACROSS, launch[waited_for_room])
-        is_left = has_launch & ~self.gone[items] & ~self.gone[launch]
-        waiting = launch[is_left][queue_length:]
-        self.source[ACROSS, waiting] = items[is_left][: len(waiting)]
-        self.lag[ACROSS, waiting] = 0
+        self.remove_edges(ACROSS, launch_of_item[waited_for_room])
+        is_left = has_launch & ~self.gone[items] & ~self.gone[launch_of_item]
+        waiting_launches = launch_of_item[is_left][queue_length:]
+        self.source[ACROSS, waiting_launches] = items[is_left][: len(waiting_launches)]
+        self.lag[ACROSS, waiting_launches] = 0

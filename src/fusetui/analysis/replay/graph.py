@@ -71,10 +71,11 @@ class TimeScale(NamedTuple):
     rate: Floats  # ns of the replay per recorded ns
 
     def elapsed_until(self, times: Int64s) -> Int64s:
-        """Return how long the thread takes in the replay from 0 to recorded times.
+        """Measure how long the thread takes in the replay to get from time 0 to
+        recorded times.
 
-        Differences of two results are how long the thread takes between two times.
-        They are rounded such that parts add up exactly.
+        Differences of two results are how long the thread takes between two times. They
+        are rounded such that parts add up exactly.
 
         Args:
             times: Recorded times, in ns after the origin.
@@ -121,7 +122,7 @@ NEVER = -(1 << 61)
 edge of the node always ends later."""
 MAX_TIED_NODES = 100
 """How many nodes that begin at the same time and wait for each other in a row are put
-in order by `_tie_levels`; longer rows are left to `_sorted_topologically`."""
+in order by `_count_tie_levels`; longer rows are left to `_sort_topologically`."""
 IN_CHAIN, ACROSS = 0, 1
 """The two edges of a node: from the node before it on its thread or stream, and from a
 node of another thread or stream."""
@@ -224,7 +225,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         return Times(begin=self.began, end=self.ended)
 
     def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
-        """Return the nodes of some kinds, in order.
+        """Return the nodes of some kinds, such as launch calls or kernels, in ascending
+        order.
 
         Args:
             kinds: The kinds.
@@ -238,6 +240,9 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     def has_edge(self, edge: int, nodes: Rows) -> Flags:
         """Return which nodes wait for a source by one of their two edges.
 
+        One edge leads to the node before it on its thread or stream, the other to a
+        node of another one.
+
         Args:
             edge: The edge, IN_CHAIN or ACROSS.
             nodes: The nodes.
@@ -248,7 +253,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.asarray(self.lag[edge, nodes] != NEVER)
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
-        """Return which node of one kind stands for each row of the trace.
+        """Return for each row of the trace (each slice) the node of one kind that
+        stands for it.
 
         Returns:
             One entry per row, and a last one, which the row -1 ("none") finds. It is 0,
@@ -260,7 +266,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         return node_of_row
 
 
-def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
+def renumber_batches(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
     """Return the batches of a graph after its nodes got other numbers.
 
     They stay in the order of their nodes: batches at the nodes 3 and 5, which become 8
@@ -280,7 +286,7 @@ def reordered(batches: Batches, new_node: NDArray[np.integer]) -> Batches:
     )
 
 
-def in_order(
+def sort_nodes(
     began: Int64s, ended: Int64s, tie_order: NDArray[np.floating[Any]], source: Int32s
 ) -> Rows:
     """Sort nodes so that their sources come first, as a replay in one pass needs.
@@ -298,7 +304,7 @@ def in_order(
     Returns:
         The nodes in order.
     """
-    level = _tie_levels(began, source)
+    level = _count_tie_levels(began, source)
     order = np.lexsort((tie_order, ended, level, began))
 
     rank = np.empty(len(order), dtype=np.intp)
@@ -306,11 +312,11 @@ def in_order(
     # The origin, 0, is the source of nodes that have none, and always comes first.
     comes_before_source = (rank[source] >= rank) & (source > 0)
     if comes_before_source.any():
-        return _sorted_topologically(rank, source)
+        return _sort_topologically(rank, source)
     return order
 
 
-def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
+def _count_tie_levels(began: Int64s, source: Int32s) -> Int64s:
     """Count for each node the sources that begin at the same time and must come first.
 
     E.g. of three nodes that begin at the same time and wait for each other in a row,
@@ -336,7 +342,7 @@ def _tie_levels(began: Int64s, source: Int32s) -> Int64s:
     return level
 
 
-def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
+def _sort_topologically(rank: Rows, source: Int32s) -> Rows:
     """Sort nodes so that their sources come first, by Kahn's algorithm.
 
     Of the nodes whose sources are all in order already, the one with the lowest rank

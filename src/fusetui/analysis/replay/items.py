@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.thread_cuts import FREES, ThreadCuts
 from fusetui.text.patterns import lazy_pattern
@@ -117,7 +117,8 @@ class Items(msgspec.Struct, frozen=True, eq=False):
         return item
 
     def first_launched_after(self, stream: int, times: Int64s) -> Rows:
-        """Find the first item that was launched on a stream at or after each time.
+        """Find the first item (kernel, copy or set) that was launched on a stream at or
+        after each time.
 
         Returns:
             An item for each time; NONE if nothing was launched from then on.
@@ -159,8 +160,8 @@ class _Launches(NamedTuple):
     cut: Rows  # see Items.launch_cut
 
 
-def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
-    """Return all GPU work of a trace, with the calls that launched it.
+def collect_items(trace: Trace, cuts: ThreadCuts) -> Items:
+    """Collect all GPU work of a trace, with the calls that launched it.
 
     An *item* is a kernel, a copy or a set. Items are numbered by stream and, within a
     stream, by start. E.g. of two streams with 2 items and 1 item, the numbers are 0, 1
@@ -170,11 +171,11 @@ def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
         trace: The trace.
         cuts: The calls of its threads, among which the launch calls are looked up.
     """
-    order = _by_stream_and_start(trace)
+    order = _sort_gpu_events(trace)
     start = trace.start[order.rows]
     end = trace.end[order.rows]
-    launches = _launches(trace, cuts, order.rows)
-    launched_at = _launch_times(trace, launches, order.bounds)
+    launches = _find_launches(trace, cuts, order.rows)
+    launched_at = _determine_launch_times(trace, launches, order.bounds)
 
     # Sort by stream, then by launch; launches at the same time stay in order of start.
     # np.lexsort sorts by its last key first.
@@ -189,12 +190,12 @@ def items_of(trace: Trace, cuts: ThreadCuts) -> Items:
         streams=order.streams,
         bounds=order.bounds,
         by_launch=by_launch,
-        last_to_end=_last_to_end_of_streams(by_launch, end, order.bounds),
-        process=_launching_processes(trace, launches, order.bounds),
+        last_to_end=_find_last_to_end(by_launch, end, order.bounds),
+        process=_find_launching_processes(trace, launches, order.bounds),
     )
 
 
-def _by_stream_and_start(trace: Trace) -> _Order:
+def _sort_gpu_events(trace: Trace) -> _Order:
     """Sort the GPU events by stream, those of a stream by start and then by end."""
     gpu_rows = trace.gpu_rows
     stream = trace.thread_of_track[trace.track[gpu_rows]]
@@ -212,7 +213,7 @@ def _by_stream_and_start(trace: Trace) -> _Order:
     )
 
 
-def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
+def _find_launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
     """Find the launch calls of GPU events.
 
     A call that begins after the event that it is said to launch counts as unknown,
@@ -229,8 +230,9 @@ def _launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
     return _Launches(row=call, cut=cut)
 
 
-def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
-    """Determine when each item was launched, which is when its launch call began.
+def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
+    """Determine when each item (kernel, copy or set) was launched, which is when its
+    launch call began.
 
     If the call is not known, the item counts as launched with the last item before it
     on its stream whose call is known. If there is none either, it counts as launched
@@ -251,21 +253,24 @@ def _launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
     return np.where(last_with_launch >= 0, call_began, trace.begin_ns)
 
 
-def _last_to_end_of_streams(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
-    """Compute Items.last_to_end, stream by stream.
+def _find_last_to_end(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
+    """Find for each item which one ends last on its stream, of it and those launched
+    before it.
+
+    An item is a kernel, a copy or a set.
 
     Args:
-        by_launch: See Items.by_launch.
+        by_launch: The items by stream, those of a stream by launch.
         end: When each item ends, in ns.
-        bounds: See Items.bounds.
+        bounds: The first item of each stream, and the number of items.
     """
     last_to_end = by_launch.copy()
     for first, stop in pairwise(bounds.tolist()):
-        last_to_end[first:stop] = _last_to_end_so_far(by_launch[first:stop], end)
+        last_to_end[first:stop] = _find_last_to_end_so_far(by_launch[first:stop], end)
     return last_to_end
 
 
-def _launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
+def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
     """Find the process that launches the work of each stream.
 
     All items of a stream come from one process, so the first item with a known launch
@@ -283,8 +288,9 @@ def _launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Row
     return process
 
 
-def _last_to_end_so_far(items: Rows, end: Int64s) -> Rows:
-    """Return for each item which one ends last, of it and those before it.
+def _find_last_to_end_so_far(items: Rows, end: Int64s) -> Rows:
+    """Find for each item (kernel, copy or set) which one ends last, of it and those
+    before it.
 
     E.g. for items that end at 10, 50 and 20 ns: the first, the second, the second.
 
@@ -314,8 +320,9 @@ class Syncs(NamedTuple):
     of_event: Flags  # whether it waits for an event; the two above are NONE if not
 
 
-def syncs_of(trace: Trace, items: Items) -> Syncs:
-    """Return the waits that CUPTI recorded on the device.
+def collect_syncs(trace: Trace, items: Items) -> Syncs:
+    """Collect the waits that CUPTI recorded on the device, with the calls that caused
+    them.
 
     Waits for an event say in their args where the event was recorded. Waits without a
     correlation cannot be assigned to a call and are left out.
@@ -326,7 +333,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     index_of_stream[items.streams] = np.arange(len(items.streams))
 
     of_event = trace.matching(rows, re.compile("Event").search)
-    events = _recorded_events(trace, rows, np.flatnonzero(of_event))
+    events = _read_recorded_events(trace, rows, np.flatnonzero(of_event))
     calls = trace.rows_of(Role.CALL)
     correlation_of_call = trace.correlation[calls]
     event_call = first_with(correlation_of_call, calls, events.correlation)
@@ -346,7 +353,7 @@ class _RecordedEvents(NamedTuple):
     correlation: Rows  # the correlation of the call that recorded the event
 
 
-def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvents:
+def _read_recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvents:
     """Read from the args of waits where the awaited events were recorded.
 
     Args:
@@ -363,7 +370,7 @@ def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvent
         return _RecordedEvents(thread=thread, correlation=correlation)
 
     args = arguments(trace.elements.own, trace.order[rows[of_event]], WAITS_ON)
-    thread_of_lane = _thread_of_lane(trace)
+    thread_of_lane = _number_lanes(trace)
     for wait, args_index in zip(of_event.tolist(), args.number.tolist(), strict=True):
         has_args = args_index >= 0
         if not has_args:
@@ -379,7 +386,7 @@ def _recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvent
     return _RecordedEvents(thread=thread, correlation=correlation)
 
 
-def _thread_of_lane(trace: Trace) -> dict[tuple[str, str], int]:
+def _number_lanes(trace: Trace) -> dict[tuple[str, str], int]:
     """Return the number of each lane (Trace.thread_of_track) by its pid and its tid.
 
     Both are texts, because files have them as numbers and as texts.
@@ -421,7 +428,7 @@ class _Synchronizations(NamedTuple):
     is_unknown: Flags  # it waits for one stream or event, and nothing says for which
 
 
-def waits_of_calls_for_items(
+def find_waits_of_calls(
     trace: Trace, cuts: ThreadCuts, items: Items, syncs: Syncs
 ) -> WaitsOfCalls:
     """Find the items that each waiting call waits for.
@@ -436,33 +443,35 @@ def waits_of_calls_for_items(
         items: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
     """
-    calls = _waiting_calls(trace, cuts)
-    recorded = _synchronizations(trace, calls, syncs)
-    pairs = [_waits_for_own_launch(trace, cuts, items)]
+    calls = _find_waiting_calls(trace, cuts)
+    recorded = _look_up_synchronizations(trace, calls, syncs)
+    pairs = [_find_waits_for_own_launch(trace, cuts, items)]
     inferred = np.full(len(calls.cut), NONE)
     for stream in range(len(items.streams)):
         last_launched = items.last_to_end_before(stream, calls.begin)
-        candidates = _candidates(items, calls, stream, last_launched)
+        candidates = _find_candidates(items, calls, stream, last_launched)
         for_device = candidates.is_possible_for_device & calls.for_device
         pairs.append(WaitPairs(calls.cut[for_device], last_launched[for_device]))
 
         may_be_inferred = recorded.is_unknown & candidates.is_possible
-        inferred = _later_ending(items, inferred, candidates.item, may_be_inferred)
+        inferred = _replace_by_later(items, inferred, candidates.item, may_be_inferred)
 
         on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
         before_row = recorded.launched_before_row[on_stream]
         awaited = items.last_to_end_before(stream, trace.start[before_row])
-        pairs.append(_known_pairs(waiting=calls.cut[on_stream], awaited=awaited))
+        pairs.append(_make_known_pairs(waiting=calls.cut[on_stream], awaited=awaited))
 
     is_inferred = inferred >= 0
     pairs.append(WaitPairs(calls.cut[is_inferred], inferred[is_inferred]))
     return WaitsOfCalls(pairs=pairs, inferred=int(is_inferred.sum()))
 
 
-def _later_ending(
+def _replace_by_later(
     items: Items, best: Rows, candidates: Rows, may_replace: Flags
 ) -> Rows:
-    """Replace the best items so far by candidates that end later.
+    """Replace the best items found so far by candidates that end later.
+
+    An item is a kernel, a copy or a set for which a call may have waited.
 
     Args:
         items: All kernels, copies and sets, by stream and start.
@@ -483,7 +492,7 @@ class _Candidates(NamedTuple):
     is_possible_for_device: Flags
 
 
-def _candidates(
+def _find_candidates(
     items: Items, calls: _WaitingCalls, stream: int, last_launched: Rows
 ) -> _Candidates:
     """Find the item of a stream that each call may wait for.
@@ -515,7 +524,7 @@ def _candidates(
     )
 
 
-def _synchronizations(
+def _look_up_synchronizations(
     trace: Trace, calls: _WaitingCalls, syncs: Syncs
 ) -> _Synchronizations:
     """Look up what CUPTI recorded about the waiting calls.
@@ -525,7 +534,7 @@ def _synchronizations(
         calls: The waiting calls.
         syncs: The waits that CUPTI recorded.
     """
-    waits = _recorded_waits(trace, syncs)
+    waits = _look_up_recorded_waits(trace, syncs)
     stream = waits.stream[calls.row]
     for_one_stream = calls.is_synchronization & ~calls.for_device
     is_recorded = for_one_stream & (stream >= 0)
@@ -537,8 +546,13 @@ def _synchronizations(
     )
 
 
-def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
-    """Return the calls that wait for the device, of all threads."""
+def _find_waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
+    """Find the calls of all threads that wait for the device, such as
+    cudaStreamSynchronize.
+
+    Each is described by its times, its process, and by what it waits for: the whole
+    device, an event, or something else.
+    """
     cut = np.flatnonzero(cuts.kind == Node.WAIT)
     row = cuts.row[cut]
     return _WaitingCalls(
@@ -553,7 +567,9 @@ def _waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
     )
 
 
-def _waits_for_own_launch(trace: Trace, cuts: ThreadCuts, items: Items) -> WaitPairs:
+def _find_waits_for_own_launch(
+    trace: Trace, cuts: ThreadCuts, items: Items
+) -> WaitPairs:
     """Find the items whose own launch call waits until they are done, such as copies.
 
     The item must have ended when the call returned. A copy to the device often has
@@ -584,7 +600,7 @@ class _RecordedWaits(NamedTuple):
     launched_before_row: Rows  # see _Synchronizations
 
 
-def _recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
+def _look_up_recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
     """Look up what each call waits for.
 
     A call that waits for a stream waits for what was launched on it before the call
@@ -603,10 +619,11 @@ def _recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
     return _RecordedWaits(stream=stream_of_call, launched_before_row=before_row_of_call)
 
 
-def recorded_waits_of_items(
+def find_recorded_waits(
     trace: Trace, items: Items, syncs: Syncs
 ) -> Iterator[WaitPairs]:
-    """Yield which items were recorded to wait for which others.
+    """Yield which items (kernels, copies and sets) were recorded to wait for which
+    others.
 
     An item waits if its stream was told to wait for an event of another stream
     (cudaStreamWaitEvent) before the item was launched. Nodes of a CUDA graph wait for
@@ -631,25 +648,29 @@ def recorded_waits_of_items(
         wait_called_at = trace.start[syncs.call[waits]]
         awaited = items.last_to_end_before(awaited_stream, event_recorded_at)
         waiting = items.first_launched_after(waiting_stream, wait_called_at)
-        yield _known_pairs(waiting=waiting, awaited=awaited)
+        yield _make_known_pairs(waiting=waiting, awaited=awaited)
 
     # Nodes of a graph on one stream follow each other anyway.
-    if graph_calls(trace).any() and len(items.streams) > 1:
-        yield _dependencies_in_graphs(trace, items)
+    if mark_graph_calls(trace).any() and len(items.streams) > 1:
+        yield _find_dependencies_in_graphs(trace, items)
 
 
-def _dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
-    """Return the items of CUDA graphs with the items that they depend on."""
+def _find_dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
+    """Find the items of CUDA graphs (kernels, copies and sets) with the items that they
+    depend on."""
     in_graphs = dependencies(trace)
     item_of_row = np.full(len(trace), NONE)
     item_of_row[items.rows] = np.arange(len(items.rows))
-    return _known_pairs(
+    return _make_known_pairs(
         waiting=item_of_row[in_graphs.after], awaited=item_of_row[in_graphs.before]
     )
 
 
-def _known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
-    """Make pairs, and leave out those of which one side is NONE."""
+def _make_known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
+    """Make pairs of what waits and what it waits for.
+
+    Pairs of which one side is unknown (NONE, which is below 0) are left out.
+    """
     is_known = (awaited >= 0) & (waiting >= 0)
     return WaitPairs(waiting[is_known], awaited[is_known])
 
@@ -666,7 +687,7 @@ class _LateItems(NamedTuple):
     item_before_launched_at: Int64s
 
 
-def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs:
+def infer_waits(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     """Infer which event late items wait for, where the recording does not say it.
 
     An item waits for an event if its stream was told to (cudaStreamWaitEvent) between
@@ -684,12 +705,12 @@ def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs
     """
     event_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     process_of_call = trace.process_of_track[trace.track[event_calls]]
-    late_items = _late_items(trace, items, late)
+    late_items = _select_late_items(trace, items, late)
     process_of_item = items.process[late_items.stream]
     awaited = np.full(len(late_items.item), NONE)
     for process in distinct(process_of_item).tolist():
         calls = event_calls[process_of_call == process]
-        wait_called_at = _last_before(trace.start[calls], late_items.launched_at)
+        wait_called_at = _find_last_before(trace.start[calls], late_items.launched_at)
         is_of_process = process_of_item == process
         is_told_to_wait = wait_called_at >= late_items.item_before_launched_at
         waits = is_of_process & is_told_to_wait
@@ -698,12 +719,15 @@ def inferred_waits_of_items(trace: Trace, items: Items, late: Rows) -> WaitPairs
             is_other_stream = (late_items.stream != stream) & (ended >= 0)
             is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
             may_await = waits & is_other_stream & is_soon
-            awaited = _later_ending(items, awaited, ended, may_await)
-    return _known_pairs(waiting=late_items.item, awaited=awaited)
+            awaited = _replace_by_later(items, awaited, ended, may_await)
+    return _make_known_pairs(waiting=late_items.item, awaited=awaited)
 
 
-def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
-    """Return those late items whose launch is known.
+def _select_late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
+    """Select those late items whose launch is known.
+
+    An item is a kernel, a copy or a set. It is late if it starts later than its launch
+    and its stream explain.
 
     Args:
         trace: The trace.
@@ -724,8 +748,8 @@ def _late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
     )
 
 
-def _last_before(call_starts: Int64s, times: Int64s) -> Int64s:
-    """Return when the last call before each time started.
+def _find_last_before(call_starts: Int64s, times: Int64s) -> Int64s:
+    """Find when the last call before each time started.
 
     Args:
         call_starts: When the calls start, in any order.
@@ -754,10 +778,10 @@ class CommunicationWaits(NamedTuple):
     of_communication: WaitPairs
 
 
-def waits_for_earlier_communication(
+def infer_waits_for_communication(
     trace: Trace, items: Items, pairs: WaitPairs
 ) -> CommunicationWaits:
-    """Return the waits for communication that waits for other items imply.
+    """Infer the waits for communication that waits for other items imply.
 
     E.g. a stream runs an all-reduce, then a kernel, and a call waits for the kernel. So
     the call also waits for the all-reduce.
@@ -772,7 +796,7 @@ def waits_for_earlier_communication(
 
     # What waits for a communication itself is known to wait for it already.
     before_awaited = np.where(is_communication, NONE, last_so_far)[pairs.awaited]
-    implied = _known_pairs(waiting=pairs.waiting, awaited=before_awaited)
+    implied = _make_known_pairs(waiting=pairs.waiting, awaited=before_awaited)
 
     # That before a communication is the last one up to the item before it. If that item
     # is a communication too, the two follow each other on the stream anyway.
@@ -780,18 +804,19 @@ def waits_for_earlier_communication(
     is_first_of_stream = np.zeros(len(items.rows), dtype=np.bool_)
     is_first_of_stream[items.bounds[:-1]] = True
     follows_item = item_indices[is_communication & ~is_first_of_stream]
-    of_communication = _known_pairs(
+    of_communication = _make_known_pairs(
         waiting=follows_item,
         awaited=np.where(is_communication, NONE, last_so_far)[follows_item - 1],
     )
     return CommunicationWaits(implied=implied, of_communication=of_communication)
 
 
-def waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
+def infer_waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
     """Yield the launch calls that had to wait for room in a full queue of a stream.
 
-    A queue holds a fixed number of items. If it is full, a launch call returns only
-    when an item ends and makes room: the item that was launched so many items earlier.
+    A queue holds a fixed number of items: kernels, copies and sets. If it is full, a
+    launch call returns only when an item ends and makes room: the item that was
+    launched so many items earlier.
 
     Streams with unknown launches, or with calls that launch several items, are left
     out, because there it is not known how many items were in the queue.
@@ -809,14 +834,16 @@ def waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]
         if launches_several:
             continue
         last_to_end = items.last_to_end[first:stop]
-        queue_length = _full_queue_length(cuts, launches, items.end[last_to_end])
+        queue_length = _measure_queue_length(cuts, launches, items.end[last_to_end])
         if queue_length > 0:
             makes_room = last_to_end[: len(launches) - queue_length]
             yield WaitPairs(waiting=launches[queue_length:], awaited=makes_room)
 
 
-def _full_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
-    """Return how many items the queue of a stream holds, if it was ever full.
+def _measure_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
+    """Measure how many items the queue of a stream holds, if it was ever full.
+
+    An item is a kernel, a copy or a set.
 
     The most items that were ever in flight at the end of a launch call are taken as the
     length of the queue. Calls that were made with so many in flight would have had to
@@ -852,8 +879,9 @@ def _full_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
     return max(0, most_in_flight)
 
 
-def merged_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
-    """Concatenate pairs, and sort them by what waits.
+def merge_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
+    """Concatenate pairs of what waits and what it waits for, and sort them by what
+    waits.
 
     Pairs of the same waiting call, item or node stay in their order.
     """

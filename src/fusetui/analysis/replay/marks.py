@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.path import NOTHING_RECORDED, host_parts
-from fusetui.analysis.replay.route import LATE, OWN, Route, route_to, slack_of
+from fusetui.analysis.replay.path import NOTHING_RECORDED, divide_thread_time
+from fusetui.analysis.replay.route import LATE, OWN, Route, find_route, measure_slack
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import (
     Flags,
@@ -54,7 +54,8 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(MAX_KEPT_LANES)
     def before(self, line: DepthRow) -> Int64s:
-        """Return how much of the path lies in the slices before each slice of a line.
+        """Sum up how much of the critical path lies in the slices before each slice of
+        a line.
 
         The time in slices i to j of the line is then the difference of two entries.
 
@@ -64,23 +65,23 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
         return prefix_sums(self.ns[line.rows])
 
 
-def marks_of(trace: Trace) -> Marks:
+def compute_marks(trace: Trace) -> Marks:
     """Compute how much of each slice of a trace lies on the critical path as recorded.
 
     E.g. of an op from 0 to 10 ns in which the critical path runs from 2 to 6 ns, 4 ns.
     """
-    graph = graph_of(trace)
-    route = route_to(graph, graph.recorded)
+    graph = build_graph(trace)
+    route = find_route(graph, graph.recorded)
     times = _TimesOfSlices(
         on_path_ns=np.zeros(len(trace), dtype=np.int64),
         slack_ns=np.full(len(trace), UNKNOWN),
     )
-    slack_of_node = np.maximum(slack_of(graph, graph.recorded), 0)
+    slack_of_node = np.maximum(measure_slack(graph, graph.recorded), 0)
     _add_gpu_work(times, graph, route, slack_of_node)
     _add_threads(times, trace, graph, route, slack_of_node)
 
     on_path_ns = times.on_path_ns
-    stops = _stops(trace, graph, route)
+    stops = _find_slices_on_path(trace, graph, route)
     return Marks(
         ns=on_path_ns,
         spare_ns=times.slack_ns,
@@ -146,18 +147,18 @@ def _add_threads(
         nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
         if chain.is_stream or not len(nodes):
             continue
-        path = _path_of_thread(graph, route, chain_index)
-        for track in _tracks_of(trace, chain.thread):
+        path = _find_path_of_thread(graph, route, chain_index)
+        for track in _find_tracks(trace, chain.thread):
             start = trace.start[track.rows] - graph.origin_ns
             end = trace.end[track.rows] - graph.origin_ns
             times.on_path_ns[track.rows] += path.within(start, end)
-            times.slack_ns[track.rows] = _least_slack(
+            times.slack_ns[track.rows] = _find_least_slack(
                 graph, nodes, slack_of_node, start, end
             )
 
 
-def _path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
-    """Return when the critical path runs through the work of one thread.
+def _find_path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
+    """Find when the critical path runs through the work of one thread.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -168,13 +169,13 @@ def _path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
         Intervals in ns after the origin, in order of time, which do not overlap.
     """
     is_of_thread = _is_work(route) & (graph.chain[route.node] == chain)
-    stretches = np.flatnonzero(is_of_thread & (route.ns > 0))
-    begin = route.begin[stretches]
-    return Cover(begin, begin + route.ns[stretches])
+    stretches_of_thread = np.flatnonzero(is_of_thread & (route.ns > 0))
+    begin = route.begin[stretches_of_thread]
+    return Cover(begin, begin + route.ns[stretches_of_thread])
 
 
-def _tracks_of(trace: Trace, thread: int) -> list[Track]:
-    """Return the tracks of a CPU thread.
+def _find_tracks(trace: Trace, thread: int) -> list[Track]:
+    """Find the tracks of a CPU thread, on which its slices are, such as ops and calls.
 
     Args:
         trace: The trace.
@@ -187,13 +188,13 @@ def _tracks_of(trace: Trace, thread: int) -> list[Track]:
     return tracks
 
 
-def _least_slack(
+def _find_least_slack(
     graph: Graph, nodes: Rows, slack: Int64s, start: Int64s, end: Int64s
 ) -> Int64s:
-    """Return how much longer each slice of a thread could take.
+    """Find how much longer each slice of a thread could take without delaying the end.
 
-    More would delay the end of the recording. It is the least slack of the nodes that
-    the slice overlaps: 3 ns for an op over two nodes that could take 5 and 3 ns longer.
+    That is the least slack of the nodes that the slice overlaps. E.g. it is 3 ns for an
+    op over two nodes that could take 5 and 3 ns longer.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -222,8 +223,8 @@ class _Stops(NamedTuple):
     begin: Int64s  # when the path gets there, in ns of the file
 
 
-def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
-    """Return the slices that a path goes through, each once, in order of time.
+def _find_slices_on_path(trace: Trace, graph: Graph, route: Route) -> _Stops:
+    """Find the slices that a path goes through, each once, in order of time.
 
     Args:
         trace: The trace.
@@ -236,7 +237,7 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
     is_slice = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
     rows_of_nodes = graph.row[node[is_slice]]
     begin_of_nodes = route.begin[stretches[is_slice]] + graph.origin_ns
-    innermost = _innermost_slices(trace, graph, node[~is_slice])
+    innermost = _find_innermost_slices(trace, graph, node[~is_slice])
 
     # Keep the first stop at each slice.
     row = np.append(rows_of_nodes, innermost.row).astype(np.intp)
@@ -247,15 +248,15 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> _Stops:
     return _Stops(row=row[first], begin=begin[first])
 
 
-def _innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
-    """Return the slices that are innermost at some time during some nodes.
+def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
+    """Find the slices that are innermost at some time during some nodes of a thread.
 
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         nodes: Nodes of a thread's own time (HOST).
     """
-    parts = host_parts(trace, graph, nodes)
+    parts = divide_thread_time(trace, graph, nodes)
     is_recorded = parts.row != NOTHING_RECORDED
     row = parts.row[is_recorded]
     node_began = graph.began[parts.node[is_recorded]] + graph.origin_ns

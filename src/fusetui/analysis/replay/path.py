@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
-from fusetui.analysis.questions.loaders import loader_rows
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.questions.loaders import find_loader_calls
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.replay import last_of, replay
-from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
-from fusetui.analysis.why.account import axis_of
-from fusetui.analysis.why.kernels import by_text
+from fusetui.analysis.replay.replay import find_last_node, replay
+from fusetui.analysis.replay.route import LAG, OWN, Route, find_route, residual_share
+from fusetui.analysis.why.account import find_axis
+from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.analysis.why.thread_activity import (
     LAYERS,
     ThreadActivity,
     Threads,
-    merged_slices,
+    merge_slices,
 )
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.arrays import (
@@ -98,15 +98,20 @@ class Path(msgspec.Struct, frozen=True):
 
 @memo()
 def path(trace: Trace) -> Path:
-    """Return the critical path of a trace as recorded."""
-    graph = graph_of(trace)
-    route = route_to(graph, graph.recorded)
-    devices = residuals_of(trace)
+    """Compute the critical path of a trace as recorded: what its end waited for, back
+    to its begin.
+
+    It is summed up by kind and name. The slack, by how much other work could be slower,
+    is left out of traces with more than MAX_REPLAYED_NODES nodes.
+    """
+    graph = build_graph(trace)
+    route = find_route(graph, graph.recorded)
+    devices = measure_residuals(trace)
     is_too_large = len(graph) > MAX_REPLAYED_NODES
     return Path(
         span_ns=route.span_ns,
         rows=rows_of(trace, graph, route),
-        slack=() if is_too_large else _slack(trace, graph, route),
+        slack=() if is_too_large else _list_slack(trace, graph, route),
         slack_left_out=is_too_large,
         devices=devices,
         residual_share=max((device.residual_share for device in devices), default=0.0),
@@ -115,9 +120,12 @@ def path(trace: Trace) -> Path:
 
 
 @memo()
-def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
-    """Return for each device how much of its critical path is not understood."""
-    graph = graph_of(trace)
+def measure_residuals(trace: Trace) -> tuple[DeviceResidual, ...]:
+    """Measure for each device how much of its critical path is not understood.
+
+    That is the share, from 0 to 1, of delays whose reason was not recorded.
+    """
+    graph = build_graph(trace)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     residuals = []
     for device in devices:
@@ -147,16 +155,16 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
         At most MAX_ROWS rows, the longest first. Names that get no row of their own are
         added up in one row without a name for each kind.
     """
-    totals_of_nodes = _totals_of_nodes(trace, graph, route)
+    totals_of_nodes = _sum_up_nodes(trace, graph, route)
     totals_of_threads = _totals_of_threads(trace, graph, route)
-    totals = _summed([*totals_of_nodes, *totals_of_threads])
+    totals = _merge_totals([*totals_of_nodes, *totals_of_threads])
     totals = [total for total in totals if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
 
-    named_rows = _count_of_named_rows(totals)
+    named_rows = _count_named_rows(totals)
     nameless = [total._replace(name="") for total in totals[named_rows:]]
     rows = []
-    for total in _summed([*totals[:named_rows], *nameless]):
+    for total in _merge_totals([*totals[:named_rows], *nameless]):
         row = PathRow(
             kind=total.kind,
             what=total.name,
@@ -168,8 +176,8 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
 
 
-def _count_of_named_rows(totals: list[_Total]) -> int:
-    """Return how many of the first totals get rows of their own.
+def _count_named_rows(totals: list[_Total]) -> int:
+    """Count how many of the first totals get rows of their own.
 
     The others are added up in one row for each kind. All rows together are at most
     MAX_ROWS (12): of 20 totals, 10 get rows of their own if the others are of 2 kinds.
@@ -186,7 +194,7 @@ def _count_of_named_rows(totals: list[_Total]) -> int:
     return named_rows
 
 
-def _summed(totals: list[_Total]) -> list[_Total]:
+def _merge_totals(totals: list[_Total]) -> list[_Total]:
     """Add up the totals of the same kind and name.
 
     Returns:
@@ -196,18 +204,19 @@ def _summed(totals: list[_Total]) -> list[_Total]:
     for total in totals:
         key = (total.kind, total.name)
         if key in sums:
-            before = sums[key]
+            sum_so_far = sums[key]
             total = total._replace(
-                events=before.events + total.events, ns=before.ns + total.ns
+                events=sum_so_far.events + total.events, ns=sum_so_far.ns + total.ns
             )
         sums[key] = total
     return list(sums.values())
 
 
-def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     """Yield the totals of a path without those of the threads' own time.
 
-    First come items and calls by their names, then the delays before nodes.
+    First come kernels, copies, sets and calls by their names, then the delays before
+    nodes.
 
     Args:
         trace: The trace.
@@ -231,7 +240,7 @@ def _totals_of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tota
         "wait": kind == Node.WAIT,
     }
     for kind_of_row, is_of_kind in stretches_of_kind.items():
-        yield from _totals_by_name(
+        yield from _sum_up_by_name(
             trace, graph, route, kind_of_row, is_counted=is_work & is_of_kind
         )
     yield from _totals_of_delays(trace, graph, route)
@@ -261,19 +270,20 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
     is_loading = is_lag & takes_batch & (route.ns > 0)
 
-    yield _nameless_total(route, "launch", is_latency)
-    yield _nameless_total(route, "wait", is_lag & ~is_latency & ~is_loading)
-    yield _nameless_total(route, "residual", is_delay_without_reason)
+    yield _make_nameless_total(route, "launch", is_latency)
+    yield _make_nameless_total(route, "wait", is_lag & ~is_latency & ~is_loading)
+    yield _make_nameless_total(route, "residual", is_delay_without_reason)
     if is_loading.any():
-        first_load = int(loader_rows(trace)[0])
-        loading = _nameless_total(route, "host", is_loading)
+        first_load = int(find_loader_calls(trace)[0])
+        loading = _make_nameless_total(route, "host", is_loading)
         yield loading._replace(name=trace.name_of(first_load))
 
 
-def _totals_by_name(
+def _sum_up_by_name(
     trace: Trace, graph: Graph, route: Route, kind: Kind, *, is_counted: Flags
 ) -> Iterator[_Total]:
-    """Yield the totals of some stretches of a path by the names of their slices.
+    """Yield the totals of some stretches of a critical path by the names of their
+    slices.
 
     Args:
         trace: The trace.
@@ -285,12 +295,14 @@ def _totals_by_name(
     """
     stretches = np.flatnonzero(is_counted & (route.ns > 0))
     rows = graph.row[route.node[stretches]].astype(np.intp)
-    for name, (events, ns) in by_text(trace, rows, route.ns[stretches], str).items():
+    for name, (events, ns) in add_up_by_text(
+        trace, rows, route.ns[stretches], str
+    ).items():
         yield _Total(kind, name, events, ns)
 
 
-def _nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
-    """Return the total of some stretches of a path that have no name.
+def _make_nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
+    """Make the total of some stretches of a path that have no name, such as delays.
 
     Args:
         route: The path.
@@ -312,7 +324,7 @@ class HostTimes(NamedTuple):
     ns: Int64s  # how long the part takes with the time scale of its thread
 
 
-def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
+def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """Divide the own time of threads by what they were doing.
 
     Each moment counts for the innermost op or Python frame. If there is none, it counts
@@ -356,7 +368,15 @@ class _OwnTimes:
         self.end: list[Int64s] = [np.empty(0, dtype=np.int64)]
 
     def add(self, node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
-        """Add parts. The four arrays have one entry per part."""
+        """Add parts of the own time of threads; the four arrays have one entry per
+        part.
+
+        Args:
+            node: The node of the graph in which each part lies.
+            row: The innermost slice in each part, NOTHING_RECORDED for none.
+            start: When each part starts, in ns after the origin.
+            end: When each part ends.
+        """
         self.node.append(node)
         self.row.append(row)
         self.start.append(start)
@@ -387,12 +407,12 @@ def _add_parts_of_thread(
         """Return the node in which each time lies."""
         return nodes[last_at_or_before(began, start)]
 
-    for threads, offset in axis_of(trace, graph.chains[chain].thread):
+    for threads, offset in find_axis(trace, graph.chains[chain].thread):
         # To be added to times of the axis, for times after the origin.
         axis_to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
         for activities in LAYERS[1:]:
-            inside = _inside_slices(
+            inside = _find_parts_in_slices(
                 threads, activities, remaining.shifted(-axis_to_graph_ns)
             )
             parts.add(
@@ -425,10 +445,10 @@ class _InsideSlices(NamedTuple):
     slices: Cover
 
 
-def _inside_slices(
+def _find_parts_in_slices(
     line: Threads, activities: Sequence[ThreadActivity], intervals: Cover
 ) -> _InsideSlices:
-    """Return the parts of intervals in which a slice of some activities is innermost.
+    """Find the parts of intervals in which a slice of some activities is innermost.
 
     Parts of no length are left out.
 
@@ -437,23 +457,23 @@ def _inside_slices(
         activities: What the slices may be, such as ops and Python frames.
         intervals: The intervals, in ns of the line.
     """
-    touching = []
+    touching_slices = []
     for activity in activities:
         slices = line.slices(activity)
-        touching.append(slices.touching(intervals.start, intervals.end))
-    innermost = merged_slices(touching).innermost_parts()
+        touching_slices.append(slices.touching(intervals.start, intervals.end))
+    innermost = merge_slices(touching_slices).innermost_parts()
     slices_cover = Cover(innermost.start, innermost.end)
 
-    inside, interval = pieces(intervals, slices_cover)
-    has_length = inside.start < inside.end
-    start = inside.start[has_length]
+    parts_inside, interval = pieces(intervals, slices_cover)
+    has_length = parts_inside.start < parts_inside.end
+    start = parts_inside.start[has_length]
     # The innermost slice of a part is the first one that ends after the part starts.
     index_of_slice = innermost.end.searchsorted(start, side="right")
     return _InsideSlices(
         interval=interval[has_length],
         row=innermost.rows[index_of_slice],
         start=start,
-        end=inside.end[has_length],
+        end=parts_inside.end[has_length],
         slices=slices_cover,
     )
 
@@ -478,14 +498,14 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     on_path_ns = np.zeros(len(graph), dtype=np.int64)
     on_path_ns[node] = route.ns[stretches]
 
-    parts = _last_first(host_parts(trace, graph, node))
-    part_on_path_ns = _on_path_of_parts(parts, on_path_ns)
+    parts = _sort_last_first(divide_thread_time(trace, graph, node))
+    part_on_path_ns = _measure_parts_on_path(parts, on_path_ns)
     is_on_path = part_on_path_ns > 0
     row = parts.row[is_on_path]
     ns = part_on_path_ns[is_on_path]
 
     is_in_slice = row != NOTHING_RECORDED
-    totals_of_names = by_text(trace, row[is_in_slice], ns[is_in_slice], str)
+    totals_of_names = add_up_by_text(trace, row[is_in_slice], ns[is_in_slice], str)
     for name, (events, ns_of_name) in totals_of_names.items():
         yield _Total("host", name, events, ns_of_name)
 
@@ -493,14 +513,18 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
 
 
-def _last_first(parts: HostTimes) -> HostTimes:
-    """Sort parts by node, the last part of each node first."""
+def _sort_last_first(parts: HostTimes) -> HostTimes:
+    """Sort parts of the time of threads by node, the last part of each node first.
+
+    A node is a stretch of a thread between two calls, which several ops and frames
+    divide into parts.
+    """
     order = np.lexsort((-np.arange(len(parts.node)), parts.node))
     return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
 
 
-def _on_path_of_parts(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
-    """Return how much of each part lies on a path, if only the end of its node does.
+def _measure_parts_on_path(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
+    """Measure how much of each part lies on a path, if only the end of its node does.
 
     E.g. a node has parts of 5 ns (the last one) and 10 ns, and its last 8 ns lie on the
     path: so do 5 ns of the last part and 3 ns of the other.
@@ -522,26 +546,28 @@ def _on_path_of_parts(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     return np.asarray(np.clip(left_ns, 0, parts.ns))
 
 
-def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
-    """Return the slack of the kernels and of the ops that take the most time.
+def _list_slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
+    """List the slack of the kernels and of the ops that take the most time.
 
-    Kernels are grouped by what they do, such as all matrix products; see `_family`.
+    The slack is how much longer they could take without delaying the end.
+
+    Kernels are grouped by what they do, such as all matrix products.
 
     Returns:
         At most MAX_GROUPS of both sorts, the most slack first.
     """
-    slack_of_kernels = _slack_by_name(
+    slack_of_kernels = _find_slack_by_name(
         graph,
         route,
         kind="kernel",
-        times=_kernel_times(trace, graph),
-        group_of_name=[_family(name) for name in trace.names],
+        times=_measure_kernel_times(trace, graph),
+        group_of_name=[_read_family(name) for name in trace.names],
     )
-    slack_of_ops = _slack_by_name(
+    slack_of_ops = _find_slack_by_name(
         graph,
         route,
         kind="op",
-        times=_op_times(trace, graph),
+        times=_measure_op_times(trace, graph),
         group_of_name=list(trace.names),
     )
     slack = [*slack_of_kernels, *slack_of_ops]
@@ -556,8 +582,9 @@ class _NamedTimes(NamedTuple):
     name: NDArray[np.integer]  # an index in Trace.names
 
 
-def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """Return the effective time of each kernel: without what overlaps the one before."""
+def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
+    """Measure the effective time of each kernel: without what overlaps the kernel
+    before it."""
     items = graph.nodes(Node.ITEM)
     kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
     rows = graph.row[kernels].astype(np.intp)
@@ -566,9 +593,13 @@ def _kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     return _NamedTimes(node=kernels, ns=effective_of_row[rows], name=trace.name[rows])
 
 
-def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
-    """Return the threads' own time in ops, in parts (see HostTimes)."""
-    parts = host_parts(trace, graph, graph.nodes(Node.HOST))
+def _measure_op_times(trace: Trace, graph: Graph) -> _NamedTimes:
+    """Measure the own time of threads in ops, in parts.
+
+    A part is the time in one op between two CUDA calls. The own time is without these
+    calls.
+    """
+    parts = divide_thread_time(trace, graph, graph.nodes(Node.HOST))
     is_recorded = parts.row != NOTHING_RECORDED
     is_in_op = is_recorded & (trace.role[parts.row] == Role.OP)
     return _NamedTimes(
@@ -578,8 +609,8 @@ def _op_times(trace: Trace, graph: Graph) -> _NamedTimes:
     )
 
 
-def _family(name: str) -> str:
-    """Return what a kernel computes, read from its name, such as "gemm".
+def _read_family(name: str) -> str:
+    """Read from the name of a kernel what it computes, such as "gemm".
 
     That is its op, or else its family. It is the name itself if it is not recognized.
     """
@@ -589,7 +620,7 @@ def _family(name: str) -> str:
     return kernel.op or kernel.family or name
 
 
-def _slack_by_name(
+def _find_slack_by_name(
     graph: Graph,
     route: Route,
     *,
@@ -598,6 +629,9 @@ def _slack_by_name(
     group_of_name: list[str],
 ) -> Iterator[Slack]:
     """Yield the slack of the MAX_GROUPS groups of names that take the most time.
+
+    The slack of a group is how much longer all of it could take without delaying the
+    end.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -621,11 +655,11 @@ def _slack_by_name(
         if not ns_of_node.any():
             continue
         is_critical = ns_of_node[route.node].any()
-        slack_ns = 0 if is_critical else _slack_of_nodes(graph, ns_of_node, end)
+        slack_ns = 0 if is_critical else _measure_slack_of_nodes(graph, ns_of_node, end)
         yield Slack(what=groups[group], kind=kind, ns=slack_ns)
 
 
-def _slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
+def _measure_slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
     """Find how much longer some nodes could take in total without delaying the end.
 
     Each node is made longer by `factor` times its ns. The delay of the end grows ever
@@ -647,13 +681,13 @@ def _slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
         longer_ns = np.floor(ns_of_node * factor).astype(np.int64)
         slower = msgspec.structs.replace(graph, dur=graph.dur + longer_ns)
         times = replay(slower)
-        last = last_of(slower, times)
+        last = find_last_node(slower, times)
         late_ns = int(times.end[last]) - end
         if late_ns <= 0:
             return int(longer_ns.sum())
 
         # The end is late by what the nodes on the critical path take longer.
-        on_path = distinct(route_to(slower, times, last).node)
+        on_path = distinct(find_route(slower, times, last).node)
         late_ns_per_factor = int(ns_of_node[on_path].sum())
         factor = max(0.0, factor - late_ns / late_ns_per_factor)
     return 0

@@ -14,11 +14,11 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.apply import changed
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.times import bounds_of, slices_of, step_ends
+from fusetui.analysis.replay.times import find_step_ends, measure_bounds, slices_of
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import (
     Flags,
@@ -57,7 +57,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     bounds: Int64s
 
     def predicted_rows(self, trace: Trace) -> Int32s:
-        """Return which row each slice of the recorded trace has in the predicted one.
+        """Map each slice of the recorded trace to its row in the predicted one.
 
         Args:
             trace: The recorded trace.
@@ -71,7 +71,10 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         return predicted_row
 
     def trace_of(self, trace: Trace) -> Trace:
-        """Return the predicted trace.
+        """Make the predicted trace: the recorded one with the predicted times of its
+        slices.
+
+        Its rows are the slices that are left, sorted by track and time.
 
         Args:
             trace: The recorded trace.
@@ -95,7 +98,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         )
 
     def step_earlier_ns(self, time: int, until: int) -> int:
-        """Return how much earlier than recorded a step begins.
+        """Return how much earlier than recorded a step begins in the predicted trace.
 
         The app shifts the predicted timeline by this, so that the step in view begins
         where the recorded one does. It is the first step that begins between two times,
@@ -116,7 +119,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         return int(recorded[step] - replayed[step]) if step >= 0 else 0
 
 
-def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
+def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
     """Compute where the slices of a trace would be with some changes.
 
     E.g. with `kernel:gemm x0.5`, these kernels are half as long, and what waited for
@@ -129,14 +132,14 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     Raises:
         WrongChangeError: For a text that is no change, or changes nothing.
     """
-    graph = graph_of(trace)
+    graph = build_graph(trace)
     parsed = [parse_change(text) for text in changes]
     changed_graph, _ = changed(trace, graph, parsed)
     times = replay(changed_graph)
 
     start, end = slices_of(trace, changed_graph, times)
-    is_left = _is_left(trace, changed_graph, start, end)
-    laid_out = _laid_out(trace, np.flatnonzero(is_left), start, end)
+    is_kept = _mark_kept_slices(trace, changed_graph, start, end)
+    laid_out = _lay_out_slices(trace, np.flatnonzero(is_kept), start, end)
     rows = laid_out.rows
     track_edges = np.array([0, *(track.end_row for track in laid_out.tracks)])
     return Predicted(
@@ -145,12 +148,14 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
         start=start[rows],
         dur=end[rows] - start[rows],
         tree=nest_tracks(track_edges, start[rows], end[rows]),
-        bounds=_bounds(trace, graph, changed_graph, times),
+        bounds=_find_step_bounds(trace, graph, changed_graph, times),
     )
 
 
-def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> Int64s:
-    """Return when steps end, as recorded and with the changes.
+def _find_step_bounds(
+    trace: Trace, graph: Graph, changed_graph: Graph, times: Times
+) -> Int64s:
+    """Find when steps end, as recorded and with the changes.
 
     Args:
         trace: The trace.
@@ -162,16 +167,16 @@ def _bounds(trace: Trace, graph: Graph, changed_graph: Graph, times: Times) -> I
         ns of the file, of shape [2, steps + 1]: as recorded, then with the changes the
         begin of the first step and the end of each; [2, 0] in a trace without steps.
     """
-    ends = step_ends(trace, graph)
+    ends = find_step_ends(trace, graph)
     if not len(ends.edges):
         return np.empty((2, 0), dtype=np.int64)
-    recorded = bounds_of(graph, graph.recorded, ends)
-    replayed = bounds_of(changed_graph, times, ends)
+    recorded = measure_bounds(graph, graph.recorded, ends)
+    replayed = measure_bounds(changed_graph, times, ends)
     return np.stack([recorded, replayed]) + graph.origin_ns
 
 
-def _is_left(trace: Trace, graph: Graph, start: Int64s, end: Int64s) -> Flags:
-    """Return which slices a predicted trace has.
+def _mark_kept_slices(trace: Trace, graph: Graph, start: Int64s, end: Int64s) -> Flags:
+    """Mark the slices of a trace that its predicted trace has, too.
 
     These are the slices of the threads and streams that are replayed, without those
     that a change removed, or that take no time any more. Slices that took no time in
@@ -189,17 +194,17 @@ def _is_left(trace: Trace, graph: Graph, start: Int64s, end: Int64s) -> Flags:
     threads = [chain.thread for chain in graph.chains if not chain.is_stream]
     is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
     is_replayed = is_on_cpu & np.isin(trace.thread_of_track, threads)
-    is_left: Flags = is_replayed[trace.track]
+    is_kept: Flags = is_replayed[trace.track]
     items = graph.nodes(Node.ITEM)
-    is_left[graph.row[items]] = True
+    is_kept[graph.row[items]] = True
 
     has_row = graph.row >= 0
     removed_rows = graph.row[graph.gone & has_row]
-    is_left[removed_rows] = False
+    is_kept[removed_rows] = False
     takes_time = end > start
     took_no_time = trace.dur == 0
-    is_left &= takes_time | took_no_time
-    return is_left
+    is_kept &= takes_time | took_no_time
+    return is_kept
 
 
 class _LaidOut(NamedTuple):
@@ -209,7 +214,7 @@ class _LaidOut(NamedTuple):
     tracks: tuple[Track, ...]
 
 
-def _laid_out(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
+def _lay_out_slices(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
     """Sort the slices of a predicted trace by track and time, and make their tracks.
 
     Slices of a thread nest as they did, because its time passes for all of them alike,
@@ -227,7 +232,7 @@ def _laid_out(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
 
     # Sort by lane and start; of equal starts the longer slice first, so that parents
     # precede children. np.lexsort sorts by its last key first.
-    lane = _lane_of_track(trace)[trace.track[rows]]
+    lane = _find_lanes(trace)[trace.track[rows]]
     negative_length = start[rows] - end[rows]
     order = np.lexsort((rows, negative_length, start[rows], lane))
     lane_begins = np.flatnonzero(np.diff(lane[order])) + 1
@@ -238,7 +243,7 @@ def _laid_out(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
     for rows_of_lane in np.split(rows[order], lane_begins):
         first_track_of_lane = int(lane[order[rows_so_far]])
         track = trace.tracks[first_track_of_lane]
-        subrow_of_slice = _subrows(track, start[rows_of_lane], end[rows_of_lane])
+        subrow_of_slice = _assign_subrows(track, start[rows_of_lane], end[rows_of_lane])
         for subrow in distinct(subrow_of_slice).tolist():
             rows_of_track = rows_of_lane[subrow_of_slice == subrow]
             first_row = rows_so_far
@@ -250,8 +255,8 @@ def _laid_out(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _LaidOut:
     return _LaidOut(rows=np.concatenate(ordered), tracks=tuple(tracks))
 
 
-def _subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.integer]:
-    """Return the subrow on which each slice of a lane is drawn.
+def _assign_subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.integer]:
+    """Assign each slice of a lane the subrow on which it is drawn.
 
     A lane of a stream gets as many subrows as slices overlap. On a thread slices nest,
     and all keep the subrow of their track.
@@ -267,8 +272,8 @@ def _subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.integer]:
     return arrange(start, end, call=no_calls, flat=True)
 
 
-def _lane_of_track(trace: Trace) -> Rows:
-    """Return which lane each track belongs to.
+def _find_lanes(trace: Trace) -> Rows:
+    """Find the lane to which each track belongs.
 
     The tracks of a stream are one lane, over which its slices were distributed. Each
     track of a thread is a lane of its own.

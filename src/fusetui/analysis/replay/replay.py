@@ -121,7 +121,8 @@ class Ready:
     def taken_at(
         self, *, asked: int, recorded: int, waited_ns: int, unsure_ns: int, loader: int
     ) -> int:
-        """Return when the thread gets its next batch, in ns after the origin.
+        """Take the next batch, and return when the thread gets it, in ns after the
+        origin.
 
         E.g. the thread got a batch at 100 ns in the recording, and in the replay was 30
         ns earlier than recorded at taking one before. Then the workers may have had 30
@@ -153,10 +154,10 @@ class Ready:
         return taken
 
 
-def last_of(graph: Graph, times: Times) -> int:
-    """Return the node that ends last in a replay.
+def find_last_node(graph: Graph, times: Times) -> int:
+    """Find the node that ends last in a replay.
 
-    Nodes that a change removed do not count, nor do JOINs, which are no work.
+    Nodes that a change removed do not count, nor do JOINs, which only wait for others.
 
     Args:
         graph: The work as nodes, with what each of them waits for.

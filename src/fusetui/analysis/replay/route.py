@@ -16,7 +16,7 @@ import numpy as np
 
 from fusetui.analysis.replay.build import LATE_NS
 from fusetui.analysis.replay.graph import ACROSS, IN_CHAIN, Graph, Node, Times
-from fusetui.analysis.replay.replay import BLOCK_NODES, last_of
+from fusetui.analysis.replay.replay import BLOCK_NODES, find_last_node
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
@@ -40,7 +40,7 @@ class Route(NamedTuple):
 
     @property
     def ns(self) -> Int64s:
-        """The length of each stretch."""
+        """The length of each stretch of the path, in ns."""
         return np.diff(self.begin)
 
     @property
@@ -62,7 +62,7 @@ class Route(NamedTuple):
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
     def since(self, begin: int) -> Route:
-        """Return the part of the path that lies after a time.
+        """Cut off the part of the path before a time, and return the rest.
 
         Earlier stretches remain, but have no length.
 
@@ -72,7 +72,7 @@ class Route(NamedTuple):
         return self._replace(begin=np.maximum(self.begin, begin))
 
 
-def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
+def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     """Find the critical path from the origin to the end of a node.
 
     It is followed backward from that node. At each node, the edge that ends last is the
@@ -84,12 +84,12 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
         last: The node at which the path ends; by default the one that ends last.
     """
     if last is None:
-        last = last_of(graph, times)
+        last = find_last_node(graph, times)
     edges_end = times.end[graph.source] + graph.lag + graph.residual
     last_edge = np.argmax(edges_end, axis=0)  # per node: IN_CHAIN or ACROSS
-    nodes = _nodes_to(graph, last_edge, last)
+    nodes = _find_nodes_to(graph, last_edge, last)
 
-    begins = _begins_of_parts(graph, times, nodes, last_edge[nodes])
+    begins = _find_begins_of_parts(graph, times, nodes, last_edge[nodes])
     begin = np.append(begins.reshape(-1), times.end[last])
     # A negative lag lets a stretch begin before the one before it has ended. It then
     # cuts that one short: each begin becomes the least of itself and all later ones.
@@ -102,8 +102,13 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     )
 
 
-def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int64s:
-    """Return when each of the four parts of each node begins; see PARTS.
+def _find_begins_of_parts(
+    graph: Graph, times: Times, nodes: Rows, edge: Rows
+) -> Int64s:
+    """Find when each of the four parts of each node on a critical path begins.
+
+    First comes the usual delay (LAG), then the unexplained one (RESIDUAL). Then come
+    the work of the node (OWN) and its unexplained end (LATE).
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -131,8 +136,8 @@ def _begins_of_parts(graph: Graph, times: Times, nodes: Rows, edge: Rows) -> Int
     return np.stack([begins[part] for part in PARTS], axis=1)
 
 
-def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
-    """Return the nodes of the critical path in order of time, without the origin.
+def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
+    """Find the nodes of the critical path in order of time, without the origin.
 
     E.g. if node 5 waited for 3, and 3 for 1, and 1 for the origin: 1, 3, 5.
 
@@ -151,7 +156,7 @@ def _nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
 
 
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
-    """Return how much of the critical path of a device is not understood.
+    """Measure how much of the critical path of a device is not understood.
 
     This path leads to the last end of an item of the device. It counts from the first
     launch for the device on, because what a program does before says nothing about it.
@@ -178,15 +183,15 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     launched_at = np.where(has_launch, times.end[launch], times.begin[items])
     first_launch = int(launched_at.min())
     last_item = int(items[np.argmax(times.end[items])])
-    return route_to(graph, times, last_item).since(first_launch).unknown_share
+    return find_route(graph, times, last_item).since(first_launch).unknown_share
 
 
-def late_share(graph: Graph, route: Route) -> float:
-    """Return the share of a path in which items are late for no recorded reason.
+def measure_late_share(graph: Graph, route: Route) -> float:
+    """Measure the share of a path in which items are late for no recorded reason.
 
-    Such an item may wait for something that was not recorded, which a change could
-    remove or not: so an answer mentions it. The first item of a stream does not count,
-    because nothing says when it could have started.
+    An item is a kernel, a copy or a set. A late one may wait for something that was not
+    recorded, which a change could remove or not: so an answer mentions it. The first
+    item of a stream does not count, because nothing says when it could have started.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -201,7 +206,7 @@ def late_share(graph: Graph, route: Route) -> float:
     return route.share_of(is_late & is_item & follows_another)
 
 
-def slack_of(graph: Graph, times: Times) -> Int64s:
+def measure_slack(graph: Graph, times: Times) -> Int64s:
     """Compute how much longer each node alone could take without delaying the end.
 
     E.g. a kernel ends at 6 ns, and what waits for it begins only at 10 ns because of
@@ -243,10 +248,10 @@ def _limit_sources(
         latest_end: The latest end of each node of the graph, which is changed in place.
             Those of nodes behind the range are final.
     """
-    block = slice(first, stop)
-    source_a, source_b = graph.source[:, block].tolist()
-    delay_a, delay_b = delay[:, block].tolist()
-    durations = graph.dur[block].tolist()
+    node_range = slice(first, stop)
+    source_a, source_b = graph.source[:, node_range].tolist()
+    delay_a, delay_b = delay[:, node_range].tolist()
+    durations = graph.dur[node_range].tolist()
     nodes = range(first, stop)
     in_order = zip(nodes, source_a, source_b, delay_a, delay_b, durations, strict=True)
     for node, a, b, after_a, after_b, dur in reversed(list(in_order)):

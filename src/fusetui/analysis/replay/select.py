@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.analysis.replay.changes import (
     Graphed,
     Named,
@@ -25,8 +25,8 @@ from fusetui.analysis.replay.changes import (
     WrongChangeError,
 )
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.why.account import axis_of, waiting_frames
-from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
+from fusetui.analysis.why.account import cover_waiting_frames, find_axis
+from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, find_engines
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.thread_activity import ThreadActivity, Threads
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
@@ -59,8 +59,8 @@ NOTHING_OF_KIND = {
 """How the sentence begins that says that there are no such slices."""
 
 
-def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
-    """Return the slices whose name is the pattern, or else those that a search finds.
+def find_rows(trace: Trace, pattern: str, *roles: Role) -> Rows:
+    """Find the slices whose name is the pattern, or else those that a search finds.
 
     Args:
         trace: The trace.
@@ -79,7 +79,7 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
 
     try:
         query = parse(pattern)
-        hits = search(trace, texts_of(trace), query)
+        hits = search(trace, collect_name_texts(trace), query)
     except WrongQueryError as error:
         # The message of the error may or may not end with a full stop.
         raise WrongChangeError(f"{error}.".replace("..", ".")) from None
@@ -88,8 +88,8 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
     return np.intersect1d(rows, hits)
 
 
-def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
-    """Return the nodes of the kernels, copies and sets that a change names.
+def find_items(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
+    """Find the nodes of the kernels, copies and sets that a change names.
 
     Args:
         trace: The trace.
@@ -101,19 +101,19 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
         WrongChangeError: If there are none.
     """
     if what in ("library", "family"):
-        rows = rows_like(trace, f'{what}:"{pattern}"', Role.KERNEL)
+        rows = find_rows(trace, f'{what}:"{pattern}"', Role.KERNEL)
     elif what == "kind":
-        rows = rows_like(trace, f'kind:"{pattern}"', *GPU_ROLES)
+        rows = find_rows(trace, f'kind:"{pattern}"', *GPU_ROLES)
     else:
-        rows = rows_like(trace, pattern, *GPU_ROLES)
+        rows = find_rows(trace, pattern, *GPU_ROLES)
     items = graph.nodes(Node.ITEM, rows=rows)
     if not len(items):
         raise NoMatchError(f"No kernel matches {what}:{pattern}.")
     return items
 
 
-def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
-    """Return the slices that a change names, on threads that are replayed.
+def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
+    """Find the slices that a change names, on threads that are replayed.
 
     Args:
         trace: The trace.
@@ -127,10 +127,10 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         WrongChangeError: If there are none.
     """
     for roles in ROLES_OF_SLICES[what]:
-        rows = rows_like(trace, pattern, *roles)
+        rows = find_rows(trace, pattern, *roles)
         if what == "module":
-            rows = _with_backward(trace, graph, rows)
-        chain = _chain_of_track(trace, graph)[trace.track[rows]]
+            rows = _add_backward_ops(trace, graph, rows)
+        chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
         is_replayed: Flags = chain != NO_CHAIN
         if is_replayed.any():
             return rows[is_replayed]
@@ -139,8 +139,8 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     )
 
 
-def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
-    """Return the modules and annotations among some slices, with their backward ops.
+def _add_backward_ops(trace: Trace, graph: Graph, rows: Rows) -> Rows:
+    """Add to the modules and annotations among some slices their backward ops.
 
     E.g. with the slice of a linear layer, in which `aten::addmm` ran, the op
     `AddmmBackward0` that autograd ran for that very op later.
@@ -161,8 +161,12 @@ def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     return np.concatenate((modules, backward_ops[is_of_module]))
 
 
-def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
-    """Return for each track the chain of its thread, NO_CHAIN if it is not replayed."""
+def _find_chains_of_tracks(trace: Trace, graph: Graph) -> Rows:
+    """Find for each track the chain of its thread, NO_CHAIN if the thread is not
+    replayed.
+
+    A chain is the index of the thread in the graph.
+    """
     chain_of_thread = np.full(len(trace.tracks) + 1, NO_CHAIN)
     for index, chain in enumerate(graph.chains):
         if not chain.is_stream:
@@ -171,7 +175,7 @@ def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
 
 
 def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
-    """Return when each thread is in any of some slices.
+    """Find the intervals of time in which each thread is in any of some slices.
 
     Args:
         trace: The trace.
@@ -181,7 +185,7 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     Returns:
         The intervals of each thread, without the threads that have none of the slices.
     """
-    chain = _chain_of_track(trace, graph)[trace.track[rows]]
+    chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
     cover_of_chain: Covers = {}
@@ -194,7 +198,7 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
 def inside(
     trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
 ) -> Flags:
-    """Return which slices of threads lie within one of some intervals as a whole.
+    """Mark the slices of threads that lie as a whole within one of some intervals.
 
     Args:
         trace: The trace.
@@ -205,7 +209,7 @@ def inside(
     Returns:
         A flag for each of `rows`.
     """
-    chain_of_track = _chain_of_track(trace, graph)
+    chain_of_track = _find_chains_of_tracks(trace, graph)
     chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], NO_CHAIN)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
     for index, cover in within.items():
@@ -217,8 +221,8 @@ def inside(
     return is_inside
 
 
-def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
-    """Return the nodes of the calls within some intervals, and of what these launch.
+def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
+    """Find the nodes of the calls within some intervals, and of what these launch.
 
     Args:
         trace: The trace.
@@ -232,8 +236,8 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
     return nodes[inside(trace, graph, within, call_rows)]
 
 
-def in_python(trace: Trace, graph: Graph) -> Covers:
-    """Return when threads run Python.
+def find_python_time(trace: Trace, graph: Graph) -> Covers:
+    """Find the intervals in which threads run Python.
 
     A thread runs Python while it is in a Python frame, outside of ops and calls. It
     does not while the frame only waits, or runs backward, which other threads work on.
@@ -246,19 +250,19 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
     """
     cover_of_chain: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
-    engines = engines_of(trace)
+    engines = find_engines(trace)
     for index, chain in enumerate(graph.chains):
         nodes = np.flatnonzero(graph.chain == index)
         if chain.is_stream or chain.thread in engines or not len(nodes):
             continue
-        for threads, offset in axis_of(trace, chain.thread):
+        for threads, offset in find_axis(trace, chain.thread):
             # To be added to times after the origin, for times of the axis.
             graph_to_axis_ns = graph.origin_ns + offset
             begin = graph.began[nodes].min() + graph_to_axis_ns
             end = graph.ended[nodes].max() + graph_to_axis_ns
             lifetime = Cover(np.array([begin]), np.array([end]))
             if has_frames:
-                python = _in_frames(trace, threads, lifetime)
+                python = _find_time_in_frames(trace, threads, lifetime)
             else:
                 # The covers are ordered by activity: those of calls first, up to ops.
                 ops_and_calls = joined(*threads.covers[: ThreadActivity.OP + 1])
@@ -269,8 +273,8 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
     return cover_of_chain
 
 
-def _in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
-    """Return when a thread is in a Python frame that neither waits nor runs backward.
+def _find_time_in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
+    """Find when a thread is in a Python frame that neither waits nor runs backward.
 
     Args:
         trace: The trace.
@@ -283,7 +287,9 @@ def _in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
     frames = line.slices(ThreadActivity.PYTHON)
     runs_backward = trace.matching(frames.rows, RUNS_BACKWARD.search)
     backward = frames.only(runs_backward)
-    waits = joined(waiting_frames(trace, line), union(backward.start, backward.end))
+    waits = joined(
+        cover_waiting_frames(trace, line), union(backward.start, backward.end)
+    )
     in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
     return without(in_frames, waits)
 
@@ -314,7 +320,7 @@ class _Threads:
         """
         threads = [chain.thread for chain in graph.chains if not chain.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
-        self._runs_backward = np.isin(self._thread, engines_of(trace))
+        self._runs_backward = np.isin(self._thread, find_engines(trace))
         process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
         process_of_thread[trace.thread_of_track] = trace.process_of_track
         self._process_of_thread = process_of_thread
@@ -336,7 +342,9 @@ class _Threads:
         return np.flatnonzero(is_thread | (self._runs_backward & is_of_process))
 
 
-def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRange]:
+def find_launch_ranges(
+    trace: Trace, graph: Graph, change: Graphed
+) -> Iterator[LaunchRange]:
     """Yield the ranges of time whose launches a change turns into one each.
 
     They are all steps, one step, or the outermost ones of some slices. In a trace
@@ -353,7 +361,7 @@ def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRan
     steps = steps_of(trace)
     threads = _Threads(trace, graph)
     if not change.is_of_steps:
-        yield from _ranges_like(trace, graph, threads, change.pattern)
+        yield from _find_ranges(trace, graph, threads, change.pattern)
         return
     if change.pattern:
         index = steps.place(int(change.pattern))
@@ -373,7 +381,7 @@ def ranges_of(trace: Trace, graph: Graph, change: Graphed) -> Iterator[LaunchRan
             yield LaunchRange(trace.begin_ns, trace.end_ns, chains)
 
 
-def _ranges_like(
+def _find_ranges(
     trace: Trace, graph: Graph, threads: _Threads, pattern: str
 ) -> Iterator[LaunchRange]:
     """Yield the outermost ones of the slices that a search finds, thread by thread.
@@ -387,7 +395,7 @@ def _ranges_like(
     Raises:
         NoMatchError: If there are none.
     """
-    rows = slices_like(trace, graph, "wait", pattern)
+    rows = find_slices(trace, graph, "wait", pattern)
     for index, cover in covers(trace, graph, rows).items():
         chains = threads.with_engines(graph.chains[index].thread)
         starts = (cover.start + graph.origin_ns).tolist()
@@ -409,7 +417,7 @@ class OnOtherDevice(NamedTuple):
 
 
 def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
-    """Compare the least times of kernels here and on another device.
+    """Compare the least times of kernels on the device of the trace and on another one.
 
     E.g. a ratio of 0.5 for a kernel that is limited by memory, if the other device has
     twice the bandwidth. It is not known for kernels whose rate of arithmetic is not
@@ -422,7 +430,7 @@ def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     Raises:
         WrongChangeError: If the limits of either device are not known.
     """
-    other = _peak(name)
+    other = _find_peak(name)
     here = kernels.peak
     if here is None:
         raise WrongChangeError("The peak rates of this trace's device are unknown.")
@@ -479,8 +487,8 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
     return max(times_other) / max(times_here)
 
 
-def _peak(name: str) -> Peak:
-    """Return the limits of the device with a name.
+def _find_peak(name: str) -> Peak:
+    """Find the limits of a device (its peak rates) by its name.
 
     The name may be a full one, as devices report it, or a part of a known one.
 
@@ -492,18 +500,20 @@ def _peak(name: str) -> Peak:
     """
     peaks = [peak for peak in PEAKS if re.search(peak.pattern, name)][:1]
     if not peaks:
-        peaks = [peak for peak in PEAKS if name.lower() in _plain_name(peak).lower()]
+        peaks = [
+            peak for peak in PEAKS if name.lower() in _make_plain_name(peak).lower()
+        ]
     if not peaks:
         raise NoMatchError(f"The peak rates of {name} are unknown.")
     if len(peaks) > 1:
-        names = ", ".join(map(_plain_name, peaks))
+        names = ", ".join(map(_make_plain_name, peaks))
         raise WrongChangeError(
             f"{name} is ambiguous ({names}): use one of these names."
         )
     return peaks[0]
 
 
-def _plain_name(peak: Peak) -> str:
+def _make_plain_name(peak: Peak) -> str:
     """Return the name of a device to be read by people.
 
     It is the regular expression of its name without what only a search needs, and with

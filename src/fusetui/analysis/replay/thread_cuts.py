@@ -28,17 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.loaders import (
-    loader_rows,
-    waits_for_batches,
-    worker_rows,
+    estimate_batch_waits,
+    find_loader_calls,
+    find_worker_loader_calls,
 )
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.why.backward_threads import (
     MIN_SHARE_APART,
-    asking_threads,
-    outermost_work,
+    find_asking_threads,
+    find_outermost_work,
 )
-from fusetui.analysis.why.thread_activity import ThreadActivity, activities
+from fusetui.analysis.why.thread_activity import ThreadActivity, classify_rows
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import (
@@ -107,7 +107,11 @@ class _Cuts(NamedTuple):
         return len(self.thread)
 
     def take(self, indices: Rows) -> _Cuts:
-        """Return the cuts at some indices, in their order."""
+        """Return the cuts at some indices, in the order of the indices.
+
+        A cut is a stretch of a thread, such as a call, at which threads depend on
+        others.
+        """
         return _Cuts(
             thread=self.thread[indices],
             begin=self.begin[indices],
@@ -160,16 +164,16 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     """
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
-    launching = _launching_threads(trace, launches)
-    handoffs = _handoffs(trace, launching)
-    threads = _with_engines(launching, handoffs)
+    launching = _find_launching_threads(trace, launches)
+    handoffs = _find_handoffs(trace, launching)
+    threads = _list_replayed_threads(launching, handoffs)
 
     # The cuts of batches and handoffs come first, where they are found again below.
-    batch_cuts = _batch_cuts(trace)
-    handoff_cuts = _handoff_cuts(handoffs)
-    call_cuts = _call_cuts(trace, launches)
-    cuts = _concatenated([batch_cuts, *handoff_cuts, *call_cuts, *_marks(trace)])
-    groups = _grouped(cuts, threads)
+    batch_cuts = _make_batch_cuts(trace)
+    handoff_cuts = _make_handoff_cuts(handoffs)
+    call_cuts = _make_call_cuts(trace, launches)
+    cuts = _join_cuts([batch_cuts, *handoff_cuts, *call_cuts, *_make_marks(trace)])
+    groups = _group_overlapping(cuts, threads)
     first_handoff = len(batch_cuts)
     first_call = first_handoff + sum(len(each) for each in handoff_cuts)
     groups_of_batches = groups.of_cut[:first_handoff]
@@ -179,7 +183,7 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
 
     behind_last_thread = threads[-1:] + 1  # empty if there are no threads
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
-    lifetimes = _lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
+    lifetimes = _find_lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
         threads=threads,
@@ -190,14 +194,16 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
         end=groups.end,
         kind=groups.kind,
         row=groups.row,
-        cut_of_row=_groups_of_rows(cuts, groups, rows=len(trace)),
+        cut_of_row=_look_up_groups(cuts, groups, rows=len(trace)),
         handoffs=handoff_groups,
-        batches=_batch_groups(groups, groups_of_batches, handoff_groups),
+        batches=_find_batch_groups(groups, groups_of_batches, handoff_groups),
     )
 
 
-def _with_engines(launching: Rows, handoffs: _Handoffs) -> Rows:
-    """Return all threads that are replayed, ascending.
+def _list_replayed_threads(launching: Rows, handoffs: _Handoffs) -> Rows:
+    """List all threads that are replayed, ascending.
+
+    An engine is a thread that runs backward for another one.
 
     Args:
         launching: The threads that launch work.
@@ -208,8 +214,10 @@ def _with_engines(launching: Rows, handoffs: _Handoffs) -> Rows:
     return distinct(all_threads).astype(np.intp)
 
 
-def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
-    """Look up which group each call is part of; see ThreadCuts.cut_of_row.
+def _look_up_groups(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
+    """Look up which group of overlapping cuts each call of the trace is part of.
+
+    Returns one group per row of the trace, NO_GROUP for rows that are no such calls.
 
     Args:
         cuts: All cuts.
@@ -222,8 +230,8 @@ def _groups_of_rows(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
     return group_of_row[:-1]
 
 
-def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
-    """Return the groups of cuts in which a thread only waits for a batch, in order.
+def _find_batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
+    """Find the groups of cuts in which a thread only waits for a batch, in order.
 
     Groups that are also a handoff to an autograd engine are left out. So are groups
     with a call in them: they are launches or waits for the device.
@@ -241,7 +249,7 @@ def _batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
     return only_waits
 
 
-def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
+def _group_overlapping(cuts: _Cuts, threads: Rows) -> _Groups:
     """Merge the cuts of some threads that overlap into groups.
 
     The cut of the largest kind (see Node) gives the group its kind and row; of equal
@@ -254,7 +262,7 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     order = np.lexsort((cuts.end, cuts.begin, cuts.thread))
     order = order[np.isin(cuts.thread[order], threads)]
     sorted_cuts = cuts.take(order)
-    group = _overlapping(sorted_cuts)
+    group = _number_overlapping(sorted_cuts)
     first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
 
     # Sort each group by kind, the largest first.
@@ -273,8 +281,8 @@ def _grouped(cuts: _Cuts, threads: Rows) -> _Groups:
     )
 
 
-def _launching_threads(trace: Trace, launches: Rows) -> Rows:
-    """Return the threads that launch GPU work, ascending.
+def _find_launching_threads(trace: Trace, launches: Rows) -> Rows:
+    """Find the threads that launch GPU work, ascending.
 
     If nothing is launched, the busiest thread is returned instead.
 
@@ -283,12 +291,15 @@ def _launching_threads(trace: Trace, launches: Rows) -> Rows:
         launches: The rows of the launch calls.
     """
     if not len(launches):
-        return _busiest(trace)
+        return _find_busiest_thread(trace)
     return distinct(trace.thread_of_track[trace.track[launches]]).astype(np.intp)
 
 
-def _concatenated(sources: Sequence[_Cuts]) -> _Cuts:
-    """Concatenate cuts, in their order."""
+def _join_cuts(sources: Sequence[_Cuts]) -> _Cuts:
+    """Concatenate several tables of cuts into one, in their order.
+
+    A cut is a stretch of a thread, such as a call, at which it depends on others.
+    """
     return _Cuts(
         thread=np.concatenate([cuts.thread for cuts in sources]),
         begin=np.concatenate([cuts.begin for cuts in sources]),
@@ -298,61 +309,66 @@ def _concatenated(sources: Sequence[_Cuts]) -> _Cuts:
     )
 
 
-def _batch_cuts(trace: Trace) -> _Cuts:
-    """Return the stretches in which threads wait for batches that workers load."""
-    loads = worker_rows(trace)
+def _make_batch_cuts(trace: Trace) -> _Cuts:
+    """Make a cut for each stretch in which a thread waits for a batch that workers
+    load."""
+    loads = find_worker_loader_calls(trace)
     begin = trace.start[loads]
-    return _rowless_cuts(
+    return _make_rowless_cuts(
         trace.thread_of_track[trace.track[loads]],
         begin=begin,
-        end=begin + waits_for_batches(trace, loads),
+        end=begin + estimate_batch_waits(trace, loads),
         kind=Node.HANDOFF,
     )
 
 
-def _handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
+def _make_handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
     """Return the cuts of handoffs to engines, in the order of ThreadCuts.handoffs.
 
     First come the waits of the asking threads, then those of the engines for being
     asked, and last the moments at which the engines have ended.
     """
-    asking_thread_waits = _rowless_cuts(
+    asking_thread_waits = _make_rowless_cuts(
         handoffs.asking,
         begin=handoffs.begin,
         end=handoffs.end,
         kind=Node.HANDOFF,
     )
-    engine_waits = _rowless_cuts(
+    engine_waits = _make_rowless_cuts(
         handoffs.engine,
         begin=handoffs.idle_since,
         end=handoffs.begin,
         kind=Node.HANDOFF,
     )
-    engine_has_ended = _rowless_cuts(
+    engine_has_ended = _make_rowless_cuts(
         handoffs.engine, begin=handoffs.end, end=handoffs.end, kind=Node.MARK
     )
     return [asking_thread_waits, engine_waits, engine_has_ended]
 
 
-def _call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
-    """Return the calls that wait for the device, and the launch calls that do not.
+def _make_call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
+    """Make cuts of the calls that wait for the device, and of the launch calls that do
+    not.
 
     Args:
         trace: The trace.
         launches: The rows of all launch calls. Some, such as a copy that returns when
             it is done, also wait.
     """
-    waits = np.flatnonzero(activities(trace) == ThreadActivity.SYNC)
+    waits = np.flatnonzero(classify_rows(trace) == ThreadActivity.SYNC)
     waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     only_launch = np.setdiff1d(launches, waits, assume_unique=True)
     return [
-        _cuts_of_calls(trace, only_launch, Node.LAUNCH),
-        _cuts_of_calls(trace, waits, Node.WAIT),
+        _make_cuts_of_calls(trace, only_launch, Node.LAUNCH),
+        _make_cuts_of_calls(trace, waits, Node.WAIT),
     ]
 
 
-def _cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
-    """Make cuts of one kind from the calls in some rows."""
+def _make_cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
+    """Make cuts of one kind from the calls in some rows of the trace.
+
+    A cut is a stretch of a thread at which it depends on others, here a whole call.
+    """
     return _Cuts(
         thread=trace.thread_of_track[trace.track[rows]],
         begin=trace.start[rows],
@@ -362,10 +378,10 @@ def _cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
     )
 
 
-def _rowless_cuts(
+def _make_rowless_cuts(
     thread: NDArray[np.integer], *, begin: Int64s, end: Int64s, kind: Node
 ) -> _Cuts:
-    """Make cuts of one kind that are no calls.
+    """Make cuts of one kind that are no calls, such as waits for a batch.
 
     Args:
         thread: The thread of each cut.
@@ -382,30 +398,30 @@ def _rowless_cuts(
     )
 
 
-def _marks(trace: Trace) -> list[_Cuts]:
-    """Return marks where steps begin, where they end, and where batches arrive.
+def _make_marks(trace: Trace) -> list[_Cuts]:
+    """Make marks where steps begin, where they end, and where batches arrive.
 
     A mark lies on the thread of the annotation that says so. It lets a replay tell when
     the thread gets there.
     """
     steps = steps_of(trace)
-    loads = loader_rows(trace)
+    loads = find_loader_calls(trace)
     return [
-        _marks_at(trace, steps.rows, steps.start),
-        _marks_at(trace, steps.rows, steps.end),
-        _marks_at(trace, loads, trace.end[loads]),
+        _make_marks_at(trace, steps.rows, steps.start),
+        _make_marks_at(trace, steps.rows, steps.end),
+        _make_marks_at(trace, loads, trace.end[loads]),
     ]
 
 
-def _marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _Cuts:
-    """Make marks on the threads of some slices.
+def _make_marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _Cuts:
+    """Make marks, cuts without a length, on the threads of some slices.
 
     Args:
         trace: The trace.
         rows: The slices.
         times: The time of each mark, one per slice, in ns of the file.
     """
-    return _rowless_cuts(
+    return _make_rowless_cuts(
         trace.thread_of_track[trace.track[rows]],
         begin=times,
         end=times,
@@ -413,7 +429,7 @@ def _marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _Cuts:
     )
 
 
-def _overlapping(cuts: _Cuts) -> Rows:
+def _number_overlapping(cuts: _Cuts) -> Rows:
     """Number the groups of cuts of one thread that overlap.
 
     Args:
@@ -450,8 +466,10 @@ class _Lifetimes(NamedTuple):
             self.last[thread] = max(self.last[thread], end)
 
 
-def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
+def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
     """Find the first start and the last end of the slices of each thread.
+
+    An engine is a thread that runs backward for another one.
 
     Args:
         trace: The trace.
@@ -473,8 +491,8 @@ def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
     return _Lifetimes(first=first, last=last)
 
 
-def _busiest(trace: Trace) -> Rows:
-    """Return the busiest thread of a trace in which nothing is launched.
+def _find_busiest_thread(trace: Trace) -> Rows:
+    """Find the busiest thread of a trace in which nothing is launched.
 
     It is the thread with the most time of ops. In a trace without ops, Python frames
     decide, or else calls, or else annotations.
@@ -493,8 +511,10 @@ def _busiest(trace: Trace) -> Rows:
     return np.zeros(0, dtype=np.intp)
 
 
-def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
+def _find_handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
     """Find what engines do while the threads that asked for it are idle.
+
+    An engine is a thread that runs backward for another one.
 
     Who asked is not recorded: the busiest other thread of the process is taken. There
     are no handoffs if that thread works at the same time as the engine.
@@ -504,16 +524,16 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
         threads: The threads that launch work. An engine is left out if neither it nor
             the thread that asks for its work is one of them.
     """
-    ops, thread_of_op = outermost_work(trace)
-    handoffs = [_no_handoffs()]
-    for engine, asking in asking_threads(trace).items():
+    ops, thread_of_op = find_outermost_work(trace)
+    handoffs = [_make_empty_handoffs()]
+    for engine, asking in find_asking_threads(trace).items():
         if asking not in threads and engine not in threads:
             continue
         asking_ops = ops[thread_of_op == asking]
         engine_ops = ops[thread_of_op == engine]
         asking_works = union(trace.start[asking_ops], trace.end[asking_ops])
         engine_works = union(trace.start[engine_ops], trace.end[engine_ops])
-        engine_work = _work_while_idle(
+        engine_work = _find_work_while_idle(
             engine_works=engine_works, asking_is_idle=outside(asking_works)
         )
         handoffs.append(engine_work.of_threads(asking=asking, engine=engine))
@@ -526,7 +546,7 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
     )
 
 
-def _no_handoffs() -> _Handoffs:
+def _make_empty_handoffs() -> _Handoffs:
     """Return handoffs whose arrays are all empty."""
     no_times = np.empty(0, dtype=np.int64)
     return _EngineWork(no_times, no_times, no_times).of_threads(asking=0, engine=0)
@@ -540,7 +560,8 @@ class _EngineWork(NamedTuple):
     end: Int64s
 
     def of_threads(self, *, asking: int, engine: int) -> _Handoffs:
-        """Return these stretches as handoffs.
+        """Make handoffs of these stretches: work that one thread asked another one to
+        do.
 
         Args:
             asking: The thread that asked for the work.
@@ -556,7 +577,7 @@ class _EngineWork(NamedTuple):
         )
 
 
-def _work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _EngineWork:
+def _find_work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _EngineWork:
     """Find what an engine does in each interval in which the asking thread is idle.
 
     If less than MIN_SHARE_APART of the engine's work lies in such intervals, the two
@@ -570,22 +591,24 @@ def _work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _EngineWo
         One stretch per interval in which the engine works, from the begin of its first
         work to the end of its last.
     """
-    interval = asking_is_idle.place_of(engine_works.start)
-    is_inside = (interval >= 0) & (engine_works.end <= asking_is_idle.end[interval])
+    interval_of_work = asking_is_idle.place_of(engine_works.start)
+    is_inside = (interval_of_work >= 0) & (
+        engine_works.end <= asking_is_idle.end[interval_of_work]
+    )
     inside_ns = (engine_works.end - engine_works.start)[is_inside].sum()
     if inside_ns < MIN_SHARE_APART * engine_works.ns:
         is_inside[:] = False
 
     # The first and the last stretch of work in each interval.
     inside = np.flatnonzero(is_inside)
-    first = inside[begins_runs(interval[inside])]
-    last = inside[ends_runs(interval[inside])]
-    end_before = engine_works.end[first - 1]
-    begin = engine_works.start[first]
+    first_of_interval = inside[begins_runs(interval_of_work[inside])]
+    last_of_interval = inside[ends_runs(interval_of_work[inside])]
+    end_before = engine_works.end[first_of_interval - 1]
+    begin = engine_works.start[first_of_interval]
     # Before its very first work, an engine has not been idle: it was not there.
-    has_work_before = first > 0
+    has_work_before = first_of_interval > 0
     return _EngineWork(
         idle_since=np.where(has_work_before, end_before, begin),
         begin=begin,
-        end=engine_works.end[last],
+        end=engine_works.end[last_of_interval],
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.analysis.replay.graph import Graph, Node, Times
-from fusetui.analysis.replay.replay import last_of
+from fusetui.analysis.replay.replay import find_last_node
 from fusetui.trace.layout.steps import (
     by_launch_time,
     launched_bounds,
@@ -28,8 +28,9 @@ NO_NODE_BEGINS = -1
 """Stands for the begin of a node behind the last one; no time that is so late equals it."""
 
 
-def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
-    """Return when a thread gets, in a replay, to where it was at recorded times.
+def translate_times(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+    """Translate recorded times of a thread: when it gets to the same places in a
+    replay.
 
     E.g. if a thread takes half of its time in the replay, it is after 5 ns where it was
     recorded after 10 ns.
@@ -44,23 +45,24 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
         ns after the origin, in the shape of `recorded`.
     """
     nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
-    index = _nodes_at(graph.began[nodes], recorded)
+    index = _find_nodes_at(graph.began[nodes], recorded)
     node = nodes[index]
     inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
-    inside_ns = _time_inside(graph, chain, node, inside_until)
+    inside_ns = _measure_time_inside(graph, chain, node, inside_until)
 
     # A time that lies behind the end of its node lies in a wait, or after the thread
     # has ended. (One before the begin of its node lies before the thread begins.)
     next_node = nodes[np.minimum(index + 1, len(nodes) - 1)]
-    wait_factor = _wait_factors(graph, times, node, next_node)
+    wait_factor = _compute_wait_factors(graph, times, node, next_node)
     behind_ns = recorded - inside_until
     wait_factor = np.where(behind_ns > 0, wait_factor, 1.0)
     waited_ns = np.rint(behind_ns * wait_factor).astype(np.int64)
     return times.begin[node] + inside_ns + waited_ns
 
 
-def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
-    """Find the node in which a thread is at each of some times.
+def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
+    """Find the node (call, or stretch between calls) in which a thread is at each of
+    some times.
 
     It is the first node that begins at the very time, or else the last one that begins
     before it. Before all nodes it is the first of all.
@@ -78,8 +80,10 @@ def _nodes_at(began: Int64s, recorded: Int64s) -> Rows:
     return np.where(begins_then, not_before, last_before)
 
 
-def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> Int64s:
-    """Return how long a thread takes in a replay to get to a time inside each node.
+def _measure_time_inside(
+    graph: Graph, chain: int, node: Rows, inside_until: Int64s
+) -> Int64s:
+    """Measure how long a thread takes in a replay to get to a time inside each node.
 
     A thread's own time is stretched by its time scale. A call is stretched evenly: if a
     call from 10 to 20 ns takes 5 ns in the replay, 2 ns until the recorded time 14.
@@ -103,8 +107,10 @@ def _time_inside(graph: Graph, chain: int, node: Rows, inside_until: Int64s) -> 
     return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
 
 
-def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Floats:
-    """Return how many times as long as recorded the wait after each node takes.
+def _compute_wait_factors(
+    graph: Graph, times: Times, node: Rows, next_node: Rows
+) -> Floats:
+    """Compute how many times as long as recorded the wait after each node takes.
 
     A wait lies between the end of a node and the begin of the next one of its thread.
 
@@ -118,13 +124,13 @@ def _wait_factors(graph: Graph, times: Times, node: Rows, next_node: Rows) -> Fl
         The factor of each wait; 1 where no wait was recorded that could be stretched.
     """
     recorded_wait = graph.began[next_node] - graph.ended[node]
-    wait = times.begin[next_node] - times.end[node]
-    factor = wait / np.maximum(recorded_wait, 1)  # never divide by 0
+    replayed_wait = times.begin[next_node] - times.end[node]
+    factor = replayed_wait / np.maximum(recorded_wait, 1)  # never divide by 0
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
-    """Return when each slice of the trace starts and ends in a replay.
+    """Compute when each slice of the trace starts and ends in a replay.
 
     Slices on threads and streams that are not replayed keep their recorded times.
 
@@ -145,16 +151,18 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer not in CPU_LAYERS:
             continue
-        for chain in _chains_of_thread(graph, thread):
+        for chain in _find_chains(graph, thread):
             for column in (start, end):
                 recorded = column[track.rows] - graph.origin_ns
-                replayed = times_at(graph, times, chain, recorded)
+                replayed = translate_times(graph, times, chain, recorded)
                 column[track.rows] = replayed + graph.origin_ns
     return start, end
 
 
-def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
-    """Return the chain of a thread; an empty list if the thread is not replayed.
+def _find_chains(graph: Graph, thread: int) -> list[int]:
+    """Find the chain of a thread: its index in the graph.
+
+    Returns a list with that index, or an empty list if the thread is not replayed.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -178,7 +186,7 @@ class StepEnds(NamedTuple):
     step: Rows  # for each of them the index of its step
 
 
-def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
+def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     """Collect what decides when the steps of a trace end.
 
     A step ends when its thread has ended it, and all kernels, copies and sets that were
@@ -201,7 +209,7 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
         )
 
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    chains = _chains_of_thread(graph, thread)
+    chains = _find_chains(graph, thread)
 
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
@@ -216,8 +224,8 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     )
 
 
-def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """Return when the first step begins, and when each step has ended.
+def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+    """Measure when the first step begins in a replay, and when each step has ended.
 
     Step n lasts from the n-th bound to the next one; see `steps.launched_bounds`.
     Without steps, the two bounds are those of the whole replay.
@@ -231,11 +239,11 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
         One time more than steps, in ns after the origin.
     """
     if not len(ends.edges):
-        return np.array([0, times.end[last_of(graph, times)]])
+        return np.array([0, times.end[find_last_node(graph, times)]])
 
     wall_bounds = ends.edges
     if ends.chain != NO_CHAIN:
-        wall_bounds = times_at(graph, times, ends.chain, wall_bounds)
+        wall_bounds = translate_times(graph, times, ends.chain, wall_bounds)
     is_left = ~graph.gone[ends.item]
     return launched_bounds(
         wall_bounds=wall_bounds,
@@ -244,10 +252,12 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     )
 
 
-def lengths_of(
+def measure_lengths(
     trace: Trace, graph: Graph, times: Times, by: str | None = None
 ) -> Int64s:
-    """Return how long each step takes in a replay, in ns (see `step_launched`).
+    """Measure how long each step takes in a replay, in ns.
+
+    A step lasts until all work that it launched has ended.
 
     Without steps the only length is that of the whole replay.
 
@@ -257,4 +267,4 @@ def lengths_of(
         times: The times of its nodes in the replay.
         by: What counts as a step; see `steps_of`.
     """
-    return step_launched(bounds_of(graph, times, step_ends(trace, graph, by)))
+    return step_launched(measure_bounds(graph, times, find_step_ends(trace, graph, by)))

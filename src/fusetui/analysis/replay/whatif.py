@@ -22,8 +22,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.replay.apply import changed, is_range, scalable
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.apply import changed, find_scalable_kernels, is_range
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import (
     Change,
     NoMatchError,
@@ -34,10 +34,10 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import WAITS_EVENT
-from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
+from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import OWN, Route, late_share, route_to
-from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
+from fusetui.analysis.replay.route import OWN, Route, find_route, measure_late_share
+from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -178,20 +178,20 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         WrongChangeError: For a text that is no change, or changes nothing.
     """
     parsed = [parse_change(text) for text in changes]
-    counted_steps = _counted_steps(trace, step)
-    graph = graph_of(trace)
-    replayed = _replayed(trace, graph, parsed)
-    lengths = _lengths(graph, replayed, counted_steps)
+    counted_steps = _choose_counted_steps(trace, step)
+    graph = build_graph(trace)
+    replayed = _replay_changes(trace, graph, parsed)
+    lengths = _measure_step_lengths(graph, replayed, counted_steps)
     routes = _Routes(
-        recorded=route_to(graph, graph.recorded),
-        replayed=route_to(replayed.graph, replayed.times),
+        recorded=find_route(graph, graph.recorded),
+        replayed=find_route(replayed.graph, replayed.times),
     )
-    range_of_change = _range_of_change(trace, graph, parsed, replayed, counted_steps)
-    effects = _effects(trace, lengths)
+    range_of_change = _estimate_range(trace, graph, parsed, replayed, counted_steps)
+    effects = _list_effects(trace, lengths)
     answer = WhatIf(
         changes=tuple(changes),
         of="step" if len(steps_of(trace)) else "span",
-        devices=residuals_of(trace),
+        devices=measure_residuals(trace),
         steps=effects if step is None else (effects[counted_steps[0]],),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
@@ -199,19 +199,19 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         before_range_ns=_shortest_and_longest(lengths.before[counted_steps]),
         after_range_ns=_shortest_and_longest(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
-        residual_share=_residual_share(trace, routes),
+        residual_share=_find_largest_residual_share(trace, routes),
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if _is_bound(trace, parsed, routes) else "estimate",
-        limit=_limit(trace, replayed, counted_steps),
-        notes=_notes(trace, graph, replayed, routes, lengths),
+        certainty="bound" if _is_upper_bound(trace, parsed, routes) else "estimate",
+        limit=_sum_up_limit(trace, replayed, counted_steps),
+        notes=_collect_notes(trace, graph, replayed, routes, lengths),
         scaled_share=range_of_change.scaled_share,
     )
-    answer = _with_late_batches(answer, replayed, lengths)
-    return _without_unsupported(answer, is_range=is_range(parsed))
+    answer = _mark_as_bound(answer, replayed, lengths)
+    return _remove_unsupported(answer, is_range=is_range(parsed))
 
 
-def _residual_share(trace: Trace, routes: _Routes) -> float:
-    """Return the largest share of a critical path that is not understood.
+def _find_largest_residual_share(trace: Trace, routes: _Routes) -> float:
+    """Find the largest share of a critical path that is not understood.
 
     These are the paths of each device as recorded, and the path after the change.
 
@@ -219,13 +219,11 @@ def _residual_share(trace: Trace, routes: _Routes) -> float:
         trace: The trace.
         routes: The critical paths before and after the change.
     """
-    shares = [device.residual_share for device in residuals_of(trace)]
+    shares = [device.residual_share for device in measure_residuals(trace)]
     return max([*shares, routes.replayed.unknown_share])
 
 
-def _with_late_batches(
-    answer: WhatIf, replayed: _Replayed, lengths: _Lengths
-) -> WhatIf:
+def _mark_as_bound(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
     """Turn an answer into a bound if it depends on when batches are ready.
 
     In the replay of the answer, batches are ready as early as the recording allows. It
@@ -243,7 +241,7 @@ def _with_late_batches(
     return answer
 
 
-def _without_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
+def _remove_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
     """Remove the figures that the recording does not support.
 
     If the reason of more than UNKNOWN (20 %) of a critical path is not known, there are
@@ -281,7 +279,9 @@ class _Lengths(NamedTuple):
     ends_no_later: bool
 
 
-def _lengths(graph: Graph, replayed: _Replayed, counted_steps: Rows) -> _Lengths:
+def _measure_step_lengths(
+    graph: Graph, replayed: _Replayed, counted_steps: Rows
+) -> _Lengths:
     """Compute how long steps take before and after a change.
 
     Args:
@@ -289,7 +289,7 @@ def _lengths(graph: Graph, replayed: _Replayed, counted_steps: Rows) -> _Lengths
         replayed: The replay with the change.
         counted_steps: The indices of the steps that count in medians.
     """
-    recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
+    recorded_bounds = measure_bounds(graph, graph.recorded, replayed.ends)
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
     latest = step_launched(replayed.late_bounds)
@@ -324,7 +324,7 @@ class _RangeOfChange(NamedTuple):
 _NO_RANGE = _RangeOfChange(between_ns=None, scaled_share=None)
 
 
-def _range_of_change(
+def _estimate_range(
     trace: Trace,
     graph: Graph,
     changes: Sequence[Change],
@@ -345,15 +345,15 @@ def _range_of_change(
     """
     if not is_range(changes):
         return _NO_RANGE
-    later = _replayed(trace, graph, changes, latest=True)
-    scaled_share = _scaled_share(trace, graph, changes, earlier, later)
+    later = _replay_changes(trace, graph, changes, latest=True)
+    scaled_share = _measure_scaled_share(trace, graph, changes, earlier, later)
     between_ns = None
     if scaled_share >= MIN_SCALED_SHARE:
-        between_ns = _between(earlier, later, counted_steps)
+        between_ns = _find_range(earlier, later, counted_steps)
     return _RangeOfChange(between_ns=between_ns, scaled_share=scaled_share)
 
 
-def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
+def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
     """Return whether no program with these changes can save more than the replay.
 
     That holds if the changes only remove waits, and all of the trace is understood: a
@@ -370,10 +370,11 @@ def _is_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
     )
 
 
-def _notes(
+def _collect_notes(
     trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
 ) -> tuple[str, ...]:
-    """Return the notes (see Note) that an answer needs, each once.
+    """Collect the notes that an answer needs: what it assumes and what is doubtful,
+    each once.
 
     First come those about the trace and this answer, then those of the changes.
 
@@ -385,14 +386,14 @@ def _notes(
         lengths: How long steps take before and after the changes.
     """
     largest_late_share = max(
-        late_share(graph, routes.recorded),
-        late_share(replayed.graph, routes.replayed),
+        measure_late_share(graph, routes.recorded),
+        measure_late_share(replayed.graph, routes.replayed),
     )
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
     depends_on_batches = differs(lengths.after_ns, lengths.latest_ns)
     is_needed: dict[Note, bool] = {
-        **_notes_about_trace(trace),
+        **_check_notes_about_trace(trace),
         "late_unexplained": largest_late_share > MAX_LATE_SHARE,
         "same_work_later": takes_longer and lengths.ends_no_later,
         "batches_unknown": depends_on_batches and not never_waits,
@@ -404,10 +405,10 @@ def _notes(
     return tuple(dict.fromkeys([*notes, *replayed.notes]))
 
 
-def _between(
+def _find_range(
     earlier: _Replayed, later: _Replayed, counted_steps: Rows
 ) -> tuple[int, int]:
-    """Return the least and the most that the median step takes after a change.
+    """Find the least and the most that the median step takes after a change.
 
     Four replays limit it: both ends of what the change may give, each with the batches
     of data loaders ready as early, and as late, as the recording allows.
@@ -438,15 +439,15 @@ class _Replayed(NamedTuple):
     graph: Graph  # the changed one
     times: Times
     ends: StepEnds
-    bounds: Int64s  # when steps begin and end, see `bounds_of`
+    bounds: Int64s  # when steps begin and end, see `measure_bounds`
     late_bounds: Int64s  # the same if batches come as late as the recording allows
     notes: tuple[str, ...]  # those of the changes, see Note
 
 
-def _replayed(
+def _replay_changes(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> _Replayed:
-    """Replay a graph with some changes.
+    """Replay the graph of a trace with some changes, and find when its steps then end.
 
     Args:
         trace: The trace.
@@ -460,19 +461,19 @@ def _replayed(
     changed_graph, notes = changed(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
-    ends = step_ends(trace, graph)
+    ends = find_step_ends(trace, graph)
     return _Replayed(
         graph=changed_graph,
         times=times,
         ends=ends,
-        bounds=bounds_of(changed_graph, times, ends),
-        late_bounds=bounds_of(changed_graph, late_times, ends),
+        bounds=measure_bounds(changed_graph, times, ends),
+        late_bounds=measure_bounds(changed_graph, late_times, ends),
         notes=notes,
     )
 
 
-def _counted_steps(trace: Trace, step: int | None) -> Rows:
-    """Return the indices of the steps that an answer is about.
+def _choose_counted_steps(trace: Trace, step: int | None) -> Rows:
+    """Choose the indices of the steps that an answer is about.
 
     Args:
         trace: The trace.
@@ -482,11 +483,11 @@ def _counted_steps(trace: Trace, step: int | None) -> Rows:
         NoMatchError: If there is no step of that number.
     """
     if step is None:
-        return steps_of_median(trace)
-    return np.array([_index_of_step(trace, step)])
+        return select_steps_of_median(trace)
+    return np.array([_find_step(trace, step)])
 
 
-def _index_of_step(trace: Trace, step: int) -> int:
+def _find_step(trace: Trace, step: int) -> int:
     """Return the index of the step with a number.
 
     Args:
@@ -504,10 +505,11 @@ def _index_of_step(trace: Trace, step: int) -> int:
     return index
 
 
-def _scaled_share(
+def _measure_scaled_share(
     trace: Trace, graph: Graph, changes: Sequence[Change], *replayed: _Replayed
 ) -> float:
-    """Return the share of the critical path that is kernels which other devices scale.
+    """Measure the share of the critical path that is kernels whose time on another
+    device is known.
 
     It is that of the path as recorded or of the path after one of the replays,
     whichever is more.
@@ -521,14 +523,14 @@ def _scaled_share(
     nodes = []
     for change in changes:
         if isinstance(change, OnDevice):
-            nodes.append(scalable(trace, graph, change.name).nodes)
+            nodes.append(find_scalable_kernels(trace, graph, change.name).nodes)
     scaled = np.concatenate(nodes)
-    routes = [route_to(graph, graph.recorded)]
-    routes += [route_to(each.graph, each.times) for each in replayed]
+    routes = [find_route(graph, graph.recorded)]
+    routes += [find_route(each.graph, each.times) for each in replayed]
     return max(share_of(scaled, route) for route in routes)
 
 
-def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
+def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     """List each step with its length before and after; empty without steps.
 
     Args:
@@ -538,7 +540,7 @@ def _effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(steps)), steps_of_median(trace))
+    in_median = np.isin(np.arange(len(steps)), select_steps_of_median(trace))
     effects = []
     for name, before_ns, after_ns, is_counted in zip(
         labels_of(steps.names),
@@ -560,7 +562,7 @@ def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
 
 
 def share_of(nodes: Rows, route: Route) -> float:
-    """Return the share of a critical path that is the own work of some nodes.
+    """Measure the share of a critical path that is the own work of some nodes.
 
     Args:
         nodes: The nodes.
@@ -573,12 +575,15 @@ def share_of(nodes: Rows, route: Route) -> float:
 
 
 def differs(ns: int, other_ns: int) -> bool:
-    """Return whether two times differ by so much that an answer has to mention it."""
+    """Return whether two times differ by so much that an answer has to mention it.
+
+    That is more than the fraction 1 / SAME of the longer one.
+    """
     return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
-def steps_of_median(trace: Trace, by: str | None = None) -> Rows:
-    """Return the indices of the steps that count in medians.
+def select_steps_of_median(trace: Trace, by: str | None = None) -> Rows:
+    """Select the indices of the steps that count in medians.
 
     These are the steps in which a device ran, or all if none did. The first step does
     not follow the end of another one, so it counts only if it is the only one.
@@ -601,7 +606,7 @@ def steps_of_median(trace: Trace, by: str | None = None) -> Rows:
     return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
 
 
-def _limit(
+def _sum_up_limit(
     trace: Trace, replayed: _Replayed, counted_steps: Rows
 ) -> tuple[PathRow, ...]:
     """Sum up what limits the steps after a change: the critical path through them.
@@ -618,13 +623,13 @@ def _limit(
     graph = replayed.graph
     times = replayed.times
     if not len(steps_of(trace)):
-        return rows_of(trace, graph, route_to(graph, times))
+        return rows_of(trace, graph, find_route(graph, times))
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
     is_in_steps = ~graph.gone & (times.end <= end)
-    last = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
-    return rows_of(trace, graph, route_to(graph, times, last).since(begin))
+    last_node = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
+    return rows_of(trace, graph, find_route(graph, times, last_node).since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -643,7 +648,7 @@ def leaves_waits_out(trace: Trace) -> bool:
 
 
 def is_certain(trace: Trace, *unknown_shares: float) -> bool:
-    """Return whether nothing between a recording and its replay is uncertain.
+    """Return whether the replay of a recording is certain to be exact.
 
     That is, nothing was inferred and all is understood. A change that cannot save more
     than in the replay is then a bound.
@@ -654,7 +659,7 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
     """
     if leaves_waits_out(trace) or events_unknown(trace):
         return False
-    return not graph_of(trace).inferred_waits and not any(unknown_shares)
+    return not build_graph(trace).inferred_waits and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:
@@ -671,8 +676,12 @@ def events_unknown(trace: Trace) -> bool:
     return not np.isin(trace.correlation[waiting_calls], recorded).all()
 
 
-def _notes_about_trace(trace: Trace) -> dict[Note, bool]:
-    """Return which notes about the trace alone are needed, whatever the change is."""
+def _check_notes_about_trace(trace: Trace) -> dict[Note, bool]:
+    """Check which notes about the trace alone an answer needs, whatever the change is.
+
+    Returns a flag by the name of each note, such as "no_gpu" for a trace without GPU
+    events.
+    """
     return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
@@ -750,12 +759,12 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
         before_ns=answer.before_ns,
         residual_share=answer.residual_share,
         points=tuple(points),
-        knee=knee_of(points),
+        knee=find_knee(points),
     )
 
 
-def knee_of(points: Sequence[SweepPoint]) -> float | None:
-    """Return the largest factor that gains nearly all that the change can gain.
+def find_knee(points: Sequence[SweepPoint]) -> float | None:
+    """Find the largest factor that gains nearly all that the change can gain.
 
     E.g. if a step takes 50, 50, 70 and 100 us at the factors 0.1, 0.4, 0.7 and 1, the
     knee is 0.4: making it even faster does not help.
@@ -768,6 +777,6 @@ def knee_of(points: Sequence[SweepPoint]) -> float | None:
     if not times_ns or max(times_ns) == min(times_ns):
         return None
     nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    last = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
+    last_index = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
     # At the smallest factor the gain may continue below it.
-    return points[last].factor if last else None
+    return points[last_index].factor if last_index else None

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.loaders import worker_rows
+from fusetui.analysis.questions.loaders import find_worker_loader_calls
 from fusetui.analysis.replay.apply import EDITS
-from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import ACROSS, Graph, Node, Times
-from fusetui.analysis.replay.path import residuals_of
+from fusetui.analysis.replay.path import measure_residuals
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import late_share, route_to
+from fusetui.analysis.replay.route import find_route, measure_late_share
 from fusetui.analysis.replay.select import covers
-from fusetui.analysis.replay.times import lengths_of
+from fusetui.analysis.replay.times import measure_lengths
 from fusetui.analysis.replay.whatif import (
     MAX_LATE_SHARE,
     UNKNOWN,
@@ -32,7 +32,7 @@ from fusetui.analysis.replay.whatif import (
     events_unknown,
     is_certain,
     leaves_waits_out,
-    steps_of_median,
+    select_steps_of_median,
 )
 from fusetui.analysis.why.model import (
     MIN_DOUBTFUL_SHARE,
@@ -88,18 +88,18 @@ def with_worth(
         asked: Whether a user requested the gains, however long they take. Otherwise
             they are left out of large traces.
     """
-    reason = _why_not_replayed(trace, why, asked)
-    notes = list(map(_note, why.findings, why._wanted))
+    refusal = _explain_not_replayed(trace, why, asked)
+    notes = list(map(_note_assumption, why.findings, why._wanted))
     has_changes = any(change is not None for change in why._wanted)
-    if reason or not has_changes:
-        return replace(why, findings=_findings_without_gains(why, notes, reason))
+    if refusal or not has_changes:
+        return replace(why, findings=_add_notes(why, notes, refusal))
 
     gains = _Gains(trace, by)
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
         findings.append(gains.with_gain(finding, change, note))
 
-    order = _ranked(trace, why, findings, gains.usual_ns, by)
+    order = _rank_findings(trace, why, findings, gains.usual_ns, by)
     changes_with_gain = [why._wanted[n] for n in order if _has_gain(findings[n])]
     combined = gains.combined(changes_with_gain[:together])
     return replace(
@@ -108,7 +108,7 @@ def with_worth(
         _wanted=tuple(why._wanted[n] for n in order),
         worth_of="step" if len(steps_of(trace, by)) else "span",
         worth_before_ns=gains.usual_ns,
-        residuals=residuals_of(trace),
+        residuals=measure_residuals(trace),
         residual_share=max(gains.unknown_shares),
         together=combined,
     )
@@ -126,10 +126,10 @@ class _Gains:
         """
         self._trace = trace
         self._by = by
-        self._graph = graph_of(trace)
+        self._graph = build_graph(trace)
         recorded = self._graph.recorded
-        self._before = _result(trace, self._graph, recorded, recorded, by)
-        residuals = residuals_of(trace)
+        self._before = _measure_result(trace, self._graph, recorded, recorded, by)
+        residuals = measure_residuals(trace)
         self.unknown_shares = [device.residual_share for device in residuals]
         """Which shares of critical paths are not understood: first that of each device
         as recorded, then that of each replay so far."""
@@ -142,7 +142,7 @@ class _Gains:
     def with_gain(
         self, finding: Finding, change: Wanted | None, note: WorthNote | None
     ) -> Finding:
-        """Return a finding with its gain, or with a note why the gain is not known.
+        """Add to a finding its gain, or a note why the gain is not known.
 
         Args:
             finding: The finding.
@@ -151,17 +151,17 @@ class _Gains:
         """
         if change is None:
             return replace(finding, worth_note=note)
-        after = _replayed(self._trace, self._graph, [change], self._by)
-        if not isinstance(after, ReplayResult):
-            return replace(finding, worth_note=after)
+        result_after = _replay_changes(self._trace, self._graph, [change], self._by)
+        if not isinstance(result_after, ReplayResult):
+            return replace(finding, worth_note=result_after)
         if change == LOADER_CHANGE:
-            has_workers = len(worker_rows(self._trace)) > 0
+            has_workers = len(find_worker_loader_calls(self._trace)) > 0
             note = "no_batch_waits" if has_workers else "one_worker"
-        self.unknown_shares.append(after.unknown_share)
-        return _with_gain(self._trace, finding, note, self._before, after)
+        self.unknown_shares.append(result_after.unknown_share)
+        return _add_gain(self._trace, finding, note, self._before, result_after)
 
     def combined(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
-        """Return what some changes save if they are all made.
+        """Estimate what some changes save of the median step if they are all made.
 
         Args:
             changes: The changes. None stands for a finding without one, which has no
@@ -172,21 +172,21 @@ class _Gains:
         """
         if not changes:
             return None
-        after = _replayed(self._trace, self._graph, changes, self._by)
-        if not isinstance(after, ReplayResult):
+        result_after = _replay_changes(self._trace, self._graph, changes, self._by)
+        if not isinstance(result_after, ReplayResult):
             return None
-        self.unknown_shares.append(after.unknown_share)
-        return _combined(self._before, after, len(changes))
+        self.unknown_shares.append(result_after.unknown_share)
+        return _combine_gains(self._before, result_after, len(changes))
 
 
-def _ranked(
+def _rank_findings(
     trace: Trace,
     why: Why,
     findings: Sequence[Finding],
     usual_ns: int,
     by: str | None,
 ) -> list[int]:
-    """Return the order of findings, as indices in `findings`; see `_rank`.
+    """Rank findings by their gains: return their indices in `findings`, the best first.
 
     Args:
         trace: The trace.
@@ -199,15 +199,15 @@ def _ranked(
     devices = max(len(why.devices), 1)
     ranks = []
     for finding in findings:
-        rank = _rank(finding, steps=steps, devices=devices, usual_ns=usual_ns)
+        rank = _make_sort_key(finding, steps=steps, devices=devices, usual_ns=usual_ns)
         ranks.append(rank)
     return sorted(range(len(findings)), key=ranks.__getitem__)
 
 
-def _findings_without_gains(
+def _add_notes(
     why: Why, notes: Sequence[WorthNote | None], reason: WorthNote | None
 ) -> tuple[Finding, ...]:
-    """Return the findings of an answer, each with a note why it has no gain.
+    """Add to each finding of an answer a note why it has no gain.
 
     Args:
         why: The answer.
@@ -237,10 +237,10 @@ class ReplayResult(NamedTuple):
     may_wait_for_more: bool
 
 
-def _result(
+def _measure_result(
     trace: Trace, graph: Graph, times: Times, late_times: Times, by: str | None
 ) -> ReplayResult:
-    """Return how long the steps that count take in a replay.
+    """Measure how long the steps that count take in a replay.
 
     Args:
         trace: The trace.
@@ -250,24 +250,24 @@ def _result(
             object `times` if no batches are waited for.
         by: What counts as a step; see `steps_of`.
     """
-    counted_steps = steps_of_median(trace, by)
-    lengths = _lengths(trace, graph, times, by)[counted_steps]
+    counted_steps = select_steps_of_median(trace, by)
+    lengths = _measure_lengths(trace, graph, times, by)[counted_steps]
     latest = lengths
     if late_times is not times:
-        latest = _lengths(trace, graph, late_times, by)[counted_steps]
-    route = route_to(graph, times)
+        latest = _measure_lengths(trace, graph, late_times, by)[counted_steps]
+    route = find_route(graph, times)
     return ReplayResult(
         lengths=lengths,
         latest=latest,
         unknown_share=route.unknown_share,
-        may_wait_for_more=late_share(graph, route) > MAX_LATE_SHARE,
+        may_wait_for_more=measure_late_share(graph, route) > MAX_LATE_SHARE,
     )
 
 
-def _combined(
+def _combine_gains(
     before: ReplayResult, after: ReplayResult, findings: int
 ) -> CombinedWorth:
-    """Return what the changes of several findings save if they are all made.
+    """Compute what the changes of several findings save if they are all made.
 
     Args:
         before: The steps as recorded.
@@ -279,8 +279,10 @@ def _combined(
     return CombinedWorth(findings, before_ns, after_ns, before_ns - after_ns)
 
 
-def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
-    """Return the length of each step in a replay, in ns.
+def _measure_lengths(
+    trace: Trace, graph: Graph, times: Times, by: str | None
+) -> Int64s:
+    """Measure the length of each step in a replay, in ns.
 
     Without steps there is one length: from the first start to the last end of GPU
     events. What the program does before and after is no part of a GPU's span. Without
@@ -293,11 +295,11 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
         by: What counts as a step; see `steps_of`.
     """
     if len(steps_of(trace, by)):
-        return lengths_of(trace, graph, times, by)
+        return measure_lengths(trace, graph, times, by)
     items = graph.nodes(Node.ITEM)
     items = items[~graph.gone[items]]
     if not len(items):
-        return lengths_of(trace, graph, times, by)
+        return measure_lengths(trace, graph, times, by)
     return np.array([times.end[items].max() - times.begin[items].min()])
 
 
@@ -329,7 +331,7 @@ def _is_notable(gain: T, *, of: T) -> Any:
     return gain * MIN_GAIN_DIVISOR > of
 
 
-def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
+def _count_changed_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
     """Count the steps that become shorter with a change, and those that become longer.
 
     A difference counts if it is notable: more than one part in 2000 of the step.
@@ -350,7 +352,7 @@ def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
     )
 
 
-def _with_gain(
+def _add_gain(
     trace: Trace,
     finding: Finding,
     note: WorthNote | None,
@@ -375,12 +377,12 @@ def _with_gain(
     after_ns = lower_median(after.lengths)
     mean_gain_ns = int((before.lengths - after.lengths).mean())
     gain_ns = max(0, usual_ns - after_ns)
-    some_steps = _some_steps(before, after)
+    some_steps = _count_changed_steps(before, after)
     few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
     median_step_gains = _is_notable(gain_ns, of=usual_ns) and not few_steps_gain
 
     if not median_step_gains:
-        if _limit_is_unknown(trace, before, after):
+        if _is_limit_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
         if some_steps.steps and _is_notable(mean_gain_ns, of=usual_ns):
             return replace(finding, worth_note="some_steps", worth_steps=some_steps)
@@ -393,13 +395,13 @@ def _with_gain(
         finding,
         worth_ns=gain_ns,
         worth_share=gain_ns / max(usual_ns, 1),
-        worth_note=_note_of_gain(
+        worth_note=_choose_note(
             trace, note, before, after, median_step_gains=median_step_gains
         ),
     )
 
 
-def _note_of_gain(
+def _choose_note(
     trace: Trace,
     note: WorthNote | None,
     before: ReplayResult,
@@ -407,7 +409,7 @@ def _note_of_gain(
     *,
     median_step_gains: bool,
 ) -> WorthNote | None:
-    """Return the assumption or doubt that a gain is reported with; None for neither.
+    """Choose the assumption or doubt that a gain is reported with; None for neither.
 
     It is "at_most" if no program with this change can save more than the gain, or if
     the change would save less with batches of data loaders that come later.
@@ -430,7 +432,7 @@ def _note_of_gain(
     return "at_most" if note is None and depends_on_batches else note
 
 
-def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
+def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
     """Return whether something unrecorded may be the reason why a change saves nothing.
 
     That is so if work may wait for more than was recorded, or if more of the critical
@@ -448,10 +450,10 @@ def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
     return after.unknown_share > tolerated_share
 
 
-def _rank(
+def _make_sort_key(
     finding: Finding, *, steps: int, devices: int, usual_ns: int
 ) -> tuple[int, int, int]:
-    """Return the key by which findings are sorted.
+    """Make the key by which findings are sorted.
 
     The largest estimated gain comes first. If the gain is unknown, the upper bound
     counts in its place: its part for one step and one device, but no more than that
@@ -493,8 +495,15 @@ NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
 """What changes of a type assume; the other types assume nothing."""
 
 
-def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
-    """Return what a finding's change assumes, or why the finding has no change."""
+def _note_assumption(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
+    """Return what the change of a finding assumes, or why the finding has no change.
+
+    None if the change assumes nothing that has to be said.
+
+    Args:
+        finding: The finding.
+        wanted: Its change, None if it has none.
+    """
     if finding.at_stake_ns is None:
         return "note"
     if wanted is None:
@@ -502,8 +511,8 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
     return NOTES_OF_CHANGES.get(type(wanted))
 
 
-def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
-    """Return why the changes of findings are not replayed; None if they are.
+def _explain_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
+    """Explain why the changes of findings are not replayed; None if they are.
 
     Args:
         trace: The trace.
@@ -519,13 +528,15 @@ def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
     nodes = NODES_OF_GPU_EVENT * len(trace.gpu_rows) * (RUNS_OF_GRAPH + changes)
     if nodes > MAX_REPLAYED_NODES and not asked:
         return "large"
-    unknown_shares = [residuals.residual_share for residuals in residuals_of(trace)]
+    unknown_shares = [
+        residuals.residual_share for residuals in measure_residuals(trace)
+    ]
     if max(unknown_shares, default=0.0) > UNKNOWN:
         return "residual"
     return None
 
 
-def _replayed(
+def _replay_changes(
     trace: Trace, graph: Graph, changes: Sequence[Wanted | None], by: str | None
 ) -> ReplayResult | WorthNote:
     """Replay a trace with some changes, and return how long its steps then take.
@@ -548,11 +559,11 @@ def _replayed(
             return "not_found"
     changed = draft.finished()
     times = replay(changed)
-    result = _result(trace, changed, times, replay_late(changed, times), by)
+    result = _measure_result(trace, changed, times, replay_late(changed, times), by)
     return result if result.unknown_share <= UNKNOWN else "unclear"
 
 
-def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
+def _shorten_durations(wanted: ReducedDurations, draft: Draft) -> None:
     """Make GPU events and launch calls take less time, but never less than none.
 
     Raises:
@@ -571,8 +582,13 @@ def _shorten(wanted: ReducedDurations, draft: Draft) -> None:
     draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
 
 
-def _leave_calls_out(wanted: RemovedCalls, draft: Draft) -> None:
-    """Make calls take no time and wait for nothing, as if they were not made."""
+def _remove_calls(wanted: RemovedCalls, draft: Draft) -> None:
+    """Make calls take no time and wait for nothing, as if they were not made.
+
+    Args:
+        wanted: The change, which has the rows of the calls.
+        draft: The graph that is changed in place.
+    """
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(ACROSS, waits)
@@ -605,7 +621,14 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
 
 
 def _free_threads(wanted: FreeThreadTime, draft: Draft) -> None:
-    """Make the own time of all threads take no time during some intervals."""
+    """Make the own time of all threads take no time during some intervals.
+
+    The own time is what they do besides calls of CUDA and waits.
+
+    Args:
+        wanted: The change, which has the intervals.
+        draft: The graph that is changed in place.
+    """
     trace = draft.trace
     origin_ns = draft.graph.origin_ns
     span = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
@@ -617,8 +640,8 @@ def _free_threads(wanted: FreeThreadTime, draft: Draft) -> None:
 
 _EDITS: dict[type[Any], Callable[[Any, Draft], None]] = {
     **EDITS,
-    ReducedDurations: _shorten,
-    RemovedCalls: _leave_calls_out,
+    ReducedDurations: _shorten_durations,
+    RemovedCalls: _remove_calls,
     AsyncCalls: _make_calls_asynchronous,
     FreeThreadTime: _free_threads,
 }

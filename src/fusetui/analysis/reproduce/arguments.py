@@ -31,7 +31,7 @@ from fusetui.analysis.reproduce.model import (
     UnrecordedListArgument,
 )
 from fusetui.gpu.dtypes import ELEMENT_BYTES
-from fusetui.gpu.roofline.inputs import type_of
+from fusetui.gpu.roofline.inputs import dtype_of_profiler_type
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.events import parsed
 
@@ -127,21 +127,30 @@ class _Entry(NamedTuple):
     value: str | None
 
 
-def parsed_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
-    """The arguments of a call of an op. `texts`: the JSON of INPUTS (see
-    gpu.roofline.many), b"" for what was not recorded. Raises RefusedError."""
+def parse_recorded_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
+    """Convert the recorded inputs of a call of an op to its arguments.
+
+    Args:
+        op: The name of the op.
+        texts: The JSON texts of the four recorded lists: dims, types, strides and
+            values. An empty text stands for a list that was not recorded.
+
+    Raises:
+        RefusedError: The call cannot be made again from what was recorded. The
+            error names the argument that is the reason.
+    """
     dims, types, strides, values = (parsed(text) for text in texts)
-    entries = _entries(dims, types, strides, values)
+    entries = _split_by_argument(dims, types, strides, values)
     arguments: list[Argument] = []
     remarks: list[Remark] = []
     for position, entry in enumerate(entries):
         try:
-            argument = _argument(entry)
+            argument = _convert_argument(entry)
         except RefusedError as error:
             type_name = entry.type if error.refusal is Refusal.DTYPE else ""
             raise RefusedError(error.refusal, position, type_name) from None
         arguments.append(argument)
-        for kind in _remarks_of(argument, entry):
+        for kind in _kinds_of_remarks(argument, entry):
             remarks.append(Remark(kind, position))
     _mark_python_numbers(op, arguments, remarks)
     if not isinstance(values, list):
@@ -151,30 +160,39 @@ def parsed_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
     return ParsedInputs(
         arguments=tuple(arguments),
         remarks=tuple(remarks),
-        recorded=_recorded(entries, has_strides=isinstance(strides, list)),
+        recorded=_freeze_recorded_inputs(
+            entries, has_strides=isinstance(strides, list)
+        ),
     )
 
 
-def bytes_of(tensor: TensorArgument) -> int:
-    """The bytes of the storage that a tensor needs."""
-    return storage_elements(tensor) * DTYPE_BYTES[tensor.dtype]
+def storage_bytes(tensor: TensorArgument) -> int:
+    """Return how many bytes the storage of a tensor needs for its shape, strides and
+    element type."""
+    return count_storage_elements(tensor) * DTYPE_BYTES[tensor.dtype]
 
 
-def storage_elements(tensor: TensorArgument) -> int:
-    """How many elements the storage of a tensor needs for its shape and strides."""
+def count_storage_elements(tensor: TensorArgument) -> int:
+    """Return how many elements the storage of a tensor needs for its shape and strides.
+
+    E.g. a tensor of the shape (2, 3) with the strides (8, 1) needs 1 + 1 x 8 + 2 x 1 =
+    11 elements. An empty tensor needs 0. A larger size that is already known for its
+    storage is kept.
+    """
     if 0 in tensor.shape:
-        needed = 0
+        needed_elements = 0
     elif tensor.strides is None:
-        needed = _product(tensor.shape)
+        needed_elements = _multiply_sizes(tensor.shape)
     else:
-        needed = 1
+        needed_elements = 1
         for size, stride in zip(tensor.shape, tensor.strides, strict=True):
-            needed += (size - 1) * stride
-    return max(needed, tensor.storage or 0)
+            needed_elements += (size - 1) * stride
+    return max(needed_elements, tensor.storage or 0)
 
 
-def tensors_of(arguments: Sequence[Argument]) -> list[TensorArgument]:
-    """All tensors among arguments, those of lists too, in order."""
+def collect_tensors(arguments: Sequence[Argument]) -> list[TensorArgument]:
+    """Return all tensors among some arguments in their order, including the tensors in
+    lists. Entries of a list that were left out are skipped."""
     tensors: list[TensorArgument] = []
     for argument in arguments:
         if isinstance(argument, TensorArgument):
@@ -184,8 +202,9 @@ def tensors_of(arguments: Sequence[Argument]) -> list[TensorArgument]:
     return tensors
 
 
-def whole_number(argument: Argument | None) -> int | None:
-    """The integer that an argument is; None for anything else."""
+def integer_of_argument(argument: Argument | None) -> int | None:
+    """Return the integer that an argument is. Returns None for any other argument, such
+    as a list, a tensor or the number `0.5`."""
     if not isinstance(argument, NumberArgument):
         return None
     try:
@@ -194,8 +213,9 @@ def whole_number(argument: Argument | None) -> int | None:
         return None
 
 
-def whole_numbers(argument: Argument | None) -> tuple[int, ...] | None:
-    """The integers of a list; None for anything else."""
+def integers_of_argument(argument: Argument | None) -> tuple[int, ...] | None:
+    """Return the integers of an argument that is a list of them. Returns None for any
+    other argument, or if one of the numbers is no integer."""
     if not isinstance(argument, NumbersArgument):
         return None
     try:
@@ -204,21 +224,33 @@ def whole_numbers(argument: Argument | None) -> tuple[int, ...] | None:
         return None
 
 
-def _entries(dims: Any, types: Any, strides: Any, values: Any) -> list[_Entry]:
-    """One entry for each argument. Raises RefusedError if shapes were not recorded, or
-    if the lists differ in length."""
+def _split_by_argument(
+    dims: Any, types: Any, strides: Any, values: Any
+) -> list[_Entry]:
+    """Turn the four recorded lists of a call into one entry for each argument.
+
+    Args:
+        dims: The recorded shapes, as they were parsed from JSON.
+        types: The recorded types.
+        strides: The recorded strides; anything but a list counts as not recorded.
+        values: The recorded values of numbers, likewise.
+
+    Raises:
+        RefusedError: Shapes were not recorded, the lists differ in length, or
+            there are more than MAX_ARGUMENTS (256).
+    """
     if not isinstance(dims, list):
         raise RefusedError(Refusal.NO_INPUTS)
-    count = len(dims)
-    if count > MAX_ARGUMENTS:
+    argument_count = len(dims)
+    if argument_count > MAX_ARGUMENTS:
         raise RefusedError(Refusal.DAMAGED)
     for entries in (types, strides, values):
-        if isinstance(entries, list) and len(entries) != count:
+        if isinstance(entries, list) and len(entries) != argument_count:
             raise RefusedError(Refusal.DAMAGED)
     if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
         raise RefusedError(Refusal.DAMAGED)
-    strides_of_each = strides if isinstance(strides, list) else [None] * count
-    values_of_each = values if isinstance(values, list) else [None] * count
+    strides_of_each = strides if isinstance(strides, list) else [None] * argument_count
+    values_of_each = values if isinstance(values, list) else [None] * argument_count
     entries_of_call = []
     for entry in zip(dims, types, strides_of_each, values_of_each, strict=True):
         dims_of_entry, type_of_entry, strides_of_entry, value = entry
@@ -229,20 +261,32 @@ def _entries(dims: Any, types: Any, strides: Any, values: Any) -> list[_Entry]:
     return entries_of_call
 
 
-def _argument(entry: _Entry) -> Argument:
-    """Raises RefusedError."""
+def _convert_argument(entry: _Entry) -> Argument:
+    """Convert what was recorded of one argument to a tensor, a list of tensors, or a
+    number.
+
+    What is none of these, such as None, a text or a device, becomes a NothingArgument.
+
+    Raises:
+        RefusedError: The argument is a tensor that cannot be made again.
+    """
     if entry.type == "TensorList" or (entry.type == "GenericList" and entry.dims):
-        return _tensors(entry)
-    if type_of(entry.type) is not None or _quantized_type(entry.type):
-        return _tensor(entry)
-    if _is_shape_with_sizes(entry.dims):
+        return _convert_tensor_list(entry)
+    if dtype_of_profiler_type(entry.type) is not None or _quantized_type(entry.type):
+        return _convert_tensor(entry)
+    if _has_any_size(entry.dims):
         # a tensor, and not one of the element types that have a name here
         raise RefusedError(Refusal.DTYPE)
-    return _plain(entry.value or "")
+    return _parse_numbers(entry.value or "")
 
 
-def _plain(text: str) -> Argument:
-    """A number, a list of them, or nothing."""
+def _parse_numbers(text: str) -> Argument:
+    """Parse the recorded value of an argument that is no tensor: a number or a list of
+    numbers.
+
+    E.g. `0.5` and `True` are numbers, and `[1, 2]` is a list. Any other text becomes a
+    NothingArgument. So does one with a number of more than MAX_NUMBER_CHARS characters.
+    """
     if len(text) <= MAX_NUMBER_CHARS and NUMBER.fullmatch(text):
         return NumberArgument(text)
     in_brackets = NUMBERS_IN_BRACKETS.fullmatch(text)
@@ -256,45 +300,72 @@ def _plain(text: str) -> Argument:
     return NumbersArgument(numbers)
 
 
-def _tensor(entry: _Entry) -> TensorArgument:
-    """Raises RefusedError for sizes that no tensor has, and for one without strides in
-    a trace that has them: a sparse tensor, for instance."""
+def _convert_tensor(entry: _Entry) -> TensorArgument:
+    """Convert what was recorded of a tensor: its element type, its shape and its
+    strides.
+
+    Raises:
+        RefusedError: No tensor has such sizes or such an element type, or the
+            tensor has no strides in a trace that records them. The latter is so
+            for a sparse tensor.
+    """
     quantized = _quantized_type(entry.type)
     if quantized:
-        return _tensor_of(quantized, entry.dims, entry.strides)
-    dtype = TORCH_DTYPES.get(type_of(entry.type) or "")
+        return _make_tensor(quantized, entry.dims, entry.strides)
+    dtype = TORCH_DTYPES.get(dtype_of_profiler_type(entry.type) or "")
     if dtype is None:
         raise RefusedError(Refusal.DTYPE)
-    return _tensor_of(dtype, entry.dims, entry.strides)
+    return _make_tensor(dtype, entry.dims, entry.strides)
 
 
 def _quantized_type(recorded: str) -> str:
-    """torch's name of a recorded quantized type; "" for any other."""
+    """Return the name that torch gives a recorded quantized type: `quint8` for
+    `c10::quint8`. Returns "" for any other type."""
     name = recorded.removeprefix(QUANTIZED_TYPE)
     return name if name in QUANTIZED_BYTES else ""
 
 
-def _tensor_of(dtype: str, dims: Any, strides: Any) -> TensorArgument:
-    """Raises RefusedError."""
-    shape = _sizes(dims)
+def _make_tensor(dtype: str, dims: Any, strides: Any) -> TensorArgument:
+    """Make a tensor of an element type from recorded dims and strides, after checking
+    them.
+
+    Args:
+        dtype: The element type, by the name that torch gives it.
+        dims: The recorded sizes, which may be damaged.
+        strides: The recorded strides; None if the trace has no strides.
+
+    Raises:
+        RefusedError: The sizes are no list of numbers, there is not one stride
+            for each size, or the tensor has more than MAX_ELEMENTS elements.
+    """
+    shape = _parse_sizes(dims)
     if shape is None:
         raise RefusedError(Refusal.DAMAGED)
-    if _product([max(size, 1) for size in shape]) > MAX_ELEMENTS:
+    # an empty tensor with a huge size is refused too
+    if _multiply_sizes([max(size, 1) for size in shape]) > MAX_ELEMENTS:
         raise RefusedError(Refusal.TOO_LARGE)
     if strides is None:
         return TensorArgument(shape=shape, dtype=dtype)
-    strides_of_shape = _sizes(strides)
+    strides_of_shape = _parse_sizes(strides)
     if strides_of_shape is None or len(strides_of_shape) != len(shape):
         raise RefusedError(Refusal.LAYOUT)
     tensor = TensorArgument(shape=shape, dtype=dtype, strides=strides_of_shape)
-    if storage_elements(tensor) > MAX_ELEMENTS:
+    if count_storage_elements(tensor) > MAX_ELEMENTS:
         raise RefusedError(Refusal.TOO_LARGE)
     return tensor
 
 
-def _tensors(entry: _Entry) -> TensorsArgument | UnrecordedListArgument:
-    """A list of tensors, whose element types are assumed, if it was short enough to be
-    recorded. Raises RefusedError."""
+def _convert_tensor_list(entry: _Entry) -> TensorsArgument | UnrecordedListArgument:
+    """Convert what was recorded of a list of tensors.
+
+    Their element types are not recorded, so ASSUMED_DTYPE (float32) is taken. torch
+    records no shapes of lists with more than 30 tensors. For these, and for empty
+    lists, the result is an UnrecordedListArgument.
+
+    Raises:
+        RefusedError: There is not one list of strides for each tensor, the list
+            is too long, or a tensor cannot be made.
+    """
     if not isinstance(entry.dims, list) or not entry.dims:
         return UnrecordedListArgument()
     if len(entry.dims) > MAX_TENSORS_OF_LIST:
@@ -307,12 +378,21 @@ def _tensors(entry: _Entry) -> TensorsArgument | UnrecordedListArgument:
     tensors = []
     for number, dims in enumerate(entry.dims):
         strides_of_tensor = None if strides is None else strides[number]
-        tensors.append(_tensor_of(ASSUMED_DTYPE, dims, strides_of_tensor))
+        tensors.append(_make_tensor(ASSUMED_DTYPE, dims, strides_of_tensor))
     return TensorsArgument(tuple(tensors))
 
 
-def _remarks_of(argument: Argument, entry: _Entry) -> list[RemarkKind]:
-    """What has to be said about an argument, as far as it shows it."""
+def _kinds_of_remarks(argument: Argument, entry: _Entry) -> list[RemarkKind]:
+    """Return what a reader of the reproduced call has to know about one argument.
+
+    E.g. that its value was not recorded, that element types are assumed, or that its
+    memory is expanded. The result is empty for an argument that was recorded
+    completely.
+
+    Args:
+        argument: The argument after its conversion.
+        entry: What was recorded of it.
+    """
     if isinstance(argument, NothingArgument):
         return [RemarkKind.NOTHING] if entry.value is not None else []
     if isinstance(argument, TensorsArgument):
@@ -325,7 +405,8 @@ def _remarks_of(argument: Argument, entry: _Entry) -> list[RemarkKind]:
 
 
 def _is_expanded(tensor: TensorArgument) -> bool:
-    """Whether its strides repeat elements."""
+    """Return whether a tensor repeats elements, which is so if a dimension of more than
+    one element has the stride 0. Returns False if strides were not recorded."""
     if tensor.strides is None:
         return False
     return any(
@@ -337,8 +418,17 @@ def _is_expanded(tensor: TensorArgument) -> bool:
 def _mark_python_numbers(
     op: str, arguments: list[Argument], remarks: list[Remark]
 ) -> None:
-    """Replaces tensors without dimensions by numbers of Python, where torch makes such
-    tensors of them; changes both lists in place."""
+    """Replace a tensor that stands for a Python number, as in `x + 1`, by such a
+    number.
+
+    torch passes the number to some ops as a second tensor without dimensions. It is
+    recognized by its element type. Both lists are changed in place.
+
+    Args:
+        op: The name of the op.
+        arguments: The arguments of the call.
+        remarks: The remarks about them, to which one is added for such a number.
+    """
     if op not in WITH_PYTHON_NUMBERS or len(arguments) < 2:
         return
     first, second = arguments[:2]
@@ -349,38 +439,50 @@ def _mark_python_numbers(
         remarks.append(Remark(RemarkKind.SCALAR_TENSOR, 1))
 
 
-def _recorded(entries: Sequence[_Entry], has_strides: bool) -> RecordedInputs:
-    """The lists as they were recorded, of which every part was checked before."""
+def _freeze_recorded_inputs(
+    entries: Sequence[_Entry], has_strides: bool
+) -> RecordedInputs:
+    """Return the recorded lists of a call as nested tuples, for comparison with another
+    call.
+
+    Args:
+        entries: What was recorded of each argument. It was checked before.
+        has_strides: Whether the trace has strides. If not, the strides are None.
+    """
     strides = None
     if has_strides:
-        strides = tuple(_frozen(entry.strides) for entry in entries)
+        strides = tuple(_freeze_nested_lists(entry.strides) for entry in entries)
     return RecordedInputs(
-        dims=tuple(_frozen(entry.dims) for entry in entries),
+        dims=tuple(_freeze_nested_lists(entry.dims) for entry in entries),
         types=tuple(entry.type for entry in entries),
         strides=strides,
     )
 
 
-def frozen_dims(dims: object) -> tuple[object, ...]:
-    """Recorded dims as tuples of integers, nested as they are in the file; () for
-    anything else."""
-    frozen = _frozen(dims)
+def freeze_dims(dims: object) -> tuple[object, ...]:
+    """Return recorded dims as nested tuples of integers: [[2, 3], []] becomes ((2, 3),
+    ()). Returns () for anything that is no list."""
+    frozen = _freeze_nested_lists(dims)
     return frozen if isinstance(frozen, tuple) else ()
 
 
-def _frozen(value: object, depth: int = 0) -> object:
-    """Lists of lists of integers as tuples; 0 stands for what is no integer."""
+def _freeze_nested_lists(value: object, depth: int = 0) -> object:
+    """Turn lists of integers, nested up to three levels deep, into tuples. Anything
+    that is neither a list nor an integer becomes 0."""
     if isinstance(value, list) and depth < 3:
-        return tuple(_frozen(inner, depth + 1) for inner in value)
+        return tuple(_freeze_nested_lists(inner, depth + 1) for inner in value)
     return value if type(value) is int else 0
 
 
-def _is_shape_with_sizes(dims: object) -> bool:
+def _has_any_size(dims: object) -> bool:
+    """Return whether recorded dims are a list with at least one entry, as those of a
+    tensor with dimensions are."""
     return isinstance(dims, list) and bool(dims)
 
 
-def _sizes(value: object) -> Shape | None:
-    """A recorded list of sizes or strides; None for anything else."""
+def _parse_sizes(value: object) -> Shape | None:
+    """Return a recorded list of sizes or strides as a tuple. Returns None if it is no
+    list, is too long, or has an entry that is no integer of at least 0."""
     if not isinstance(value, list) or len(value) > MAX_DIMENSIONS:
         return None
     for size in value:
@@ -389,7 +491,8 @@ def _sizes(value: object) -> Shape | None:
     return tuple(value)
 
 
-def _product(sizes: Sequence[int]) -> int:
+def _multiply_sizes(sizes: Sequence[int]) -> int:
+    """Return the product of some sizes; 1 for none."""
     product = 1
     for size in sizes:
         product *= size

@@ -14,14 +14,14 @@ from fusetui.analysis.reproduce.arguments import (
     QUANTIZED_BYTES,
     ParsedInputs,
     RefusedError,
-    bytes_of,
-    frozen_dims,
-    parsed_inputs,
-    tensors_of,
+    collect_tensors,
+    freeze_dims,
+    parse_recorded_inputs,
+    storage_bytes,
 )
 from fusetui.analysis.reproduce.call_table import CallTable, call_table
-from fusetui.analysis.reproduce.collectives import COLLECTIVE_NAME, collective_facts
-from fusetui.analysis.reproduce.inner_ops import InnerCall, completed, inner_calls
+from fusetui.analysis.reproduce.collectives import COLLECTIVE_NAME, read_collective
+from fusetui.analysis.reproduce.inner_ops import InnerCall, completed, list_inner_calls
 from fusetui.analysis.reproduce.model import (
     Argument,
     Call,
@@ -37,10 +37,10 @@ from fusetui.analysis.reproduce.model import (
     TensorsArgument,
     UnrecordedListArgument,
 )
-from fusetui.analysis.reproduce.values import filled
+from fusetui.analysis.reproduce.values import choose_fillings
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import inputs_of
-from fusetui.gpu.roofline.row import amount_of, properties_of, work_of
+from fusetui.gpu.roofline.row import compute_amount, find_device_properties, work_of
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
@@ -78,10 +78,18 @@ class CallTimes(NamedTuple):
     on_gpu: bool
 
 
-def call_of_rows(trace: Trace, rows: Rows) -> Call:
-    """The call that these rows of ops have in common; its times are those of all of
-    them, with the ops inside."""
-    times = _times_of(trace, rows)
+def describe_equal_calls(trace: Trace, rows: Rows) -> Call:
+    """Describe the call that some equal ops have in common, so that it can be made
+    again.
+
+    Its times are those of all of these ops, including the ops inside them. If the call
+    cannot be made again, the result has the reason instead of arguments.
+
+    Args:
+        trace: The trace.
+        rows: The ops, which have the same name and inputs; at least one.
+    """
+    times = _summarize_times(trace, rows)
     name = trace.name_of(times.row)
     call = Call(
         kind=CallKind.NONE,
@@ -92,13 +100,13 @@ def call_of_rows(trace: Trace, rows: Rows) -> Call:
         own_ns=times.own_ns,
         median_ns=times.median_ns,
         on_gpu=times.on_gpu,
-        device=device_of(trace, times.row),
-        kernels=_kernels(trace, times.row),
+        device=name_executing_device(trace, times.row),
+        kernels=_name_launched_kernels(trace, times.row),
     )
     if len(name) > MAX_NAME_CHARS:
         return replace(call, refusal=Refusal.NO_NAME)
     try:
-        return _with_arguments(trace, call)
+        return _add_arguments(trace, call)
     except RefusedError as error:
         return replace(
             call,
@@ -109,57 +117,75 @@ def call_of_rows(trace: Trace, rows: Rows) -> Call:
         )
 
 
-def call_without_op(trace: Trace, rows: Rows) -> Call:
-    """GPU rows that no recorded op launched, as a call that cannot be made again."""
-    dur = trace.dur[rows]
-    row = int(rows[lower_median_index(dur)])
-    name = trace.name_of(row)
+def describe_call_without_op(trace: Trace, rows: Rows) -> Call:
+    """Describe GPU events of one name that no recorded op launched.
+
+    The result says that this call cannot be made again from recorded inputs. Kernels
+    with a name of compiled code are marked as such, since their code may be in a log.
+
+    Args:
+        trace: The trace.
+        rows: The GPU events, at least one.
+    """
+    durations_ns = trace.dur[rows]
+    median_row = int(rows[lower_median_index(durations_ns)])
+    name = trace.name_of(median_row)
     return Call(
         kind=CallKind.COMPILED if COMPILED_NAME.match(name) else CallKind.NONE,
         op="",
-        row=row,
+        row=median_row,
         count=len(rows),
-        total_ns=int(dur.sum()),
-        own_ns=int(dur.sum()),
-        median_ns=int(trace.dur[row]),
+        total_ns=int(durations_ns.sum()),
+        own_ns=int(durations_ns.sum()),
+        median_ns=int(trace.dur[median_row]),
         on_gpu=True,
-        device=_name_of_device(properties_of(trace, row)),
+        device=_name_of_device(find_device_properties(trace, median_row)),
         kernels=(name,),
         refusal=Refusal.NO_OP,
     )
 
 
-def device_of(trace: Trace, row: int) -> str:
-    """The name of the device that ran the work of an op; "" if there is none."""
-    gpu_rows = _gpu_rows_of(trace, row)
+def name_executing_device(trace: Trace, row: int) -> str:
+    """Return the name of the device that ran the GPU work of an op. Returns "" if the
+    op launched none, and "GPU" if the trace does not name the device."""
+    gpu_rows = _launched_gpu_rows(trace, row)
     if not len(gpu_rows):
         return ""
-    return _name_of_device(properties_of(trace, int(gpu_rows[0]))) or "GPU"
+    return _name_of_device(find_device_properties(trace, int(gpu_rows[0]))) or "GPU"
 
 
 def _name_of_device(properties: dict[str, Any]) -> str:
+    """Return the name among the recorded properties of a device; "" if it has none."""
     name = properties.get("name")
     return name if isinstance(name, str) else ""
 
 
-def _with_arguments(trace: Trace, call: Call) -> Call:
-    """The call with its arguments. Raises RefusedError."""
+def _add_arguments(trace: Trace, call: Call) -> Call:
+    """Add the arguments to a call, as its kind requires.
+
+    A call is a collective, compiled code, a node of autograd (part of a backward pass),
+    or an op of torch. Compiled code gets only what was recorded of its inputs.
+
+    Raises:
+        RefusedError: The call is none of these, or its arguments cannot be made.
+    """
     name = call.op
     if COLLECTIVE_NAME.match(name):
-        facts = collective_facts(trace, call.row)
+        facts = read_collective(trace, call.row)
         return replace(call, kind=CallKind.COLLECTIVE, collective=facts)
     if COMPILED_NAME.match(name.removeprefix(ENGINE)):
-        recorded = _recorded_of(trace, call.row, name)
+        recorded = _read_recorded_inputs(trace, call.row, name)
         return replace(call, kind=CallKind.COMPILED, recorded=recorded)
-    if _node_of(name):
-        return _backward(trace, call)
+    if _autograd_node_name(name):
+        return _complete_backward_call(trace, call)
     if OP_NAME.fullmatch(name):
-        return _forward(trace, call)
+        return _complete_forward_call(trace, call)
     raise RefusedError(Refusal.NOT_AN_OP if name else Refusal.NO_NAME)
 
 
-def _node_of(name: str) -> str:
-    """The node of autograd that an op runs, "" if it runs none."""
+def _autograd_node_name(name: str) -> str:
+    """Return the name of the node of autograd that an op runs, such as `MulBackward0`.
+    Returns "" if it runs none. A prefix of the autograd engine is removed."""
     node = name.removeprefix(ENGINE)
     return node if NODE_NAME.fullmatch(node) else ""
 
@@ -173,85 +199,116 @@ class _Inputs(NamedTuple):
     inner: tuple[InnerCall, ...]
 
 
-def _inputs_of_row(trace: Trace, row: int) -> _Inputs:
-    """Raises RefusedError."""
+def _read_inputs(trace: Trace, row: int) -> _Inputs:
+    """Read the inputs of the op in a row, completed by what the ops inside it show.
+
+    Each tensor also gets the kind of values that it is filled with when the call is
+    made again.
+
+    Raises:
+        RefusedError: The inputs cannot be made, or a list of tensors was too long
+            to be recorded and nothing shows its tensors.
+    """
     table = call_table(trace)
     op = trace.name_of(row)
-    parsed_of_row = parsed_inputs(op, table.inputs_at(table.place_of(row)))
-    inner = inner_calls(trace, row)
-    complete = completed(trace, row, op, parsed_of_row, inner)
-    for position, argument in enumerate(complete.arguments):
+    recorded_inputs = parse_recorded_inputs(op, table.inputs_at(table.place_of(row)))
+    inner = list_inner_calls(trace, row)
+    completed_inputs = completed(trace, row, op, recorded_inputs, inner)
+    for position, argument in enumerate(completed_inputs.arguments):
         if isinstance(argument, UnrecordedListArgument):
             raise RefusedError(Refusal.LONG_LIST, position)
-    with_values = filled(op, complete.arguments)
+    filled_inputs = choose_fillings(op, completed_inputs.arguments)
     return _Inputs(
-        arguments=with_values.arguments,
-        recorded=parsed_of_row.recorded,
-        remarks=(*complete.remarks, *with_values.remarks),
+        arguments=filled_inputs.arguments,
+        recorded=recorded_inputs.recorded,
+        remarks=(*completed_inputs.remarks, *filled_inputs.remarks),
         inner=tuple(inner),
     )
 
 
-def _forward(trace: Trace, call: Call) -> Call:
-    """A call of an op, whose inputs need gradients if the trace shows that one was
-    computed. Raises RefusedError."""
-    inputs = _inputs_of_row(trace, call.row)
+def _complete_forward_call(trace: Trace, call: Call) -> Call:
+    """Add the inputs, the inner ops and the amount of work to a call of an op.
+
+    Its inputs need gradients if the trace shows that a backward pass was run for it. An
+    in-place op gets none, since torch refuses to change such inputs.
+
+    Raises:
+        RefusedError: The inputs of the op cannot be made.
+    """
+    inputs = _read_inputs(trace, call.row)
     arguments = inputs.arguments
     remarks = inputs.remarks
     if _has_backward(trace, call.row) and not _is_in_place(call.op):
-        arguments = with_gradients(arguments)
+        arguments = require_gradients(arguments)
         remarks = (*remarks, Remark(RemarkKind.GRADIENTS))
-    return _checked(
+    return _measure_inputs(
         replace(
             call,
             kind=CallKind.OP,
             arguments=arguments,
             recorded=inputs.recorded,
             remarks=remarks,
-            inner=_inner_ops(trace, call.row, inputs.inner),
-            cost=_cost(trace, call.row),
+            inner=_describe_inner_ops(trace, call.row, inputs.inner),
+            cost=_estimate_cost(trace, call.row),
         )
     )
 
 
-def _backward(trace: Trace, call: Call) -> Call:
-    """A call of a node of autograd, by way of the op that created it. Raises
-    RefusedError."""
-    node = _node_of(call.op)
-    forward_row = int(_backward_of(trace).forward_of(np.array([call.row]))[0])
+def _complete_backward_call(trace: Trace, call: Call) -> Call:
+    """Turn the call of a node of autograd into a call of the forward op that created
+    it.
+
+    Such a node, e.g. `MulBackward0`, can only be run after its forward op. The incoming
+    gradients are the recorded tensors among the inputs of the node.
+
+    Raises:
+        RefusedError: The forward op is not known, or its inputs cannot be made.
+    """
+    node = _autograd_node_name(call.op)
+    forward_row = int(_backward_ops_of_trace(trace).forward_of(np.array([call.row]))[0])
     if forward_row < 0 or not OP_NAME.fullmatch(trace.name_of(forward_row)):
         raise RefusedError(Refusal.NO_FORWARD)
-    inputs = _inputs_of_row(trace, forward_row)
-    inner = inner_calls(trace, call.row)
-    node_inputs = _inputs_of_node(trace, call.row, node, inner)
+    inputs = _read_inputs(trace, forward_row)
+    inner = list_inner_calls(trace, call.row)
+    node_inputs = _read_node_inputs(trace, call.row, node, inner)
     gradients = []
     for argument in node_inputs.arguments if node_inputs else ():
         if isinstance(argument, TensorArgument):
             is_quantized = argument.dtype in QUANTIZED_BYTES
             filling = Filling.QUANTIZED if is_quantized else Filling.NORMAL
             gradients.append(replace(argument, filling=filling, below=None))
-    inside_node = [other for other in inner if not _node_of(other.name)]
-    return _checked(
+    ops_inside_node = [other for other in inner if not _autograd_node_name(other.name)]
+    return _measure_inputs(
         replace(
             call,
             kind=CallKind.BACKWARD,
             op=trace.name_of(forward_row),
-            arguments=with_gradients(inputs.arguments),
+            arguments=require_gradients(inputs.arguments),
             recorded=inputs.recorded,
             node=node,
             node_recorded=node_inputs.recorded if node_inputs else RecordedInputs(),
             gradients=tuple(gradients),
             remarks=(*inputs.remarks, Remark(RemarkKind.GRADIENTS)),
-            inner=_inner_ops(trace, call.row, inside_node),
+            inner=_describe_inner_ops(trace, call.row, ops_inside_node),
         )
     )
 
 
-def _inputs_of_node(
+def _read_node_inputs(
     trace: Trace, row: int, node: str, inner: Sequence[InnerCall]
 ) -> ParsedInputs | None:
-    """What was recorded of the inputs of a node; None if nothing was. The op of the
-    engine has none, but that of the node inside it."""
+    """Return what was recorded of the inputs of a node of autograd; None if nothing
+    usable was.
+
+    The op of the autograd engine has no inputs itself: they are those of the node
+    inside it.
+
+    Args:
+        trace: The trace.
+        row: The op of the engine, or the node itself.
+        node: The name of the node.
+        inner: The ops inside that row.
+    """
     if trace.name_of(row) != node:
         for call in inner:
             if call.name == node:
@@ -259,30 +316,33 @@ def _inputs_of_node(
         return None
     table = call_table(trace)
     try:
-        return parsed_inputs(node, table.inputs_at(table.place_of(row)))
+        return parse_recorded_inputs(node, table.inputs_at(table.place_of(row)))
     except RefusedError:
         return None
 
 
-def _recorded_of(trace: Trace, row: int, name: str) -> RecordedInputs:
-    """What was recorded of the inputs of the op in a row; nothing if it cannot be
-    used."""
+def _read_recorded_inputs(trace: Trace, row: int, name: str) -> RecordedInputs:
+    """Return what was recorded of the inputs of the op in a row. The result has no
+    inputs if they cannot be used."""
     table = call_table(trace)
     try:
-        return parsed_inputs(name, table.inputs_at(table.place_of(row))).recorded
+        return parse_recorded_inputs(
+            name, table.inputs_at(table.place_of(row))
+        ).recorded
     except RefusedError:
         return RecordedInputs()
 
 
-def with_gradients(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
-    """Arguments whose floating-point tensors need gradients."""
+def require_gradients(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """Return the arguments with all floating-point tensors, those in lists too, marked
+    as needing gradients."""
     new_arguments: list[Argument] = []
     for argument in arguments:
         if isinstance(argument, TensorArgument):
-            new_arguments.append(_with_gradient(argument))
+            new_arguments.append(_require_gradient(argument))
         elif isinstance(argument, TensorsArgument):
             tensors = [
-                None if tensor is None else _with_gradient(tensor)
+                None if tensor is None else _require_gradient(tensor)
                 for tensor in argument.tensors
             ]
             new_arguments.append(TensorsArgument(tuple(tensors)))
@@ -291,18 +351,23 @@ def with_gradients(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     return tuple(new_arguments)
 
 
-def _with_gradient(tensor: TensorArgument) -> TensorArgument:
+def _require_gradient(tensor: TensorArgument) -> TensorArgument:
+    """Return a tensor marked as needing a gradient. A tensor without a floating-point
+    type is returned unchanged."""
     return replace(tensor, needs_grad=True) if tensor.dtype in FLOATS else tensor
 
 
 @memo()
-def _backward_of(trace: Trace) -> Backward:
+def _backward_ops_of_trace(trace: Trace) -> Backward:
+    """Return the backward ops of a trace with the forward ops that created them. The
+    result is kept for later calls."""
     return backward_ops(trace)
 
 
 def _has_backward(trace: Trace, row: int) -> bool:
-    """Whether the op in a row, or one inside it, created a node that ran backward."""
-    forward_rows = _backward_of(trace).forward_ops.rows
+    """Return whether the op in a row, or an op inside it, created a node of autograd
+    that ran in a backward pass."""
+    forward_rows = _backward_ops_of_trace(trace).forward_ops.rows
     first, end = np.searchsorted(forward_rows, (row, int(trace.end_row[row])))
     return bool(end > first)
 
@@ -311,81 +376,117 @@ def _is_in_place(op: str) -> bool:
     return op.endswith("_")
 
 
-def _checked(call: Call) -> Call:
-    """The call with the bytes of its inputs. Raises RefusedError if they are more than
-    any machine has."""
-    input_bytes = sum(bytes_of(tensor) for tensor in tensors_of(call.arguments))
+def _measure_inputs(call: Call) -> Call:
+    """Add to a call how many bytes its input tensors have together.
+
+    Raises:
+        RefusedError: They have more than MAX_INPUT_BYTES (1 TB), which no machine
+            has.
+    """
+    input_bytes = sum(
+        storage_bytes(tensor) for tensor in collect_tensors(call.arguments)
+    )
     if input_bytes > MAX_INPUT_BYTES:
         raise RefusedError(Refusal.TOO_LARGE)
     return replace(call, input_bytes=input_bytes)
 
 
-def _times_of(trace: Trace, rows: Rows) -> CallTimes:
-    """The times of calls: of the GPU work inside them, if there is any, else of the
-    CPU."""
+def _summarize_times(trace: Trace, rows: Rows) -> CallTimes:
+    """Sum up the times of some calls, and find the call that took the median time.
+
+    If the calls launched any GPU work, its time counts. Otherwise the CPU time of the
+    ops does.
+
+    Args:
+        trace: The trace.
+        rows: The ops of the calls, at least one.
+    """
     table = call_table(trace)
-    places = np.searchsorted(table.rows, rows)
-    gpu_ns = table.gpu_ns[places]
+    indices = np.searchsorted(table.rows, rows)
+    gpu_ns = table.gpu_ns[indices]
     on_gpu = bool(gpu_ns.any())
-    ns = gpu_ns if on_gpu else table.cpu_ns[places]
+    ns_per_call = gpu_ns if on_gpu else table.cpu_ns[indices]
     own_ns = table.own_gpu_ns if on_gpu else table.own_cpu_ns
-    median = lower_median_index(ns)
+    median_index = lower_median_index(ns_per_call)
     return CallTimes(
-        row=int(rows[median]),
+        row=int(rows[median_index]),
         calls=len(rows),
-        total_ns=int(ns.sum()),
-        own_ns=int(own_ns[places].sum()),
-        median_ns=int(ns[median]),
+        total_ns=int(ns_per_call.sum()),
+        own_ns=int(own_ns[indices].sum()),
+        median_ns=int(ns_per_call[median_index]),
         on_gpu=on_gpu,
     )
 
 
-def _gpu_rows_of(trace: Trace, row: int) -> Rows:
-    """The GPU events that an op, or one inside it, launched, in order of their
-    launch."""
+def _launched_gpu_rows(trace: Trace, row: int) -> Rows:
+    """Return the GPU events that an op, or an op inside it, launched. They are in the
+    order of their launches."""
     entries = trace.launch_index.within(row, int(trace.end_row[row]))
     rows: Rows = trace.launch_index.rows[entries]
     return rows
 
 
-def _kernels(trace: Trace, row: int) -> tuple[str, ...]:
-    rows = _gpu_rows_of(trace, row)[:MAX_KERNELS]
+def _name_launched_kernels(trace: Trace, row: int) -> tuple[str, ...]:
+    """Return the names of the GPU events that an op launched, in the order of their
+    launches; at most MAX_KERNELS."""
+    rows = _launched_gpu_rows(trace, row)[:MAX_KERNELS]
     return tuple(trace.name_of(gpu_row) for gpu_row in rows.tolist())
 
 
-def _inner_ops(
+def _describe_inner_ops(
     trace: Trace, row: int, inner: Sequence[InnerCall]
 ) -> tuple[InnerOp, ...]:
-    """The ops inside the call in a row, for a comparison; those without recorded
-    shapes, and what is no op of torch, are left out."""
+    """Describe the ops inside a call, for a comparison with those of the reproduced
+    call.
+
+    Ops without recorded shapes, and slices that are no op of torch, are left out. Of
+    each op the result names the one around it by its index in the result.
+
+    Args:
+        trace: The trace.
+        row: The op of the call.
+        inner: The ops inside it; at most MAX_INNER_OPS are looked at.
+    """
     table = call_table(trace)
-    number_of_row: dict[int, int] = {}
+    index_of_row: dict[int, int] = {}
     ops: list[InnerOp] = []
     for call in inner[:MAX_INNER_OPS]:
         dims_text = table.inputs_at(table.place_of(call.row))[0]
         if dims_text and OP_NAME.fullmatch(call.name):
-            parent = _nearest(trace, call.row, row, number_of_row)
-            number_of_row[call.row] = len(ops)
-            dims = frozen_dims(parsed(dims_text))
+            parent = _find_numbered_parent(trace, call.row, row, index_of_row)
+            index_of_row[call.row] = len(ops)
+            dims = freeze_dims(parsed(dims_text))
             ops.append(InnerOp(call.name, dims, parent))
     return tuple(ops)
 
 
-def _nearest(
+def _find_numbered_parent(
     trace: Trace, row: int, call_row: int, number_of_row: Mapping[int, int]
 ) -> int:
-    """The number of the innermost row around a row that has one; -1 if the call is
-    reached first."""
+    """Return the number of the innermost numbered op around a row.
+
+    Returns -1 if there is none between the row and the call.
+
+    Args:
+        trace: The trace.
+        row: The row to start from.
+        call_row: The row of the call, where the search ends.
+        number_of_row: The numbers of those rows that have one.
+    """
     parent = int(trace.parent[row])
     while parent > call_row and parent not in number_of_row:
         parent = int(trace.parent[parent])
     return number_of_row.get(parent, -1)
 
 
-def _cost(trace: Trace, row: int) -> Cost:
-    """What a call computes: by its kernel that did the work, else by its inputs
-    alone."""
-    for gpu_row in _gpu_rows_of(trace, row).tolist():
+def _estimate_cost(trace: Trace, row: int) -> Cost:
+    """Estimate the FLOP and the bytes of a call, and its least time where a kernel
+    tells it.
+
+    The first kernel whose work is known decides. Without one, the inputs of the op
+    decide. Then the FLOP and the bytes may be unknown, and the least time always is.
+    """
+    for gpu_row in _launched_gpu_rows(trace, row).tolist():
         job = work_of(trace, gpu_row)
         if job is not None:
             return Cost(
@@ -395,18 +496,26 @@ def _cost(trace: Trace, row: int) -> Cost:
             )
     inputs = inputs_of(trace.name_of(row), trace.args_of(row))
     kernel = None
-    gpu_rows = _gpu_rows_of(trace, row)
+    gpu_rows = _launched_gpu_rows(trace, row)
     if len(gpu_rows) == 1:
         kernel = decode(trace.name_of(int(gpu_rows[0])))
-    amount = None if inputs is None else amount_of(inputs, kernel)
+    amount = None if inputs is None else compute_amount(inputs, kernel)
     if amount is None:
         return Cost()
     return Cost(flop=amount.flop, bytes=amount.bytes)
 
 
-def groups_of(table: CallTable, places: Rows) -> list[Rows]:
-    """The rows of these places of the table, one array for each group, in no order."""
-    order = np.argsort(table.group[places], kind="stable")
-    places = places[order]
-    _, first = np.unique(table.group[places], return_index=True)
-    return [table.rows[group] for group in np.split(places, first[1:])]
+def group_rows(table: CallTable, places: Rows) -> list[Rows]:
+    """Divide some ops into the groups of equal calls.
+
+    Args:
+        table: The calls of the trace.
+        places: Indices in `table.rows`.
+
+    Returns:
+        The rows of each group, in no particular order.
+    """
+    by_group = np.argsort(table.group[places], kind="stable")
+    places = places[by_group]
+    _, first_of_group = np.unique(table.group[places], return_index=True)
+    return [table.rows[group] for group in np.split(places, first_of_group[1:])]

@@ -10,11 +10,11 @@ import msgspec
 
 from fusetui.analysis.reproduce.arguments import (
     RefusedError,
-    parsed_inputs,
-    tensors_of,
+    collect_tensors,
+    parse_recorded_inputs,
 )
 from fusetui.analysis.reproduce.call_table import PARAM_COMMS, call_table
-from fusetui.analysis.reproduce.inner_ops import inner_calls
+from fusetui.analysis.reproduce.inner_ops import list_inner_calls
 from fusetui.analysis.reproduce.model import CollectiveFacts, Refusal, TensorArgument
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.columns import Trace
@@ -66,19 +66,26 @@ class _ParamComms(msgspec.Struct):
     ranks: int = msgspec.field(name="Group size", default=0)
 
 
-def collective_facts(trace: Trace, row: int) -> CollectiveFacts:
-    """What is known about the collective that an op is. Raises RefusedError if its size
-    was not recorded, and if it moves no data."""
-    args = _param_comms(trace, row)
-    if not args:
-        return _facts_of_op(trace, row)
+def read_collective(trace: Trace, row: int) -> CollectiveFacts:
+    """Return the name, element type and sizes of the collective that an op is.
+
+    The args of record_param_comms decide if there are any, which is so for NCCL.
+    Otherwise the inputs of the op do.
+
+    Raises:
+        RefusedError: The size was not recorded, the args are damaged, or the op
+            moves no data, such as `wait`.
+    """
+    comms_args = _find_comms_args(trace, row)
+    if not comms_args:
+        return _infer_from_inputs(trace, row)
     try:
-        comms = msgspec.convert(args, _ParamComms)
+        comms = msgspec.convert(comms_args, _ParamComms)
     except msgspec.ValidationError:
         raise RefusedError(Refusal.DAMAGED) from None
     if comms.name in NO_COLLECTIVES:
         raise RefusedError(Refusal.NOT_AN_OP)
-    return _checked(
+    return _check_sizes(
         CollectiveFacts(
             name=comms.name,
             dtype=comms.dtype,
@@ -89,60 +96,82 @@ def collective_facts(trace: Trace, row: int) -> CollectiveFacts:
     )
 
 
-def _param_comms(trace: Trace, row: int) -> dict[str, Any]:
-    """The args of the record_param_comms that an op is, or that lies in it; {} if there
-    is none."""
+def _find_comms_args(trace: Trace, row: int) -> dict[str, Any]:
+    """Return the args of the record_param_comms that an op is, or that lies inside it.
+    Returns {} if there is none."""
     if trace.name_of(row) == PARAM_COMMS:
         return trace.args_of(row)
-    for call in inner_calls(trace, row):
+    for call in list_inner_calls(trace, row):
         if call.name == PARAM_COMMS:
             return trace.args_of(call.row)
     return {}
 
 
-def _facts_of_op(trace: Trace, row: int) -> CollectiveFacts:
-    """By the inputs of an op such as c10d::allreduce_. Raises RefusedError."""
+def _infer_from_inputs(trace: Trace, row: int) -> CollectiveFacts:
+    """Infer the details of a collective from the inputs of its op, such as
+    c10d::allreduce_.
+
+    Raises:
+        RefusedError: The op is not of c10d, or its inputs cannot be used.
+    """
     op = trace.name_of(row)
     if not op.startswith(OP_PREFIX):
         raise RefusedError(Refusal.NO_INPUTS)
     table = call_table(trace)
-    given = parsed_inputs(op, table.inputs_at(table.place_of(row))).arguments
-    sizes = []
+    arguments = parse_recorded_inputs(
+        op, table.inputs_at(table.place_of(row))
+    ).arguments
+    element_counts = []
     dtype = ""
-    for argument in given:
-        tensors = tensors_of([argument])
+    for argument in arguments:
+        tensors = collect_tensors([argument])
         if tensors:
-            sizes.append(sum(math.prod(tensor.shape) for tensor in tensors))
+            element_counts.append(sum(math.prod(tensor.shape) for tensor in tensors))
         if isinstance(argument, TensorArgument):
             dtype = SCALAR_TYPES.get(argument.dtype, "")
     name = op.removeprefix(OP_PREFIX).removesuffix("_")
-    return _checked(
+    return _check_sizes(
         CollectiveFacts(
             name=name,
             dtype=dtype,
-            in_elements=_input_of(name, sizes),
-            out_elements=sizes[0] if sizes else 0,
-            ranks=_ranks(trace),
+            in_elements=_choose_input_size(name, element_counts),
+            out_elements=element_counts[0] if element_counts else 0,
+            ranks=_recorded_world_size(trace),
         )
     )
 
 
-def _input_of(name: str, sizes: list[int]) -> int:
-    """The elements of the input, of those of all tensors; 0 without tensors."""
+def _choose_input_size(name: str, sizes: list[int]) -> int:
+    """Choose the number of elements of the input among the sizes of the arguments.
+
+    Some collectives take their output before their input: there the last size counts,
+    else the first.
+
+    Args:
+        name: The name of the collective.
+        sizes: The number of elements of each argument with tensors. Without any,
+            the result is 0.
+    """
     if not sizes:
         return 0
     return sizes[-1] if name in OUTPUT_FIRST else sizes[0]
 
 
-def _ranks(trace: Trace) -> int:
-    """The size of the job, as far as the trace says it."""
+def _recorded_world_size(trace: Trace) -> int:
+    """Return how many ranks the job has, as the trace records it; UNKNOWN_RANKS (2) if
+    it does not."""
     info = trace.keys.get("distributedInfo")
     ranks = info.get("world_size") if isinstance(info, dict) else None
     return ranks if isinstance(ranks, int) and ranks > 0 else UNKNOWN_RANKS
 
 
-def _checked(facts: CollectiveFacts) -> CollectiveFacts:
-    """Raises RefusedError for sizes that no collective has."""
+def _check_sizes(facts: CollectiveFacts) -> CollectiveFacts:
+    """Return the details of a collective unchanged if its sizes are possible.
+
+    Raises:
+        RefusedError: It has no name, or a number of ranks or elements that no
+            collective has.
+    """
     if not facts.name or not 1 <= facts.ranks <= MAX_RANKS:
         raise RefusedError(Refusal.NO_INPUTS)
     for elements in (facts.in_elements, facts.out_elements):

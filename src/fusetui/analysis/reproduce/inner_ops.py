@@ -16,9 +16,9 @@ from fusetui.analysis.reproduce.arguments import (
     MAX_TENSORS_OF_LIST,
     ParsedInputs,
     RefusedError,
-    parsed_inputs,
-    whole_number,
-    whole_numbers,
+    integer_of_argument,
+    integers_of_argument,
+    parse_recorded_inputs,
 )
 from fusetui.analysis.reproduce.call_table import CallTable, call_table
 from fusetui.analysis.reproduce.model import (
@@ -77,21 +77,35 @@ class InnerCall(NamedTuple):
     inputs: ParsedInputs | None
 
 
-def inner_calls(trace: Trace, row: int) -> list[InnerCall]:
-    """The ops inside a call, in order."""
+def list_inner_calls(trace: Trace, row: int) -> list[InnerCall]:
+    """Return the ops inside the call in a row, at any depth, in their order.
+
+    Each has its parsed inputs, or None where these cannot be used.
+    """
     table = call_table(trace)
-    first, end = np.searchsorted(table.rows, (row + 1, int(trace.end_row[row])))
+    first_place, end = np.searchsorted(table.rows, (row + 1, int(trace.end_row[row])))
     calls = []
-    for place in range(int(first), int(end)):
+    for place in range(int(first_place), int(end)):
         inner_row = int(table.rows[place])
         name = trace.name_of(inner_row)
-        calls.append(InnerCall(name, inner_row, _inputs_at(table, place, name)))
+        calls.append(
+            InnerCall(name, inner_row, _parse_inputs_or_none(table, place, name))
+        )
     return calls
 
 
-def _inputs_at(table: CallTable, place: int, name: str) -> ParsedInputs | None:
+def _parse_inputs_or_none(
+    table: CallTable, place: int, name: str
+) -> ParsedInputs | None:
+    """Parse the recorded inputs of an op; None if they cannot be used.
+
+    Args:
+        table: The calls of the trace.
+        place: The index of the op in `table.rows`.
+        name: The name of the op.
+    """
     try:
-        return parsed_inputs(name, table.inputs_at(place))
+        return parse_recorded_inputs(name, table.inputs_at(place))
     except RefusedError:
         return None
 
@@ -106,66 +120,89 @@ class Completed(NamedTuple):
 def completed(
     trace: Trace, row: int, op: str, parsed: ParsedInputs, inner: Sequence[InnerCall]
 ) -> Completed:
-    """The arguments of the call in a row, completed by what is inside it."""
+    """Fill in what was not recorded of the arguments of a call from the work inside it.
+
+    These are the element types and tensors of lists, indices, the memory of copied
+    tensors, and the storage that as_strided needs.
+
+    Args:
+        trace: The trace.
+        row: The op of the call.
+        op: Its name.
+        parsed: Its arguments as they were recorded, which stay unchanged.
+        inner: The ops inside it.
+    """
     arguments = [*parsed.arguments]
     remarks = [*parsed.remarks]
     _set_list_dtypes(trace, arguments, inner)
-    _set_long_lists(trace, row, op, arguments, remarks, inner)
+    _fill_long_lists(trace, row, op, arguments, remarks, inner)
     if op in WITH_INDICES:
-        _set_indices(arguments, remarks, inner)
-    _set_memories(trace, row, op, arguments, remarks)
+        _fill_indices(arguments, remarks, inner)
+    _mark_host_memory(trace, row, op, arguments, remarks)
     if op in ("aten::as_strided", "aten::as_strided_"):
-        _set_storage(arguments)
+        _enlarge_storage(arguments)
     return Completed(tuple(arguments), tuple(remarks))
 
 
 @memo()
-def dtype_of_shapes(trace: Trace) -> Mapping[Shape, str]:
-    """The most frequent element type of the tensors of each shape in a trace, among
-    those whose type was recorded."""
+def most_frequent_dtypes(trace: Trace) -> Mapping[Shape, str]:
+    """Return the most frequent element type of the tensors of each shape in a trace.
+
+    Only tensors whose type was recorded count, once for each call that has them. The
+    result is kept for later calls.
+    """
     table = call_table(trace)
-    counts: dict[Shape, Counter[str]] = {}
-    weights = np.bincount(table.inputs.number[table.inputs.number >= 0])
-    for texts, weight in zip(table.inputs.distinct, weights.tolist(), strict=False):
+    dtypes_of_shape: dict[Shape, Counter[str]] = {}
+    calls_of_inputs = np.bincount(table.inputs.number[table.inputs.number >= 0])
+    for texts, calls in zip(
+        table.inputs.distinct, calls_of_inputs.tolist(), strict=False
+    ):
         try:
-            parsed = parsed_inputs("", texts)
+            parsed = parse_recorded_inputs("", texts)
         except RefusedError:
             continue
         for argument in parsed.arguments:
             if isinstance(argument, TensorArgument):
-                dtypes = counts.setdefault(argument.shape, Counter())
-                dtypes[argument.dtype] += weight
-    return {shape: dtypes.most_common(1)[0][0] for shape, dtypes in counts.items()}
+                dtypes = dtypes_of_shape.setdefault(argument.shape, Counter())
+                dtypes[argument.dtype] += calls
+    return {
+        shape: dtypes.most_common(1)[0][0] for shape, dtypes in dtypes_of_shape.items()
+    }
 
 
 def _set_list_dtypes(
     trace: Trace, arguments: list[Argument], inner: Sequence[InnerCall]
 ) -> None:
-    """Gives the tensors of lists an element type; changes the list in place."""
+    """Give each tensor in a list the element type that is most likely. The types of
+    lists are not recorded, so they are marked as assumed. `arguments` is changed in
+    place."""
     for position, argument in enumerate(arguments):
         if isinstance(argument, TensorsArgument):
             tensors: list[TensorArgument | None] = []
             for tensor in argument.tensors:
                 if tensor is not None:
-                    dtype = _dtype_of(trace, tensor.shape, inner)
+                    dtype = _guess_dtype(trace, tensor.shape, inner)
                     tensor = replace(tensor, dtype=dtype, dtype_is_assumed=True)
                 tensors.append(tensor)
             arguments[position] = TensorsArgument(tuple(tensors))
 
 
-def _dtype_of(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
-    """The element type of a tensor of this shape: inside the call, else most often in
-    the trace, else ASSUMED_DTYPE."""
+def _guess_dtype(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
+    """Guess the element type of a tensor of a shape.
+
+    The first tensor of this shape inside the call decides, else the most frequent type
+    of the shape in the trace. Without either, the result is ASSUMED_DTYPE (float32).
+    """
     for call in inner:
         for argument in call.inputs.arguments if call.inputs else ():
             if isinstance(argument, TensorArgument) and argument.shape == shape:
                 return argument.dtype
     if not shape:  # a number of steps, most often; counts say nothing about it
         return ASSUMED_DTYPE
-    return dtype_of_shapes(trace).get(shape, ASSUMED_DTYPE)
+    return most_frequent_dtypes(trace).get(shape, ASSUMED_DTYPE)
 
 
-def _set_long_lists(
+def _fill_long_lists(
     trace: Trace,
     row: int,
     op: str,
@@ -173,75 +210,113 @@ def _set_long_lists(
     remarks: list[Remark],
     inner: Sequence[InnerCall],
 ) -> None:
-    """Fills in lists that were too long to be recorded, where the ops around or inside
-    the call show their tensors; changes both lists in place."""
+    """Fill in lists of tensors that were too long to be recorded, where other ops show
+    them.
+
+    The slow path of a `_foreach_` op calls an op for each tensor. A stack shows the
+    size of the list in its result. Lists of other ops stay unrecorded. `arguments` and
+    `remarks` are changed in place.
+
+    Args:
+        trace: The trace.
+        row: The op of the call.
+        op: Its name.
+        arguments: Its arguments.
+        remarks: The remarks about them. One is added for each list that is filled
+            in.
+        inner: The ops inside the call.
+    """
     for position, argument in enumerate(arguments):
         if not isinstance(argument, UnrecordedListArgument):
             continue
         tensors: tuple[TensorArgument, ...] = ()
         if op.startswith(FOREACH):
-            parts_name = op.replace(FOREACH, ATEN, 1)
-            tensors = _tensors_at(_directly_inside(trace, row, parts_name), position)
+            single_op_name = op.replace(FOREACH, ATEN, 1)
+            tensors = _collect_tensors_at(
+                _find_direct_calls(trace, row, single_op_name), position
+            )
         elif op == STACK:
-            tensors = _stacked(inner, whole_number(arguments[-1]))
+            tensors = _infer_stacked_tensors(inner, integer_of_argument(arguments[-1]))
         elif op == CAT:
-            tensors = _stacked_around(trace, row, whole_number(arguments[-1]))
+            tensors = _tensors_of_outer_stack(
+                trace, row, integer_of_argument(arguments[-1])
+            )
         if tensors:
             arguments[position] = TensorsArgument(tensors)
             remarks.append(Remark(RemarkKind.LONG_LIST, position))
 
 
-def _directly_inside(trace: Trace, row: int, name: str) -> list[InnerCall]:
-    """The calls of an op that a call makes itself; [] if they are more than a list
-    holds."""
+def _find_direct_calls(trace: Trace, row: int, name: str) -> list[InnerCall]:
+    """Return the calls of an op that another op makes directly, not through further
+    ops. Returns [] if they are more than MAX_TENSORS_OF_LIST."""
     calls = []
-    for call in inner_calls(trace, row):
+    for call in list_inner_calls(trace, row):
         if call.name == name and int(trace.parent[call.row]) == row:
             calls.append(call)
     return calls if len(calls) <= MAX_TENSORS_OF_LIST else []
 
 
-def _stacked_around(
+def _tensors_of_outer_stack(
     trace: Trace, row: int, dimension: int | None
 ) -> tuple[TensorArgument, ...]:
-    """The tensors of a cat that a stack makes; () for any other."""
+    """Return the tensors of a `cat` that a `stack` calls, which are those of the stack.
+
+    Returns () if the op around the row is no stack, or if its tensors are not known.
+
+    Args:
+        trace: The trace.
+        row: The `cat`.
+        dimension: The dimension along which tensors are concatenated; None if it
+            is not known.
+    """
     parent = int(trace.parent[row])
     if parent < 0 or trace.name_of(parent) != STACK:
         return ()
-    return _stacked(inner_calls(trace, parent), dimension)
+    return _infer_stacked_tensors(list_inner_calls(trace, parent), dimension)
 
 
-def _stacked(
+def _infer_stacked_tensors(
     inner: Sequence[InnerCall], dimension: int | None
 ) -> tuple[TensorArgument, ...]:
-    """The tensors of a stack along a dimension, which concatenates them and then views
-    the result with its sizes (TensorShape.cpp): all have the same sizes. Their strides
-    are not recorded. () if the ops inside do not show them."""
+    """Infer the tensors of a `stack` from the `view` that it makes of its result.
+
+    A stack concatenates its tensors and then views the result with the final sizes
+    (TensorShape.cpp). All tensors have the same sizes: those of the result without the
+    stacked dimension. E.g. a result of 4 x 3 x 2 along dimension 0 is of four 3 x 2
+    tensors. Their strides are not known.
+
+    Args:
+        inner: The ops inside the stack.
+        dimension: The stacked dimension; None if it is not known.
+
+    Returns:
+        One tensor per stacked tensor; () if the ops inside do not show them.
+    """
     for call in inner:
         arguments = call.inputs.arguments if call.inputs else ()
         if call.name != "aten::view" or len(arguments) != 2 or dimension is None:
             continue
-        whole, sizes = arguments[0], whole_numbers(arguments[1])
-        if not isinstance(whole, TensorArgument) or sizes is None:
+        concatenated, sizes = arguments[0], integers_of_argument(arguments[1])
+        if not isinstance(concatenated, TensorArgument) or sizes is None:
             continue
         is_dimension = -len(sizes) <= dimension < len(sizes)
-        if not is_dimension or math.prod(sizes) != math.prod(whole.shape):
+        if not is_dimension or math.prod(sizes) != math.prod(concatenated.shape):
             continue
-        count = sizes[dimension]
-        if not 0 < count <= MAX_TENSORS_OF_LIST or min(sizes) < 0:
+        tensor_count = sizes[dimension]
+        if not 0 < tensor_count <= MAX_TENSORS_OF_LIST or min(sizes) < 0:
             continue
-        place = dimension % len(sizes)
-        shape = sizes[:place] + sizes[place + 1 :]
-        tensor = TensorArgument(shape=shape, dtype=whole.dtype)
-        return (tensor,) * count
+        stacked_dimension = dimension % len(sizes)
+        shape = sizes[:stacked_dimension] + sizes[stacked_dimension + 1 :]
+        tensor = TensorArgument(shape=shape, dtype=concatenated.dtype)
+        return (tensor,) * tensor_count
     return ()
 
 
-def _tensors_at(
+def _collect_tensors_at(
     parts: Sequence[InnerCall], position: int
 ) -> tuple[TensorArgument, ...]:
-    """The tensor that each of some calls takes at a position; () unless all take
-    one."""
+    """Return the tensor that each call takes as the argument at a position. Returns ()
+    if any of them takes something else there."""
     tensors = []
     for call in parts:
         arguments = call.inputs.arguments if call.inputs else ()
@@ -252,16 +327,20 @@ def _tensors_at(
     return tuple(tensors)
 
 
-def _set_indices(
+def _fill_indices(
     arguments: list[Argument], remarks: list[Remark], inner: Sequence[InnerCall]
 ) -> None:
-    """Fills in a list of indices that was not recorded; changes both lists in place."""
+    """Fill in the list of indices of an op such as `index`, if it was not recorded.
+
+    The second argument is that list. It is inferred from the ops inside. `arguments`
+    and `remarks` are changed in place.
+    """
     if len(arguments) < 2 or not isinstance(arguments[1], NothingArgument):
         return
     indexed = arguments[0]
     if not isinstance(indexed, TensorArgument):
         return
-    indices = _indices_of(indexed, inner)
+    indices = _infer_indices(indexed, inner)
     if indices is not None:
         arguments[1] = TensorsArgument(indices)
         remarks[:] = [remark for remark in remarks if remark.position != 1]
@@ -275,44 +354,59 @@ class _ReshapedIndex(NamedTuple):
     target: Shape
 
 
-def _indices_of(
+def _infer_indices(
     indexed: TensorArgument, inner: Sequence[InnerCall]
 ) -> tuple[TensorArgument | None, ...] | None:
-    """The indices of an advanced indexing, None for one that is left out (`:`); None if
-    the ops inside do not show them.
+    """Infer the index tensors of an advanced indexing, such as `x[:, i]`, from the ops
+    inside.
 
     torch reshapes each index for a TensorIterator (TensorAdvancedIndexing.cpp,
-    reshape_indexer): its sizes, with a 1 for each dimension that is not indexed, before
-    and after.
+    reshape_indexer). The new shape has its sizes, with a 1 for each dimension that is
+    not indexed, before and after. So the ones before it tell which dimensions are left
+    out.
+
+    Args:
+        indexed: The tensor that is indexed.
+        inner: The ops inside the indexing.
+
+    Returns:
+        The indices, with None for a dimension that is left out (`:`). A mask of
+        bools stands for the indices that are made from it. None if the ops inside
+        do not show the indices.
     """
-    reshaped = _reshaped_indices(inner)
-    if not reshaped or _tensors_given(inner, "aten::permute", indexed.shape):
+    reshaped = _find_reshaped_indices(inner)
+    if not reshaped or _first_arguments_of(inner, "aten::permute", indexed.shape):
         return None  # after a permutation, the indexed dimensions lie elsewhere
     index = reshaped[0]
     not_indexed = len(indexed.shape) - len(reshaped)
-    before = _ones_before(index.tensor.shape, index.target, not_indexed)
-    if before is None:
+    dimensions_before = _count_leading_ones(
+        index.tensor.shape, index.target, not_indexed
+    )
+    if dimensions_before is None:
         return None
-    left_out: list[TensorArgument | None] = [None] * before
-    for mask in _tensors_given(inner, "aten::nonzero"):
+    left_out: list[TensorArgument | None] = [None] * dimensions_before
+    for mask in _first_arguments_of(inner, "aten::nonzero"):
         if mask.dtype == "bool":
             return (*left_out, mask)
     tensors = []
     for number, index in enumerate(reshaped):
-        below = indexed.shape[before + number]
-        tensors.append(replace(index.tensor, filling=Filling.INTEGERS, below=below))
+        size_of_dimension = indexed.shape[dimensions_before + number]
+        tensors.append(
+            replace(index.tensor, filling=Filling.INTEGERS, below=size_of_dimension)
+        )
     return (*left_out, *tensors)
 
 
-def _reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
-    """The index tensors that are given another shape inside a call."""
+def _find_reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
+    """Return the tensors of integers that the ops inside a call reshape, each with its
+    new shape."""
     reshaped = []
     for call in inner:
         arguments = call.inputs.arguments if call.inputs else ()
         if call.name != "aten::reshape" or len(arguments) != 2:
             continue
         tensor, sizes = arguments
-        target = whole_numbers(sizes)
+        target = integers_of_argument(sizes)
         if not isinstance(tensor, TensorArgument) or target is None:
             continue
         if tensor.dtype in INDEX_DTYPES:
@@ -320,11 +414,16 @@ def _reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
     return reshaped
 
 
-def _tensors_given(
+def _first_arguments_of(
     inner: Sequence[InnerCall], op: str, shape: Shape | None = None
 ) -> list[TensorArgument]:
-    """The first arguments of the inner calls of an op, of this shape only if one is
-    given."""
+    """Return the tensors that inner calls of an op take as their first argument.
+
+    Args:
+        inner: The ops inside a call.
+        op: The name of the op.
+        shape: If given, only tensors of this shape are returned.
+    """
     tensors = []
     for call in inner:
         if call.name != op or call.inputs is None:
@@ -335,9 +434,12 @@ def _tensors_given(
     return tensors
 
 
-def _ones_before(shape: Shape, target: Shape, not_indexed: int) -> int | None:
-    """How many of the ones that `target` has more than `shape` stand before it; None if
-    they are not `not_indexed` ones around it."""
+def _count_leading_ones(shape: Shape, target: Shape, not_indexed: int) -> int | None:
+    """Count the ones that a reshape put before the sizes of a tensor.
+
+    E.g. of the shape (5,) and the target (1, 5, 1), with 2 dimensions not indexed, the
+    result is 1. It is None if `target` is not `shape` with so many ones around it.
+    """
     for before in range(not_indexed + 1):
         after = not_indexed - before
         if target == (1,) * before + shape + (1,) * after:
@@ -345,41 +447,52 @@ def _ones_before(shape: Shape, target: Shape, not_indexed: int) -> int | None:
     return None
 
 
-def _set_memories(
+def _mark_host_memory(
     trace: Trace, row: int, op: str, arguments: list[Argument], remarks: list[Remark]
 ) -> None:
-    """Marks tensors that a copy shows to be in the memory of the machine, and the
-    device of the result; changes both lists in place."""
-    copied = _copy_inside(trace, row)
-    if not copied:
+    """Mark the tensors of a call that a copy shows to be in the memory of the host.
+
+    E.g. `copy_` with a copy to a device reads its second argument from the host. For
+    `to`, the device of the result is set too. Nothing happens unless the call launched
+    exactly one copy. `arguments` and `remarks` are changed in place.
+    """
+    copy_name = _find_only_copy(trace, row)
+    if not copy_name:
         return
-    memory = "pinned" if PINNED in copied else "cpu"
-    is_to_device = copied.startswith(TO_DEVICE)
+    memory = "pinned" if PINNED in copy_name else "cpu"
+    is_to_device = copy_name.startswith(TO_DEVICE)
     if op == "aten::copy_":
-        _set_memory(arguments, remarks, 1 if is_to_device else 0, memory)
+        _set_tensor_memory(arguments, remarks, 1 if is_to_device else 0, memory)
         return
-    position = DEVICE_POSITIONS.get((op, len(arguments)))
-    if position is None or not isinstance(arguments[position], NothingArgument):
+    device_position = DEVICE_POSITIONS.get((op, len(arguments)))
+    if device_position is None or not isinstance(
+        arguments[device_position], NothingArgument
+    ):
         return
-    remarks[:] = [remark for remark in remarks if remark.position != position]
-    arguments[position] = DeviceArgument("" if is_to_device else "cpu")
-    remarks.append(Remark(RemarkKind.MACHINE, position))
+    remarks[:] = [remark for remark in remarks if remark.position != device_position]
+    arguments[device_position] = DeviceArgument("" if is_to_device else "cpu")
+    remarks.append(Remark(RemarkKind.MACHINE, device_position))
     if is_to_device:
-        _set_memory(arguments, remarks, 0, memory)
+        _set_tensor_memory(arguments, remarks, 0, memory)
 
 
-def _set_memory(
+def _set_tensor_memory(
     arguments: list[Argument], remarks: list[Remark], position: int, memory: str
 ) -> None:
+    """Note in which memory of the host a tensor of a call is: `cpu` or `pinned`.
+
+    Nothing happens if the argument at this position is no tensor. `arguments` and
+    `remarks` are changed in place.
+    """
     tensor = arguments[position] if position < len(arguments) else None
     if isinstance(tensor, TensorArgument):
         arguments[position] = replace(tensor, device=memory)
         remarks.append(Remark(RemarkKind.MACHINE, position))
 
 
-def _copy_inside(trace: Trace, row: int) -> str:
-    """The name of the only copy between a device and the machine that a call launched;
-    "" without one, or with several."""
+def _find_only_copy(trace: Trace, row: int) -> str:
+    """Return the name of the only copy between a device and the host that a call
+    launched. Returns "" if it launched none, or several."""
     entries = trace.launch_index.within(row, int(trace.end_row[row]))
     copies = []
     for gpu_row in trace.launch_index.rows[entries].tolist():
@@ -390,17 +503,21 @@ def _copy_inside(trace: Trace, row: int) -> str:
     return copies[0] if len(copies) == 1 else ""
 
 
-def _set_storage(arguments: list[Argument]) -> None:
-    """Makes the storage of what as_strided is called with large enough for its result;
-    changes the list in place."""
+def _enlarge_storage(arguments: list[Argument]) -> None:
+    """Make the storage of the first argument of as_strided large enough for the result.
+
+    as_strided may address more elements than the tensor itself shows. The sizes,
+    strides and the offset of the result tell how many. `arguments` is changed in place.
+    It stays unchanged if these were not recorded.
+    """
     tensor = arguments[0] if arguments else None
     if not isinstance(tensor, TensorArgument) or len(arguments) < 4:
         return
-    sizes = whole_numbers(arguments[1])
-    strides = whole_numbers(arguments[2])
+    sizes = integers_of_argument(arguments[1])
+    strides = integers_of_argument(arguments[2])
     if sizes is None or strides is None or len(sizes) != len(strides):
         return
-    elements = 1 + (whole_number(arguments[3]) or 0)  # after the offset
+    elements = 1 + (integer_of_argument(arguments[3]) or 0)  # after the offset
     for size, stride in zip(sizes, strides, strict=True):
         elements += (size - 1) * stride
     arguments[0] = replace(tensor, storage=max(elements, 0))

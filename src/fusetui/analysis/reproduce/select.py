@@ -10,9 +10,13 @@ import numpy as np
 from fusetui import Error
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.analysis.reproduce.call_table import CallTable, call_table
-from fusetui.analysis.reproduce.calls import call_of_rows, call_without_op, groups_of
+from fusetui.analysis.reproduce.calls import (
+    describe_call_without_op,
+    describe_equal_calls,
+    group_rows,
+)
 from fusetui.analysis.reproduce.model import Call
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
@@ -40,9 +44,21 @@ class ModuleCalls(NamedTuple):
 
 
 def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
-    """The call of an op, of what launched a kernel, or of a row, of which exactly one
-    is given; of several distinct calls the one with the largest total. Raises
-    NothingToReproduceError."""
+    """Select the call of an op, of what launched a kernel, or of a row of the trace.
+
+    Exactly one of these must be given. Of several distinct calls the one with the
+    largest total time is returned.
+
+    Args:
+        trace: The trace.
+        op: The name of an op; "" if not given.
+        kernel: The name of a kernel, or a search for it; "" if not given.
+        row: A slice; None if not given.
+
+    Raises:
+        NothingToReproduceError: Not exactly one is given, or the trace does not
+            have it.
+    """
     if bool(op) + bool(kernel) + (row is not None) != 1:
         raise NothingToReproduceError("Specify either an op, a kernel or a row.")
     if row is not None:
@@ -51,22 +67,44 @@ def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
 
 
 def calls_of_op(trace: Trace, name: str) -> list[Call]:
-    """The distinct calls of an op by its name, with or without its namespace, or of a
-    node of autograd. Raises NothingToReproduceError."""
+    """Return the distinct calls of an op, the largest total time first.
+
+    Args:
+        trace: The trace.
+        name: The name of the op with or without `aten::`, or of a node of
+            autograd.
+
+    Raises:
+        NothingToReproduceError: The trace has no op of this name.
+    """
     table = call_table(trace)
     for full_name in (name, DEFAULT_NAMESPACE + name, ENGINE + name):
         if full_name in trace.names:
-            number = trace.names.index(full_name)
-            places = np.flatnonzero(trace.name[table.rows] == number)
+            name_index = trace.names.index(full_name)
+            places = np.flatnonzero(trace.name[table.rows] == name_index)
             if len(places):
-                return _calls(trace, table, places)
+                return _describe_calls(trace, table, places)
     raise NothingToReproduceError(f"No op of this trace is named {name}.")
 
 
 def calls_of_kernel(trace: Trace, pattern: str) -> list[Call]:
-    """The distinct calls that launched kernels or copies with this name, else those
-    that a search for the pattern finds. Raises NothingToReproduceError."""
-    rows = _gpu_rows_like(trace, pattern)
+    """Return the distinct calls that launched kernels or copies of a name.
+
+    GPU events that no op launched are calls of their own, one for each name.
+
+    Args:
+        trace: The trace.
+        pattern: The exact name. If no GPU event has it, the text of a search for
+            kernels.
+
+    Returns:
+        The calls, the largest total time first.
+
+    Raises:
+        NothingToReproduceError: Nothing is found, or the search cannot be
+            understood.
+    """
+    rows = _find_gpu_rows(trace, pattern)
     if not len(rows):
         raise NothingToReproduceError(f"No kernel of this trace matches {pattern}.")
     calls: list[Call] = []
@@ -74,18 +112,25 @@ def calls_of_kernel(trace: Trace, pattern: str) -> list[Call]:
     ops = np.unique(trace.op[rows])
     ops = ops[ops >= 0]
     if len(ops):
-        calls = _calls(trace, table, np.searchsorted(table.rows, ops))
+        calls = _describe_calls(trace, table, np.searchsorted(table.rows, ops))
     without_op = rows[trace.op[rows] < 0]
     if len(without_op):
         by_name = trace.name[without_op]
         for name in np.unique(by_name).tolist():
-            calls.append(call_without_op(trace, without_op[by_name == name]))
+            calls.append(describe_call_without_op(trace, without_op[by_name == name]))
     return sorted(calls, key=lambda call: -call.total_ns)
 
 
 def call_of_slice(trace: Trace, row: int) -> Call:
-    """The call that a slice is, lies in, or was launched by. Its times are those of all
-    equal calls. Raises NothingToReproduceError for a slice outside ops."""
+    """Return the call that a slice is, lies in, or was launched by.
+
+    Its times are those of all calls with the same name and inputs. GPU work that no op
+    launched is a call of its own.
+
+    Raises:
+        NothingToReproduceError: The slice is not in the trace, or belongs to no
+            op.
+    """
     if not 0 <= row < len(trace):
         raise NothingToReproduceError(
             f"There is no row {row}: this trace has {len(trace)}."
@@ -95,18 +140,23 @@ def call_of_slice(trace: Trace, row: int) -> Call:
     place = table.place_of(op)
     if place >= 0:
         group = np.flatnonzero(table.group == table.group[place])
-        return call_of_rows(trace, table.rows[group])
+        return describe_equal_calls(trace, table.rows[group])
     if trace.role[row] in GPU_ROLES:
-        return call_without_op(trace, np.array([row]))
+        return describe_call_without_op(trace, np.array([row]))
     raise NothingToReproduceError(
         f"Row {row} is neither an op nor work that an op launched."
     )
 
 
 def most_expensive_calls(trace: Trace, count: int) -> list[Call]:
-    """The calls that took the most time themselves, without the ops inside: GPU time if
-    there is any, else CPU time. Fewer than `count` if the trace has no more. Raises
-    NothingToReproduceError."""
+    """Return the calls that took the most time themselves, without the ops inside them.
+
+    GPU time counts if ops launched any work, else CPU time. Calls that took no time are
+    left out, so there may be fewer than `count`.
+
+    Raises:
+        NothingToReproduceError: The trace has no op.
+    """
     table = call_table(trace)
     if not len(table.rows):
         raise NothingToReproduceError("This trace has no op.")
@@ -116,47 +166,66 @@ def most_expensive_calls(trace: Trace, count: int) -> list[Call]:
     groups = largest_first[total_ns[largest_first] > 0]
     calls: list[Call] = []
     for group in groups.tolist():
-        calls.append(call_of_rows(trace, table.rows[table.group == group]))
+        calls.append(describe_equal_calls(trace, table.rows[table.group == group]))
     return calls
 
 
 def own_times(table: CallTable) -> Int64s:
-    """The time of each op without those inside, in ns: of the GPU if ops launched work,
-    else of the CPU. Shape [ops]."""
+    """Return the time of each op without that of the ops inside it, in ns. It is GPU
+    time if any op launched GPU work, else CPU time."""
     return table.own_gpu_ns if table.has_gpu_work else table.own_cpu_ns
 
 
 def calls_of_module(trace: Trace, name: str) -> ModuleCalls:
-    """The ops of the call of a module or annotation that took the median time, of all
-    with this name: Linear_3, or Linear_* for any. Raises NothingToReproduceError."""
-    every_origin = origins(trace)
-    row = _module_call(every_origin, name)
+    """Return the ops of one call of a module or an annotation, as calls in their order.
+
+    Of all calls of that module, the one with the median time is taken. Only ops that
+    lie in no other op count. Equal ops are one call, which the order names several
+    times.
+
+    Args:
+        trace: The trace.
+        name: The name of the module, such as `Linear_3`, or `Linear_*` for any
+            number.
+
+    Raises:
+        NothingToReproduceError: The trace has no such module, or no op in it.
+    """
+    module_origins = origins(trace)
+    row = _find_median_module_call(module_origins, name)
     table = call_table(trace)
-    is_outermost = _outermost_ops(every_origin, table, row)
+    is_outermost = _mark_outermost_ops(module_origins, table, row)
     places = np.flatnonzero(is_outermost)
     if not len(places):
         raise NothingToReproduceError(f"No op was recorded in the module {name}.")
     calls: list[Call] = []
-    order = []
-    number_of_group: dict[int, int] = {}
+    call_indices = []
+    call_of_group: dict[int, int] = {}
     for place in places.tolist():
         group = int(table.group[place])
-        if group not in number_of_group:
-            number_of_group[group] = len(calls)
-            same = places[table.group[places] == group]
-            calls.append(call_of_rows(trace, table.rows[same]))
-        order.append(number_of_group[group])
+        if group not in call_of_group:
+            call_of_group[group] = len(calls)
+            equal_ops = places[table.group[places] == group]
+            calls.append(describe_equal_calls(trace, table.rows[equal_ops]))
+        call_indices.append(call_of_group[group])
     return ModuleCalls(
         name=label_of(trace.name_of(row), expanded=True),
         row=row,
         calls=tuple(calls),
-        order=tuple(order),
+        order=tuple(call_indices),
     )
 
 
-def _module_call(every_origin: Origins, name: str) -> int:
-    """The row of the module call with the median time. Raises
-    NothingToReproduceError."""
+def _find_median_module_call(every_origin: Origins, name: str) -> int:
+    """Return the row of the call of a module that took the median time.
+
+    Args:
+        every_origin: The calls of modules and the annotations of the trace.
+        name: The name of the module, as the trace or the app shows it.
+
+    Raises:
+        NothingToReproduceError: No call has this name.
+    """
     trace = every_origin.trace
     rows = every_origin.regions.rows
     wanted = []
@@ -172,9 +241,18 @@ def _module_call(every_origin: Origins, name: str) -> int:
     return int(rows[lower_median_index(trace.dur[rows])])
 
 
-def _outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Rows:
-    """Which ops lie in a module call on its thread and in no other op of the call;
-    shape [ops]."""
+def _mark_outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Rows:
+    """Mark the ops that lie in a module call, on its thread, and in no other op of that
+    call.
+
+    Args:
+        every_origin: The calls of modules of the trace.
+        table: The ops of the trace.
+        row: The module call.
+
+    Returns:
+        A flag for each op of the table.
+    """
     trace = every_origin.trace
     ops = table.rows
     thread = trace.thread_of_track[trace.track]
@@ -188,9 +266,13 @@ def _outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Rows:
     return outermost
 
 
-def _gpu_rows_like(trace: Trace, pattern: str) -> Rows:
-    """GPU rows with exactly this name, else those that a search finds. Raises
-    NothingToReproduceError."""
+def _find_gpu_rows(trace: Trace, pattern: str) -> Rows:
+    """Find the GPU events with exactly this name, else the kernels that a search for it
+    finds.
+
+    Raises:
+        NothingToReproduceError: The text cannot be understood as a search.
+    """
     rows = trace.gpu_rows
     if pattern in trace.names:
         is_named_so = trace.name[rows] == trace.names.index(pattern)
@@ -198,13 +280,14 @@ def _gpu_rows_like(trace: Trace, pattern: str) -> Rows:
             named: Rows = rows[is_named_so]
             return named
     try:
-        hits = search(trace, texts_of(trace), parse(pattern))
+        hits = search(trace, collect_name_texts(trace), parse(pattern))
     except WrongQueryError as error:
         raise NothingToReproduceError(f"{error}.".replace("..", ".")) from None
     return np.intersect1d(trace.rows_of(Role.KERNEL), hits)
 
 
-def _calls(trace: Trace, table: CallTable, places: Rows) -> list[Call]:
-    """The distinct calls at these places, the largest total time first."""
-    calls = [call_of_rows(trace, rows) for rows in groups_of(table, places)]
+def _describe_calls(trace: Trace, table: CallTable, places: Rows) -> list[Call]:
+    """Return the distinct calls among the ops at some indices of the table, the largest
+    total time first."""
+    calls = [describe_equal_calls(trace, rows) for rows in group_rows(table, places)]
     return sorted(calls, key=lambda call: -call.total_ns)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from fusetui.analysis.reproduce.arguments import QUANTIZED_BYTES, whole_number
+from fusetui.analysis.reproduce.arguments import QUANTIZED_BYTES, integer_of_argument
 from fusetui.analysis.reproduce.model import (
     Argument,
     Filling,
@@ -36,11 +36,15 @@ class _Rule(NamedTuple):
     filling: Filling = Filling.INTEGERS
 
 
-def _size(position: int, dimension: int) -> Bound:
-    """The size of a dimension of the tensor at a position."""
+def _bound_by_size(position: int, dimension: int) -> Bound:
+    """Make a function that returns the size of a dimension of the tensor at a position.
+
+    Such a size bounds the indices in another argument of the call. The function returns
+    None if there is no such tensor or dimension.
+    """
 
     def bound(arguments: Arguments) -> int | None:
-        shape = _shape(arguments, position)
+        shape = _shape_at(arguments, position)
         if shape is None or not -len(shape) <= dimension < len(shape):
             return None
         return shape[dimension]
@@ -48,25 +52,39 @@ def _size(position: int, dimension: int) -> Bound:
     return bound
 
 
-def _size_along(position: int, dimension_at: int) -> Bound:
-    """The size of a tensor in the dimension that another argument names."""
+def _bound_by_size_along(position: int, dimension_at: int) -> Bound:
+    """Make a function that returns a size of a tensor, in the dimension that an
+    argument names.
+
+    The function takes the arguments of a call. It returns None if the size or the
+    dimension is not known.
+
+    Args:
+        position: The position of the tensor among the arguments.
+        dimension_at: The position of the number of the dimension.
+    """
 
     def bound(arguments: Arguments) -> int | None:
         if dimension_at >= len(arguments):
             return None
-        dimension = whole_number(arguments[dimension_at])
+        dimension = integer_of_argument(arguments[dimension_at])
         if dimension is None:
             return None
-        return _size(position, dimension)(arguments)
+        return _bound_by_size(position, dimension)(arguments)
 
     return bound
 
 
-def _elements(position: int, last_dimensions: int) -> Bound:
-    """The number of elements of the last dimensions of a tensor."""
+def _bound_by_elements(position: int, last_dimensions: int) -> Bound:
+    """Make a function that returns how many elements the last dimensions of a tensor
+    have.
+
+    E.g. 15 for the last two dimensions of a 2 x 3 x 5 tensor. The function takes the
+    arguments of a call. It returns None if there is no tensor at the position.
+    """
 
     def bound(arguments: Arguments) -> int | None:
-        shape = _shape(arguments, position)
+        shape = _shape_at(arguments, position)
         if shape is None:
             return None
         elements = 1
@@ -77,20 +95,33 @@ def _elements(position: int, last_dimensions: int) -> Bound:
     return bound
 
 
-def _number(position: int) -> Bound:
-    """A plain integer among the arguments."""
+def _bound_by_number(position: int) -> Bound:
+    """Make a function that returns the integer at a position among the arguments of a
+    call.
+
+    The function returns None if there is no integer at this position.
+    """
 
     def bound(arguments: Arguments) -> int | None:
-        return whole_number(arguments[position]) if position < len(arguments) else None
+        return (
+            integer_of_argument(arguments[position])
+            if position < len(arguments)
+            else None
+        )
 
     return bound
 
 
-def _classes(position: int) -> Bound:
-    """The number of classes of scores: [classes], or [batch, classes, ...]."""
+def _bound_by_classes(position: int) -> Bound:
+    """Make a function that returns the number of classes that a tensor of scores has.
+
+    Scores have the shape [classes] or [batch, classes, ...]. The function takes the
+    arguments of a call. It returns None if there is no tensor of scores at the
+    position.
+    """
 
     def bound(arguments: Arguments) -> int | None:
-        shape = _shape(arguments, position)
+        shape = _shape_at(arguments, position)
         if not shape:
             return None
         return shape[0] if len(shape) == 1 else shape[1]
@@ -98,7 +129,9 @@ def _classes(position: int) -> Bound:
     return bound
 
 
-def _shape(arguments: Arguments, position: int) -> tuple[int, ...] | None:
+def _shape_at(arguments: Arguments, position: int) -> tuple[int, ...] | None:
+    """Return the shape of the tensor at a position among the arguments; None if there
+    is no tensor."""
     argument = arguments[position] if position < len(arguments) else None
     return argument.shape if isinstance(argument, TensorArgument) else None
 
@@ -106,60 +139,60 @@ def _shape(arguments: Arguments, position: int) -> tuple[int, ...] | None:
 ALL_DIMENSIONS: Final = 64
 
 RULES: Final = {
-    "aten::embedding": (_Rule(1, _size(0, 0)),),
-    "aten::embedding_dense_backward": (_Rule(1, _number(2)),),
-    "aten::embedding_backward": (_Rule(1, _number(2)),),
-    "aten::embedding_renorm_": (_Rule(1, _size(0, 0)),),
+    "aten::embedding": (_Rule(1, _bound_by_size(0, 0)),),
+    "aten::embedding_dense_backward": (_Rule(1, _bound_by_number(2)),),
+    "aten::embedding_backward": (_Rule(1, _bound_by_number(2)),),
+    "aten::embedding_renorm_": (_Rule(1, _bound_by_size(0, 0)),),
     "aten::embedding_bag": (
-        _Rule(1, _size(0, 0)),
-        _Rule(2, _size(1, 0), Filling.OFFSETS),
+        _Rule(1, _bound_by_size(0, 0)),
+        _Rule(2, _bound_by_size(1, 0), Filling.OFFSETS),
     ),
     "aten::_embedding_bag": (
-        _Rule(1, _size(0, 0)),
-        _Rule(2, _size(1, 0), Filling.OFFSETS),
+        _Rule(1, _bound_by_size(0, 0)),
+        _Rule(2, _bound_by_size(1, 0), Filling.OFFSETS),
     ),
     "aten::_embedding_bag_forward_only": (
-        _Rule(1, _size(0, 0)),
-        _Rule(2, _size(1, 0), Filling.OFFSETS),
+        _Rule(1, _bound_by_size(0, 0)),
+        _Rule(2, _bound_by_size(1, 0), Filling.OFFSETS),
     ),
-    "aten::index_select": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_select_backward": (_Rule(3, _size_along(0, 2)),),
-    "aten::index_add": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_add_": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_copy": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_copy_": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_fill": (_Rule(2, _size_along(0, 1)),),
-    "aten::index_fill_": (_Rule(2, _size_along(0, 1)),),
-    "aten::gather": (_Rule(2, _size_along(0, 1)),),
-    "aten::gather_backward": (_Rule(3, _size_along(1, 2)),),
-    "aten::scatter": (_Rule(2, _size_along(0, 1)),),
-    "aten::scatter_": (_Rule(2, _size_along(0, 1)),),
-    "aten::scatter_add": (_Rule(2, _size_along(0, 1)),),
-    "aten::scatter_add_": (_Rule(2, _size_along(0, 1)),),
-    "aten::scatter_reduce": (_Rule(2, _size_along(0, 1)),),
-    "aten::scatter_reduce_": (_Rule(2, _size_along(0, 1)),),
-    "aten::take_along_dim": (_Rule(1, _size_along(0, 2)),),
-    "aten::take": (_Rule(1, _elements(0, ALL_DIMENSIONS)),),
-    "aten::put_": (_Rule(1, _elements(0, ALL_DIMENSIONS)),),
-    "aten::one_hot": (_Rule(0, _number(1)),),
-    "aten::nll_loss": (_Rule(1, _classes(0)),),
-    "aten::nll_loss_nd": (_Rule(1, _classes(0)),),
-    "aten::nll_loss_forward": (_Rule(1, _classes(0)),),
-    "aten::nll_loss_backward": (_Rule(2, _classes(1)),),
-    "aten::nll_loss2d": (_Rule(1, _classes(0)),),
-    "aten::nll_loss2d_forward": (_Rule(1, _classes(0)),),
-    "aten::nll_loss2d_backward": (_Rule(2, _classes(1)),),
-    "aten::cross_entropy_loss": (_Rule(1, _classes(0)),),
-    "aten::max_pool2d_with_indices_backward": (_Rule(7, _elements(1, 2)),),
-    "aten::max_pool3d_with_indices_backward": (_Rule(7, _elements(1, 3)),),
-    "aten::max_unpool2d": (_Rule(1, _elements(0, 2)),),
+    "aten::index_select": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_select_backward": (_Rule(3, _bound_by_size_along(0, 2)),),
+    "aten::index_add": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_add_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_copy": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_copy_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_fill": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::index_fill_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::gather": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::gather_backward": (_Rule(3, _bound_by_size_along(1, 2)),),
+    "aten::scatter": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::scatter_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::scatter_add": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::scatter_add_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::scatter_reduce": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::scatter_reduce_": (_Rule(2, _bound_by_size_along(0, 1)),),
+    "aten::take_along_dim": (_Rule(1, _bound_by_size_along(0, 2)),),
+    "aten::take": (_Rule(1, _bound_by_elements(0, ALL_DIMENSIONS)),),
+    "aten::put_": (_Rule(1, _bound_by_elements(0, ALL_DIMENSIONS)),),
+    "aten::one_hot": (_Rule(0, _bound_by_number(1)),),
+    "aten::nll_loss": (_Rule(1, _bound_by_classes(0)),),
+    "aten::nll_loss_nd": (_Rule(1, _bound_by_classes(0)),),
+    "aten::nll_loss_forward": (_Rule(1, _bound_by_classes(0)),),
+    "aten::nll_loss_backward": (_Rule(2, _bound_by_classes(1)),),
+    "aten::nll_loss2d": (_Rule(1, _bound_by_classes(0)),),
+    "aten::nll_loss2d_forward": (_Rule(1, _bound_by_classes(0)),),
+    "aten::nll_loss2d_backward": (_Rule(2, _bound_by_classes(1)),),
+    "aten::cross_entropy_loss": (_Rule(1, _bound_by_classes(0)),),
+    "aten::max_pool2d_with_indices_backward": (_Rule(7, _bound_by_elements(1, 2)),),
+    "aten::max_pool3d_with_indices_backward": (_Rule(7, _bound_by_elements(1, 3)),),
+    "aten::max_unpool2d": (_Rule(1, _bound_by_elements(0, 2)),),
     "aten::_flash_attention_forward": (
-        _Rule(3, _size(0, 0), Filling.OFFSETS),
-        _Rule(4, _size(1, 0), Filling.OFFSETS),
+        _Rule(3, _bound_by_size(0, 0), Filling.OFFSETS),
+        _Rule(4, _bound_by_size(1, 0), Filling.OFFSETS),
     ),
     "aten::_efficient_attention_forward": (
-        _Rule(4, _size(0, 1), Filling.OFFSETS),
-        _Rule(5, _size(1, 1), Filling.OFFSETS),
+        _Rule(4, _bound_by_size(0, 1), Filling.OFFSETS),
+        _Rule(5, _bound_by_size(1, 1), Filling.OFFSETS),
     ),
 }
 """Whose indices are bounded by which other argument (native_functions.yaml)."""
@@ -222,34 +255,52 @@ class Filled(NamedTuple):
     remarks: tuple[Remark, ...]
 
 
-def filled(op: str, arguments: Arguments) -> Filled:
-    """The arguments of an op, each tensor with the values that it is filled with."""
-    bounded = {rule.position: rule for rule in RULES.get(op, ())}
+def choose_fillings(op: str, arguments: Arguments) -> Filled:
+    """Choose for each tensor of a call what values it is filled with.
+
+    Indices must lie within the bounds that other arguments imply. Where such a bound is
+    not known, a remark says so.
+
+    Args:
+        op: The name of the op.
+        arguments: Its arguments, which stay unchanged.
+    """
+    rule_of_position = {rule.position: rule for rule in RULES.get(op, ())}
     new_arguments: list[Argument] = []
     remarks: list[Remark] = []
     for position, argument in enumerate(arguments):
         if isinstance(argument, TensorArgument):
-            rule = bounded.get(position)
-            tensor = _filled_tensor(op, position, argument, rule, arguments)
+            rule = rule_of_position.get(position)
+            tensor = _choose_filling(op, position, argument, rule, arguments)
             if _has_unknown_bound(tensor):
                 remarks.append(Remark(RemarkKind.BOUND, position))
             new_arguments.append(tensor)
         elif isinstance(argument, TensorsArgument):
-            new_arguments.append(_filled_list(op, position, argument))
+            new_arguments.append(_choose_list_fillings(op, position, argument))
         else:
             new_arguments.append(argument)
     return Filled(tuple(new_arguments), tuple(remarks))
 
 
-def _filled_tensor(
+def _choose_filling(
     op: str,
     position: int,
     tensor: TensorArgument,
     rule: _Rule | None,
     arguments: Arguments,
 ) -> TensorArgument:
-    """The tensor at a position with its filling. `rule` says what bounds its integers,
-    None if no rule does; `arguments` are all of the call."""
+    """Choose what values a tensor is filled with, by its element type and its op.
+
+    E.g. variances must be positive, divisors must not be 0, and indices have an upper
+    bound.
+
+    Args:
+        op: The name of the op.
+        position: The position of the tensor among the arguments.
+        tensor: The tensor.
+        rule: What bounds its integers; None if no rule of the op does.
+        arguments: All arguments of the call, which tell the bound.
+    """
     if tensor.filling is Filling.INTEGERS and tensor.below is not None:
         return tensor  # an index whose bound is known already
     if tensor.dtype in QUANTIZED_BYTES:
@@ -269,8 +320,19 @@ def _filled_tensor(
     return replace(tensor, filling=Filling.INTEGERS)
 
 
-def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArgument:
-    """The list of tensors at a position, each with its filling."""
+def _choose_list_fillings(
+    op: str, position: int, tensors: TensorsArgument
+) -> TensorsArgument:
+    """Choose what values each tensor of a list is filled with.
+
+    Lists of variances, divisors and numbers of steps get positive values. Tensors that
+    have a bound already stay unchanged.
+
+    Args:
+        op: The name of the op.
+        position: The position of the list among the arguments.
+        tensors: The list.
+    """
     is_positive = position in POSITIVE_LISTS.get(op, ())
     new_tensors: list[TensorArgument | None] = []
     for tensor in tensors.tensors:
@@ -292,6 +354,7 @@ def _filled_list(op: str, position: int, tensors: TensorsArgument) -> TensorsArg
 
 
 def _has_unknown_bound(tensor: TensorArgument) -> bool:
-    """Whether a tensor may hold indices of something unknown."""
+    """Return whether a tensor may hold indices for which no upper bound is known. That
+    is so for int64 and int32 tensors that are filled with integers."""
     is_index = tensor.dtype in INDEX_DTYPES and tensor.filling is Filling.INTEGERS
     return is_index and tensor.below is None

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from fusetui.analysis.graphs.captures import bare_launches
+from fusetui.analysis.graphs.captures import count_launches_without_events
 from fusetui.analysis.questions.server_steps import ServerPhase
-from fusetui.analysis.serving.between import Between, between_of
+from fusetui.analysis.serving.between import Between, describe_between_passes
 from fusetui.analysis.serving.config import ModelConfig
-from fusetui.analysis.serving.experts import Experts, experts_of
-from fusetui.analysis.serving.layers import Layers, layers_of
-from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.experts import Experts, describe_experts
+from fusetui.analysis.serving.layers import Layers, recognize_layers
+from fusetui.analysis.serving.limit import Limit, compute_limit
 from fusetui.analysis.serving.outliers import outliers
 from fusetui.analysis.serving.passes import (
     Mode,
     Pass,
-    busy_interval,
+    find_passes,
     is_training,
-    passes,
+    measure_busy_interval,
 )
-from fusetui.analysis.serving.products import products_of
+from fusetui.analysis.serving.products import find_products
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.gpu.roofline.peaks import NO_PEAKS
 from fusetui.trace.layout.steps import model_pass
@@ -121,27 +121,27 @@ def serving(
         peak_overrides: Peak figures of the device that replace those of the built-in
             table (see `peak_of`).
     """
-    model_passes = passes(trace)
+    model_passes = find_passes(trace)
     devices = Accounts(trace).devices
     reasons_of_outliers = outliers(trace, model_passes, devices)
-    steps = _server_steps(trace, model_passes, reasons_of_outliers)
+    steps = _describe_server_steps(trace, model_passes, reasons_of_outliers)
 
     phases = []
     limits = []
     for phase in PHASES:
-        step_indices = _steps_of_phase(model_passes, phase)
+        step_indices = _find_steps_of_phase(model_passes, phase)
         if not step_indices:
             continue
         model_ns = [steps[step_index].model_ns for step_index in step_indices]
-        phases.append(_phase_times(phase, model_ns))
+        phases.append(_summarize_phase_times(phase, model_ns))
         median_index = step_indices[lower_median_index(model_ns)]
         median_pass = model_passes[median_index]
-        limit = _phase_limit(
+        limit = _describe_phase_limit(
             trace, phase, median_index, median_pass, model, peak_overrides
         )
         limits.append(limit)
 
-    between = _between_most_passes(trace, model_passes, devices)
+    between = _describe_time_between_passes(trace, model_passes, devices)
     return Serving(
         base_ns=str(trace.begin_ns),
         file=trace.report.file,
@@ -150,11 +150,11 @@ def serving(
         phases=tuple(phases),
         limits=tuple(limits),
         between=between,
-        missing=tuple(_missing_facts(trace, model_passes, between)),
+        missing=tuple(_list_missing_facts(trace, model_passes, between)),
     )
 
 
-def _steps_of_phase(model_passes: Sequence[Pass], phase: ServerPhase) -> list[int]:
+def _find_steps_of_phase(model_passes: Sequence[Pass], phase: ServerPhase) -> list[int]:
     """Return the indices of the steps of a phase in which a model ran."""
     step_indices = []
     for step_index, step in enumerate(model_passes):
@@ -164,24 +164,35 @@ def _steps_of_phase(model_passes: Sequence[Pass], phase: ServerPhase) -> list[in
     return step_indices
 
 
-def _between_most_passes(
+def _describe_time_between_passes(
     trace: Trace, model_passes: Sequence[Pass], devices: Sequence[Device]
 ) -> Between | None:
-    """Describe the time between passes on the device that has the most of them.
+    """Describe the time between passes of the model, on the device with the most such
+    times.
 
     Of several such devices the first is chosen. Returns None if no device has such a
     time.
+
+    Args:
+        trace: The trace of the server.
+        model_passes: The passes on all devices.
+        devices: The devices of the trace.
     """
     between_of_devices = []
     for device in devices:
-        between = between_of(trace, model_passes, device)
+        between = describe_between_passes(trace, model_passes, device)
         if between is not None:
             between_of_devices.append(between)
     return max(between_of_devices, key=lambda between: between.count, default=None)
 
 
-def _phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
-    """Summarize the times of the model passes of one phase, which has at least one."""
+def _summarize_phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
+    """Summarize how long the model passes of one phase took, as percentiles.
+
+    Args:
+        phase: The phase, such as prefill or decode.
+        model_ns: The time of each pass in ns, at least one.
+    """
     return PhaseTimes(
         phase=phase,
         steps=len(model_ns),
@@ -192,7 +203,7 @@ def _phase_times(phase: ServerPhase, model_ns: Sequence[int]) -> PhaseTimes:
     )
 
 
-def _phase_limit(
+def _describe_phase_limit(
     trace: Trace,
     phase: ServerPhase,
     step_index: int,
@@ -200,34 +211,44 @@ def _phase_limit(
     model: ModelConfig | None,
     peak_overrides: Mapping[str, float],
 ) -> PhaseLimit:
-    """Describe the median step of a phase: its layers, its experts and its limit."""
-    layers = layers_of(trace, step.model)
+    """Describe the median step of a phase of serving: its layers, its experts and its
+    limit.
+
+    Args:
+        trace: The trace of the server.
+        phase: The phase, such as prefill or decode.
+        step_index: The index of the step.
+        step: The pass of the model in that step.
+        model: The configuration of the model, if the user gave one.
+        peak_overrides: Peak figures of the device that replace the built-in ones.
+    """
+    layers = recognize_layers(trace, step.model)
     return PhaseLimit(
         phase=phase,
         step=step_index,
         layers=layers,
-        experts=experts_of(trace, step.model),
-        limit=limit_of(trace, step, layers, model, peak_overrides),
+        experts=describe_experts(trace, step.model),
+        limit=compute_limit(trace, step, layers, model, peak_overrides),
     )
 
 
-def _server_steps(
+def _describe_server_steps(
     trace: Trace,
     model_passes: Sequence[Pass],
     reasons_of_outliers: Mapping[int, tuple[str, ...]],
 ) -> tuple[ServerStep, ...]:
-    """Describe every step of the server as the answer lists it.
+    """Describe every step of an inference server: its work, its times, and why it is
+    slow, if so.
 
     Args:
         trace: The trace of the server.
-        model_passes: The pass of each step.
-        reasons_of_outliers: What explains each outlier, by the index of its step; see
-            `outliers`.
+        model_passes: The pass of the model in each step.
+        reasons_of_outliers: What explains each unusually long step, by its index.
     """
-    captured_tokens = _captured_tokens(trace, model_passes)
+    captured_tokens = _find_captured_tokens(trace, model_passes)
     steps = []
     for step_index, step in enumerate(model_passes):
-        launched = busy_interval(trace, step.rows)
+        launched = measure_busy_interval(trace, step.rows)
         server_step = ServerStep(
             name=step.name,
             start_ns=step.start_ns - trace.begin_ns,
@@ -251,11 +272,14 @@ def _server_steps(
     return tuple(steps)
 
 
-def _captured_tokens(trace: Trace, model_passes: Sequence[Pass]) -> list[int | None]:
-    """Tell for how many tokens the graph of each pass was captured.
+def _find_captured_tokens(
+    trace: Trace, model_passes: Sequence[Pass]
+) -> list[int | None]:
+    """Find out for how many tokens the CUDA graph that each pass replays was captured.
 
-    The number is that of the rows of its matrix products. It is None where a pass was
-    not joined with a capture, or where no number is known. Each capture is read once.
+    The number is that of the rows of its matrix products. It is None where the capture
+    of a pass is not known, or where its products do not show it. Each capture is read
+    once.
     """
     if not isinstance(trace, Joined):
         return [None] * len(model_passes)
@@ -266,15 +290,21 @@ def _captured_tokens(trace: Trace, model_passes: Sequence[Pass]) -> list[int | N
         # -1 if no event of the model was joined with a captured call
         last_call = int(trace.captured[step.model].max(initial=-1))
         if last_call >= 0 and last_call not in tokens_of_capture:
-            tokens_of_capture[last_call] = products_of(trace, step.model).rows
+            tokens_of_capture[last_call] = find_products(trace, step.model).rows
         captured_tokens.append(tokens_of_capture.get(last_call))
     return captured_tokens
 
 
-def _missing_facts(
+def _list_missing_facts(
     trace: Trace, model_passes: Sequence[Pass], between: Between | None
 ) -> Iterator[str]:
-    """Say in sentences what the trace does not tell about the server, and why."""
+    """Say in sentences what the trace does not tell about the server, and why.
+
+    Args:
+        trace: The trace of the server.
+        model_passes: All passes of the model; there may be none.
+        between: The time between passes; None if there is none.
+    """
     if not model_passes:
         # Without passes nothing is known about the time between them either.
         why_no_replays = "no graph was replayed"
@@ -290,7 +320,7 @@ def _missing_facts(
             "one pass."
         )
 
-    launches_without_events = bare_launches(trace)
+    launches_without_events = count_launches_without_events(trace)
     if launches_without_events:
         yield (
             f"the kernels of {launches_without_events} graph launches are unknown: the"

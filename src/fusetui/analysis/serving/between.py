@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.serving.passes import Pass, busy_interval
+from fusetui.analysis.serving.passes import Pass, measure_busy_interval
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.idle_time import described_gaps
+from fusetui.analysis.why.idle_time import describe_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.layout.steps import model_pass
 from fusetui.trace.model.arrays import Int64s, last_at_or_before
@@ -97,7 +97,7 @@ class _Windows(NamedTuple):
         return self.end - self.begin
 
 
-def between_of(
+def describe_between_passes(
     trace: Trace, model_passes: Sequence[Pass], device: Device
 ) -> Between | None:
     """Describe what a device and the CPU did between passes of the model.
@@ -119,13 +119,13 @@ def between_of(
             passes_on_device.append(step)
 
     if len(passes_on_device) == 1:
-        return _around_single_pass(trace, passes_on_device[0], device)
+        return _describe_around_single_pass(trace, passes_on_device[0], device)
 
-    windows = _windows_between(trace, passes_on_device)
+    windows = _find_windows_between(trace, passes_on_device)
     count = len(windows.begin)
     if not count:
         return None
-    return _account_of_windows(
+    return _account_for_windows(
         device,
         windows,
         count=count,
@@ -135,11 +135,12 @@ def between_of(
     )
 
 
-def _windows_between(trace: Trace, model_passes: Sequence[Pass]) -> _Windows:
-    """Find the windows in which no pass runs, between two passes.
+def _find_windows_between(trace: Trace, model_passes: Sequence[Pass]) -> _Windows:
+    """Find the windows of time between two passes of a model, in which no pass runs.
 
-    A window begins when all earlier passes have ended. Where the next pass has begun
-    by then, there is no window.
+    A window begins when all earlier passes have ended. Where the next pass has begun by
+    then, there is no window. E.g. passes from 0 to 8 and from 10 to 18 ms have one,
+    from 8 to 10 ms.
     """
     intervals = [model_pass(trace, step.model) for step in model_passes]
     intervals.sort(key=lambda interval: interval.begin_ns)
@@ -154,16 +155,23 @@ def _windows_between(trace: Trace, model_passes: Sequence[Pass]) -> _Windows:
     return _Windows(begin=end_before[is_apart], end=next_begin[is_apart])
 
 
-def _around_single_pass(trace: Trace, step: Pass, device: Device) -> Between | None:
-    """Describe the recorded time before and after the only pass of a device.
+def _describe_around_single_pass(
+    trace: Trace, step: Pass, device: Device
+) -> Between | None:
+    """Describe the recorded time before and after the only pass of a model on a device.
 
     That is from the first GPU event of its step to the start of the pass, and from its
     end to the last event. Returns None if the step ran nothing but the model.
+
+    Args:
+        trace: The trace of the server.
+        step: The pass.
+        device: The device.
     """
     device_of_row = trace.process_of_track[trace.track[step.rows]]
     device_of_model = trace.process_of_track[trace.track[step.model[0]]]
     rows_on_device = step.rows[device_of_row == device_of_model]
-    whole_step = busy_interval(trace, rows_on_device)
+    whole_step = measure_busy_interval(trace, rows_on_device)
     model = model_pass(trace, step.model)
 
     windows = _Windows(
@@ -172,7 +180,7 @@ def _around_single_pass(trace: Trace, step: Pass, device: Device) -> Between | N
     )
     if not (windows.dur > 0).any():
         return None
-    return _account_of_windows(
+    return _account_for_windows(
         device,
         windows,
         count=0,
@@ -182,7 +190,7 @@ def _around_single_pass(trace: Trace, step: Pass, device: Device) -> Between | N
     )
 
 
-def _account_of_windows(
+def _account_for_windows(
     device: Device,
     windows: _Windows,
     *,
@@ -191,9 +199,17 @@ def _account_of_windows(
     before_ns: int | None,
     after_ns: int | None,
 ) -> Between:
-    """Add up what a device did in all windows, by the classes of the account of `why`.
+    """Add up what a device did in all windows between passes, by classes such as idle
+    or copying.
 
-    `count`, `median_ns`, `before_ns` and `after_ns` become the fields of that name.
+    Args:
+        device: The device.
+        windows: The windows of time.
+        count: How many times between two passes there are, for the field of that
+            name.
+        median_ns: The median of these times; None if there is none.
+        before_ns: The time before the only pass; None if there are several.
+        after_ns: The time after it, likewise.
     """
     accounts = device.over(windows.begin, windows.end)
     idle_ns_by_reason: Counter[str] = Counter()
@@ -211,11 +227,11 @@ def _account_of_windows(
         copy_ns=sum(account.exposed_copy_ns for account in accounts),
         idle_ns=sum(account.idle_ns for account in accounts),
         idle=dict(idle_ns_by_reason.most_common()),
-        doing=_activities(device, windows),
+        doing=_list_activities(device, windows),
     )
 
 
-def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
+def _list_activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
     """List what the CPU did during the gaps in these windows, the longest time first.
 
     A gap counts for the innermost function that covered most of it, else for the op,
@@ -223,28 +239,32 @@ def _activities(device: Device, windows: _Windows) -> tuple[GapActivity, ...]:
     counts for the call that waits.
     """
     ns_by_activity: Counter[tuple[str, str]] = Counter()  # by (what, kind)
-    for gap in _gaps_in(device, windows):
-        what = gap.frame or gap.op or gap.annotation or "nothing recorded"
+    for gap in _select_gaps(device, windows):
+        activity_name = gap.frame or gap.op or gap.annotation or "nothing recorded"
         waiting_ns = gap.idle.get(HOST_SYNC, 0)
-        working_ns = _host_ns(gap) - waiting_ns
+        working_ns = _measure_host_ns(gap) - waiting_ns
         if working_ns:
-            ns_by_activity[what, _kind_of_work(gap)] += working_ns
+            ns_by_activity[activity_name, _classify_work(gap)] += working_ns
         if waiting_ns:
-            ns_by_activity[gap.drained_by or what, WAITING] += waiting_ns
+            ns_by_activity[gap.drained_by or activity_name, WAITING] += waiting_ns
 
     activities = []
-    for (what, kind), ns in ns_by_activity.items():
-        activities.append(GapActivity(what=what, kind=kind, dur_ns=ns))
-    return tuple(sorted(activities, key=_longest_first))
+    for (activity_name, kind), ns in ns_by_activity.items():
+        activities.append(GapActivity(what=activity_name, kind=kind, dur_ns=ns))
+    return tuple(sorted(activities, key=_make_sort_key))
 
 
-def _longest_first(activity: GapActivity) -> tuple[int, str, str]:
+def _make_sort_key(activity: GapActivity) -> tuple[int, str, str]:
     """Return the sort key of an activity: the longest first, then by name and kind."""
     return -activity.dur_ns, activity.what, activity.kind
 
 
-def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
-    """Return the gaps of a device that lie within one of these windows."""
+def _select_gaps(device: Device, windows: _Windows) -> list[Gap]:
+    """Return the gaps of a device that lie within one of these windows.
+
+    A *gap* is a time in which the device runs nothing. Each comes with what the CPU did
+    during it. Gaps that reach beyond their window are left out.
+    """
     devices = device.axis
     gaps = devices.gaps.only(device.gap_positions)
 
@@ -254,11 +274,12 @@ def _gaps_in(device: Device, windows: _Windows) -> list[Gap]:
     # described_gaps takes positions among the gaps of all devices.
     first_position = device.gap_positions.start
     positions = first_position + np.flatnonzero(is_inside)
-    return described_gaps(devices, devices.gaps, devices.reasons, positions)
+    return describe_gaps(devices, devices.gaps, devices.reasons, positions)
 
 
-def _host_ns(gap: Gap) -> int:
-    """Return for how many ns of a gap the idle reason is something the CPU did."""
+def _measure_host_ns(gap: Gap) -> int:
+    """Measure for how many ns of a gap the device was idle because of what the CPU did.
+    A gap is a time in which the device runs nothing."""
     total_ns = 0
     for reason, ns in gap.idle.items():
         if reason.startswith(HOST_REASON_PREFIX):
@@ -266,11 +287,13 @@ def _host_ns(gap: Gap) -> int:
     return total_ns
 
 
-def _kind_of_work(gap: Gap) -> str:
-    """Classify what the CPU did in a gap as one of the kinds of PATTERN_OF_KIND.
+def _classify_work(gap: Gap) -> str:
+    """Classify what the CPU did in a gap, by names: one of the kinds of
+    PATTERN_OF_KIND.
 
-    The name of the frame decides, else that of the op, else that of the annotation.
-    Returns OTHER if no pattern matches any of them.
+    A gap is a time in which the device runs nothing. The name of the Python frame
+    decides, else that of the op, else that of the annotation. Returns OTHER if no
+    pattern matches any of them.
     """
     for name in (gap.frame, gap.op, gap.annotation):
         if name is None:

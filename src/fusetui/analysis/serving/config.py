@@ -94,11 +94,11 @@ def read_config(path: str) -> ModelConfig:
     if isinstance(document, dict):
         text_model = document.get("text_config", document)
 
-    if not isinstance(text_model, dict) or not config_of(text_model).layers:
+    if not isinstance(text_model, dict) or not extract_config(text_model).layers:
         raise NoConfigError(
             f"{path} is not the config.json of a model: it has no num_hidden_layers."
         )
-    return config_of({**document, **text_model})
+    return extract_config({**document, **text_model})
 
 
 def _read_json(path: str) -> Any:
@@ -114,28 +114,33 @@ def _read_json(path: str) -> Any:
         raise NoConfigError(f"{path} is not JSON.") from None
 
 
-def config_of(keys: Mapping[str, Any]) -> ModelConfig:
-    """Extract the configuration of a model from the keys of its config.json."""
-    layers = _size(keys, "num_hidden_layers")
-    hidden = _size(keys, "hidden_size")
-    heads = _size(keys, "num_attention_heads")
+def extract_config(keys: Mapping[str, Any]) -> ModelConfig:
+    """Extract the configuration of a model from the keys of its config.json.
+
+    Sizes that are missing or damaged become 0. Without `num_key_value_heads` there are
+    as many as attention heads, and without `head_dim` the hidden size is divided among
+    the heads.
+    """
+    layers = _parse_size(keys, "num_hidden_layers")
+    hidden = _parse_size(keys, "hidden_size")
+    heads = _parse_size(keys, "num_attention_heads")
     return ModelConfig(
-        architecture=_text(keys.get("model_type")),
+        architecture=_text_or_empty(keys.get("model_type")),
         layers=layers,
-        full_layers=_full_layers(keys, layers),
+        full_layers=_count_full_layers(keys, layers),
         hidden=hidden,
-        inner=_size(keys, "intermediate_size"),
+        inner=_parse_size(keys, "intermediate_size"),
         heads=heads,
-        kv_heads=_size(keys, "num_key_value_heads") or heads,
-        depth=_size(keys, "head_dim") or hidden // max(heads, 1),
-        vocabulary=_size(keys, "vocab_size"),
-        type_name=_text(keys.get("dtype") or keys.get("torch_dtype")),
+        kv_heads=_parse_size(keys, "num_key_value_heads") or heads,
+        depth=_parse_size(keys, "head_dim") or hidden // max(heads, 1),
+        vocabulary=_parse_size(keys, "vocab_size"),
+        type_name=_text_or_empty(keys.get("dtype") or keys.get("torch_dtype")),
         is_quantized=keys.get("quantization_config") is not None,
-        is_latent=_size(keys, "kv_lora_rank") > 0,
+        is_latent=_parse_size(keys, "kv_lora_rank") > 0,
     )
 
 
-def _size(keys: Mapping[str, Any], key: str) -> int:
+def _parse_size(keys: Mapping[str, Any], key: str) -> int:
     """Return the size at a key; 0 if the key is missing or its value is no size."""
     value = keys.get(key)
     # bool is a subclass of int, and no size.
@@ -144,12 +149,12 @@ def _size(keys: Mapping[str, Any], key: str) -> int:
     return 0
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     """Return the value if it is a text, else ""."""
     return value if isinstance(value, str) else ""
 
 
-def _full_layers(keys: Mapping[str, Any], layers: int) -> int:
+def _count_full_layers(keys: Mapping[str, Any], layers: int) -> int:
     """Count the layers that attend to all tokens, not only to a window of the last."""
     layer_types = keys.get("layer_types")
     if isinstance(layer_types, list):
@@ -170,7 +175,7 @@ class ConfiguredProducts(msgspec.Struct, frozen=True):
     missing: str = ""  # why the configuration could not be used; "" if it was
 
 
-def configured_products(
+def derive_products(
     trace: Trace,
     products: Products,
     layers: Layers | None,
@@ -192,23 +197,25 @@ def configured_products(
         model: The configuration.
         requested: The work of the step.
     """
-    mismatch = _mismatch(trace, products, layers, model)
+    mismatch = _explain_mismatch(trace, products, layers, model)
     if mismatch:
         return ConfiguredProducts(products=products, missing=mismatch)
 
-    layer_matrices = _matrices_of_layer(model)
+    layer_matrices = _list_matrices_of_layer(model)
     vocabulary_matrix = WeightShape(k=model.hidden, n=model.vocabulary)
 
     configured = []
     for matrix in layer_matrices * model.layers:
-        configured.append(_product(model, requested, requested.new_tokens, matrix))
+        configured.append(
+            _compute_product(model, requested, requested.new_tokens, matrix)
+        )
     shapes = set(layer_matrices)
-    # `_mismatch` allows one product more than those of the layers: that with the
+    # `_explain_mismatch` allows one product more than those of the layers: that with the
     # vocabulary, which has one row for each request.
     ran_vocabulary_product = products.unknown % model.layers > 0
     if ran_vocabulary_product:
         configured.append(
-            _product(model, requested, requested.batch, vocabulary_matrix)
+            _compute_product(model, requested, requested.batch, vocabulary_matrix)
         )
         shapes.add(vocabulary_matrix)
 
@@ -229,7 +236,7 @@ def configured_products(
     )
 
 
-def _matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
+def _list_matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
     """Return the shapes of the four weight matrices of one dense layer.
 
     Matrices with the same input count as one: q, k and v, and gate and up. Whether they
@@ -245,7 +252,7 @@ def _matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
     ]
 
 
-def _product(
+def _compute_product(
     model: ModelConfig, requested: Requested, rows: int | None, weights: WeightShape
 ) -> Product:
     """Compute the bytes and FLOP of the product of some rows with a weight matrix.
@@ -265,7 +272,7 @@ def _product(
     )
 
 
-def _mismatch(
+def _explain_mismatch(
     trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
 ) -> str:
     """Say why the configuration does not tell the products that ran; "" if it does.
@@ -278,12 +285,16 @@ def _mismatch(
         layers: The layers of the pass; None if none were recognized.
         model: The configuration.
     """
-    unsupported = _why_unsupported(model)
-    return unsupported or _why_another_model(trace, products, layers, model)
+    unsupported = _explain_unsupported_model(model)
+    return unsupported or _explain_other_model(trace, products, layers, model)
 
 
-def _why_unsupported(model: ModelConfig) -> str:
-    """Say why the products of a model do not follow from its configuration, or ""."""
+def _explain_unsupported_model(model: ModelConfig) -> str:
+    """Say why the matrix products of a model do not follow from its configuration.
+
+    They follow only for known architectures whose weights are not quantized, and if all
+    sizes are given. Returns "" if they do follow.
+    """
     if model.architecture not in DENSE:
         if not model.architecture:
             return "the configuration does not state the architecture"
@@ -299,13 +310,13 @@ def _why_unsupported(model: ModelConfig) -> str:
     return ""
 
 
-def _why_another_model(
+def _explain_other_model(
     trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
 ) -> str:
     """Say in what the pass differs from what the configured model would run, or "".
 
     E.g. 28 layers run 28 x 4 products, and one more for the vocabulary; so 80 products
-    are those of another model. The arguments are those of `_mismatch`.
+    are those of another model. The arguments are those of `_explain_mismatch`.
     """
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:

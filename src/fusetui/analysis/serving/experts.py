@@ -50,7 +50,7 @@ class Experts(msgspec.Struct, frozen=True):
     slowest: int  # which run is the longest, from 1, in order of time
 
 
-def experts_of(trace: Trace, rows: Rows) -> Experts | None:
+def describe_experts(trace: Trace, rows: Rows) -> Experts | None:
     """Describe the time that the experts of a mixture take in one pass of a model.
 
     Args:
@@ -62,11 +62,11 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     kernels = kernels[np.argsort(trace.start[kernels], kind="stable")]
-    expert_kernels = kernels[_are_of_experts(trace, kernels)]
+    expert_kernels = kernels[_mark_expert_kernels(trace, kernels)]
     if not len(expert_kernels):
         return None
 
-    name_index = _dominant_name(trace, expert_kernels)
+    name_index = _find_dominant_name(trace, expert_kernels)
     has_name = trace.name[expert_kernels] == name_index
     run_ns = trace.dur[expert_kernels[has_name]]
     if len(run_ns) < MIN_RUNS:
@@ -86,7 +86,7 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     )
 
 
-def _dominant_name(trace: Trace, kernels: Rows) -> int:
+def _find_dominant_name(trace: Trace, kernels: Rows) -> int:
     """Return the index of the name whose kernels take the longest in total."""
     names = distinct(trace.name[kernels])
     # Number the names that occur from 0, and add up the durations per name.
@@ -95,8 +95,13 @@ def _dominant_name(trace: Trace, kernels: Rows) -> int:
     return int(names[ns_by_name.argmax()])
 
 
-def _are_of_experts(trace: Trace, kernels: Rows) -> Flags:
-    """Tell which kernels are of experts, by their own names and those of their ops.
+def _mark_expert_kernels(trace: Trace, kernels: Rows) -> Flags:
+    """Tell which kernels compute experts of a mixture, by their names and those of
+    their ops.
+
+    Args:
+        trace: The trace of the server.
+        kernels: The kernels.
 
     Returns:
         One flag per kernel, in the order of `kernels`.
@@ -112,11 +117,11 @@ def _are_of_experts(trace: Trace, kernels: Rows) -> Flags:
         op = int(ops[position])
         op_name = trace.name_of(op) if op >= 0 else ""
         kernel_name = trace.name_of(int(kernels[position]))
-        is_pair_of_experts.append(_is_of_experts(kernel_name, op_name))
+        is_pair_of_experts.append(_is_expert_kernel(kernel_name, op_name))
     return np.array(is_pair_of_experts, dtype=np.bool_)[pair_of_kernel]
 
 
-def _is_of_experts(kernel_name: str, op_name: str) -> bool:
+def _is_expert_kernel(kernel_name: str, op_name: str) -> bool:
     """Decide by names whether a kernel computes a product of experts.
 
     Args:

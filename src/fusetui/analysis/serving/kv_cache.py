@@ -19,7 +19,7 @@ from fusetui.analysis.serving.config import LACKS, ModelConfig
 from fusetui.analysis.serving.products import WeightShape
 from fusetui.gpu.dtypes import ELEMENT_BYTES
 from fusetui.gpu.roofline.inputs import Inputs, Tensor
-from fusetui.gpu.roofline.many import inputs_by_op
+from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.columns import Trace
 
@@ -54,7 +54,7 @@ def is_attention(op_name: str) -> bool:
     return "att" in op_name.lower()
 
 
-def key_value_cache(
+def measure_key_value_cache(
     trace: Trace,
     kernels: Rows,
     tokens: int | None,
@@ -80,9 +80,10 @@ def key_value_cache(
         has_op = op >= 0  # -1 stands for kernels without one
         if has_op and is_attention(trace.name_of(op)):
             attention_ops.append(op)
-    inputs_of_ops = inputs_by_op(trace, np.array(attention_ops, dtype=np.intp))
+    inputs_of_ops = read_inputs_by_op(trace, np.array(attention_ops, dtype=np.intp))
     bytes_of_layers = [
-        _bytes_per_token(inputs, tokens or 0) for inputs in inputs_of_ops.values()
+        _compute_bytes_per_token(inputs, tokens or 0)
+        for inputs in inputs_of_ops.values()
     ]
 
     if bytes_of_layers and all(bytes_of_layers):
@@ -97,7 +98,7 @@ def key_value_cache(
                 "the attention shapes do not determine their size (pass --model-config)"
             )
         )
-    return _configured_cache(model, shapes)
+    return _derive_cache_from_config(model, shapes)
 
 
 class _HalfCache(NamedTuple):
@@ -110,7 +111,7 @@ class _HalfCache(NamedTuple):
     dtype: str | None
 
 
-def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
+def _compute_bytes_per_token(inputs: Inputs, tokens: int) -> int:
     """Compute the bytes of one token in the cache of one layer.
 
     Args:
@@ -121,12 +122,12 @@ def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
         0 if it is not clear which of the inputs are the cache.
     """
     tensors = [inputs.tensor(position) for position in range(len(inputs.dims))]
-    possible_caches = _possible_caches(tensors)
+    possible_caches = _find_possible_caches(tensors)
     if len(possible_caches) != 1:
         return 0
     (cache,) = possible_caches
 
-    if not any(_are_queries_of(cache, tensor) for tensor in tensors):
+    if not any(_may_be_queries_of(cache, tensor) for tensor in tensors):
         return 0
     has_room = 0 < tokens <= cache.blocks * cache.tokens_of_block
     if cache.dtype is None or not has_room:
@@ -136,7 +137,7 @@ def _bytes_per_token(inputs: Inputs, tokens: int) -> int:
     return KEYS_AND_VALUES * cache.heads * cache.depth * element_bytes
 
 
-def _possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
+def _find_possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
     """Return the shapes among the inputs of attention that may be a key-value cache.
 
     A cache of blocks is either two successive inputs (keys, then values) of the same
@@ -172,7 +173,7 @@ def _has_same_layout(a: Tensor, b: Tensor | None) -> bool:
     return b is not None and a.shape == b.shape and a.dtype == b.dtype
 
 
-def _are_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
+def _may_be_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
     """Decide whether a tensor may be the queries that read this cache.
 
     Queries are [tokens, heads, depth]. Several of their heads may share one of the
@@ -184,7 +185,7 @@ def _are_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
     return depth == cache.depth and heads % cache.heads == 0
 
 
-def _configured_cache(
+def _derive_cache_from_config(
     model: ModelConfig, shapes: Sequence[WeightShape]
 ) -> KeyValueCache:
     """Compute the bytes of one token in the cache from the configuration of the model.
@@ -208,9 +209,9 @@ def _configured_cache(
                 "this model"
             )
         )
-    ranks = _tensor_parallel_ranks(shapes, model)
+    ranks = _infer_tensor_parallel_ranks(shapes, model)
     if ranks is None:
-        return KeyValueCache(missing=_another_model_ran(model))
+        return KeyValueCache(missing=_explain_other_model(model))
 
     heads_per_rank = max(model.kv_heads // ranks, 1)
     elements_of_layer = KEYS_AND_VALUES * heads_per_rank * model.depth
@@ -219,11 +220,11 @@ def _configured_cache(
         bytes_per_token=bytes_of_layer * model.full_layers,
         layers=model.full_layers,
         source="config",
-        remark=_config_remark(model),
+        remark=_describe_assumptions(model),
     )
 
 
-def _another_model_ran(model: ModelConfig) -> str:
+def _explain_other_model(model: ModelConfig) -> str:
     """Say why the configuration does not fit the products of the pass."""
     width = (model.heads + KEYS_AND_VALUES * model.kv_heads) * model.depth
     return (
@@ -232,7 +233,7 @@ def _another_model_ran(model: ModelConfig) -> str:
     )
 
 
-def _config_remark(model: ModelConfig) -> str:
+def _describe_assumptions(model: ModelConfig) -> str:
     """Say what is assumed from the configuration, and which layers are not counted."""
     remark = (
         f"keys and values are assumed to be {model.type_name}, as in the configuration"
@@ -243,7 +244,7 @@ def _config_remark(model: ModelConfig) -> str:
     return remark
 
 
-def _tensor_parallel_ranks(
+def _infer_tensor_parallel_ranks(
     shapes: Sequence[WeightShape], model: ModelConfig
 ) -> int | None:
     """Find out over how many ranks the heads of attention are divided.

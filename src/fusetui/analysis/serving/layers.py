@@ -53,23 +53,25 @@ class Layers(msgspec.Struct, frozen=True):
     slow: tuple[ModelLayer, ...]  # see MIN_EXCESS, the slowest first
 
 
-def layers_of(trace: Trace, rows: Rows) -> Layers | None:
-    """Recognize the layers of one pass of a model.
+def recognize_layers(trace: Trace, rows: Rows) -> Layers | None:
+    """Recognize the layers of one pass of a model by the sequence of its kernels, which
+    repeats.
 
     Args:
         trace: The trace of the server.
         rows: The GPU events of the pass.
 
     Returns:
-        None if the kernels of the pass do not repeat.
+        How many layers there are and how long they take; None if the kernels do
+        not repeat.
     """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     for order in (trace.start[kernels], trace.order[kernels]):
         # np.lexsort sorts by its last key first.
         ordered = kernels[np.lexsort((kernels, order))]
-        repeated = repetition(trace.name[ordered])
+        repeated = find_repetition(trace.name[ordered])
         if repeated is not None:
-            return _measured_layers(trace, ordered, repeated)
+            return _measure_layers(trace, ordered, repeated)
     return None
 
 
@@ -86,7 +88,7 @@ class Repetition(msgspec.Struct, frozen=True):
         return self.period * self.count
 
 
-def _measured_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
+def _measure_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers:
     """Measure the layers of a pass, given the part of its kernels that repeats.
 
     Args:
@@ -123,7 +125,7 @@ def _measured_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layer
     )
 
 
-def repetition(names: Integers) -> Repetition | None:
+def find_repetition(names: Integers) -> Repetition | None:
     """Find the longest part of a sequence of kernel names that repeats.
 
     A shorter period is preferred: one that is longer must explain more kernels than
@@ -136,8 +138,8 @@ def repetition(names: Integers) -> Repetition | None:
         None if too little of the sequence repeats.
     """
     longest: Repetition | None = None
-    for period in _candidate_periods(names):
-        repeated = _longest_of_period(names, period)
+    for period in _list_candidate_periods(names):
+        repeated = _find_longest_repetition(names, period)
         if repeated is None or repeated.count < MIN_REPETITIONS:
             continue
         if repeated.length <= MIN_REPEATED_SHARE * len(names):
@@ -147,7 +149,7 @@ def repetition(names: Integers) -> Repetition | None:
     return longest
 
 
-def _longest_of_period(names: Integers, period: int) -> Repetition | None:
+def _find_longest_repetition(names: Integers, period: int) -> Repetition | None:
     """Find the longest part in which each name equals the one a period before.
 
     E.g. in x a b a b a b y, with a period of 2, it is a b a b a b: it begins at
@@ -173,7 +175,7 @@ def _longest_of_period(names: Integers, period: int) -> Repetition | None:
     return Repetition(first=int(bounds[longest]), period=period, count=length // period)
 
 
-def _candidate_periods(names: Integers) -> list[int]:
+def _list_candidate_periods(names: Integers) -> list[int]:
     """List the periods with which a sequence of kernel names may repeat, ascending.
 
     They are the distances between neighboring kernels of the same name, beginning with

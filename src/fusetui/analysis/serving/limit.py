@@ -17,18 +17,18 @@ from fusetui.analysis.questions.server_steps import ServerPhase
 from fusetui.analysis.serving.config import (
     ConfiguredProducts,
     ModelConfig,
-    configured_products,
+    derive_products,
 )
 from fusetui.analysis.serving.kv_cache import (
     KeyValueCache,
     is_attention,
-    key_value_cache,
+    measure_key_value_cache,
 )
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.passes import Pass
-from fusetui.analysis.serving.products import Product, Products, products_of
+from fusetui.analysis.serving.products import Product, Products, find_products
 from fusetui.gpu.roofline.inputs import NS
-from fusetui.gpu.roofline.many import DevicePeak, peaks_of_devices
+from fusetui.gpu.roofline.many import DevicePeak, find_peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.cutting import with_capital
 from fusetui.text.figures import plural
@@ -97,7 +97,7 @@ class Limit(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]  # the largest first
 
 
-def limit_of(
+def compute_limit(
     trace: Trace,
     step: Pass,
     layers: Layers | None = None,
@@ -122,18 +122,18 @@ def limit_of(
     kv_tokens = step.requested.kv_tokens
     dur_ns = model_pass(trace, rows).span_ns
 
-    configured = _products_of_pass(trace, step, layers, model)
+    configured = _find_products_of_pass(trace, step, layers, model)
     products = configured.products
-    cache = key_value_cache(trace, rows, kv_tokens, products.shapes, model)
+    cache = measure_key_value_cache(trace, rows, kv_tokens, products.shapes, model)
     kv_bytes = cache.bytes_of(kv_tokens)
-    device = _device_of(trace, rows, peak_overrides)
+    device = _find_device(trace, rows, peak_overrides)
     peak = device.peak if device else None
 
     needs = _Needs(products=products, kv_bytes=kv_bytes, peak=peak)
     least_ns = needs.least_ns
     uncounted = [
-        *_uncounted(needs, configured.missing),
-        *_uncounted_cache(needs, cache),
+        *_list_uncounted_parts(needs, configured.missing),
+        *_explain_uncounted_cache(needs, cache),
     ]
     return Limit(
         dur_ns=dur_ns,
@@ -152,14 +152,16 @@ def limit_of(
         compute_ns=needs.compute_ns,
         least_ns=least_ns,
         share=least_ns / dur_ns if least_ns is not None and dur_ns else None,
-        bound=_bound(least_ns, needs.memory_ns),
+        bound=_determine_bound(least_ns, needs.memory_ns),
         cannot_tell=tuple(uncounted),
-        remarks=tuple(_remarks(configured, device, needs, cache)),
-        losses=_losses(trace, rows, dur_ns, _least_times(needs, step.requested.phase)),
+        remarks=tuple(_list_assumptions(configured, device, needs, cache)),
+        losses=_divide_into_losses(
+            trace, rows, dur_ns, _compute_least_times(needs, step.requested.phase)
+        ),
     )
 
 
-def _uncounted_cache(needs: _Needs, cache: KeyValueCache) -> Iterator[str]:
+def _explain_uncounted_cache(needs: _Needs, cache: KeyValueCache) -> Iterator[str]:
     """Say why keys and values are left out of the limit, if they are."""
     if needs.kv_bytes is None:
         missing = cache.missing or (
@@ -168,16 +170,26 @@ def _uncounted_cache(needs: _Needs, cache: KeyValueCache) -> Iterator[str]:
         yield f"keys and values are not counted: {missing}"
 
 
-def _remarks(
+def _list_assumptions(
     configured: ConfiguredProducts,
     device: DevicePeak | None,
     needs: _Needs,
     cache: KeyValueCache,
 ) -> Iterator[str]:
-    """Say what the limit assumes of the configuration, the device and the cache."""
+    """Say what the least time of a pass takes for granted, one phrase for each
+    assumption.
+
+    Args:
+        configured: The products of the pass, with a remark if they follow from
+            the configuration.
+        device: The peak rates of the device; None if it ran no kernel.
+        needs: What the pass has to read and compute.
+        cache: The bytes of keys and values for a token, with a remark if they are
+            assumed.
+    """
     if configured.remark:
         yield configured.remark
-    guessed_name = _guessed_device(device)
+    guessed_name = _name_guessed_device(device)
     if guessed_name:
         yield (
             f"the device is probably an {guessed_name}, judging by its compute units and"
@@ -187,23 +199,30 @@ def _remarks(
         yield cache.remark
 
 
-def _products_of_pass(
+def _find_products_of_pass(
     trace: Trace, step: Pass, layers: Layers | None, model: ModelConfig | None
 ) -> ConfiguredProducts:
-    """Return the matrix products of a pass.
+    """Return the matrix products of one pass of a model, with their weights if these
+    are known.
 
-    Their weights are those that the trace tells. Only if it tells none, the
-    configuration is asked.
+    If the trace does not tell the weights of any product, they are derived from the
+    configuration.
+
+    Args:
+        trace: The trace of the server.
+        step: The pass.
+        layers: The layers of the pass, if they were recognized.
+        model: The configuration of the model, if the user gave one.
     """
-    products = products_of(trace, step.model)
+    products = find_products(trace, step.model)
     if model is None:
         return ConfiguredProducts(products=products, missing=HOW_TO_GIVE_SHAPES)
     if products.known or not products.unknown:
         return ConfiguredProducts(products=products)
-    return configured_products(trace, products, layers, model, step.requested)
+    return derive_products(trace, products, layers, model, step.requested)
 
 
-def _device_of(
+def _find_device(
     trace: Trace, rows: Rows, peak_overrides: Mapping[str, float]
 ) -> DevicePeak | None:
     """Return the peak rates of the device that ran these rows.
@@ -211,13 +230,13 @@ def _device_of(
     Returns None if the device ran no kernel.
     """
     pid = trace.track_of(int(rows[0])).pid
-    for device in peaks_of_devices(trace, peak_overrides):
+    for device in find_peaks_of_devices(trace, peak_overrides):
         if device.device == pid:
             return device
     return None
 
 
-def _guessed_device(device: DevicePeak | None) -> str:
+def _name_guessed_device(device: DevicePeak | None) -> str:
     """Return the name of a device that was recognized by its properties alone.
 
     Returns "" if the trace names the device, if it was not recognized, or if the user
@@ -230,7 +249,7 @@ def _guessed_device(device: DevicePeak | None) -> str:
     return device.peak.device
 
 
-def _bound(
+def _determine_bound(
     least_ns: int | None, memory_ns: int | None
 ) -> Literal["memory", "compute"] | None:
     """Tell whether memory or compute determines the least time; None without one."""
@@ -316,7 +335,7 @@ class _Needs(msgspec.Struct, frozen=True):
         return self.peak.flop_per_s("tf32" if dtype == "fp32" else dtype)
 
 
-def _uncounted(needs: _Needs, why_no_weights: str) -> Iterator[str]:
+def _list_uncounted_parts(needs: _Needs, why_no_weights: str) -> Iterator[str]:
     """Say what the limit leaves out, except for keys and values.
 
     Args:
@@ -350,12 +369,16 @@ class _LeastTimes(NamedTuple):
     attention_ns: float | None  # None if it is not known
 
 
-def _least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
+def _compute_least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
     """Compute how long the products of each op, and attention, take at least.
 
-    In a decode, or in the verification of drafts, attention reads the keys and values
-    and does little else: only then its least time is known. Without peak rates nothing
+    Attention has a known least time only in a decode or in the verification of drafts.
+    There it reads the keys and values and does little else. Without peak rates nothing
     is known.
+
+    Args:
+        needs: What the pass has to read and compute.
+        phase: The phase of the step.
     """
     if needs.peak is None:
         return _LeastTimes(products={}, products_ns={}, attention_ns=None)
@@ -377,7 +400,7 @@ def _least_times(needs: _Needs, phase: ServerPhase) -> _LeastTimes:
     )
 
 
-def _losses(
+def _divide_into_losses(
     trace: Trace, rows: Rows, dur_ns: int, least_times: _LeastTimes
 ) -> tuple[Loss, ...]:
     """Divide the time of a pass into parts, the one that loses the most time first.
@@ -393,8 +416,8 @@ def _losses(
     """
     kernels = rows[trace.role[rows] == Role.KERNEL]
     has_op = trace.op[kernels] >= 0
-    losses = _losses_of_kernels(trace, kernels[~has_op])
-    losses += _losses_of_ops(trace, kernels[has_op], least_times)
+    losses = _sum_losses_by_kernel(trace, kernels[~has_op])
+    losses += _sum_losses_by_op(trace, kernels[has_op], least_times)
 
     busy_ns = union_length(trace.start[rows], trace.end[rows])
     gaps = Loss(
@@ -404,8 +427,9 @@ def _losses(
     return tuple(sorted(losses, key=lambda loss: -loss.lost_ns))
 
 
-def _losses_of_kernels(trace: Trace, kernels: Rows) -> list[Loss]:
-    """Sum up the time of kernels without an op, by their own names."""
+def _sum_losses_by_kernel(trace: Trace, kernels: Rows) -> list[Loss]:
+    """Add up the time of kernels that no known op launched, by their own names. Their
+    least time is not known, so all of it counts as lost."""
     name_indices = trace.name[kernels]
     losses = []
     # In reverse order, so that of equal losses the last name stands first.
@@ -422,11 +446,21 @@ def _losses_of_kernels(trace: Trace, kernels: Rows) -> list[Loss]:
     return losses
 
 
-def _losses_of_ops(trace: Trace, kernels: Rows, least_times: _LeastTimes) -> list[Loss]:
-    """Sum up the time of kernels by the names of the ops that launched them.
+def _sum_losses_by_op(
+    trace: Trace, kernels: Rows, least_times: _LeastTimes
+) -> list[Loss]:
+    """Add up the time of kernels by the names of the ops that launched them.
 
     The least time of attention counts only if a single op computes attention, as that
     one then reads all keys and values.
+
+    Args:
+        trace: The trace of the server.
+        kernels: The kernels, each with a known op.
+        least_times: How long the products and the attention take at least.
+
+    Returns:
+        One part of the pass for each name of an op.
     """
     op_names = trace.name[trace.op[kernels]]
     name_indices = distinct(op_names).tolist()

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.server_steps import ServerPhase
-from fusetui.analysis.serving.passes import Mode, Pass, busy_interval
+from fusetui.analysis.serving.passes import Mode, Pass, measure_busy_interval
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount
@@ -52,18 +52,21 @@ class _Outlier(NamedTuple):
 def outliers(
     trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
 ) -> dict[int, tuple[str, ...]]:
-    """Find the steps that take unusually long, and say what explains each of them.
+    """Find the steps of an inference server that take unusually long, and explain each
+    of them.
 
     Args:
         trace: The trace of the server.
         steps: The passes of all steps.
-        devices: The devices of the trace, whose accounts tell where time goes.
+        devices: The devices of the trace, with what they did at each time.
 
     Returns:
-        For the index of each outlier its explanations; () if nothing that was recorded
-        explains it.
+        For the index of each such step its explanations; () if nothing that was
+        recorded explains it.
     """
-    span_ns = np.array([busy_interval(trace, step.rows).span_ns for step in steps])
+    span_ns = np.array(
+        [measure_busy_interval(trace, step.rows).span_ns for step in steps]
+    )
     launching_steps = [index for index, step in enumerate(steps) if len(step.rows)]
     steps_by_phase = by_key(
         launching_steps, key=lambda index: steps[index].requested.phase
@@ -74,7 +77,9 @@ def outliers(
         if len(phase_steps) < MIN_STEPS:
             continue
         median_step = phase_steps[lower_median_index(span_ns[phase_steps])]
-        usual_mode = _most_frequent_mode([steps[index].mode for index in phase_steps])
+        usual_mode = _find_most_frequent_mode(
+            [steps[index].mode for index in phase_steps]
+        )
         for index in phase_steps:
             if span_ns[index] <= OUTLIER_FACTOR * span_ns[median_step]:
                 continue
@@ -85,20 +90,24 @@ def outliers(
                 usual_mode=usual_mode,
                 excess_ns=int(span_ns[index] - span_ns[median_step]),
             )
-            unusual = _unusual_circumstances(trace, outlier)
-            longer = _longer_parts(trace, outlier, devices)
+            unusual = _list_unusual_circumstances(trace, outlier)
+            longer = _list_longer_parts(trace, outlier, devices)
             explanations[index] = (*unusual, *longer)
     return explanations
 
 
-def _most_frequent_mode(modes: Sequence[Mode]) -> Mode:
+def _find_most_frequent_mode(modes: Sequence[Mode]) -> Mode:
     """Return the most frequent mode; of several equally frequent ones the first."""
     return max(modes, key=modes.count)
 
 
-def _unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
-    """Say in which circumstances an outlier differs from the median step."""
-    if _compiles(trace, outlier.step):
+def _list_unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
+    """Say in which circumstances an unusually long step differs from the median step.
+
+    E.g. that something compiles during the step, or that it has more tokens. Nothing is
+    yielded if no circumstance differs.
+    """
+    if _compiles_during_step(trace, outlier.step):
         yield "torch.compile or Triton compiles during the step"
     if outlier.step.mode is Mode.EAGER and outlier.usual_mode is not Mode.EAGER:
         usual = MODES_IN_WORDS[outlier.usual_mode]
@@ -108,16 +117,17 @@ def _unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
 
     requested = outlier.step.requested
     usual_request = outlier.median_step.requested
-    yield from _surplus_tokens(
+    yield from _describe_surplus_tokens(
         requested.new_tokens, usual_request.new_tokens, "new tokens"
     )
-    yield from _surplus_tokens(
+    yield from _describe_surplus_tokens(
         requested.kv_tokens, usual_request.kv_tokens, "tokens that attention reads"
     )
 
 
-def _compiles(trace: Trace, step: Pass) -> bool:
-    """Decide whether any thread compiles while the step is on the CPU."""
+def _compiles_during_step(trace: Trace, step: Pass) -> bool:
+    """Return whether torch.compile or Triton compiles on any thread while the step is
+    on the CPU. It is recognized by the names of annotations, ops and Python frames."""
     compiling = trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
     begins_before_end = trace.start[compiling] < step.start_ns + step.dur_ns
     ends_after_begin = trace.end[compiling] > step.start_ns
@@ -125,10 +135,11 @@ def _compiles(trace: Trace, step: Pass) -> bool:
 
 
 def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
-    """Decide whether an outlier had to wait for the prefill of the previous step.
+    """Return whether an unusually long step had to wait for the prefill of the previous
+    step.
 
-    The device must still have run the prefill when the outlier began on the CPU, and
-    for so long that this may explain the excess.
+    The device must still have run that prefill when the step began on the CPU. It must
+    have done so for long enough to explain the excess.
     """
     previous = outlier.previous
     if previous is None:
@@ -136,14 +147,14 @@ def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
     if previous.requested.phase not in (ServerPhase.PREFILL, ServerPhase.MIXED):
         return False
 
-    prefill = busy_interval(trace, previous.rows)
-    step = busy_interval(trace, outlier.step.rows)
+    prefill = measure_busy_interval(trace, previous.rows)
+    step = measure_busy_interval(trace, outlier.step.rows)
     if prefill.end_ns <= outlier.step.start_ns:
         return False
     return step.end_ns > prefill.end_ns > step.begin_ns - outlier.excess_ns
 
 
-def _surplus_tokens(
+def _describe_surplus_tokens(
     tokens: int | None, usual_tokens: int | None, what: str
 ) -> Iterator[str]:
     """Say that a step has far more tokens than the median step, if it does.
@@ -170,38 +181,45 @@ class _TimeDifference(NamedTuple):
     ns: int  # how much longer
 
 
-def _longer_parts(
+def _list_longer_parts(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
 ) -> Iterator[str]:
     """Say which parts of an outlier take longer, the one with the most time first."""
-    parts = _differences(trace, outlier, devices)
+    parts = _divide_excess(trace, outlier, devices)
     for part in sorted(parts, key=lambda part: -part.ns):
         if part.ns > MIN_SHARE_OF_EXCESS * outlier.excess_ns:
             yield f"{part.subject} {duration(part.ns)} longer{part.circumstance}"
 
 
-def _differences(
+def _divide_excess(
     trace: Trace, outlier: _Outlier, devices: Sequence[Device]
 ) -> list[_TimeDifference]:
-    """Divide the excess of an outlier by the classes of the account of its device.
+    """Divide the excess of an unusually long step by what its device did in that time.
+
+    Args:
+        trace: The trace of the server.
+        outlier: The step, and the median step to which it is compared.
+        devices: The devices of the trace.
 
     Returns:
-        Parts that add up to the excess; some may be negative. [] if the outlier or the
-        median step has no account.
+        Parts that add up to the excess; some may be negative. [] if it is not
+        known what the device did in either step.
     """
     step = outlier.step
     median_step = outlier.median_step
-    account = _account(trace, step, devices)
-    usual_account = _account(trace, median_step, devices)
+    account = _account_of_step(trace, step, devices)
+    usual_account = _account_of_step(trace, median_step, devices)
     if account is None or usual_account is None:
         return []
 
     # Whatever the account has beyond the kernels of the step itself is of other steps.
-    own_kernels_ns = _compute_ns(trace, step) - _compute_ns(trace, median_step)
+    own_kernels_ns = _measure_compute_ns(trace, step) - _measure_compute_ns(
+        trace, median_step
+    )
     compute_ns = account.compute_ns - usual_account.compute_ns
     own_kernels = _TimeDifference(
         subject="kernels run",
-        circumstance=_dominant_kernel(trace, step, median_step),
+        circumstance=_describe_dominant_kernel(trace, step, median_step),
         ns=own_kernels_ns,
     )
     other_kernels = _TimeDifference(
@@ -209,13 +227,23 @@ def _differences(
         circumstance=" in between",
         ns=compute_ns - own_kernels_ns,
     )
-    return [own_kernels, other_kernels, *_other_differences(account, usual_account)]
+    return [own_kernels, other_kernels, *_compare_other_classes(account, usual_account)]
 
 
-def _other_differences(
+def _compare_other_classes(
     account: DeviceAccount, usual_account: DeviceAccount
 ) -> Iterator[_TimeDifference]:
-    """Compare two accounts in all classes except compute."""
+    """Compare what a device did in an unusually long step and in the median step,
+    except for computing.
+
+    Args:
+        account: The time of the step by class: exposed communication and copies,
+            and idle time by reason.
+        usual_account: The same for the median step.
+
+    Yields:
+        A difference in ns for each class; it may be negative.
+    """
     yield _TimeDifference(
         subject="communication is exposed",
         circumstance="",
@@ -234,15 +262,16 @@ def _other_differences(
         )
 
 
-def _account(
+def _account_of_step(
     trace: Trace, step: Pass, devices: Sequence[Device]
 ) -> DeviceAccount | None:
-    """Return what the device of a step did while the work of the step ran.
+    """Return how a device divided its time while the work of a step ran.
 
-    Returns None if the device is none of `devices`.
+    The account has the time for computing, exposed communication and copies, and idle
+    time. Returns None if the device of the step is none of `devices`.
     """
     pid = trace.track_of(int(step.model[0])).pid
-    interval = busy_interval(trace, step.rows)
+    interval = measure_busy_interval(trace, step.rows)
     begin = np.array([interval.begin_ns])
     end = np.array([interval.end_ns])
     for device in devices:
@@ -252,35 +281,41 @@ def _account(
     return None
 
 
-def _compute_ns(trace: Trace, step: Pass) -> int:
+def _measure_compute_ns(trace: Trace, step: Pass) -> int:
     """Measure how long kernels of a step compute on the device of its model, in ns.
 
     Time in which several kernels run counts once.
     """
-    kernels = _kernels(trace, step)
+    kernels = _kernels_of_step(trace, step)
     device_of_kernel = trace.process_of_track[trace.track[kernels]]
     device_of_model = trace.process_of_track[trace.track[step.model[0]]]
     on_device = kernels[device_of_kernel == device_of_model]
     computing = on_device[~communicates(trace, on_device)]
-    return busy_interval(trace, computing).busy_ns
+    return measure_busy_interval(trace, computing).busy_ns
 
 
-def _kernels(trace: Trace, step: Pass) -> Rows:
-    """Return the kernels that a step launched."""
+def _kernels_of_step(trace: Trace, step: Pass) -> Rows:
+    """Return the rows of the kernels that a step of the server launched."""
     kernels: Rows = step.rows[trace.role[step.rows] == Role.KERNEL]
     return kernels
 
 
-def _dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> str:
-    """Name the kernel that accounts for most of the longer time of a step.
+def _describe_dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> str:
+    """Name the kernel that takes the most additional time in a step, compared with the
+    median step.
+
+    Args:
+        trace: The trace of the server.
+        step: The step, which takes longer.
+        median_step: The median step.
 
     Returns:
         `, mostly NAME (3 launches, instead of 2)`; "" if the step has no kernels.
     """
-    kernels = _kernels(trace, step)
-    usual_kernels = _kernels(trace, median_step)
-    ns_by_name = _ns_by_name(trace, kernels)
-    usual_ns_by_name = _ns_by_name(trace, usual_kernels)
+    kernels = _kernels_of_step(trace, step)
+    usual_kernels = _kernels_of_step(trace, median_step)
+    ns_by_name = _sum_ns_by_name(trace, kernels)
+    usual_ns_by_name = _sum_ns_by_name(trace, usual_kernels)
     if not ns_by_name:
         return ""
 
@@ -298,7 +333,7 @@ def _dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> str:
     return f", mostly {kernel} ({count(launches)} launches, {comparison})"
 
 
-def _ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:
+def _sum_ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:
     """Add up the durations of kernels by the indices of their names, in ns.
 
     The names stand in the order of their first kernels.

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.graphs.captures import Nodes, replays
-from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.questions.server_steps import (
     Requested,
     ServerPhase,
     ServerSteps,
-    server_steps,
+    find_server_steps,
 )
 from fusetui.analysis.serving.products import PRODUCT_KINDS
 from fusetui.gpu.kernel_names import decode
@@ -55,7 +55,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     requested: Requested
     mode: Mode
     rows: Rows  # all GPU events that the step launched
-    model: Rows  # the events of the model among them; see _model_events
+    model: Rows  # the events of the model among them; see _select_model_events
     replays: int  # launches of graphs
 
 
@@ -76,10 +76,13 @@ class BusyInterval(msgspec.Struct, frozen=True):
         return self.end_ns - self.begin_ns
 
 
-def busy_interval(trace: Trace, rows: Rows) -> BusyInterval:
-    """Measure from when to when some events ran, and for how long any of them did.
+def measure_busy_interval(trace: Trace, rows: Rows) -> BusyInterval:
+    """Measure when some events ran: the first start, the last end, and the time in
+    which any ran.
 
-    All figures are 0 if there are no events.
+    Args:
+        trace: The trace.
+        rows: The events. Without any, all figures are 0.
     """
     if not len(rows):
         return BusyInterval(begin_ns=0, end_ns=0, busy_ns=0)
@@ -101,32 +104,40 @@ def is_training(trace: Trace) -> bool:
     return len(annotations_with(trace, lambda name: name.startswith(OPTIMIZER))) > 0
 
 
-def passes(trace: Trace) -> tuple[Pass, ...]:
+def find_passes(trace: Trace) -> tuple[Pass, ...]:
     """Return the passes of all steps of a server, in order of time.
 
     If no annotation names steps, each replay of a graph is a pass, unless the trace is
     of training.
     """
-    served = server_steps(trace)
+    served = find_server_steps(trace)
     if served.asked:
-        return _passes_of_steps(trace, served)
+        return _find_passes_of_steps(trace, served)
     if is_training(trace):
         return ()
-    return tuple(_pass_of_replay(trace, nodes) for nodes in replays(trace))
+    return tuple(_make_pass_of_replay(trace, nodes) for nodes in replays(trace))
 
 
-def _passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
-    """Return the pass that each annotated step of the server launched."""
+def _find_passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
+    """Return the pass of the model that each annotated step of the server launched.
+
+    A *pass* is the GPU work of the model for one step, without the copies of its inputs
+    and the like.
+
+    Args:
+        trace: The trace of the server.
+        served: The annotated steps, with what each was requested to compute.
+    """
     steps = served.steps
     launched, launch_ns = by_launch_time(trace)
-    is_graph_call = graph_calls(trace)
-    names = _event_names(trace)
+    is_graph_call = mark_graph_calls(trace)
+    names = _classify_event_names(trace)
     wall_ns = step_wall(steps.start, steps.end)
 
     model_passes = []
     for step_index, launched_in_step in enumerate(steps.slices_of(launch_ns)):
         rows = launched[launched_in_step]
-        model = _model_events(trace, rows, is_graph_call, names)
+        model = _select_model_events(trace, rows, is_graph_call, names)
         step = Pass(
             name=steps.names[step_index],
             start_ns=int(steps.start[step_index]),
@@ -141,8 +152,16 @@ def _passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
     return tuple(model_passes)
 
 
-def _pass_of_replay(trace: Trace, nodes: Nodes) -> Pass:
-    """Return the replay of a graph as a pass, for a trace without annotated steps."""
+def _make_pass_of_replay(trace: Trace, nodes: Nodes) -> Pass:
+    """Return a replay of a CUDA graph as a pass of the model.
+
+    It is used for a trace without annotated steps, so that the requested work is not
+    known.
+
+    Args:
+        trace: The trace of the server.
+        nodes: The GPU events of the replay, and the call that launched it.
+    """
     return Pass(
         name=trace.name_of(nodes.call),
         start_ns=int(trace.start[nodes.call]),
@@ -163,7 +182,7 @@ class _ModelEvents(NamedTuple):
     replays: int  # launches of graphs
 
 
-def _model_events(
+def _select_model_events(
     trace: Trace, launched: Rows, is_graph_call: Flags, names: _EventNames
 ) -> _ModelEvents:
     """Select the GPU events of the model among all that a step launched.
@@ -193,15 +212,15 @@ def _model_events(
     kernels = int(is_kernel.sum())
     kernels_of_graphs = int((is_of_graph & is_kernel).sum())
     if 2 * kernels_of_graphs <= kernels:
-        after_inputs = _after_inputs(trace, rows, names)
+        after_inputs = _drop_events_before_inputs(trace, rows, names)
         return _ModelEvents(mode=Mode.EAGER, rows=after_inputs, replays=replays)
     if replays == 1:
         return _ModelEvents(mode=Mode.GRAPH, rows=graph_rows, replays=1)
-    from_first_to_last = _within_span(trace, rows, graph_rows)
+    from_first_to_last = _select_within_span(trace, rows, graph_rows)
     return _ModelEvents(mode=Mode.PIECEWISE, rows=from_first_to_last, replays=replays)
 
 
-def _within_span(trace: Trace, rows: Rows, enclosing: Rows) -> Rows:
+def _select_within_span(trace: Trace, rows: Rows, enclosing: Rows) -> Rows:
     """Return those rows that run within the span of the enclosing rows.
 
     The span is from the first start to the last end of `enclosing`.
@@ -219,8 +238,15 @@ class _EventNames(NamedTuple):
     computes: Flags  # a product or attention
 
 
-def _event_names(trace: Trace) -> _EventNames:
-    """Find out what the name of each GPU event of a trace says, once per name."""
+def _classify_event_names(trace: Trace) -> _EventNames:
+    """Find out which names of GPU events are of copies from the host, and which of
+    computing.
+
+    Computing is attention or a matrix product. Each distinct name is decoded only once.
+
+    Returns:
+        Two arrays with a flag for each name of the trace.
+    """
     copies_from_host = np.zeros(len(trace.names), dtype=np.bool_)
     computes = np.zeros(len(trace.names), dtype=np.bool_)
     for name_index in distinct(trace.name[trace.gpu_rows]).tolist():
@@ -234,11 +260,17 @@ def _event_names(trace: Trace) -> _EventNames:
     return _EventNames(copies_from_host=copies_from_host, computes=computes)
 
 
-def _after_inputs(trace: Trace, rows: Rows, names: _EventNames) -> Rows:
-    """Return the events of an eager step that begin after its inputs were copied.
+def _drop_events_before_inputs(trace: Trace, rows: Rows, names: _EventNames) -> Rows:
+    """Return the events of a step without graphs that begin after its inputs were
+    copied.
 
     Inputs have been copied when the last copy from the host ends that comes before the
     first product or attention. If there is no such copy, all events are returned.
+
+    Args:
+        trace: The trace of the server.
+        rows: The GPU events of the step.
+        names: Which names are of copies from the host, and which of computing.
     """
     name_indices = trace.name[rows]
     computing = rows[names.computes[name_indices]]

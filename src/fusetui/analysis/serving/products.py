@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.roofline.many import inputs_by_op
+from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arrays import Integers, Rows, distinct
 from fusetui.trace.model.categories import Role
@@ -75,16 +75,22 @@ class Products(msgspec.Struct, frozen=True):
         return {dtype: flop for dtype, flop in flop_by_dtype.items() if flop}
 
 
-def products_of(trace: Trace, kernels: Rows) -> Products:
+def find_products(trace: Trace, kernels: Rows) -> Products:
     """Return the matrix products that the kernels of one pass of the model compute.
 
     The weights of a product are known if the op that launched it recorded its shapes.
+    Other products are only counted.
+
+    Args:
+        trace: The trace of the server.
+        kernels: The GPU events of the pass; those that are no kernels are
+            ignored.
     """
     kernels = kernels[trace.role[kernels] == Role.KERNEL]
     name_indices = trace.name[kernels]
     ops = trace.op[kernels]
-    product_names = _product_names(trace, distinct(name_indices).tolist())
-    known_products = _shaped_products(trace, ops)
+    product_names = _decode_product_names(trace, distinct(name_indices).tolist())
+    known_products = _find_shaped_products(trace, ops)
 
     is_product = np.isin(name_indices, list(product_names))
     is_known = np.isin(ops, [shaped.op for shaped in known_products])
@@ -92,13 +98,15 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
         known=len(known_products),
         each=tuple(shaped.product for shaped in known_products),
         shapes=tuple(sorted({shaped.weights for shaped in known_products})),
-        rows=_dominant_m(known_products),
+        rows=_find_dominant_m(known_products),
         unknown=int((is_product & ~is_known).sum()),
-        dtypes=_operand_types(product_names.values()),
+        dtypes=_collect_operand_types(product_names.values()),
     )
 
 
-def _product_names(trace: Trace, name_indices: Iterable[int]) -> dict[int, KernelName]:
+def _decode_product_names(
+    trace: Trace, name_indices: Iterable[int]
+) -> dict[int, KernelName]:
     """Decode those kernel names that are of matrix products, by their indices."""
     product_names = {}
     for name_index in name_indices:
@@ -108,7 +116,7 @@ def _product_names(trace: Trace, name_indices: Iterable[int]) -> dict[int, Kerne
     return product_names
 
 
-def _operand_types(names: Iterable[KernelName]) -> frozenset[str]:
+def _collect_operand_types(names: Iterable[KernelName]) -> frozenset[str]:
     """Collect the element types of the operands, as far as these kernel names tell."""
     dtypes = set()
     for name in names:
@@ -128,7 +136,7 @@ class _ShapedProduct(NamedTuple):
     product: Product
 
 
-def _shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
+def _find_shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
     """Return the products among some ops whose weights are one matrix of a known type.
 
     Args:
@@ -140,7 +148,7 @@ def _shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
         if op >= 0 and trace.name_of(op) in WEIGHTS_INPUT_OF_OP:
             product_ops.append(op)
 
-    inputs_of_ops = inputs_by_op(trace, np.array(product_ops, dtype=np.intp))
+    inputs_of_ops = read_inputs_by_op(trace, np.array(product_ops, dtype=np.intp))
     shaped_products = []
     for op, inputs in inputs_of_ops.items():
         amount = matmul(inputs)
@@ -166,8 +174,12 @@ def _shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
     return shaped_products
 
 
-def _dominant_m(products: Sequence[_ShapedProduct]) -> int | None:
-    """Return the M that more than half of the products have; None if there is none."""
+def _find_dominant_m(products: Sequence[_ShapedProduct]) -> int | None:
+    """Return the number of rows (m) that more than half of the matrix products have.
+
+    A product of an m x k and a k x n matrix has m rows, one for each token. Returns
+    None if no number is that frequent.
+    """
     products_by_m = Counter(shaped.m for shaped in products)
     for m, product_count in products_by_m.most_common(1):
         if 2 * product_count > len(products):

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.backward_threads import lent_work
+from fusetui.analysis.why.backward_threads import find_lent_work
 from fusetui.analysis.why.devices import Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
     SharedAxis,
     ThreadActivity,
     Threads,
-    activities,
+    classify_rows,
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
@@ -52,7 +52,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
         """Return the ThreadActivity of each row of the trace; shape [slices]."""
-        return activities(self.trace)
+        return classify_rows(self.trace)
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
@@ -86,13 +86,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
-        """Return the axes of `threads` as they explain late launches.
+        """Return the axes of `threads`, with the work that they wait for on other
+        threads.
 
-        Each thread also has what autograd's engine does while the thread waits for it:
-        that is what the thread was doing before its next launch. The accounts of
-        threads leave this out, because it is the time of another thread.
+        Findings about late launches use them. While a thread waits for autograd's
+        engine, what the engine does counts as work of the thread. That is what delays
+        its next launch. The accounts of threads leave this out, because it is the time
+        of another thread.
         """
-        lent = lent_work(self.trace)
+        lent = find_lent_work(self.trace)
         if not len(lent.rows):
             return self.threads
 
@@ -120,7 +122,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def devices_by_axis(self) -> tuple[Devices, ...]:
         """Return all devices, on as many time axes as they need."""
-        return self._axes([*self._processes])
+        return self._make_axes([*self._processes])
 
     def devices_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Return the devices with a process id, as the user wrote it.
@@ -141,12 +143,12 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         if len(processes) == len(self._processes):
             return self.devices_by_axis
-        return self._axes(processes)
+        return self._make_axes(processes)
 
     def as_one(self) -> Devices:
-        """Return all devices as if they were one, which has the name of the first.
+        """Return all devices as if they were one, so that it is idle only when all are.
 
-        There must be at least one device.
+        It has the name of the first device. There must be at least one.
         """
         first_device = next(iter(self._processes.values()))
         index_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
@@ -173,8 +175,11 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return devices
 
-    def _axes(self, processes: Sequence[int]) -> tuple[Devices, ...]:
+    def _make_axes(self, processes: Sequence[int]) -> tuple[Devices, ...]:
         """Put some devices on as many time axes as they need.
+
+        An axis holds the times of several devices one after another. Only so many fit
+        as keep its times within 64 bits.
 
         Args:
             processes: The indices of the devices among all processes.
@@ -199,12 +204,12 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo()
-def accounts_of(trace: Trace) -> Accounts:
+def get_accounts(trace: Trace) -> Accounts:
     """Return the accounts of a trace, which are kept for the next call."""
     return Accounts(trace)
 
 
-def axis_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
+def find_axis(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
     """Yield the axis of a thread, if it has one, and the offset of its times there.
 
     The offset is by how much times of this thread on the axis are larger than times of
@@ -213,7 +218,7 @@ def axis_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
     Args:
         thread: The index of the thread.
     """
-    for threads in accounts_of(trace).threads:
+    for threads in get_accounts(trace).threads:
         tracks = np.flatnonzero(threads.tracks & (trace.thread_of_track == thread))
         if len(tracks):
             begin = threads.on_axis(tracks[:1], np.array([trace.begin_ns]))
@@ -270,12 +275,12 @@ def cpu_accounts(
     """
     account_of_track: dict[int, ThreadAccount] = {}
     for threads in accounts.threads:
-        account_of_track.update(_accounts(accounts.trace, threads, window))
+        account_of_track.update(_account_for_threads(accounts.trace, threads, window))
 
     return tuple(account_of_track[track] for track in sorted(account_of_track))
 
 
-def _accounts(
+def _account_for_threads(
     trace: Trace, threads: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
     """Account for the time of each thread of an axis.
@@ -286,14 +291,14 @@ def _accounts(
     Returns:
         The accounts by the first track of each thread.
     """
-    spans = _thread_spans(trace, threads)
+    spans = _find_thread_spans(trace, threads)
     begin_ns = spans.begin_ns
     end_ns = spans.end_ns
     if window is not None:
         begin_ns = np.clip(begin_ns, *window)
         end_ns = np.clip(end_ns, *window)
 
-    times = _thread_times(
+    times = _measure_thread_times(
         trace,
         threads,
         begin=threads.on_axis(spans.track, begin_ns),
@@ -337,7 +342,7 @@ class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
     collective_ns: Int64s
 
 
-def _thread_times(
+def _measure_thread_times(
     trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
     """Divide a stretch of time of each thread by what the thread did.
@@ -354,12 +359,12 @@ def _thread_times(
     sync_ns = split_ns[ThreadActivity.SYNC]
 
     in_waiting_frames = common(
-        threads.covers[ThreadActivity.PYTHON], waiting_frames(trace, threads)
+        threads.covers[ThreadActivity.PYTHON], cover_waiting_frames(trace, threads)
     )
     frame_wait_ns = in_waiting_frames.within(begin, end)
 
     in_collectives = common(
-        threads.covers[ThreadActivity.ANNOTATION], _collectives(trace, threads)
+        threads.covers[ThreadActivity.ANNOTATION], _cover_collectives(trace, threads)
     )
     collective_ns = in_collectives.within(begin, end)
 
@@ -382,7 +387,7 @@ class ThreadSpans(msgspec.Struct, frozen=True, eq=False):
     end_ns: Int64s
 
 
-def _thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
+def _find_thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
     """Find the first start and the last end of the slices of each thread of an axis.
 
     The threads are in the order of their indices.
@@ -396,17 +401,17 @@ def _thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
     _, first_track, thread = np.unique(
         trace.thread_of_track[tracks], return_index=True, return_inverse=True
     )
-    threads = len(first_track)
+    thread_count = len(first_track)
 
-    begin_ns = np.full(threads, np.iinfo(np.int64).max)
+    begin_ns = np.full(thread_count, np.iinfo(np.int64).max)
     np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
-    end_ns = np.full(threads, np.iinfo(np.int64).min)
+    end_ns = np.full(thread_count, np.iinfo(np.int64).min)
     np.maximum.at(end_ns, thread, last_end_ns_of_track[tracks])
 
     return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
-def _collectives(trace: Trace, threads: Threads) -> Cover:
+def _cover_collectives(trace: Trace, threads: Threads) -> Cover:
     """Return the time in which a collective runs on the CPU, on the axis.
 
     Its annotation lasts until it is done.
@@ -418,7 +423,7 @@ def _collectives(trace: Trace, threads: Threads) -> Cover:
     return union(collectives.start, collectives.end)
 
 
-def waiting_frames(trace: Trace, threads: Threads) -> Cover:
+def cover_waiting_frames(trace: Trace, threads: Threads) -> Cover:
     """Return the time in which the innermost Python frame is one that waits.
 
     Such frames match WAITS. What a waiting function itself calls does not count as

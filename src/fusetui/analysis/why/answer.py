@@ -11,11 +11,11 @@ import msgspec
 
 from fusetui.analysis.questions import collectives, memory
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.causes import module_text
+from fusetui.analysis.why.causes import format_module
 from fusetui.analysis.why.cpu_work import cpu_work
-from fusetui.analysis.why.engine import answer_early, findings_of
+from fusetui.analysis.why.engine import answer_early, collect_findings
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, by_text
+from fusetui.analysis.why.kernels import Kernels, add_up_by_text
 from fusetui.analysis.why.model import (
     LISTED_DEVICE,
     Breakdown,
@@ -23,13 +23,13 @@ from fusetui.analysis.why.model import (
     Unknown,
     Why,
 )
-from fusetui.analysis.why.needs import lacks_of
+from fusetui.analysis.why.needs import list_lacks
 from fusetui.analysis.why.selection import (
     Question,
     Selection,
-    account_of,
-    on_this_device,
-    question_about,
+    account_for_question,
+    resolve_selection,
+    word_for_recorder,
 )
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline import many
@@ -53,7 +53,10 @@ from fusetui.trace.read.threads import in_threads
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
-    """Return the account, the gaps, the ceiling, the modules and the findings.
+    """Answer why a trace takes as long as it does.
+
+    The answers have the account of each device, its idle gaps, what better kernels
+    could save, the times of modules, and the findings.
 
     Args:
         trace: The trace.
@@ -62,28 +65,28 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     Raises:
         NoSuchSelectionError: The trace has no such part.
     """
-    question = question_about(Accounts(trace), selection)
-    answers, _ = why_with_facts(question)
+    question = resolve_selection(Accounts(trace), selection)
+    answers, _ = answer_question(question)
     return answers
 
 
-def why_with_facts(question: Question) -> tuple[Why, Facts]:
+def answer_question(question: Question) -> tuple[Why, Facts]:
     """Answer a question, and return the facts that were computed for the answers.
 
     The app goes on to use the facts.
     """
     # The account and the rules that need only columns run while threads read the file.
     with args_read(question.accounts.trace):
-        account = account_of(question)
+        account = account_for_question(question)
         facts = Facts(question.accounts, question.devices_by_axis, question.window)
         answer_early(facts)
 
-    lacks = lacks_of(facts)
-    rules = findings_of(facts)
+    lacks = list_lacks(facts)
+    rules = collect_findings(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     unknown = [
         *account.cannot_tell,
-        *_without_ceiling(facts.kernels, lacks),
+        *_explain_missing_ceiling(facts.kernels, lacks),
         *rules.unknown,
     ]
     has_devices = bool(account.devices)
@@ -91,11 +94,11 @@ def why_with_facts(question: Question) -> tuple[Why, Facts]:
         account,
         findings=rules.findings,
         _wanted=rules.wanted,
-        cannot_tell=on_this_device(facts.trace, unknown),
+        cannot_tell=word_for_recorder(facts.trace, unknown),
         ceiling=facts.kernels.ceiling if has_devices else None,
         modules=modules.modules if modules else None,
         _module_times=modules,
-        _breakdown=breakdown_of(facts.kernels, modules) if has_devices else None,
+        _breakdown=break_down_gpu_time(facts.kernels, modules) if has_devices else None,
         cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
         _families=facts.kernels.family_ns,
         _below=rules.below,
@@ -106,14 +109,15 @@ def why_with_facts(question: Question) -> tuple[Why, Facts]:
     return answers, facts
 
 
-def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
-    """Say why no ceiling is known, or why it is not compared with the data sheet.
+def _explain_missing_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
+    """Say why the ceiling is not known, or is not compared with the data sheet.
 
-    CPU ops are missing, else input shapes; and the device may not be listed in the
-    table of peaks.
+    The ceiling is what better kernels could save. It needs CPU ops and their input
+    shapes, of which the first one that is missing is named. The device may also be
+    absent from the table of peak rates.
 
     Args:
-        lacks: What was not recorded, and which option records it; see needs.lacks_of.
+        lacks: What was not recorded, and which option records it; see `list_lacks`.
     """
     if not kernels.is_kernel.any():
         return []
@@ -136,7 +140,7 @@ MAX_SHARES = 10
 MAX_NAME_CHARACTERS = 1000
 
 
-def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
+def break_down_gpu_time(kernels: Kernels, modules: Modules | None) -> Breakdown:
     """List the kernels and the types of modules with the longest times.
 
     Of kernels the effective time counts, and of modules the time of their own.
@@ -145,35 +149,40 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
         modules: The times of all modules; None to list none.
     """
     is_kernel = kernels.is_kernel
-    by_kernel = by_text(
-        kernels.trace, kernels.rows[is_kernel], kernels.effective_ns[is_kernel], _short
+    by_kernel = add_up_by_text(
+        kernels.trace,
+        kernels.rows[is_kernel],
+        kernels.effective_ns[is_kernel],
+        _shorten_kernel_name,
     )
     return Breakdown(
-        kernels=_longest(by_kernel),
+        kernels=_choose_longest_names(by_kernel),
         kernels_ns=kernels.total_ns(is_kernel),
-        modules=_longest(_time_by_class(modules)) if modules else (),
+        modules=_choose_longest_names(_add_up_classes(modules)) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
-def _time_by_class(modules: Modules) -> dict[str, tuple[int, int]]:
+def _add_up_classes(modules: Modules) -> dict[str, tuple[int, int]]:
     """Return for each class of module the number of calls and their own GPU time (ns)."""
     count_and_ns: dict[str, tuple[int, int]] = {}
     for module in modules.modules:
-        name = module_text(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
+        name = format_module(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
         count, ns = count_and_ns.get(name, (0, 0))
         count_and_ns[name] = (count + module.count, ns + module.gpu_self_ns)
 
     return count_and_ns
 
 
-def _short(name: str) -> str:
+def _shorten_kernel_name(name: str) -> str:
     """Return the short name of a kernel, or the begin of a name that is not recognized."""
     kernel = role_of_kernel(name).decoded
     return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
 
-def _longest(count_and_ns_of: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
+def _choose_longest_names(
+    count_and_ns_of: dict[str, tuple[int, int]],
+) -> tuple[Share, ...]:
     """Return the MAX_SHARES names with the most time, in this order, without zeros.
 
     A trace may have a million names, so the others are never sorted.
@@ -227,36 +236,40 @@ def args_read(trace: Trace) -> Iterator[None]:
         return
 
     events.warm()  # once, before several threads need it
-    questions = _args_questions(trace, kernels)
+    questions = _list_args_questions(trace, kernels)
     has_numbers = backward.may_run_backward(trace)
     orders, names = joined(list(questions.values()))
     reread = Reread(events, orders, names, has_numbers)
 
     def read_stretch(number: int) -> _RereadStretch:
         args = reread.part(number)
-        peaks = memory.peaks_in(events, number, args.totals)
+        peaks = memory.find_peaks_in_stretch(events, number, args.totals)
         return _RereadStretch(args._replace(totals=None), peaks)
 
-    is_large = _document_bytes(events) >= MIN_BYTES_FOR_THREADS
+    is_large = _measure_document(events) >= MIN_BYTES_FOR_THREADS
     with in_threads(read_stretch, reread.stretches, is_large) as wait_for_results:
         yield
         stretches = wait_for_results()
 
     args_of_stretches = [stretch.args for stretch in stretches]
     _keep_args(events, questions, reread.args(args_of_stretches))
-    events.keep(memory.KEPT_AS, memory.peaks_of([part.peaks for part in stretches]))
+    events.keep(
+        memory.KEPT_AS, memory.combine_peaks([part.peaks for part in stretches])
+    )
     if has_numbers:
         events.keep(backward.KEPT_AS, reread.autograd(args_of_stretches))
 
 
-def _args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
-    """List which args of which events are read, by the name they are kept under.
+def _list_args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
+    """List which args of which events are to be read from the document.
 
-    A question about no event is left out.
+    The args are the details of an event, such as its input shapes. Each question has
+    the positions of the events and the names of the args. Its key is the name under
+    which the answer is kept. A question about no event is left out.
     """
     questions = {
-        many.KEPT_AS: joined(many.args_questions(trace, kernels)),
-        collectives.KEPT_AS: collectives.args_asked(trace),
+        many.KEPT_AS: joined(many.make_args_questions(trace, kernels)),
+        collectives.KEPT_AS: collectives.args_to_read(trace),
     }
     with_events = {}
     for name, (orders, arg_names) in questions.items():
@@ -266,7 +279,7 @@ def _args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
     return with_events
 
 
-def _document_bytes(events: Events) -> int:
+def _measure_document(events: Events) -> int:
     """Return the length of the stretches of the document together, in bytes."""
     return sum(stretch.end - stretch.start for stretch in events.stretches)
 

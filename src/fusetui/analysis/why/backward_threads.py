@@ -57,7 +57,7 @@ NOTHING_LENT: Final = LentWork(rows=NO_ROWS, track=NO_ROWS.astype(np.int64))
 
 
 @memo()
-def outermost_work(trace: Trace) -> ThreadWork:
+def find_outermost_work(trace: Trace) -> ThreadWork:
     """Find the ops and calls of all threads that lie in no other slice."""
     is_work = np.isin(trace.role, (Role.OP, Role.CALL))
     is_outermost = trace.parent < 0
@@ -66,13 +66,13 @@ def outermost_work(trace: Trace) -> ThreadWork:
 
 
 @memo()
-def engines_of(trace: Trace) -> Rows:
+def find_engines(trace: Trace) -> Rows:
     """Find the threads of autograd's engine.
 
     These are the threads whose outermost ops run backward for more than half of their
     time. Returns thread indices, ascending.
     """
-    work = outermost_work(trace)
+    work = find_outermost_work(trace)
     is_op = trace.role[work.rows] == Role.OP
     is_backward = is_op & trace.matching(work.rows, NODE.match)
 
@@ -84,7 +84,7 @@ def engines_of(trace: Trace) -> Rows:
     return np.flatnonzero(is_engine)
 
 
-def asking_threads(trace: Trace) -> dict[int, int]:
+def find_asking_threads(trace: Trace) -> dict[int, int]:
     """Find for each thread of an engine the thread that may have asked for backward.
 
     Of the other threads of its process, it is the one that works longest. An engine is
@@ -93,8 +93,8 @@ def asking_threads(trace: Trace) -> dict[int, int]:
     Returns:
         The asking thread of each engine, by the index of the engine's thread.
     """
-    work = outermost_work(trace)
-    engines = engines_of(trace)
+    work = find_outermost_work(trace)
+    engines = find_engines(trace)
     process_of_thread = np.zeros(len(trace.tracks), dtype=np.int64)
     process_of_thread[trace.thread_of_track] = trace.process_of_track
 
@@ -126,19 +126,20 @@ class EnginePair(NamedTuple):
 
 
 @memo()
-def pairs_of(trace: Trace) -> tuple[EnginePair, ...]:
-    """Find the engines that take turns with the thread that asks them.
+def find_engine_pairs(trace: Trace) -> tuple[EnginePair, ...]:
+    """Find the pairs of an engine thread and the thread that asks it, which take turns.
 
-    An engine is left out if that thread works while the engine does.
+    An engine thread runs the backward pass for autograd. Its pair is left out if the
+    asking thread works during more than a small share of the engine's work.
     """
-    work = outermost_work(trace)
-    asking_of_engine = asking_threads(trace)
+    work = find_outermost_work(trace)
+    asking_of_engine = find_asking_threads(trace)
     engines_of_asking = Counter(asking_of_engine.values())
 
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
         engine_work = work.of(engine)
-        apart = _while_free(trace, engine_work, of_other=work.of(asking))
+        apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
         apart_ns = int(trace.dur[apart].sum())
         engine_ns = int(trace.dur[engine_work].sum())
         if apart_ns < MIN_SHARE_APART * engine_ns:
@@ -155,29 +156,34 @@ def pairs_of(trace: Trace) -> tuple[EnginePair, ...]:
     return tuple(pairs)
 
 
-def _while_free(trace: Trace, rows: Rows, of_other: Rows) -> Rows:
-    """Return those of some rows during which none of `of_other` runs."""
+def _select_free_rows(trace: Trace, rows: Rows, of_other: Rows) -> Rows:
+    """Return those of some rows during which none of the rows `of_other` runs.
+
+    All are rows of the trace. A row that overlaps one of `of_other` only in part is
+    left out too.
+    """
     is_free = outside(union(trace.start[of_other], trace.end[of_other]))
-    return rows[_lies_in(trace, rows, is_free)]
+    return rows[_lie_in_cover(trace, rows, is_free)]
 
 
-def lent_work(trace: Trace) -> LentWork:
-    """Find what one thread of a pair does while the other does nothing but wait.
+def find_lent_work(trace: Trace) -> LentWork:
+    """Find what one thread of a pair does while the other does nothing but wait for it.
 
-    It counts for both threads. While a thread is in backward(), it records nothing, but
-    the thread of autograd's engine runs the ops of the backward pass for it. And before
-    that, the engine waits for what the thread runs in the forward pass.
+    A pair is a thread of autograd's engine and the thread that calls backward(). The
+    work counts for both threads, and is *lent* to the one that waits. In backward(),
+    the engine runs the ops of the backward pass for the calling thread. Before that,
+    the engine waits for the forward pass.
 
-    A thread that asks several engines is left out: whose work it waits for is not
-    clear.
+    A thread that asks several engines is left out: it is not clear for whose work it
+    waits.
     """
     lent: list[LentWork] = [NOTHING_LENT]
-    for pair in pairs_of(trace):
-        by_engine = _while_asking_waits(trace, pair)
+    for pair in find_engine_pairs(trace):
+        by_engine = _find_work_for_asking(trace, pair)
         if pair.is_only and len(by_engine):
-            by_asking = _while_engine_waits(trace, pair)
-            lent.append(_lent_to(trace, pair.asking, by_engine))
-            lent.append(_lent_to(trace, pair.engine, by_asking))
+            by_asking = _find_work_for_engine(trace, pair)
+            lent.append(_lend_to(trace, pair.asking, by_engine))
+            lent.append(_lend_to(trace, pair.engine, by_asking))
 
     return LentWork(
         rows=np.concatenate([work.rows for work in lent]),
@@ -185,40 +191,42 @@ def lent_work(trace: Trace) -> LentWork:
     )
 
 
-def _lent_to(trace: Trace, waiting_thread: int, rows: Rows) -> LentWork:
+def _lend_to(trace: Trace, waiting_thread: int, rows: Rows) -> LentWork:
     """Make the record of slices that count for a waiting thread too."""
     first_track = int(np.flatnonzero(trace.thread_of_track == waiting_thread)[0])
     return LentWork(rows=rows, track=np.full(len(rows), first_track, dtype=np.int64))
 
 
-def with_one_lead(trace: Trace) -> Rows:
+def number_leads(trace: Trace) -> Rows:
     """Give the two threads of a pair one number, and each other thread its own.
 
-    The *lead* of a thread is how far its launches are ahead of the GPU. The two threads
-    of a pair share it: the engine is asked as much earlier as the asking thread is
-    ahead, and that thread goes on as much earlier as the engine has ended.
+    A pair is a thread of autograd's engine and the thread that calls backward(). The
+    *lead* of a thread is how far its launches are ahead of the GPU. The threads of a
+    pair share it, because they work by turns: each begins when the other has ended.
 
     Returns:
         A number for each thread; shape [threads].
     """
     lead_of_thread: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
-    for pair in pairs_of(trace):
+    for pair in find_engine_pairs(trace):
         lead_of_thread[pair.engine] = pair.asking
 
     return lead_of_thread
 
 
-def _while_engine_waits(trace: Trace, pair: EnginePair) -> Rows:
+def _find_work_for_engine(trace: Trace, pair: EnginePair) -> Rows:
     """Return the work of the asking thread while its engine has nothing to do.
 
     These are ops and calls, each followed by all slices inside it.
     """
-    work = outermost_work(trace)
-    outermost = _while_free(trace, work.of(pair.asking), of_other=work.of(pair.engine))
-    return _with_all_inside(trace, outermost)
+    work = find_outermost_work(trace)
+    outermost = _select_free_rows(
+        trace, work.of(pair.asking), of_other=work.of(pair.engine)
+    )
+    return _add_all_inside(trace, outermost)
 
 
-def _while_asking_waits(trace: Trace, pair: EnginePair) -> Rows:
+def _find_work_for_asking(trace: Trace, pair: EnginePair) -> Rows:
     """Return the work of an engine while the thread that asked it waits.
 
     These are ops and calls, each followed by all slices inside it. If frames of
@@ -229,18 +237,18 @@ def _while_asking_waits(trace: Trace, pair: EnginePair) -> Rows:
     frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
     if len(frames):
         running = union(trace.start[frames], trace.end[frames])
-        outermost = outermost[_lies_in(trace, outermost, running)]
+        outermost = outermost[_lie_in_cover(trace, outermost, running)]
 
-    return _with_all_inside(trace, outermost)
+    return _add_all_inside(trace, outermost)
 
 
-def _with_all_inside(trace: Trace, rows: Rows) -> Rows:
+def _add_all_inside(trace: Trace, rows: Rows) -> Rows:
     """Return some slices, each followed by all slices inside it."""
     subtrees: Rows = ranges(rows, trace.end_row[rows] - rows)
     return subtrees
 
 
-def _lies_in(trace: Trace, rows: Rows, cover: Cover) -> Flags:
+def _lie_in_cover(trace: Trace, rows: Rows, cover: Cover) -> Flags:
     """Tell which rows lie as a whole in one interval of a cover (ns of the file)."""
     interval = cover.place_of(trace.start[rows])
     lies_in: Flags = (interval >= 0) & (trace.end[rows] <= cover.end[interval])

@@ -11,14 +11,14 @@ import numpy as np
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import by_text
+from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.thread_activity import (
     LAYERS,
     Slices,
     ThreadActivity,
     Threads,
-    merged_slices,
+    merge_slices,
 )
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
@@ -45,7 +45,7 @@ from fusetui.trace.model.intervals import (
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_module
 
 
-def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
+def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     """Find for which slices the devices waited for a launch, and how long.
 
     Each moment counts for the innermost slice of the launching thread. Time in which
@@ -62,10 +62,10 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 
     all_gaps = np.ones(len(facts.idle), dtype=np.bool_)
     without_annotations = LAYERS[:-1]
-    return slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
+    return find_slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
 
 
-def slices_in_idle_time(
+def find_slices_in_idle_time(
     facts: Facts,
     is_counted: Flags,
     leaving_out: Cover,
@@ -97,7 +97,7 @@ def slices_in_idle_time(
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:
-            innermost = _innermost_slices(threads, activities, waiting)
+            innermost = _cut_innermost_slices(threads, activities, waiting)
             rows.append(innermost.rows)
             times_ns.append(waiting.within(innermost.start, innermost.end))
             explained = union(innermost.start, innermost.end)
@@ -106,20 +106,25 @@ def slices_in_idle_time(
     return np.concatenate(rows), np.concatenate(times_ns)
 
 
-def _innermost_slices(
+def _cut_innermost_slices(
     threads: Threads, kinds: Sequence[ThreadActivity], waiting: Cover
 ) -> Slices:
-    """Cut slices of some kinds so that each part is innermost among these kinds.
+    """Cut slices of some kinds so that each part is the innermost one among these
+    kinds.
 
-    Only slices that touch the waiting times are looked at. Times are places on the
-    line.
+    All times lie on the axis of the threads. Only slices that touch the waiting times
+    are cut, to save time.
+
+    Args:
+        kinds: The activities whose slices count.
+        waiting: When a device waits for a launch of these threads.
     """
     touching = []
     for kind in kinds:
         slices = threads.slices(kind)
         touching.append(slices.touching(waiting.start, waiting.end))
 
-    return merged_slices(touching).innermost_parts()
+    return merge_slices(touching).innermost_parts()
 
 
 def idle_by_cause(
@@ -158,7 +163,7 @@ def idle_by_cause(
     _move_to_cause(total_ns, LOADER, facts.host_ns_during(loading))
     _move_to_cause(total_ns, COMPILER, facts.host_ns_during(compiling))
 
-    return _means(total_ns, windows=len(begin), sum_ns=idle_ns)
+    return _average_by_cause(total_ns, windows=len(begin), sum_ns=idle_ns)
 
 
 def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
@@ -175,7 +180,9 @@ def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
         total_ns[cause] += ns
 
 
-def _means(total_ns: Counter[str], windows: int, sum_ns: int) -> dict[str, int]:
+def _average_by_cause(
+    total_ns: Counter[str], windows: int, sum_ns: int
+) -> dict[str, int]:
     """Return the mean of each total over the windows, rounded, without zero totals.
 
     The largest mean takes what rounding lost, so that all add up to `sum_ns`.
@@ -199,7 +206,7 @@ class CallAndOp(NamedTuple):
     """None if the call was made outside of all ops."""
 
 
-def heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
+def find_heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
     """Find the name of calls with the largest sum of amounts, and their usual op.
 
     If cudaMemcpy has 3 of the time in aten::item and 2 outside of ops, and
@@ -255,7 +262,7 @@ def frame_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     return printable(clip(name, most))
 
 
-def module_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
+def format_module(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a module without its number, or an annotation.
 
     Examples are `Qwen2MLP` and `## forward ##`.
@@ -271,7 +278,7 @@ MIN_SHARE_TO_NAME: Final = 0.02
 """A name with a smaller share of all time is not told."""
 
 
-def longest_holding_names(
+def rank_delaying_names(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
 ) -> list[tuple[str, int]]:
     """List the names under which launching threads spent most of some time.
@@ -290,21 +297,23 @@ def longest_holding_names(
     slices, index_of_slice = np.unique(rows, return_inverse=True)
     ns_of_slice = summed(index_of_slice, ns, len(slices))
 
-    considerable = {}
-    by_name = by_text(trace, slices, ns_of_slice, text)
+    ns_of_text = {}
+    by_name = add_up_by_text(trace, slices, ns_of_slice, text)
     for name, (calls, name_ns) in by_name.items():
         if name_ns >= MIN_SHARE_TO_NAME * all_ns > 0:
-            considerable[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
+            ns_of_text[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
 
-    longest_first = sorted(considerable.items(), key=lambda item: -item[1])
+    longest_first = sorted(ns_of_text.items(), key=lambda item: -item[1])
     return longest_first[:MAX_NAMES]
 
 
-def grouping_label(name: str) -> str:
-    """Return the text under which slices count together.
+def make_grouping_label(name: str) -> str:
+    """Return the text under which slices are counted together, from the name of a
+    slice.
 
-    All modules of one class have one text, and so have all steps.
+    All modules of one class share a text, and so do all steps. A Python frame becomes
+    `function (file:line)`.
     """
     if is_module(name):
-        return module_text(name)
+        return format_module(name)
     return frame_text(_STEP_NUMBER.sub("", name))

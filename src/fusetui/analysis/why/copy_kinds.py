@@ -59,7 +59,7 @@ _TYPES = 1  # the place of `Input type` among the recorded inputs
 """The index of `Input type` among the recorded inputs."""
 
 
-def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
+def classify_copies(kernels: Kernels) -> NDArray[np.int8]:
     """Classify the copies among some GPU events.
 
     Returns:
@@ -75,7 +75,9 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
         name = trace.names[name_index][:MAX_SEARCHED_CHARS]
         kernel = role_of_kernel(name).decoded
         if kernel is not None:
-            kind_of_name[name_index] = _kind_of(kernel, casts_are_apart=casts_are_apart)
+            kind_of_name[name_index] = _classify_by_name(
+                kernel, casts_are_apart=casts_are_apart
+            )
 
     kinds = kind_of_name[name_of_row]
     kinds[trace.role[kernels.rows] == Role.MEMCPY] = CopyKind.COPY
@@ -83,11 +85,11 @@ def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
     # By the types of the op, where names do not tell.
     unclear = np.flatnonzero(kinds == CopyKind.EITHER)
     if len(unclear):
-        kinds[unclear] = _kinds_by_types(kernels)[unclear]
+        kinds[unclear] = _classify_by_types(kernels)[unclear]
     return kinds
 
 
-def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
+def _classify_by_name(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
     """Classify a kernel that is a copy by its name.
 
     Args:
@@ -116,7 +118,7 @@ def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
     return CopyKind.EITHER
 
 
-def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
+def _classify_by_types(kernels: Kernels) -> NDArray[np.int8]:
     """Classify events by the types of both tensors of aten::copy_.
 
     Returns:
@@ -125,7 +127,7 @@ def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
     """
     trace = kernels.trace
     inputs = kernels.inputs
-    kind_of_inputs = [_kind_by_types(texts[_TYPES]) for texts in inputs.distinct]
+    kind_of_inputs = [_classify_type_pair(texts[_TYPES]) for texts in inputs.distinct]
     kind_of_inputs.append(CopyKind.EITHER)  # for index -1, no inputs
     kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
 
@@ -134,7 +136,7 @@ def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
 
 
-def _kind_by_types(types_text: bytes) -> CopyKind:
+def _classify_type_pair(types_text: bytes) -> CopyKind:
     """Classify a copy by the first two of a list of types, given as JSON.
 
     EITHER if one of them is missing or empty.

@@ -57,7 +57,7 @@ MIN_SHARE_BY_ITSELF = 0.5
 
 
 @memo()
-def cpu_compute_rows(trace: Trace) -> Rows:
+def find_cpu_compute_ops(trace: Trace) -> Rows:
     """Find the ops of ATen that compute on the CPU, on any thread.
 
     They take at least COMPUTES_NS and spend most of it by themselves. Neither they nor
@@ -69,13 +69,13 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     """
     ops = trace.rows_of(Role.OP)
     ops = ops[trace.matching(ops, _is_of_aten)]
-    ops = ops[~_in_launching_ops(trace, ops)[ops]]
+    ops = ops[~_mark_launching_ops(trace, ops)[ops]]
     ops = ops[trace.dur[ops] >= COMPUTES_NS]
     ops = ops[trace.matching(ops, _may_compute)]
     if not len(ops):
         return ops
 
-    own_ns = trace.dur[ops] - _children_ns(trace, ops)
+    own_ns = trace.dur[ops] - _add_up_children(trace, ops)
     takes_long = own_ns >= COMPUTES_NS
     is_mostly_own = own_ns >= MIN_SHARE_BY_ITSELF * trace.dur[ops]
     computes: Rows = ops[takes_long & is_mostly_own]
@@ -83,7 +83,7 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     return computes
 
 
-def _children_ns(trace: Trace, ops: Rows) -> Int64s:
+def _add_up_children(trace: Trace, ops: Rows) -> Int64s:
     """Add up the durations of the slices directly inside of each op, in ns.
 
     Args:
@@ -96,13 +96,13 @@ def _children_ns(trace: Trace, ops: Rows) -> Int64s:
     return summed(positions_of(ops, parent[children]), trace.dur[children], len(ops))
 
 
-def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
+def _mark_launching_ops(trace: Trace, ops: Rows) -> Flags:
     """Tell which rows are one of some ops that launches, or lie inside of one.
 
     Returns flags of shape [slices].
     """
     # What lies inside of an op has the rows from the op to its end_row.
-    launches_inside = count_between(_launch_rows(trace), ops, trace.end_row[ops])
+    launches_inside = count_between(_find_launch_calls(trace), ops, trace.end_row[ops])
     launching_ops = ops[launches_inside > 0]
     return inside_ranges(launching_ops, trace.end_row[launching_ops], len(trace))
 
@@ -117,7 +117,7 @@ def _may_compute(name: str) -> bool:
     return stem(name) not in NO_COMPUTE
 
 
-def _launch_rows(trace: Trace) -> Rows:
+def _find_launch_calls(trace: Trace) -> Rows:
     """Find the calls that launched GPU events, or whose names say that they launch.
 
     Returns rows of the trace, ascending.

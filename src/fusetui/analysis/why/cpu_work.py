@@ -16,7 +16,7 @@ from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
     Threads,
-    merged_slices,
+    merge_slices,
 )
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, summed
 from fusetui.trace.model.categories import Role
@@ -44,7 +44,7 @@ class OwnTimes(NamedTuple):
         return OwnTimes(rows=self.rows[mask], ns=self.ns[mask])
 
 
-def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
+def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     """Measure the own times of ops, calls, Python frames and collectives on the CPU.
 
     The *own time* of a slice is the time in which it is the innermost one that counts
@@ -60,8 +60,8 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
     for threads in accounts.threads:
-        unclaimed = _on_each_thread(threads, cover)
-        for innermost in _innermost_of_layers(accounts.trace, threads):
+        unclaimed = _repeat_on_threads(threads, cover)
+        for innermost in _cut_layers(accounts.trace, threads):
             rows.append(innermost.rows)
             times_ns.append(unclaimed.within(innermost.start, innermost.end))
             unclaimed = without(unclaimed, union(innermost.start, innermost.end))
@@ -72,21 +72,24 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
 
 
-def _innermost_of_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
-    """Yield for each layer when each of its slices is the innermost one in it.
+def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
+    """Yield the slices of each layer, cut so that each part is the innermost one of its
+    layer.
 
-    Of annotations, only collectives count.
+    A layer is a group of activities, such as runtime calls or Python frames. They come
+    in the order of LAYERS, in which they claim time. Of annotations, the last layer,
+    only collectives count.
     """
     *layers, _ = LAYERS  # the last one is that of annotations
     for kinds in layers:
-        yield merged_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
+        yield merge_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
 
     annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
     yield annotations.only(is_collective).innermost_parts()
 
 
-def _on_each_thread(threads: Threads, cover: Cover) -> Cover:
+def _repeat_on_threads(threads: Threads, cover: Cover) -> Cover:
     """Repeat a cover of the file's time on each thread of an axis."""
     tracks = np.flatnonzero(threads.tracks)
     track_of_interval = np.repeat(tracks, len(cover.start))
@@ -112,7 +115,7 @@ class ByKind(NamedTuple):
         return sum(int(times.ns.sum()) for times in self)
 
 
-def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
+def divide_by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     """Measure the own times during some time by kind.
 
     Only threads that run ops count, or all where none does: others, such as those of a
@@ -122,8 +125,8 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
         cover: The time that counts, in ns of the file.
     """
     trace = accounts.trace
-    own = own_times(accounts, cover)
-    own = own.only(_is_of_program(trace, own.rows))
+    own = measure_own_times(accounts, cover)
+    own = own.only(_mark_program_rows(trace, own.rows))
 
     is_python = trace.role[own.rows] == Role.PYTHON
     is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
@@ -137,7 +140,7 @@ def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     )
 
 
-def _is_of_program(trace: Trace, rows: Rows) -> Flags:
+def _mark_program_rows(trace: Trace, rows: Rows) -> Flags:
     """Tell which rows are of threads that run ops; all rows if no thread does."""
     ops = trace.rows_of(Role.OP)
     if not len(ops):
@@ -151,10 +154,10 @@ def _is_of_program(trace: Trace, rows: Rows) -> Flags:
 def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     """List what the time of the CPU goes to during some time (ns of the file)."""
     trace = accounts.trace
-    times = by_kind(accounts, cover)
-    ops = longest_names(trace, times.ops)
-    functions = longest_names(trace, times.functions)
-    waits = longest_names(trace, times.waits, with_caller=True)
+    times = divide_by_kind(accounts, cover)
+    ops = rank_names(trace, times.ops)
+    functions = rank_names(trace, times.functions)
+    waits = rank_names(trace, times.waits, with_caller=True)
 
     return CpuWork(
         whole_ns=times.ns,
@@ -171,7 +174,7 @@ class NamedTime(NamedTuple):
     own: OwnTimes
 
 
-def longest_names(
+def rank_names(
     trace: Trace, own: OwnTimes, with_caller: bool = False
 ) -> list[NamedTime]:
     """List the MAX_NAMES names with the longest own time, the longest first.
@@ -188,7 +191,7 @@ def longest_names(
     name = trace.name[own.rows].astype(np.int64)
     caller = np.full_like(name, NO_CALLER)
     if with_caller:
-        caller = _callers(trace, own.rows)
+        caller = _find_callers(trace, own.rows)
 
     first, group = distinct_rows((name, caller))
     total_ns = summed(group, own.ns, len(first))
@@ -199,7 +202,9 @@ def longest_names(
         slices = own.only(group == group_index)
         first_slice = first[group_index]
         share = Share(
-            name=_text(trace, int(name[first_slice]), int(caller[first_slice])),
+            name=_format_named_call(
+                trace, int(name[first_slice]), int(caller[first_slice])
+            ),
             count=len(slices.rows),
             ns=int(total_ns[group_index]),
         )
@@ -208,7 +213,7 @@ def longest_names(
     return times
 
 
-def _text(trace: Trace, name: int, caller: int) -> str:
+def _format_named_call(trace: Trace, name: int, caller: int) -> str:
     """Format `NAME in CALLER`, or only `NAME` for NO_CALLER.
 
     Args:
@@ -221,7 +226,7 @@ def _text(trace: Trace, name: int, caller: int) -> str:
     return f"{text} in {frame_text(trace.names[caller], MAX_NAME_CHARACTERS)}"
 
 
-def _callers(trace: Trace, rows: Rows) -> Int64s:
+def _find_callers(trace: Trace, rows: Rows) -> Int64s:
     """Return the index of the name of what called each row.
 
     It is NO_CALLER for rows that are no Python function.

@@ -17,13 +17,13 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.note import whole_of
+from fusetui.analysis.questions.note import find_whole_trace
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.analysis.why.thread_activity import (
     SharedAxis,
     ThreadActivity,
     Threads,
-    calls_by_axis,
+    group_calls_by_axis,
 )
 from fusetui.trace.model.arrays import (
     Flags,
@@ -287,7 +287,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def lead(self, begin_ns: int) -> Gaps:
         """Return the time from a moment until the first event of each device, as gaps.
 
-        A device that has started before that moment has none.
+        A device that has started by that moment has no such gap.
 
         Args:
             begin_ns: The moment, in ns of the file.
@@ -315,14 +315,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _linked(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
     ) -> Gaps:
-        """Make gaps from their bounds, with the calls that launched what ends them.
+        """Make gaps from their bounds, and add the calls that launched the events that
+        end them.
 
-        A call that starts after its event does not count: the clocks differ.
+        All times are in ns of the file. A call that starts after its event does not
+        count, because the clocks then differ; such a gap has launch -1. So has a gap
+        whose launch was not recorded.
         """
         trace = self.trace
         launch = trace.launch[event]
+        # The event cannot start before its launch: the clocks of CPU and GPU differ.
         launch[trace.start[launch] > end] = -1
-        in_graph = self._launched_others_before(event, launch, end)
+        in_graph = self._were_launched_after_others(event, launch, end)
 
         is_plain = (launch >= 0) & ~in_graph
         launch_begin_ns = np.maximum(trace.start[launch], begin)
@@ -341,7 +345,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             call_end=call_end,
         )
 
-    def _launched_others_before(
+    def _were_launched_after_others(
         self, event: Int32s, launch: Int32s, end: Int64s
     ) -> Flags:
         """Tell which events were launched by a call that had launched others before.
@@ -363,7 +367,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return launched_before
 
     def _key(self, events: Int32s, calls: Int32s) -> Int64s:
-        """Return one number for the device of each event and its call."""
+        """Return one number for each pair of a device and a launch call.
+
+        Args:
+            events: GPU events, as rows of the trace; they determine the device.
+            calls: The call that launched each event, as a row of the trace.
+        """
         return self.device_index(events).astype(np.int64) * len(self.trace) + calls
 
     @cached_property
@@ -394,7 +403,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         the gaps during which the call began, and 0 if there are too few of them. For a
         part of a trace it is that of the whole trace.
         """
-        whole = whole_of(self.trace)
+        whole = find_whole_trace(self.trace)
         if whole is None:
             return self.latency_of(self.gaps, MIN_GAPS_FOR_LATENCY)
 
@@ -433,13 +442,15 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.reasons_of(self.gaps)
 
     def reasons_of(self, gaps: Gaps) -> Reasons:
-        """Divide gaps of these devices among the reasons of IDLE.
+        """Divide the time of some gaps of these devices among the reasons for being
+        idle.
 
         Args:
             gaps: Gaps, or parts of gaps.
 
         Returns:
-            ns for each reason, which add up to the length of each gap.
+            One array for each reason in IDLE, of shape [gaps], in ns. Together they
+                add up to the length of each gap.
         """
         columns = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
         for reason, stretch in self.stretches(gaps).items():
@@ -447,7 +458,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
                 length_ns = stretch.end - stretch.begin
                 columns[reason] = np.where(stretch.holds, length_ns, 0)
 
-        for positions, activity_ns in self._activities_in(gaps):
+        for positions, activity_ns in self._measure_activities(gaps):
             for reason, ns in enumerate(activity_ns, HOST):
                 if ns.any():
                     columns[reason] = np.array(columns[reason])  # writable
@@ -455,14 +466,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return tuple(columns)
 
-    def _activities_in(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
-        """Yield what the launching threads did from the begin of each gap to the launch.
+    def _measure_activities(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
+        """Yield what the launching threads did from the begin of each gap to its launch
+        call.
 
-        For each axis of threads these are the indices of its gaps among `gaps`, and ns
-        of shape [ThreadActivity, these gaps].
+        There is one result for each axis of threads that launched after any of these
+        gaps. Each result has the indices of its gaps among `gaps`, and ns of shape
+        [ThreadActivity, these gaps].
         """
         host_part_ns = gaps.call_begin - gaps.begin
-        for threads, positions, on_axis in calls_by_axis(
+        for threads, positions, on_axis in group_calls_by_axis(
             self.trace, self.threads, gaps.launch, host_part_ns > 0
         ):
             begin = on_axis(gaps.begin)
@@ -475,16 +488,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             yield positions, activity_ns
 
     def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
-        """Return when each reason holds that holds for one stretch of a gap.
+        """Return when each reason for idle time holds, for reasons that hold once in a
+        gap.
 
-        The reasons of the host part are not among them: they alternate.
+        A stretch is a part of a gap, which may be empty. What the CPU did before the
+        launch is left out, because those reasons alternate within a gap.
 
         Returns:
-            The stretches by the index of the reason in IDLE.
+            The stretches by the index of the reason in IDLE, with one entry per gap.
         """
         latency_ns = self.latency_ns[self.device_index(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
-        due = np.clip(usual_start, gaps.call_end, gaps.end)
+        expected_start = np.clip(usual_start, gaps.call_end, gaps.end)
         is_unlinked = gaps.launch < 0
         is_plain = gaps.plain
 
@@ -494,8 +509,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             LAUNCH_CALL: Stretch(
                 holds=is_plain, begin=gaps.call_begin, end=gaps.call_end
             ),
-            LAUNCH_LATENCY: Stretch(holds=is_plain, begin=gaps.call_end, end=due),
-            QUEUED: Stretch(holds=is_plain, begin=due, end=gaps.end),
+            LAUNCH_LATENCY: Stretch(
+                holds=is_plain, begin=gaps.call_end, end=expected_start
+            ),
+            QUEUED: Stretch(holds=is_plain, begin=expected_start, end=gaps.end),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -533,21 +550,25 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             begin: The begins of the windows, in ns of the file.
             end: Their ends, none of which is before its begin.
         """
-        idle_ns = self._idle_until(device, end) - self._idle_until(device, begin)
+        idle_ns = self._measure_idle_until(device, end) - self._measure_idle_until(
+            device, begin
+        )
 
         # A window may begin before the first event of its device or end after the last.
         first_start = self.begin_ns[device]
         begins_early = np.flatnonzero(begin < first_start)
         if len(begins_early):
             lead_end = np.minimum(end, first_start)[begins_early]
-            idle_ns[:, begins_early] += self._idle_before(
+            idle_ns[:, begins_early] += self._measure_lead_idle(
                 device[begins_early], begin[begins_early], lead_end
             )
 
         after_last_event = np.maximum(begin, self.end_ns[device])
         idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
 
-        busy = self._busy(self.on_axis(device, begin), self.on_axis(device, end))
+        busy = self._measure_busy_times(
+            self.on_axis(device, begin), self.on_axis(device, end)
+        )
         return self._accounts(device, end - begin, busy, idle_ns)
 
     def _accounts(
@@ -592,7 +613,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return accounts
 
-    def _busy(self, begin: Int64s, end: Int64s) -> BusyTimes:
+    def _measure_busy_times(self, begin: Int64s, end: Int64s) -> BusyTimes:
         """Measure what runs in some windows [begin, end), given as times on the axis.
 
         Communication is exposed where nothing computes, and copies where nothing
@@ -641,11 +662,15 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def _cover(self, events: Int32s) -> Cover:
-        """Return when any of some events runs, on the axis."""
+        """Return the time in which any of some GPU events runs, as disjoint intervals.
+
+        The events are rows of the trace, and the intervals are times on the axis that
+        the devices share.
+        """
         start, end = self.bounds_on(events)
         return union(start, end)
 
-    def _idle_until(self, device: Rows, times: Int64s) -> Int64s:
+    def _measure_idle_until(self, device: Rows, times: Int64s) -> Int64s:
         """Measure how long devices had been idle for each reason before some times.
 
         The time before the first event of a device does not count.
@@ -655,7 +680,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             times: In ns of the file.
 
         Returns:
-            ns, of shape [IDLE, times].
+            ns, of shape [IDLE, times]; 0 where no gap of the device has begun.
         """
         gaps = self.gaps
         device_of_gap = self.device_index(gaps.event)
@@ -681,7 +706,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return idle_ns
 
-    def _idle_before(self, device: Rows, begin: Int64s, end: Int64s) -> Int64s:
+    def _measure_lead_idle(self, device: Rows, begin: Int64s, end: Int64s) -> Int64s:
         """Measure how long devices were idle for each reason before their first events.
 
         Args:

@@ -14,8 +14,8 @@ from fusetui.analysis.why.model import (
     Unknown,
     Wanted,
 )
-from fusetui.analysis.why.remedies import remedy_for, tags_of
-from fusetui.analysis.why.rule import Claim, Rule, claims_of, is_finding
+from fusetui.analysis.why.remedies import choose_remedy_words, find_tags
+from fusetui.analysis.why.rule import Claim, Rule, is_finding, run_rule
 from fusetui.analysis.why.rules import (
     clocks,
     communication,
@@ -36,7 +36,7 @@ from fusetui.analysis.why.rules import (
     waiting,
     warm_up,
 )
-from fusetui.analysis.why.versions import with_versions
+from fusetui.analysis.why.versions import add_versions
 
 RULES: Final = (
     products.alignment,
@@ -98,13 +98,14 @@ class Answers(NamedTuple):
 
 
 def answer_early(facts: Facts) -> None:
-    """Ask the rules that need nothing but columns, while other threads read the file.
+    """Run the rules that need only the columns of the trace.
 
-    Their answers are kept for findings_of.
+    Meanwhile other threads read the details of events from the file. The answers of the
+    rules are kept, so that `collect_findings` finds them.
     """
     for rule in RULES:
         if not (rule.of_kernels or rule.reads):
-            claims_of(facts, rule)
+            run_rule(facts, rule)
 
 
 class _Reported(NamedTuple):
@@ -117,32 +118,33 @@ class _Reported(NamedTuple):
     wanted: Wanted | None
 
 
-def findings_of(facts: Facts) -> Answers:
+def collect_findings(facts: Facts) -> Answers:
     """Ask every rule about one trace, or about a step or a window of it.
 
-    The findings are in the order of their upper bounds, the largest first; then those
-    without one, then the negligible ones.
+    The findings are ordered by their upper bounds, the largest first. Those without an
+    upper bound follow, and negligible findings come last. Time that is too short for a
+    finding is added up by rule.
     """
-    tags = tags_of(facts)
+    tags = find_tags(facts)
 
     reported: list[_Reported] = []
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
     for rule in RULES:
         rule_facts = facts.steady if rule.of_kernels else facts
-        claims, lack = claims_of(rule_facts, rule)
+        claims, lack = run_rule(rule_facts, rule)
         if lack is not None:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
 
         for claim in claims:
             if claim.at_stake_ns is None or is_finding(rule_facts, rule, claim):
-                reported.append(_reported(rule, claim, rule_facts, tags))
+                reported.append(_report_claim(rule, claim, rule_facts, tags))
             else:
                 below[rule.id] += claim.at_stake_ns
 
-    reported = _without_unreported_wholes(reported)
-    reported = _with_negligible_marked(reported, _compared_time_ns(facts))
-    reported.sort(key=lambda each: _by_upper_bound(each.finding))
+    reported = _clear_missing_wholes(reported)
+    reported = _mark_negligible(reported, _find_compared_time(facts))
+    reported.sort(key=lambda each: _rank_by_upper_bound(each.finding))
 
     return Answers(
         findings=tuple(each.finding for each in reported),
@@ -152,17 +154,24 @@ def findings_of(facts: Facts) -> Answers:
     )
 
 
-def _reported(
+def _report_claim(
     rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]
 ) -> _Reported:
-    """Turn a claim into a finding. A note, which has no upper bound, wants no change."""
+    """Turn a claim of a rule into a finding, with the change that would save its time.
+
+    A note, which has no time at stake, has no such change.
+
+    Args:
+        facts: What the rule was asked about.
+        tags: What holds for the trace; see `find_tags`.
+    """
     return _Reported(
-        finding=_finding(rule, claim, facts, tags),
+        finding=_make_finding(rule, claim, facts, tags),
         wanted=claim.wanted if claim.at_stake_ns else None,
     )
 
 
-def _without_unreported_wholes(reported: list[_Reported]) -> list[_Reported]:
+def _clear_missing_wholes(reported: list[_Reported]) -> list[_Reported]:
     """Clear `part_of` of findings whose whole is not reported or is smaller.
 
     A finding is part of another rule's finding only if that rule reports at least as
@@ -188,9 +197,7 @@ def _without_unreported_wholes(reported: list[_Reported]) -> list[_Reported]:
     return result
 
 
-def _with_negligible_marked(
-    reported: list[_Reported], compared_ns: int
-) -> list[_Reported]:
+def _mark_negligible(reported: list[_Reported], compared_ns: int) -> list[_Reported]:
     """Mark the findings as negligible whose upper bound is too small.
 
     Args:
@@ -206,17 +213,18 @@ def _with_negligible_marked(
     return result
 
 
-def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
-    """Sort findings: considerable ones first, then by upper bound, notes last.
+def _rank_by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
+    """Return the key that sorts findings, the most important first.
 
-    The largest upper bound comes first.
+    Negligible findings come after all others, and notes after findings with an upper
+    bound. Otherwise the largest upper bound comes first.
     """
     is_note = finding.at_stake_ns is None
     upper_bound_ns = finding.at_stake_ns or 0
     return finding.negligible, is_note, -upper_bound_ns
 
 
-def _compared_time_ns(facts: Facts) -> int:
+def _find_compared_time(facts: Facts) -> int:
     """Return the time with which upper bounds are compared, added up over the devices.
 
     That is the span, or the steps together if those are shorter.
@@ -228,13 +236,18 @@ def _compared_time_ns(facts: Facts) -> int:
     return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
 
 
-def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
+def _make_finding(
+    rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]
+) -> Finding:
     """Turn a claim of a rule into the record that is reported.
+
+    The evidence is the rows of the claim, else the longest of its kernels. The remedy
+    is that of the claim, else that of the rule.
 
     Args:
         facts: What the rule was asked about.
         tags: What holds for the trace, to choose the words of the remedy; see
-            remedies.tags_of.
+            `find_tags`.
     """
     evidence = claim.rows
     if not evidence and claim.kernels is not None:
@@ -244,7 +257,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
     if claim.at_stake_ns and facts.span_ns > 0:
         share = claim.at_stake_ns / facts.span_ns
 
-    remedy = remedy_for(claim.remedy or rule.remedy, tags)
+    remedy = choose_remedy_words(claim.remedy or rule.remedy, tags)
     return Finding(
         rule=rule.id,
         text=claim.text,
@@ -253,7 +266,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
         share=share,
         why_likely=claim.why_likely,
         evidence=evidence,
-        try_=with_versions(remedy, facts.trace),
+        try_=add_versions(remedy, facts.trace),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
     )

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import asdict
 
-from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.questions.loaders import loader_rows
+from fusetui.analysis.questions.launches import mark_graph_calls
+from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
+from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, find_cpu_compute_ops
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
@@ -27,13 +27,13 @@ from fusetui.analysis.why.thread_activity import (
     CallsOnAxis,
     ThreadActivity,
     Threads,
-    calls_by_axis,
+    group_calls_by_axis,
 )
 from fusetui.analysis.why.warming import (
     MIN_RATIO_TO_LATER_CALLS,
     StepIntervals,
     WarmUpPiece,
-    slow_first_step,
+    is_first_step_slow,
     step_intervals,
     warm_up,
 )
@@ -144,7 +144,7 @@ class Facts:
         intervals = self.step_intervals
         if self.window or intervals is None:
             return self
-        if not slow_first_step(self.steps, intervals):
+        if not is_first_step_slow(self.steps, intervals):
             return self
 
         begin_ns = int(intervals.end[0])
@@ -190,7 +190,11 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        """Return the gaps of all these devices, one device after the other."""
+        """Return the gaps of all these devices, one device after the other.
+
+        A gap is a time in which a device runs nothing, clipped to the window. Its
+        device is an index over the devices of all axes.
+        """
         idle_of_axes = []
         devices_before = 0
         for devices in self.devices_by_axis:
@@ -229,32 +233,34 @@ class Facts:
         return union(self.trace.start[rows], self.trace.end[rows])
 
     def host_ns_during(self, cover: Cover) -> Int64s:
-        """Measure what launching threads did before late launches, in a cover.
+        """Measure what the launching threads did before late launches, within a cover.
 
         The *host part* of a gap goes from its begin until the call begins that launches
         the next event.
 
         Args:
-            cover: The time that counts.
+            cover: The time that counts: disjoint intervals, in ns of the file.
 
         Returns:
-            The time of each activity in the host part of each gap, as far as it lies in
-                the cover: ns, of shape [ThreadActivity, gaps].
+            ns of each activity in the host part of each gap, as far as it lies in the
+                cover; shape [ThreadActivity, gaps].
         """
         activity_ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
         if not len(cover.start):
             return activity_ns
 
-        for host in self._host_parts_in(cover):
+        for host in self._cut_host_parts(cover):
             ns_of_parts = host.threads.split(host.parts.start, host.parts.end)
             activity_ns[:, host.gaps] = host.sums_of_gaps(ns_of_parts)
 
         return activity_ns
 
-    def _host_parts_in(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the time until the launch of each gap that lies in a cover.
+    def _cut_host_parts(self, cover: Cover) -> Iterator[HostStretches]:
+        """Yield the host part of each gap as far as it lies in a cover, axis by axis.
 
-        There is a record for each axis of threads.
+        The host part of a gap of idle GPU time goes from its begin to the call that
+        launches the next event. A cover is a set of disjoint intervals, here in ns of
+        the file. There is one record for each axis of threads with such gaps.
         """
         idle = self.idle
         has_host_part = idle.call_begin > idle.begin
@@ -334,10 +340,10 @@ class Facts:
         """Find the gaps in which a compiler probably ran without being recorded.
 
         Each of them ends with the first run of a kernel that torch.compile generated.
-        Three things make it probable that the kernel was compiled in the gap: the
-        launching thread has at least COMPILING_NS of unrecorded time in it, many times
-        more than before later runs of the same kernel, and more than half of the host
-        part is unrecorded.
+        The kernel was probably compiled in the gap if three conditions hold. The
+        launching thread has at least COMPILING_NS of unrecorded time in it. That is
+        many times more than before later runs of the same kernel. And it is more than
+        half of the time until the launch.
 
         Returns:
             Indices of gaps.
@@ -351,22 +357,27 @@ class Facts:
         unrecorded_ns = (
             self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
         )
-        is_first_run = np.isin(idle.event[gaps], self._first_runs_of(name[gaps]))
+        is_first_run = np.isin(idle.event[gaps], self._find_first_runs(name[gaps]))
 
         # For each name the longest unrecorded time before one of its later runs.
         longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)
-        later = gaps[~is_first_run]
-        np.maximum.at(longest_later_ns, name[later], unrecorded_ns[later])
+        gaps_of_later_runs = gaps[~is_first_run]
+        np.maximum.at(
+            longest_later_ns,
+            name[gaps_of_later_runs],
+            unrecorded_ns[gaps_of_later_runs],
+        )
 
-        first = gaps[is_first_run]
-        first_ns = unrecorded_ns[first]
-        host_ns = idle.host_ns[:, first].sum(axis=0)
+        gaps_of_first_runs = gaps[is_first_run]
+        first_ns = unrecorded_ns[gaps_of_first_runs]
+        host_ns = idle.host_ns[:, gaps_of_first_runs].sum(axis=0)
         probably_compiles = first_ns >= COMPILING_NS
         probably_compiles &= (
-            first_ns >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[first]]
+            first_ns
+            >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[gaps_of_first_runs]]
         )
         probably_compiles &= 2 * first_ns > host_ns
-        with_compiler: Rows = first[probably_compiles]
+        with_compiler: Rows = gaps_of_first_runs[probably_compiles]
 
         return with_compiler
 
@@ -378,11 +389,15 @@ class Facts:
         is_generated = self.trace.matching(events, COMPILED.match)
         return np.flatnonzero(is_kernel & is_generated)
 
-    def _first_runs_of(self, names: Int32s) -> Rows:
-        """Return the earliest kernel of each of some names, as rows of the trace.
+    def _find_first_runs(self, names: Int32s) -> Rows:
+        """Find the earliest kernel of each of some names.
 
         Args:
             names: Indices into the names of the trace; repetitions do not matter.
+
+        Returns:
+            Rows of the trace, in the order of the names. A name without a kernel
+                has none.
         """
         trace = self.trace
         kernels = trace.rows_of(Role.KERNEL)
@@ -411,7 +426,8 @@ class Facts:
 
     @cached_property
     def unclaimed_host_ns(self) -> Int64s:
-        """Measure the time until the launch of each gap that has no other explanation.
+        """Measure the time from the begin of each gap to its launch that nothing
+        claims.
 
         Left out are data loading, recorded compilation and the warm-up, for which
         slices were recorded. Returns ns of each activity in each gap, of shape
@@ -423,10 +439,12 @@ class Facts:
 
     @cached_property
     def late_host_ns(self) -> Int64s:
-        """Measure for each gap why the CPU launched late, without what is explained.
+        """Measure what kept the CPU in each gap from launching, as far as it is
+        unexplained.
 
         Waiting for the device and allocating memory do not count: they have rules of
-        their own. What `explained_cover` holds does not count either.
+        their own. What `explained_cover` holds does not count either, such as data
+        loading and the warm-up.
 
         Returns:
             ns of each activity in each gap, of shape [ThreadActivity, gaps].
@@ -439,18 +457,19 @@ class Facts:
     def computing_ns(self) -> Int64s:
         """Measure how long the launching thread computed on the CPU before each launch.
 
-        Only the host part of a gap counts, without what is explained. Which ops compute
-        on the CPU is told by cpu_compute.py.
+        Only the host part of a gap counts, from its begin to the launch call, and only
+        where no other rule explains it. Which ops compute on the CPU is decided by
+        `find_cpu_compute_ops`.
 
         Returns:
             ns, of shape [gaps].
         """
         computing_ns = np.zeros(len(self.idle), dtype=np.int64)
-        rows = cpu_compute_rows(self.trace)
+        rows = find_cpu_compute_ops(self.trace)
         if not len(rows):
             return computing_ns
 
-        for host in self._host_parts_in(outside(self.explained_cover)):
+        for host in self._cut_host_parts(outside(self.explained_cover)):
             start, end = host.threads.bounds(host.threads.own_rows(rows))
             computing = union(start, end)
             ns_of_parts = computing.within(host.parts.start, host.parts.end)
@@ -482,7 +501,7 @@ class Facts:
         is_launched = self.idle.launch >= 0
         is_long = is_launched & (late_ns > WORK_NS)
 
-        launching_takes_ns = SLICE_NS * self._slices_begun(is_long)
+        launching_takes_ns = SLICE_NS * self._count_begun_slices(is_long)
         has_few_slices = late_ns > launching_takes_ns
         is_very_long = late_ns > LONG_WORK_NS
         is_work = is_long & (has_few_slices | is_very_long)
@@ -490,7 +509,7 @@ class Facts:
         is_busy: Flags = is_work | self.has_cpu_compute
         return is_busy & ~self.is_set_up_gap
 
-    def _slices_begun(self, mask: Flags) -> Int64s:
+    def _count_begun_slices(self, mask: Flags) -> Int64s:
         """Count the ops, calls and frames that begin in some gaps until the launch call.
 
         Args:
@@ -500,15 +519,15 @@ class Facts:
             A number for each gap, 0 for gaps that do not count; shape [gaps].
         """
         idle = self.idle
-        begun = np.zeros(len(idle), dtype=np.int64)
+        slices_of_gap = np.zeros(len(idle), dtype=np.int64)
         for threads, gaps, on_axis in self.gaps_by_axis(mask):
             begin = on_axis(idle.begin)
             end = on_axis(idle.call_begin)
             for kind in _RECORDED_WORK:
                 start = threads.slices(kind).start
-                begun[gaps] += count_between(start, begin, end)
+                slices_of_gap[gaps] += count_between(start, begin, end)
 
-        return begun
+        return slices_of_gap
 
     @cached_property
     def is_late(self) -> bool:
@@ -563,22 +582,25 @@ class Facts:
         """Whether replays of CUDA graphs launched at least half of the GPU events."""
         calls = self.trace.launch[self.gpu_rows]
         is_known = calls >= 0
-        is_replay = graph_calls(self.trace)[calls] & is_known
+        is_replay = mark_graph_calls(self.trace)[calls] & is_known
         replays = int(np.count_nonzero(is_replay))
         return 2 * replays >= len(calls) > 0
 
     def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
         """Yield the gaps that end with a known launch, for each axis of threads.
 
-        A gap belongs to the axis on which the thread lies that launched its next event;
-        see thread_activity.calls_by_axis.
+        An axis puts the times of several threads one after another, so that they can be
+        searched at once. A gap belongs to the axis of the thread that launched its next
+        event.
 
         Args:
             mask: True for the gaps that count; None for all. Shape [gaps].
         """
         launch = self.idle.launch
         is_wanted = launch >= 0 if mask is None else mask
-        return calls_by_axis(self.trace, self.accounts.launchers, launch, is_wanted)
+        return group_calls_by_axis(
+            self.trace, self.accounts.launchers, launch, is_wanted
+        )
 
     @cached_property
     def compiler_rows(self) -> Rows:
@@ -590,7 +612,7 @@ class Facts:
     @cached_property
     def loading_cover(self) -> Cover:
         """Return when a thread that launches fetches a batch from a data loader."""
-        return self.cover_on_launching_threads(loader_rows(self.trace))
+        return self.cover_on_launching_threads(find_loader_calls(self.trace))
 
     @cached_property
     def compiling_cover(self) -> Cover:
@@ -608,20 +630,23 @@ class Facts:
         return bool((self.trace.role == Role.PYTHON).any())
 
     def longest_waited_for(self, rows: Rows) -> tuple[int, ...]:
-        """Choose the slices under which the devices waited longest, as evidence.
+        """Choose the slices during which the devices were idle longest, as evidence.
 
         Args:
             rows: The slices to choose from, as rows of the trace.
+
+        Returns:
+            Some of these rows, the longest idle time first. Empty if no device waited.
         """
         waited_ns = self.waited_for(rows)
         is_waited_for = waited_ns > 0
         return heaviest_rows(rows[is_waited_for], waited_ns[is_waited_for])
 
     def waited_for(self, rows: Rows) -> Int64s:
-        """Measure how long the devices were idle under each of some slices.
+        """Measure how long the devices were idle while each of some slices ran.
 
-        A slice counts for the gaps that end with a launch of its own thread; one of
-        another thread gets 0.
+        Only gaps count that end with a launch by the thread of the slice. A slice on a
+        thread that launches nothing gets 0.
 
         Args:
             rows: The slices, as rows of the trace.

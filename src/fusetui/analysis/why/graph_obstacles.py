@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.loaders import loader_rows
-from fusetui.analysis.why.backward_threads import with_one_lead
-from fusetui.analysis.why.causes import heaviest_call
+from fusetui.analysis.questions.loaders import find_loader_calls
+from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.causes import find_heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
@@ -37,18 +37,18 @@ class GraphObstacle(msgspec.Struct, frozen=True):
     """How many steps launch kernels."""
 
 
-def graph_obstacle(facts: Facts) -> GraphObstacle | None:
-    """Find what keeps the kernels of a step out of one graph.
+def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
+    """Find what keeps the kernels of a step from being captured in one CUDA graph.
 
-    Without steps, the kernels of the whole time count. Waits for the device are looked
-    for before the data loader. A wait before the first kernel or after the last one is
-    no obstacle.
+    It is a wait for the device between two launches, else a data loader. Without steps,
+    the kernels of the whole time count. A wait before the first kernel or after the
+    last one is no obstacle.
 
     Returns:
         None if nothing keeps them out.
     """
     trace = facts.trace
-    launches = _launches_of_kernels(facts)
+    launches = _list_kernel_launches(facts)
     if not len(launches):
         return None
 
@@ -58,9 +58,9 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     obstacles = stretches.rows_within(facts, all_waits)
     if len(obstacles):
-        name = _most_frequent(facts, obstacles)
+        name = _name_most_frequent(facts, obstacles)
     else:
-        obstacles = stretches.rows_within(facts, loader_rows(trace))
+        obstacles = stretches.rows_within(facts, find_loader_calls(trace))
 
     if not len(obstacles):
         return None
@@ -72,7 +72,7 @@ def graph_obstacle(facts: Facts) -> GraphObstacle | None:
     )
 
 
-def _launches_of_kernels(facts: Facts) -> Rows:
+def _list_kernel_launches(facts: Facts) -> Rows:
     """Return the calls that launched kernels, each once, in the order of the trace."""
     trace = facts.trace
     kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
@@ -95,16 +95,20 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
     """
 
     key: Int64s
-    """The step and the thread of each, ascending; see _step_and_thread."""
+    """The step and the thread of each, ascending; see _number_steps_and_threads."""
     first_ns: Int64s
     last_ns: Int64s
 
     @classmethod
     def of(cls, facts: Facts, launches: Rows) -> _LaunchStretches:
-        """Find the stretches of some launches, at least one."""
+        """Find the time from the first to the last launch, for each step and thread.
+
+        Args:
+            launches: The calls that launch, as rows of the trace; at least one.
+        """
         trace = facts.trace
         keys, stretch = np.unique(
-            _step_and_thread(facts, launches), return_inverse=True
+            _number_steps_and_threads(facts, launches), return_inverse=True
         )
         launched_ns = trace.start[launches]
 
@@ -121,7 +125,7 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
 
         They start after the first and before the last launch of the stretch.
         """
-        key = _step_and_thread(facts, rows)
+        key = _number_steps_and_threads(facts, rows)
         start = facts.trace.start[rows]
         has_stretch = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
         stretch = positions_of(self.key, key[has_stretch])
@@ -132,7 +136,7 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         return within
 
 
-def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
+def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
     """Return one number for the step and the thread of each row.
 
     It is equal for rows of the same step and thread, and OUTSIDE_OF_STEPS for a row
@@ -141,7 +145,7 @@ def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
     """
     trace = facts.trace
     thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread = with_one_lead(trace)[thread_of_row].astype(np.int64)
+    thread = number_leads(trace)[thread_of_row].astype(np.int64)
     if not len(facts.steps):
         return thread
 
@@ -151,7 +155,7 @@ def _step_and_thread(facts: Facts, rows: Rows) -> Int64s:
     return np.where(step != NO_INTERVAL, step_and_thread, OUTSIDE_OF_STEPS)
 
 
-def _most_frequent(facts: Facts, calls: Rows) -> str:
+def _name_most_frequent(facts: Facts, calls: Rows) -> str:
     """Name the most frequent of some calls: `cudaStreamSynchronize (aten::item)`.
 
     The op around most calls of that name is added, if there is one. Copies that may
@@ -162,12 +166,14 @@ def _most_frequent(facts: Facts, calls: Rows) -> str:
     if len(blocking):
         calls = blocking
 
-    most_frequent = heaviest_call(trace, calls, np.ones(len(calls), dtype=np.int64))
-    call_text = _name_without_braces(most_frequent.name) or "a call that waits"
-    op_text = _name_without_braces(most_frequent.op or "")
+    most_frequent = find_heaviest_call(
+        trace, calls, np.ones(len(calls), dtype=np.int64)
+    )
+    call_text = _keep_plain_name(most_frequent.name) or "a call that waits"
+    op_text = _keep_plain_name(most_frequent.op or "")
     return f"{call_text} ({op_text})" if op_text else call_text
 
 
-def _name_without_braces(name: str) -> str:
+def _keep_plain_name(name: str) -> str:
     """Return a name, or "" if it has characters that a remedy must not have."""
     return name if _PLAIN_NAME.fullmatch(name) else ""

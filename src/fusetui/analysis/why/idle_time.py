@@ -25,8 +25,8 @@ from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
     Threads,
-    calls_by_axis,
-    waiting_calls_at,
+    find_waiting_calls,
+    group_calls_by_axis,
 )
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -96,15 +96,15 @@ def longest_gaps(
     for devices in devices_by_axis:
         gaps, reasons = devices.idle_in(window)
         count += len(gaps)
-        longest = _indices_of_longest(gaps, most)
+        longest = _choose_longest_gaps(gaps, most)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        described = described_gaps(devices, gaps, reasons, longest)
+        described = describe_gaps(devices, gaps, reasons, longest)
 
         for gap, event, launch in zip(described, events, launches, strict=True):
             candidates.append(_GapWithRows(gap, (event, launch)))
 
-    candidates.sort(key=_by_length)
+    candidates.sort(key=_rank_by_length)
     listed = candidates[:most]
     return LongestGaps(
         gaps=tuple(candidate.gap for candidate in listed),
@@ -113,12 +113,15 @@ def longest_gaps(
     )
 
 
-def _by_length(candidate: _GapWithRows) -> tuple[int, int]:
-    """Sort gaps by length, the longest first; of equal ones the earliest comes first."""
+def _rank_by_length(candidate: _GapWithRows) -> tuple[int, int]:
+    """Return the key that sorts gaps by length, the longest first.
+
+    Of gaps with equal lengths, the one that starts first comes first.
+    """
     return -candidate.gap.dur_ns, candidate.gap.start_ns
 
 
-def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
+def _choose_longest_gaps(gaps: Gaps, most: int | None) -> Rows:
     """Choose the longest gaps, the longest first; of equal ones the earliest first.
 
     Args:
@@ -139,7 +142,7 @@ def _indices_of_longest(gaps: Gaps, most: int | None) -> Rows:
     return long_enough[order][:most]
 
 
-def described_gaps(
+def describe_gaps(
     devices: Devices, every: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
     """Describe some gaps of an axis of devices.
@@ -154,8 +157,8 @@ def described_gaps(
     """
     trace = devices.trace
     gaps = every.only(selected)
-    waits = _waits_at_begin(devices, gaps)
-    cover = _coverings_of(devices, gaps)
+    waits = _find_waits_at_begin(devices, gaps)
+    cover = _find_coverings(devices, gaps)
     ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
     device_of_gap = devices.device_index(gaps.event).tolist()
     start_ns = (gaps.begin - trace.begin_ns).tolist()
@@ -168,21 +171,21 @@ def described_gaps(
                 device=exact_id(devices.named[device].pid),
                 start_ns=start_ns[index],
                 dur_ns=dur_ns[index],
-                idle=_by_reason(ns_by_reason[index]),
-                previous=_name_of(trace, gaps.before[index]),
-                next=_name_of(trace, gaps.event[index]) or "",
-                op=_name_of(trace, cover.op[index]),
-                annotation=_name_of(trace, cover.annotation[index]),
-                module=_module_of(trace, cover.module[index]),
-                frame=_name_of(trace, cover.frame[index]),
-                drained_by=_name_of(trace, waits[index]),
+                idle=_drop_absent_reasons(ns_by_reason[index]),
+                previous=_get_name(trace, gaps.before[index]),
+                next=_get_name(trace, gaps.event[index]) or "",
+                op=_get_name(trace, cover.op[index]),
+                annotation=_get_name(trace, cover.annotation[index]),
+                module=_get_module_name(trace, cover.module[index]),
+                frame=_get_name(trace, cover.frame[index]),
+                drained_by=_get_name(trace, waits[index]),
             )
         )
 
     return described
 
 
-def _waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
+def _find_waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
     """Find the call in which the launching thread waited when each gap began.
 
     A gap whose next event was launched already gets none.
@@ -192,34 +195,34 @@ def _waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
     """
     is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(is_launched_later, gaps.launch, -1)
-    return waiting_calls_at(devices.trace, devices.threads, late_launch, gaps.begin)
+    return find_waiting_calls(devices.trace, devices.threads, late_launch, gaps.begin)
 
 
-def _by_reason(ns_in_order: Sequence[int]) -> dict[str, int]:
+def _drop_absent_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
     """Return the reasons that a gap has, with their times.
 
-    >>> _by_reason([0] * (len(IDLE) - 1) + [50])
+    >>> _drop_absent_reasons([0] * (len(IDLE) - 1) + [50])
     {'after': 50}
 
     Args:
         ns_in_order: The time of each reason, in the order of IDLE.
     """
-    by_reason = {}
+    ns_of_reason = {}
     for reason, ns in zip(IDLE, ns_in_order, strict=True):
         if ns:
-            by_reason[reason] = ns
+            ns_of_reason[reason] = ns
 
-    return by_reason
+    return ns_of_reason
 
 
-def _name_of(trace: Trace, row: np.integer) -> str | None:
+def _get_name(trace: Trace, row: np.integer) -> str | None:
     """Return the name of a row of the trace, None for row -1."""
     return trace.name_of(int(row)) if row >= 0 else None
 
 
-def _module_of(trace: Trace, row: np.integer) -> str | None:
+def _get_module_name(trace: Trace, row: np.integer) -> str | None:
     """Return the module of a row without the profiler's prefix, None for row -1."""
-    name = _name_of(trace, row)
+    name = _get_name(trace, row)
     return name.removeprefix(MODULE_PREFIX) if name else None
 
 
@@ -258,20 +261,22 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
         self.frame[stretches] = cover.frame
 
 
-def _coverings_of(devices: Devices, gaps: Gaps) -> Covering:
-    """Find what covered most of each gap until its launch call began.
+def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
+    """Find which op, annotation, module and frame covered most of each gap.
 
-    If the call had begun before the gap, it is what covered most of the call.
+    Only the part of a gap counts until its launch call began. If the call had begun
+    before the gap, the result is what covered most of the part of the call inside the
+    gap.
     """
     has_host_part = gaps.call_begin > gaps.begin
     begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
     end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
-    for threads, positions, on_axis in calls_by_axis(
+    for threads, positions, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, end > begin
     ):
-        cover = covering(devices.trace, threads, on_axis(begin), on_axis(end))
+        cover = find_covering(devices.trace, threads, on_axis(begin), on_axis(end))
         coverings.fill(positions, cover)
 
     return coverings
@@ -296,13 +301,14 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     before: Int64s  # ns of all stretches before each, then the total; shape [n + 1]
 
     def ns_before(self, times: Int64s) -> Int64s:
-        """Measure how long the device was idle for this reason before each time.
+        """Measure how long the device was idle for this reason before each of some
+        times.
 
         Args:
             times: In ns of the file, in any order.
 
         Returns:
-            ns, of the shape of `times`.
+            ns, of the shape of `times`; 0 before the first such stretch.
         """
         last_begun = last_at_or_before(self.start, times)
         has_begun = last_begun != BEFORE_ALL
@@ -362,26 +368,31 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 
 def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
-    """Prepare the idle time of each device of an axis."""
+    """Prepare the idle time of each device of an axis.
+
+    Returns one record for each device, in the order of `devices.named`. It has the gaps
+    of the device, its longest gaps with what is known about them, and when it was idle
+    for which reason.
+    """
     gaps = devices.gaps
     device_of_gap = devices.device_index(gaps.event)
-    longest = _longest_of_each(gaps, device_of_gap)
-    described = tuple(described_gaps(devices, gaps, devices.reasons, longest))
-    reasons = _reasons(devices)
+    longest = _choose_longest_of_each(gaps, device_of_gap)
+    described = tuple(describe_gaps(devices, gaps, devices.reasons, longest))
+    reasons = _find_reason_times(devices)
 
     gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
     longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
     for device, named in enumerate(devices.named):
-        of_device = gaps_of_devices[device]
+        gaps_of_device = gaps_of_devices[device]
         longest_of_device = longest_of_devices[device]
         idle_times.append(
             IdleTime(
                 device=named.pid,
                 reasons=reasons[device],
-                begin=gaps.begin[of_device],
-                end=gaps.end[of_device],
-                longest=longest[longest_of_device] - of_device.start,
+                begin=gaps.begin[gaps_of_device],
+                end=gaps.end[gaps_of_device],
+                longest=longest[longest_of_device] - gaps_of_device.start,
                 longest_gaps=described[longest_of_device],
             )
         )
@@ -389,7 +400,7 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     return tuple(idle_times)
 
 
-def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
+def _choose_longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
     """Choose the MAX_GAPS_LISTED longest gaps of each device.
 
     Args:
@@ -408,17 +419,21 @@ def _longest_of_each(gaps: Gaps, device_of_gap: NDArray[np.integer]) -> Rows:
     return longest
 
 
-def _reasons(devices: Devices) -> list[tuple[ReasonTimes, ...]]:
-    """Return for each device when it was idle for which reason, in the order of IDLE."""
-    reasons: list[list[ReasonTimes]] = [[] for _ in devices.named]
-    for name, all_pieces in zip(IDLE, _pieces_by_reason(devices), strict=True):
-        for device, times in _times_of_each(name, all_pieces):
-            reasons[device].append(times)
+def _find_reason_times(devices: Devices) -> list[tuple[ReasonTimes, ...]]:
+    """Find when each device was idle for which reason.
 
-    return [tuple(of_device) for of_device in reasons]
+    Returns one tuple for each device, with a record for each reason that the device
+    has, in the order of IDLE.
+    """
+    times_of_devices: list[list[ReasonTimes]] = [[] for _ in devices.named]
+    for name, all_pieces in zip(IDLE, _cut_idle_time(devices), strict=True):
+        for device, times in _collect_times_of_devices(name, all_pieces):
+            times_of_devices[device].append(times)
+
+    return [tuple(of_device) for of_device in times_of_devices]
 
 
-def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
+def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
     """Cut all idle time of the devices of an axis into pieces of one reason each.
 
     It goes from the begin of the trace to its end, so it includes the time before the
@@ -441,7 +456,7 @@ def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
                 )
             )
 
-        for activity, host_pieces in _host_pieces(devices, gaps):
+        for activity, host_pieces in _cut_host_parts(devices, gaps):
             by_reason[HOST + activity].append(host_pieces)
 
     after_last_event = Pieces(
@@ -453,14 +468,17 @@ def _pieces_by_reason(devices: Devices) -> list[list[Pieces]]:
     return by_reason
 
 
-def _host_pieces(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
-    """Yield the time until the launch call of each gap, by ThreadActivity.
+def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+    """Yield the time until the launch call of each gap, cut into pieces of one
+    activity.
 
-    It is the activity of the thread that launches the next event.
+    The activity is that of the thread that launches the event after the gap. Each
+    result is the index of a ThreadActivity and the pieces of that activity, in ns of
+    the file.
     """
     device = devices.device_index(gaps.event)
     has_host_part = gaps.call_begin > gaps.begin
-    for threads, positions, on_axis in calls_by_axis(
+    for threads, positions, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, has_host_part
     ):
         host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
@@ -477,7 +495,7 @@ def _host_pieces(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
             yield activity, pieces_in_file
 
 
-def _times_of_each(
+def _collect_times_of_devices(
     name: str, all_pieces: Sequence[Pieces]
 ) -> Iterator[tuple[int, ReasonTimes]]:
     """Yield when each device was idle for one reason, from the pieces of that time.
@@ -493,17 +511,19 @@ def _times_of_each(
     if not all_pieces:
         return
 
-    merged = _merged_pieces(all_pieces)
-    devices = int(merged.device.max(initial=-1)) + 1
-    for device, of_device in enumerate(slices_of_ids(merged.device, devices)):
-        start = merged.start[of_device]
-        end = merged.end[of_device]
+    merged_pieces = _merge_pieces(all_pieces)
+    device_count = int(merged_pieces.device.max(initial=-1)) + 1
+    for device, pieces_of_device in enumerate(
+        slices_of_ids(merged_pieces.device, device_count)
+    ):
+        start = merged_pieces.start[pieces_of_device]
+        end = merged_pieces.end[pieces_of_device]
         if len(start):
             before = sums_before(end - start)
             yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
-def _merged_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
+def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     """Sort pieces by device and start, and merge those of a device that are adjacent.
 
     Empty pieces are dropped. There must be at least one record.
@@ -533,7 +553,9 @@ MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
-def covering(trace: Trace, threads: Threads, begin: Int64s, end: Int64s) -> Covering:
+def find_covering(
+    trace: Trace, threads: Threads, begin: Int64s, end: Int64s
+) -> Covering:
     """Find what covered most of each of some stretches on an axis of threads.
 
     Args:
@@ -550,15 +572,20 @@ def covering(trace: Trace, threads: Threads, begin: Int64s, end: Int64s) -> Cove
     are_modules = trace.matching(frames.rows, is_module)
 
     return Covering(
-        op=most_of(trace, ops, begin, end),
-        annotation=most_of(trace, annotations, begin, end),
-        module=most_of(trace, frames.only(are_modules), begin, end),
-        frame=most_of(trace, frames.only(~are_modules), begin, end),
+        op=find_longest_slices(trace, ops, begin, end),
+        annotation=find_longest_slices(trace, annotations, begin, end),
+        module=find_longest_slices(trace, frames.only(are_modules), begin, end),
+        frame=find_longest_slices(trace, frames.only(~are_modules), begin, end),
     )
 
 
-def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """Find the slice that covered most of each stretch; see the head of this file.
+def find_longest_slices(
+    trace: Trace, slices: Slices, begin: Int64s, end: Int64s
+) -> Rows:
+    """Find the slice that covered most of each of some stretches of time.
+
+    A slice that covers more than half of a stretch comes first, the innermost of
+    several. Otherwise the name counts that was innermost in the stretch for longest.
 
     Args:
         slices: The slices from which one is chosen.
@@ -571,20 +598,20 @@ def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     if not len(slices.rows) or not len(begin):
         return np.full(len(begin), -1, dtype=np.intp)
 
-    rows = _more_than_half(slices, begin, end)
+    rows = _find_majority_slices(slices, begin, end)
     undecided = np.flatnonzero(rows < 0)
     if len(undecided):
         begin_of_undecided = begin[undecided]
         end_of_undecided = end[undecided]
         touching = slices.touching(begin_of_undecided, end_of_undecided)
-        rows[undecided] = _longest_name(
+        rows[undecided] = _find_longest_names(
             trace, touching, begin_of_undecided, end_of_undecided
         )
 
     return rows
 
 
-def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """Find the innermost slice that covers more than half of each stretch.
 
     Such a slice covers the middle of the stretch. So the slices around the middle are
@@ -594,25 +621,29 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
         A row of the trace for each stretch, -1 for none.
     """
     middle = begin + (end - begin) // 2
-    around = EnclosingIndex(slices.end)
-    candidate = around.last(last_at_or_before(slices.start, middle), middle)
+    enclosing_slices = EnclosingIndex(slices.end)
+    candidate = enclosing_slices.last(last_at_or_before(slices.start, middle), middle)
 
     for _ in range(MAX_DEPTH):
         inside_begin = np.maximum(slices.start[candidate], begin)
         inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
         is_too_short = 2 * inside_ns <= end - begin
-        to_go_on = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
-        if not len(to_go_on):
+        undecided = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
+        if not len(undecided):
             break
-        next_outward = around.last(candidate[to_go_on] - 1, middle[to_go_on])
-        candidate[to_go_on] = next_outward
+        next_outward = enclosing_slices.last(
+            candidate[undecided] - 1, middle[undecided]
+        )
+        candidate[undecided] = next_outward
     else:
-        candidate[to_go_on] = NO_INTERVAL
+        candidate[undecided] = NO_INTERVAL
 
     return at(slices.rows, candidate, missing=NO_ROW)
 
 
-def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+def _find_longest_names(
+    trace: Trace, slices: Slices, begin: Int64s, end: Int64s
+) -> Rows:
     """Find the name that was innermost in each stretch for the longest time.
 
     Returns:
@@ -657,7 +688,11 @@ class _NamesInStretches(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace, slices: Slices, stretches: Cover) -> _NamesInStretches:
-        """Find the names of some slices, of which there is at least one."""
+        """Add up how long each name was innermost in each stretch.
+
+        The slices are cut at the edges of the stretches, and only the part counts in
+        which a slice is the innermost one. There must be at least one slice.
+        """
         # Cut the innermost parts of slices at the edges of the stretches.
         parts = slices.innermost_parts()
         inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
@@ -671,10 +706,10 @@ class _NamesInStretches(NamedTuple):
         start = inside.start[by_name]
         length_ns = inside.end[by_name] - start
 
-        first = np.flatnonzero(begins_runs(stretch, trace.name[row]))
+        first_pieces = np.flatnonzero(begins_runs(stretch, trace.name[row]))
         return cls(
-            stretch=stretch[first],
-            row=row[first],
-            first_ns=start[first],
-            total_ns=sum_of_runs(length_ns, first),
+            stretch=stretch[first_pieces],
+            row=row[first_pieces],
+            first_ns=start[first_pieces],
+            total_ns=sum_of_runs(length_ns, first_pieces),
         )

@@ -86,19 +86,21 @@ def _is_reduction(kernel: KernelName) -> bool:
     return kernel.op == "reduction"
 
 
-def _reads(kernel: KernelName) -> bool:
+def _reads_tensor(kernel: KernelName) -> bool:
     """Whether a kernel reads a tensor, by its name."""
     return kernel.op != "fill"
 
 
 @memo()
 def runs_of(kernels: Kernels) -> Runs:
-    """Find neighbors on a stream whose work one kernel could do.
+    """Find runs of kernels, neighbors on a stream, whose work one fused kernel could
+    do.
 
-    They belong to one module or annotation, and at least two of them read something.
-    Where shapes are known, each takes the result of the one before, by the sizes, and
-    none repeats on another tensor what the one before does. Kernels of an optimizer are
-    left out: they work on many tensors that have nothing to do with each other.
+    The kernels of a run belong to one module or annotation, and at least two of them
+    read something. Where shapes are known, each takes the result of the one before, by
+    its size. None of them repeats on another tensor what the one before does. Kernels
+    of an optimizer are left out: they work on many tensors that have nothing to do with
+    each other.
     """
     order = kernels.stream_order
     module = kernels.module[order]
@@ -108,37 +110,37 @@ def runs_of(kernels: Kernels) -> Runs:
     reduces = kernels.flags(_is_reduction)[order]
 
     # Decide for each kernel whether it continues the run of the kernel before it.
-    sizes = _sizes(kernels, is_copy)
+    sizes = _collect_sizes(kernels, is_copy)
     are_chains = bool((is_candidate & (sizes.result >= 0)).any())
-    continues = _are_neighbors(kernels, is_candidate)
+    continues = _find_neighbors(kernels, is_candidate)
     if are_chains:
-        continues &= _takes_result(sizes, reduces)
-        continues &= ~_repeats(kernels, sizes, is_copy)
+        continues &= _match_result_sizes(sizes, reduces)
+        continues &= ~_find_repetitions(kernels, sizes, is_copy)
 
-    begin, end = _ranges_of_runs(is_candidate, continues)
+    begin, end = _find_ranges_of_runs(is_candidate, continues)
 
-    reading_kernels = sums_of_ranges(kernels.flags(_reads)[order], begin, end)
+    reading_kernels = sums_of_ranges(kernels.flags(_reads_tensor)[order], begin, end)
     has_several = reading_kernels >= 2
     begin = begin[has_several]
     end = end[has_several]
 
-    written_bytes = _written_bytes(sizes, is_copy, reduces)
+    written_bytes = _estimate_written_bytes(sizes, is_copy, reduces)
     return Runs(
         begin=begin,
         end=end,
         ns=sums_of_ranges(kernels.effective_ns[order], begin, end),
         module=module[begin],
-        least_ns=_least_ns(kernels, sizes, written_bytes, begin, end),
-        moved=_share_of_bytes_left(sizes, written_bytes, begin, end),
+        least_ns=_estimate_least_ns(kernels, sizes, written_bytes, begin, end),
+        moved=_estimate_share_left(sizes, written_bytes, begin, end),
         are_chains=are_chains,
     )
 
 
-def _ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
+def _find_ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
     """Return the begins and the ends of all runs of candidates.
 
     >>> is_candidate = np.array([True, True, False, True])
-    >>> _ranges_of_runs(is_candidate, continues=np.array([True, False, False]))
+    >>> _find_ranges_of_runs(is_candidate, continues=np.array([True, False, False]))
     (array([0, 3]), array([2, 4]))
 
     Args:
@@ -157,17 +159,18 @@ def _ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
     return np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
 
 
-def _written_bytes(sizes: OpSizes, is_copy: Flags, reduces: Flags) -> Int64s:
+def _estimate_written_bytes(sizes: OpSizes, is_copy: Flags, reduces: Flags) -> Int64s:
     """Estimate how many bytes each kernel in stream order writes.
 
-    That is as much as its largest input has. A copy writes its first input, and a
-    reduction nothing that counts. UNKNOWN without shapes.
+    A pointwise kernel writes as much as its largest input has, and a copy writes its
+    first input. A reduction counts as 0, because its result is small. UNKNOWN where
+    shapes were not recorded.
     """
     written_bytes = np.where(is_copy, sizes.first_bytes, sizes.largest_bytes)
     return np.where(reduces, 0, written_bytes)
 
 
-def _are_neighbors(kernels: Kernels, is_candidate: Flags) -> Flags:
+def _find_neighbors(kernels: Kernels, is_candidate: Flags) -> Flags:
     """Tell which kernels can be in one run with the kernel before them.
 
     Both must be candidates of the same module and stream. Shape [kernels - 1], in
@@ -201,7 +204,7 @@ class OpSizes(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The elements of each of the first inputs; shape [_MAX_INPUTS, kernels]."""
 
 
-def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
+def _match_result_sizes(sizes: OpSizes, reduces: Flags) -> Flags:
     """Tell which kernels can take what the kernel before them wrote, by its size.
 
     After an add of 8 x 1 and 8 x 64 elements, that is a kernel with an input of 512
@@ -223,7 +226,7 @@ def _takes_result(sizes: OpSizes, reduces: Flags) -> Flags:
     return takes
 
 
-def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
+def _find_repetitions(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     """Tell which kernels do to one tensor what the kernel before did to another one.
 
     That happens where an op is called for several tensors one after another, such as
@@ -244,7 +247,7 @@ def _repeats(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
     return repeats
 
 
-def _least_ns(
+def _estimate_least_ns(
     kernels: Kernels, sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows
 ) -> Int64s:
     """Estimate how long one kernel for each run would take at least.
@@ -254,7 +257,7 @@ def _least_ns(
     of its largest input.
 
     Args:
-        written_bytes: What each kernel writes; see _written_bytes.
+        written_bytes: What each kernel writes; see _estimate_written_bytes.
         begin: The begins of the runs in stream order.
         end: Their ends.
 
@@ -275,7 +278,7 @@ def _least_ns(
     return np.where(is_known, least_ns, UNKNOWN).astype(np.int64)
 
 
-def _share_of_bytes_left(
+def _estimate_share_left(
     sizes: OpSizes, written_bytes: Int64s, begin: Rows, end: Rows
 ) -> Floats:
     """Estimate which share of the bytes of each run one kernel would still move.
@@ -291,16 +294,17 @@ def _share_of_bytes_left(
 
     # All but the last kernel hand on what they write: it is written once and read once.
     handed_on_bytes = sums_of_ranges(written_bytes, begin, end - 1)
-    staying_bytes = moved_bytes - 2 * handed_on_bytes
-    is_known = all_known & (moved_bytes > 0) & (staying_bytes > 0)
+    remaining_bytes = moved_bytes - 2 * handed_on_bytes
+    is_known = all_known & (moved_bytes > 0) & (remaining_bytes > 0)
 
-    return np.where(is_known, staying_bytes / np.maximum(moved_bytes, 1), np.nan)
+    return np.where(is_known, remaining_bytes / np.maximum(moved_bytes, 1), np.nan)
 
 
-def _sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
-    """Collect the sizes of the ops of all kernels, in stream order.
+def _collect_sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
+    """Collect the sizes of the tensors of the ops of all kernels, in stream order.
 
-    Of a copy, the second input is what it reads, and the first one what it writes.
+    Of a copy (`aten::copy_`), the second input is what it reads, and the first one is
+    what it writes. So the columns of copies are corrected after they are read.
     """
     columns = _InputsColumns.of(kernels)
     inputs = columns.sizes
@@ -343,9 +347,13 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, kernels: Kernels) -> _InputsColumns:
-        """Collect the inputs of the ops of these kernels."""
+        """Collect the recorded inputs of the ops of these kernels, in stream order.
+
+        Inputs that several ops share are evaluated once. They are unknown for a kernel
+        without an op, and for an op that is not one of ATen.
+        """
         trace = kernels.trace
-        sizes = [_inputs_size(texts) for texts in kernels.inputs.distinct]
+        sizes = [_measure_inputs(texts) for texts in kernels.inputs.distinct]
         op = trace.op[kernels.rows[kernels.stream_order]]
         is_aten = [name.startswith(_ATEN) for name in trace.names]
         is_aten_name = np.array(is_aten or [False])
@@ -357,10 +365,11 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
         )
 
     def of_kernels(self, values: list[int]) -> Int64s:
-        """Return a figure of each kernel, UNKNOWN where it is not known.
+        """Return one figure for each kernel in stream order, UNKNOWN where it is not
+        known.
 
         Args:
-            values: The figure of each of `sizes`.
+            values: The figure of each of `sizes`, the distinct inputs of ops.
         """
         column: Int64s = np.array(values, dtype=np.int64)[self.size_index]
         column[self.is_unknown] = UNKNOWN
@@ -378,7 +387,7 @@ class InputsSize(msgspec.Struct, frozen=True, kw_only=True):
     elements_of_input: tuple[int, ...] = (UNKNOWN,) * _MAX_INPUTS
 
 
-def _inputs_size(texts: tuple[bytes, ...]) -> InputsSize:
+def _measure_inputs(texts: tuple[bytes, ...]) -> InputsSize:
     """Work out the sizes of the tensors among the recorded inputs of an op.
 
     Nothing is known unless the types and shapes of all tensors are.
@@ -390,13 +399,13 @@ def _inputs_size(texts: tuple[bytes, ...]) -> InputsSize:
     for name, text in zip(INPUTS, texts, strict=True):
         args[name] = parsed(text)
 
-    list_elements = _elements_of_list(args.get("Input Dims"))
+    list_elements = _count_list_elements(args.get("Input Dims"))
     if list_elements is not None:
         return InputsSize(
-            result=sum(list_elements), elements_of_input=_padded(list_elements)
+            result=sum(list_elements), elements_of_input=_pad_elements(list_elements)
         )
 
-    tensors = _tensors(args)
+    tensors = _list_tensors(args)
     sizes = [tensor.bytes for tensor in tensors if tensor.bytes is not None]
     if not sizes or len(sizes) < len(tensors):
         return InputsSize()
@@ -409,11 +418,11 @@ def _inputs_size(texts: tuple[bytes, ...]) -> InputsSize:
         first_bytes=sizes[0],
         second_bytes=sizes[1] if len(sizes) > 1 else 0,
         result=UNKNOWN if common_shape is None else math.prod(common_shape),
-        elements_of_input=_padded([math.prod(shape) for shape in shapes]),
+        elements_of_input=_pad_elements([math.prod(shape) for shape in shapes]),
     )
 
 
-def _tensors(args: dict[str, object]) -> list[Tensor]:
+def _list_tensors(args: dict[str, object]) -> list[Tensor]:
     """Return the tensors among the inputs of an op, in order."""
     inputs = inputs_of("", args)
     if inputs is None:
@@ -428,7 +437,7 @@ def _tensors(args: dict[str, object]) -> list[Tensor]:
     return tensors
 
 
-def _elements_of_list(dims: object) -> list[int] | None:
+def _count_list_elements(dims: object) -> list[int] | None:
     """Count the elements of each tensor of a list that is the first input of an op.
 
     The types in such a list are not recorded. Returns None if the first input is no
@@ -451,7 +460,7 @@ def _elements_of_list(dims: object) -> list[int] | None:
     return elements
 
 
-def _padded(elements: list[int]) -> tuple[int, ...]:
+def _pad_elements(elements: list[int]) -> tuple[int, ...]:
     """Return the first _MAX_INPUTS numbers, filled up with UNKNOWN."""
     padding = [UNKNOWN] * _MAX_INPUTS
     return tuple([*elements, *padding][:_MAX_INPUTS])

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, ReducedDurations
-from fusetui.analysis.why.warming import tried_launches
+from fusetui.analysis.why.warming import find_tried_launches
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.many import (
     Jobs,
-    blocks_of_each,
+    count_blocks_of_each,
+    find_peaks_of_devices,
+    has_known_share,
     jobs,
-    peaks_of_devices,
-    share_known,
 )
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
@@ -51,7 +51,7 @@ from fusetui.trace.model.intervals import Cover, are_alone, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
-def by_text(
+def add_up_by_text(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
 ) -> dict[str, tuple[int, int]]:
     """Count rows and add up their times by a text that is made of their names.
@@ -141,7 +141,7 @@ MAX_SMS: Final = 1 << 20
 """A number of multiprocessors above this is not believed."""
 
 
-def _family(name: str) -> str:
+def _get_family(name: str) -> str:
     """Return the library of a kernel by its name, "" for an unknown kernel."""
     kernel = role_of_kernel(name).decoded
     return kernel.family if kernel else ""
@@ -163,7 +163,8 @@ class Kernels:
     """
 
     def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
-        """Take over the events; what else is known is computed on first use.
+        """Take over some GPU events; what else is known about them is computed on first
+        use.
 
         Args:
             rows: Those of trace.gpu_rows that run in [begin_ns, end_ns), in their
@@ -244,7 +245,7 @@ class Kernels:
         """
         rows = self.rows[self.is_kernel]
         ns = self.effective_ns[self.is_kernel]
-        by_family = by_text(self.trace, rows, ns, _family)
+        by_family = add_up_by_text(self.trace, rows, ns, _get_family)
 
         return {family: ns for family, (_, ns) in by_family.items() if ns}
 
@@ -255,12 +256,15 @@ class Kernels:
         index_of_row[self.jobs.rows] = np.arange(len(self.jobs.rows))
         return index_of_row[self.rows]
 
-    def _from_jobs(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
-        """Pick from a column over the rows of the jobs the values of these events.
+    def _pick_from_jobs(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
+        """Return for each of these events the value of its job.
+
+        A job is what a kernel has to do. The jobs cover the kernels of the whole trace,
+        of which these events are a part.
 
         Args:
             values: One value for each row of the jobs.
-            missing: The value of an event that is not among them.
+            missing: The value of an event that is not among those rows.
         """
         # Index -1 takes the value that is appended.
         return np.append(values, values.dtype.type(missing))[self._index_in_jobs]
@@ -313,7 +317,7 @@ class Kernels:
         take 10 us, is bound by 30 us; if it runs for 50 us, 20 us are at stake.
         """
         jobs = self.jobs
-        is_known = share_known(self.trace, jobs)
+        is_known = has_known_share(self.trace, jobs)
 
         # The slower one of arithmetic and memory counts. np.fmax ignores nan, which
         # stands for a time that is not known.
@@ -321,7 +325,7 @@ class Kernels:
         memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
         attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
         attainable_ns = np.where(is_known, np.rint(attainable_ns), UNKNOWN_NS)
-        bound_ns = self._from_jobs(attainable_ns.astype(np.int64), UNKNOWN_NS)
+        bound_ns = self._pick_from_jobs(attainable_ns.astype(np.int64), UNKNOWN_NS)
         beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
 
         least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
@@ -331,8 +335,8 @@ class Kernels:
         return Bounds(
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns != UNKNOWN_NS, beyond_bound_ns, 0),
-            least_ns=self._from_jobs(least_ns.astype(np.int64), UNKNOWN_NS),
-            assumed=self._from_jobs(is_known & is_assumed, False),
+            least_ns=self._pick_from_jobs(least_ns.astype(np.int64), UNKNOWN_NS),
+            assumed=self._pick_from_jobs(is_known & is_assumed, False),
         )
 
     @cached_property
@@ -351,7 +355,7 @@ class Kernels:
     @cached_property
     def job_indices(self) -> Int64s:
         """Return the index of the job of each event in `jobs.distinct`, -1 for none."""
-        return self._from_jobs(self.jobs.number.astype(np.int64), -1)
+        return self._pick_from_jobs(self.jobs.number.astype(np.int64), -1)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -362,18 +366,19 @@ class Kernels:
     def inputs(self) -> Arguments:
         """Return the inputs of the op of each row, for kernels only (see many.INPUTS)."""
         inputs = self.jobs.inputs
-        return Arguments(self._from_jobs(inputs.number, -1), inputs.texts)
+        return Arguments(self._pick_from_jobs(inputs.number, -1), inputs.texts)
 
     @cached_property
     def blocks(self) -> Int64s:
         """Return how many blocks each was launched with, 0 where that is not known."""
-        return self._from_jobs(blocks_of_each(self.trace, self.jobs), 0)
+        return self._pick_from_jobs(count_blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
     def sms(self) -> Int64s:
-        """Return the number of multiprocessors (compute units) of each event's device.
+        """Return the number of multiprocessors of the device of each event.
 
-        It is 0 where it is not known.
+        AMD calls them compute units. The number is 0 where it is not recorded, or too
+        large to be true.
         """
         properties = device_properties(self.trace)
         sms_of_track = []
@@ -393,23 +398,24 @@ class Kernels:
         Args:
             value: Returns the figure of a job, None if the job has none.
         """
-        return self._from_jobs(self.jobs.of_each(value), np.nan)
+        return self._pick_from_jobs(self.jobs.of_each(value), np.nan)
 
     @cached_property
     def peak(self) -> Peak | None:
         """Return the peak rates of the device, if all devices are the same and known."""
-        peaks = [device.peak for device in peaks_of_devices(self.trace)]
+        peaks = [device.peak for device in find_peaks_of_devices(self.trace)]
         are_alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
         return peaks[0] if are_alike else None
 
     @cached_property
     def tried(self) -> Flags:
-        """Tell which events a search for algorithms ran to measure them.
+        """Tell which events ran only because a library measured them in a search for
+        algorithms.
 
-        From then on, the program runs the fastest one of them. So the others are not
-        what the program is slow with.
+        After the search, the program runs the fastest one of them. So the slower ones
+        do not slow the program down, and findings leave them out. One flag per event.
         """
-        tries = tried_launches(self.trace)
+        tries = find_tried_launches(self.trace)
         if not len(tries):
             return np.zeros(len(self.rows), dtype=np.bool_)
 
@@ -427,13 +433,13 @@ class Kernels:
         return union(self.start[on_device], self.end[on_device])
 
     def overlap_ns(self, others: Flags) -> Int64s:
-        """Measure how long others run on the same device while each event runs.
+        """Measure how long other events run on the same device while each event runs.
 
         Args:
-            others: True for the events that count as others.
+            others: True for the events that count as others; one flag per event.
 
         Returns:
-            ns for each event.
+            ns for each event. Where several others run at once, the time counts once.
         """
         overlap_ns = np.zeros(len(self.rows), dtype=np.int64)
         for device in self.devices:
@@ -474,7 +480,9 @@ class Kernels:
         )
 
     def removal_of(self, selected: Flags | Rows) -> ReducedDurations:
-        """Return the change that some events take no time.
+        """Return the change by which some events would take no time.
+
+        A what-if analysis computes from it how much faster the program would be.
 
         Args:
             selected: One flag per event, or indices.

@@ -374,7 +374,7 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     _lacks: dict[str, str] = {}
 
 
-def considerable(why: Why) -> tuple[Finding, ...]:
+def list_considerable(why: Why) -> tuple[Finding, ...]:
     """Return the findings that are not negligible; they come first."""
     return tuple(finding for finding in why.findings if not finding.negligible)
 
@@ -388,7 +388,7 @@ CLASSES: Final = ("compute", "exposed_comm", "exposed_copy", "idle")
 """The classes of the account, which add up to the span."""
 
 
-def steps_tell(why: Why) -> bool:
+def do_steps_hold_work(why: Why) -> bool:
     """Whether the steps hold at least half of the work of the devices, by time.
 
     A step that only launches work that runs after it says nothing about the GPU.
@@ -404,19 +404,19 @@ def steps_tell(why: Why) -> bool:
     return 0 < all_ns <= 2 * in_steps_ns
 
 
-def median_step(steps: Sequence[StepAccount]) -> StepAccount:
+def find_median_step(steps: Sequence[StepAccount]) -> StepAccount:
     """Return the working step of median length, the shorter one of the middle two.
 
     Args:
         steps: At least one step.
     """
     by_length = sorted(
-        steps_with_work(steps), key=lambda step: (step.dur_ns, step.start_ns)
+        select_working_steps(steps), key=lambda step: (step.dur_ns, step.start_ns)
     )
     return by_length[(len(by_length) - 1) // 2]
 
 
-def steps_with_work(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
+def select_working_steps(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
     """Return the steps in which a device ran anything, or all steps if none did.
 
     Recording often ends early in a step.
@@ -430,7 +430,7 @@ def steps_with_work(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
 _SUMMED: Final = ("span", *CLASSES, "hidden_comm", "hidden_copy")
 
 
-def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
+def add_up_accounts(devices: Sequence[DeviceAccount]) -> Counter[str]:
     """Add up the accounts of several devices, in ns.
 
     The keys are the classes, what is hidden, and the reasons of idle time.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import LISTED_DEVICE
 from fusetui.analysis.why.rule import NOTHING_RECORDS
-from fusetui.analysis.why.selection import activity_to_add
+from fusetui.analysis.why.selection import find_activity_to_add
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.report import recorded_with
@@ -25,26 +25,26 @@ class _Need(NamedTuple):
     """The option of torch.profiler that records it."""
 
 
-def lacks_of(facts: Facts) -> dict[str, str]:
-    """List what a trace lacks of what rules need, with the option that records it.
+def list_lacks(facts: Facts) -> dict[str, str]:
+    """List what rules need and a trace lacks, each with the option that records it.
 
-    The option is in words for the program that recorded the trace. Without a GPU event,
-    the GPU events are all that is listed: rules need them before anything else.
+    The option is worded for the program that recorded the trace. Without a GPU event,
+    only the GPU events are listed, because rules need them before anything else.
     """
     trace = facts.trace
     writer = trace.report.writer
     if not len(facts.gpu_rows):
-        return {"GPU events": recorded_with(activity_to_add(trace), writer)}
+        return {"GPU events": recorded_with(find_activity_to_add(trace), writer)}
 
     lacks = {}
-    for need in _needs(facts):
+    for need in _list_needs(facts):
         if not need.is_recorded:
             lacks[need.what] = recorded_with(need.option, writer)
 
     return lacks
 
 
-def _needs(facts: Facts) -> list[_Need]:
+def _list_needs(facts: Facts) -> list[_Need]:
     """List all that rules need, in a trace with GPU events."""
     trace = facts.trace
     kernels = facts.kernels
@@ -63,14 +63,15 @@ def _needs(facts: Facts) -> list[_Need]:
         _Need("input shapes", has_shapes, "record_shapes=True"),
         _Need("launch configurations", has_blocks, NOTHING_RECORDS),
         _Need("the number of multiprocessors", has_sms, PROPERTIES),
-        _Need(LISTED_DEVICE, is_listed, properties_asked(facts)),
+        _Need(LISTED_DEVICE, is_listed, find_properties_to_record(facts)),
     ]
 
 
-def properties_asked(facts: Facts) -> str:
-    """Return what would tell which device it is.
+def find_properties_to_record(facts: Facts) -> str:
+    """Return which properties must be recorded to tell which device it is.
 
-    It is "" where a device has a name, which then is not in the table of peaks.
+    The result is "" if a device has a name. Recording more does not help then: the
+    device is missing from the table of peak rates.
     """
     for properties in device_properties(facts.trace).values():
         if "name" in properties:

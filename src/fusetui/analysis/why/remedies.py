@@ -52,11 +52,13 @@ HOPPER = 9
 """The major compute capability from which on there is PDL."""
 
 
-def remedy_for(remedy: str, tags: frozenset[str]) -> str:
-    """Choose the words of a remedy for some tags.
+def choose_remedy_words(remedy: str, tags: frozenset[str]) -> str:
+    """Choose the words of a remedy for a trace, by the tags that hold for it.
 
-    Each part in braces is replaced by its first text whose tag holds; see the head of
-    this file.
+    A remedy may have parts in braces, each with alternatives like
+    `{tag:text|tag:text|:text}`. Such a part becomes the text of the first alternative
+    whose tag holds. An empty tag always holds, and a part without such an alternative
+    becomes "".
     """
 
     def text_for_tags(part: re.Match[str]) -> str:
@@ -69,13 +71,17 @@ def remedy_for(remedy: str, tags: frozenset[str]) -> str:
     return PART.sub(text_for_tags, remedy)
 
 
-def tags_of(facts: Facts) -> frozenset[str]:
-    """Return the tags that hold for a trace; see the table in the head of this file."""
+def find_tags(facts: Facts) -> frozenset[str]:
+    """Find the tags that hold for a trace, such as `nvidia`, `training` or `torch2`.
+
+    Remedies use them to name only what helps on these devices and with this version of
+    torch. The table at the head of this file explains each tag.
+    """
     trace = facts.trace
-    vendor = _vendor(facts)
+    vendor = _find_vendor(facts)
     is_nvidia = vendor == "nvidia"
     has_torch_2 = not is_before_torch_2(trace)
-    capability = _lowest_compute_capability(trace)
+    capability = _find_lowest_capability(trace)
     compiles = has_torch_2 and (not is_nvidia or capability >= TRITON)
     is_training = _is_training(trace)
 
@@ -97,7 +103,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
     return frozenset(tags)
 
 
-def _vendor(facts: Facts) -> str:
+def _find_vendor(facts: Facts) -> str:
     """Return who made the devices: `nvidia`, `amd` or `intel`; "" if nothing tells.
 
     The names of the devices and of the calls tell.
@@ -114,7 +120,7 @@ def _vendor(facts: Facts) -> str:
     return ""
 
 
-def _lowest_compute_capability(trace: Trace) -> int:
+def _find_lowest_capability(trace: Trace) -> int:
     """Return the lowest major compute capability of all devices.
 
     It is HOPPER if none is known.

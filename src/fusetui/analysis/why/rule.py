@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.causes import module_text
+from fusetui.analysis.why.causes import format_module
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, by_text
+from fusetui.analysis.why.kernels import Kernels, add_up_by_text
 from fusetui.analysis.why.model import (
     Wanted,
 )
@@ -52,10 +52,10 @@ It counts however idle the span is.
 
 
 def is_large_enough(facts: Facts, ns: int, of_kernels: bool) -> bool:
-    """Whether some time is worth a look.
+    """Return whether some time is long enough to be worth a finding.
 
-    That is MIN_SHARE_OF_SPAN of the span. For a finding about kernels it is
-    MIN_SHARE_OF_BUSY_TIME of the busy time if that is less. It is at least 1 ns.
+    It must be MIN_SHARE_OF_SPAN of the span or more. For a finding about kernels,
+    MIN_SHARE_OF_BUSY_TIME of the busy time is also enough. A time of 0 is never enough.
 
     Args:
         ns: The time at stake.
@@ -106,10 +106,11 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     find: Callable[[Facts], Iterable[Claim]] = lambda _: ()
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
-        """Return this rule with the function that answers it.
+        """Return this rule with the function that answers it; used as a decorator.
 
         The name of the function becomes the id: `warm_up` defines the rule `warm-up`.
-        What the rule needs of launches and GPU events is put before its other `needs`.
+        If the rule needs launches or GPU events, these are put before its other
+        `needs`.
         """
         needs = self.needs
         if self.by_launches:
@@ -123,13 +124,15 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 @memo(MAX_RULES)
-def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
-    """Run a rule, or return its earlier result: other rules may ask for it too.
+def run_rule(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
+    """Run a rule on the facts of a trace, or return its earlier result.
+
+    The result is kept because other rules may ask for it too.
 
     Returns:
-        The claims of the rule; and what was not recorded that it needs for any further
-        claim, None if it has all it needs. It may return claims and then lack
-        something.
+        The claims of the rule, and an error that says what was not recorded but is
+            needed for further claims. The error is None if the rule has all it needs.
+            There may be both claims and an error.
     """
     claims: list[Claim] = []
     try:
@@ -152,11 +155,11 @@ def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
     return is_large_enough(facts, claim.at_stake_ns or 0, rule.of_kernels)
 
 
-def claimed_by(facts: Facts, *rules: Rule) -> Flags:
+def find_claimed_kernels(facts: Facts, *rules: Rule) -> Flags:
     """Tell which kernels the findings of some rules are about; one flag per kernel."""
     claimed = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
-        claims, _ = claims_of(facts, rule)
+        claims, _ = run_rule(facts, rule)
         for claim in claims:
             if claim.kernels is not None and is_finding(facts, rule, claim):
                 claimed |= claim.kernels
@@ -185,7 +188,7 @@ def share_of_span(facts: Facts, ns: int) -> str:
     return f"{duration(ns)} ({share} of {time})"
 
 
-def share_of_recording(facts: Facts, ns: int) -> str:
+def format_share_of_recording(facts: Facts, ns: int) -> str:
     """Format a time with its share of the recording, where no GPU event was recorded.
 
     An example is `480 ms (60 % of the 800 ms from first start to last end)`. In a step
@@ -196,7 +199,7 @@ def share_of_recording(facts: Facts, ns: int) -> str:
     return f"{duration(ns)} ({percent(ns, facts.span_ns)} of the {whole})"
 
 
-def share_of_work(facts: Facts, ns: int) -> str:
+def format_share_of_work(facts: Facts, ns: int) -> str:
     """Format the time of kernels with its share of the span.
 
     Where the GPU is mostly idle, the share of the busy time is told too: `12 ms (0.9 %
@@ -210,8 +213,11 @@ def share_of_work(facts: Facts, ns: int) -> str:
     return f"{text.removesuffix(')')}, {percent(ns, busy_ns)} of the busy time)"
 
 
-def counted_subject(total: int, noun: str, verb: str, suffix: str = "") -> str:
-    """Begin a sentence about so many things: `3 kernels of cuDNN take`.
+def format_subject(total: int, noun: str, verb: str, suffix: str = "") -> str:
+    """Compose the beginning of a sentence about a number of things.
+
+    For 3, "kernel", "take" and " of cuDNN" it is `3 kernels of cuDNN take`, and for 1
+    it is `1 kernel of cuDNN takes`.
 
     Args:
         total: How many there are.
@@ -223,22 +229,26 @@ def counted_subject(total: int, noun: str, verb: str, suffix: str = "") -> str:
     return f"{plural(total, noun)}{suffix} {verb_form}"
 
 
-def most_module(
+def name_dominant_module(
     kernels: Kernels, selected: Flags | Rows, before: str = ", most of it in "
 ) -> str:
     """Name the kind of module in which some kernels take more than half of their time.
+
+    The kind is the class of a module without its number, such as `Attention`.
 
     Args:
         selected: The kernels, as one flag each or as indices.
         before: The words before the name.
 
     Returns:
-        "" if there is no such kind.
+        `before` with the name; "" if no kind takes more than half.
     """
     module = kernels.module[selected]  # -1 for none; may be an annotation
     ns = kernels.effective_ns[selected]
     has_module = module >= 0
-    by_kind = by_text(kernels.trace, module[has_module], ns[has_module], _module_kind)
+    by_kind = add_up_by_text(
+        kernels.trace, module[has_module], ns[has_module], _get_module_kind
+    )
     ns_of_kind = {kind: kind_ns for kind, (_, kind_ns) in by_kind.items() if kind}
     if not ns_of_kind:
         return ""
@@ -248,9 +258,9 @@ def most_module(
     return before + longest if is_most else ""
 
 
-def _module_kind(name: str) -> str:
+def _get_module_kind(name: str) -> str:
     """Return the kind of a module by its name, "" for an annotation."""
-    return module_text(name) if is_module(name) else ""
+    return format_module(name) if is_module(name) else ""
 
 
 STACKS: Final = "Python stacks were recorded: these times include profiling overhead."
@@ -260,7 +270,11 @@ COLD: Final = "Most of the time is warm-up; the rest may be warm-up too."
 
 
 def why_likely(facts: Facts) -> str | None:
-    """Say why CPU times are only likely; None if they are certain."""
+    """Say why times of the CPU are only likely to be right; None if they are certain.
+
+    They are uncertain if Python stacks were recorded while the GPU waited for the CPU,
+    which takes time of its own. They also are if most of the span is warm-up.
+    """
     if facts.is_profiled:
         return STACKS
     return COLD if is_mostly_warm_up(facts) else None

@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.analysis.questions.launches import launched_without_events
-from fusetui.analysis.questions.totals import kernel_totals, outermost
+from fusetui.analysis.questions.launches import lacks_gpu_events
+from fusetui.analysis.questions.totals import drop_nested_rows, sum_kernels_by_name
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import MAX_GAPS_LISTED, longest_gaps
@@ -75,10 +75,12 @@ def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     Raises:
         NoSuchSelectionError: The trace has no such part.
     """
-    return account_of(question_about(Accounts(trace), selection))
+    return account_for_question(resolve_selection(Accounts(trace), selection))
 
 
-def question_about(accounts: Accounts, selection: Selection | None = None) -> Question:
+def resolve_selection(
+    accounts: Accounts, selection: Selection | None = None
+) -> Question:
     """Resolve a selection against a trace.
 
     Args:
@@ -95,7 +97,7 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
             f"{trace.report.file} has no annotation that matches {selection.step_by}."
         )
 
-    selected = _selected(trace, steps, selection)
+    selected = _find_selected_part(trace, steps, selection)
 
     devices_by_axis = accounts.devices_of(selection.device)
     if selection.device is not None and not devices_by_axis:
@@ -117,7 +119,7 @@ def question_about(accounts: Accounts, selection: Selection | None = None) -> Qu
     )
 
 
-def account_of(question: Question) -> Why:
+def account_for_question(question: Question) -> Why:
     """Account for the devices, the steps and the CPU threads of a question.
 
     The record also has the longest gaps, and what is unknown because it was not
@@ -129,36 +131,38 @@ def account_of(question: Question) -> Why:
         file=trace.report.file,
         base_ns=str(trace.begin_ns),
         about=question.about or None,
-        devices=_devices(question),
-        steps=_steps(question),
+        devices=_account_for_devices(question),
+        steps=_account_for_steps(question),
         steps_by=question.steps.by or None,
         gaps=longest.gaps,
         _gap_rows=longest.rows,
         gaps_count=longest.count,
         _ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, question.window),
-        cannot_tell=on_this_device(trace, _unknown(trace)),
+        cannot_tell=word_for_recorder(trace, _list_unknown(trace)),
         _accelerator=other_accelerator(trace),
         _accelerator_work=_accelerator_work(question),
     )
 
 
 def _accelerator_work(question: Question) -> AcceleratorWork | None:
-    """What a device that is no GPU did; None where there is none, and for a part of the
-    trace."""
+    """Summarize what a device that is no GPU did, by the names of its events.
+
+    Returns None where the trace has no such device, and for a part of the trace.
+    """
     trace = question.accounts.trace
     name, _ = other_accelerator(trace)
     if not name or question.window is not None:
         return None
-    outer = outermost(trace, trace.rows_of(Role.DEVICE))
+    outer = drop_nested_rows(trace, trace.rows_of(Role.DEVICE))
     shares = [
         Share(name=total.name, count=total.count, ns=total.total_ns)
-        for total in kernel_totals(trace, outer.rows)
+        for total in sum_kernels_by_name(trace, outer.rows)
     ]
     return AcceleratorWork(events=tuple(shares), whole_ns=outer.any_ran_ns)
 
 
-def _devices(question: Question) -> tuple[DeviceAccount, ...]:
+def _account_for_devices(question: Question) -> tuple[DeviceAccount, ...]:
     """Account for each device, during its span or during the window."""
     if question.window is None:
         accounts = []
@@ -167,19 +171,21 @@ def _devices(question: Question) -> tuple[DeviceAccount, ...]:
         return tuple(accounts)
 
     begin_ns, end_ns = question.window
-    (accounts_of_devices,) = _accounts(
+    (accounts_of_devices,) = _account_for_windows(
         question.devices_by_axis, np.array([begin_ns]), np.array([end_ns])
     )
     return accounts_of_devices
 
 
-def _steps(question: Question) -> tuple[StepAccount, ...]:
+def _account_for_steps(question: Question) -> tuple[StepAccount, ...]:
     """Account for each step of the window."""
     steps = question.steps
     begin_ns = question.accounts.trace.begin_ns
     start_ns = (steps.start - begin_ns).tolist()
     dur_ns = step_wall(steps.start, steps.end).tolist()
-    devices_of_steps = _accounts(question.devices_by_axis, steps.start, steps.end)
+    devices_of_steps = _account_for_windows(
+        question.devices_by_axis, steps.start, steps.end
+    )
 
     accounts = []
     for index, name in enumerate(steps.names):
@@ -202,7 +208,7 @@ class _Selected(NamedTuple):
     steps: Steps  # the steps that lie in it
 
 
-def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
+def _find_selected_part(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
     """Find the step or the window of a selection, or the whole trace without one.
 
     Raises:
@@ -211,14 +217,14 @@ def _selected(trace: Trace, steps: Steps, selection: Selection) -> _Selected:
     from_ns = selection.from_ns
     to_ns = selection.to_ns
     if selection.step is not None:
-        return _selected_step(trace, steps, selection.step)
+        return _find_selected_step(trace, steps, selection.step)
     if from_ns is None and to_ns is None:
         return _Selected(about="", window=None, steps=steps)
 
-    return _selected_between(trace, steps, from_ns, to_ns)
+    return _find_selected_window(trace, steps, from_ns, to_ns)
 
 
-def _selected_step(trace: Trace, steps: Steps, step_number: int) -> _Selected:
+def _find_selected_step(trace: Trace, steps: Steps, step_number: int) -> _Selected:
     """Find the step with a number.
 
     Raises:
@@ -247,7 +253,7 @@ def _selected_step(trace: Trace, steps: Steps, step_number: int) -> _Selected:
     )
 
 
-def _selected_between(
+def _find_selected_window(
     trace: Trace, steps: Steps, from_ns: int | None, to_ns: int | None
 ) -> _Selected:
     """Find the window between two times, with the steps that lie wholly in it.
@@ -284,7 +290,7 @@ def _selected_between(
     )
 
 
-def _accounts(
+def _account_for_windows(
     devices_by_axis: Sequence[Devices], begin: Int64s, end: Int64s
 ) -> list[tuple[DeviceAccount, ...]]:
     """Account for all devices in each of some windows.
@@ -313,21 +319,22 @@ def _accounts(
     return [tuple(accounts) for accounts in accounts_of_windows]
 
 
-def activity_to_add(trace: Trace) -> str:
+def find_activity_to_add(trace: Trace) -> str:
     """Return the activity that would record the GPU.
 
     It is "" where nothing shows that there is a GPU, or where the activity was on
     already: launches were recorded without any GPU event.
     """
-    return "" if launched_without_events(trace) else gpu_activity(trace)
+    return "" if lacks_gpu_events(trace) else gpu_activity(trace)
 
 
-def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """Put what records the unknown things in words for the program that recorded.
+def word_for_recorder(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
+    """Put how to record the unknown things in the words of the program that recorded.
 
-    ON_GPU is replaced by the activity of the GPU of the trace; see activity_to_add.
+    ON_GPU stands for the activity that records the GPU of this trace, such as
+    `ProfilerActivity.CUDA`. It is replaced by that activity; see `find_activity_to_add`.
     """
-    activity = activity_to_add(trace)
+    activity = find_activity_to_add(trace)
     writer = trace.report.writer
 
     in_words = []
@@ -338,7 +345,7 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
     return tuple(in_words)
 
 
-def _unknown(trace: Trace) -> list[Unknown]:
+def _list_unknown(trace: Trace) -> list[Unknown]:
     """List what the account and the gaps lack, because it was not recorded."""
     unknown: list[Unknown] = []
     gpu_rows = trace.gpu_rows

@@ -61,6 +61,10 @@ class SharedAxis:
     """
 
     def __init__(self, trace: Trace) -> None:
+        """Prepare an axis on which the times of several threads lie one after another.
+
+        Each thread takes as much room as the whole trace is long, in ns.
+        """
         self.begin_ns = trace.begin_ns
         self.end_ns = trace.end_ns
         self.length = self.end_ns - self.begin_ns + 1
@@ -70,6 +74,9 @@ class SharedAxis:
 
     def from_file(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
         """Convert times of the file to times on the axis.
+
+        The axis puts the whole time of each thread after that of the thread before, so
+        that one sorted array can hold all of them.
 
         Args:
             thread: The index of the thread of each time: 0, 1, ...
@@ -140,7 +147,7 @@ Even an asynchronous call for such a copy may block (the same page of CUDA).
 """
 
 
-def activities(trace: Trace) -> NDArray[np.int8]:
+def classify_rows(trace: Trace) -> NDArray[np.int8]:
     """Classify each row of a trace by its role and name.
 
     Returns:
@@ -158,14 +165,14 @@ def activities(trace: Trace) -> NDArray[np.int8]:
 
     # An asynchronous copy of pageable memory may wait for the device too.
     is_other_call = activity[calls] == ThreadActivity.CALL
-    copies = calls[is_other_call & _copy_pageable_memory(trace)[calls]]
+    copies = calls[is_other_call & _find_pageable_copies(trace)[calls]]
     may_block = trace.matching(copies, COPIES_LATER.search)
     activity[copies[may_block]] = ThreadActivity.SYNC
 
     return activity
 
 
-def _copy_pageable_memory(trace: Trace) -> Flags:
+def _find_pageable_copies(trace: Trace) -> Flags:
     """Tell which rows are calls that launched a copy from or to pageable memory.
 
     Returns flags of shape [slices].
@@ -244,7 +251,7 @@ class Slices(NamedTuple):
             start=times[covered],
             end=times[covered + 1],
         )
-        return merged_slices((alone, parts_of_others))
+        return merge_slices((alone, parts_of_others))
 
     def _are_in_order(self) -> bool:
         """Whether the slices are in the order that the class promises."""
@@ -255,7 +262,7 @@ class Slices(NamedTuple):
         return not is_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """Return the slices that lie at least partly in one of some stretches.
+        """Return the slices that lie at least partly in one of some stretches of time.
 
         Args:
             begin: The begins of the stretches as times on the axis, in any order.
@@ -275,7 +282,7 @@ class Slices(NamedTuple):
         return self.only(next_begin < self.end)
 
 
-def merged_slices(slices: Sequence[Slices]) -> Slices:
+def merge_slices(slices: Sequence[Slices]) -> Slices:
     """Merge several records of slices into one, in the order that Slices promises.
 
     Slices with the same bounds stay in the order of the records.
@@ -348,7 +355,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the slices of one kind of activity, with those that are lent."""
         if self.lent is not None and self.without_lent is not None:
             own_slices = self.without_lent.slices(kind)
-            return self._with_lent_slices(own_slices, self.lent, kind)
+            return self._add_lent_slices(own_slices, self.lent, kind)
 
         rows = self.own_rows(np.flatnonzero(self.kinds == kind))
         start, end = self.bounds(rows)
@@ -356,19 +363,28 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         if slices._are_in_order():
             return slices
 
-        return merged_slices([slices])
+        return merge_slices([slices])
 
-    def _with_lent_slices(
+    def _add_lent_slices(
         self, slices: Slices, lent: LentWork, kind: ThreadActivity
     ) -> Slices:
-        """Merge slices of these threads of one kind with those that are lent."""
-        lent_slices = self._lent_slices(lent, kind)
+        """Merge slices of these threads of one kind with lent ones of this kind.
+
+        Lent slices are the work of another thread that counts for a thread while it
+        waits for the other one. If there are none, `slices` itself is returned.
+        """
+        lent_slices = self._select_lent_slices(lent, kind)
         if not len(lent_slices.rows):
             return slices
-        return merged_slices([slices, lent_slices])
+        return merge_slices([slices, lent_slices])
 
-    def _lent_slices(self, lent: LentWork, kind: ThreadActivity) -> Slices:
-        """Return the lent slices of one kind, at the places of the waiting threads."""
+    def _select_lent_slices(self, lent: LentWork, kind: ThreadActivity) -> Slices:
+        """Return the lent slices of one kind, placed on the axis at the waiting
+        threads.
+
+        Lent slices are the work of one thread that counts for another thread which
+        waits for it.
+        """
         is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
         rows = lent.rows[is_wanted]
         start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
@@ -405,13 +421,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
         if self.lent is not None and self.without_lent is not None:
-            return self._covers_with_lent(self.without_lent.covers, self.lent)
+            return self._add_lent_covers(self.without_lent.covers, self.lent)
 
-        annotations = _union(self.slices(ThreadActivity.ANNOTATION))
-        frames = _union(self.slices(ThreadActivity.PYTHON))
+        annotations = _cover_slices(self.slices(ThreadActivity.ANNOTATION))
+        frames = _cover_slices(self.slices(ThreadActivity.PYTHON))
         slices_of_calls = [self.slices(kind) for kind in ACTIVITIES_OF_CALLS]
-        calls = self._innermost(slices_of_calls, ACTIVITIES_OF_CALLS)
-        ops = self._when_ops_are_innermost()
+        calls = self._find_innermost_times(slices_of_calls, ACTIVITIES_OF_CALLS)
+        ops = self._find_innermost_ops()
 
         # Each activity counts only outside of those that count before it.
         any_call = joined(*calls)
@@ -425,7 +441,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             without(annotations, call_op_or_frame),
         )
 
-    def _covers_with_lent(
+    def _add_lent_covers(
         self, own: tuple[Cover, ...], lent: LentWork
     ) -> tuple[Cover, ...]:
         """Return the covers of these threads with what is lent.
@@ -437,11 +453,11 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             own: The covers of the threads without what is lent; see covers.
         """
         slices_of_calls = [
-            self._lent_slices(lent, kind) for kind in ACTIVITIES_OF_CALLS
+            self._select_lent_slices(lent, kind) for kind in ACTIVITIES_OF_CALLS
         ]
-        lent_calls = self._innermost(slices_of_calls, ACTIVITIES_OF_CALLS)
+        lent_calls = self._find_innermost_times(slices_of_calls, ACTIVITIES_OF_CALLS)
         any_lent_call = joined(*lent_calls)
-        time_of_ops = _union(self._lent_slices(lent, ThreadActivity.OP))
+        time_of_ops = _cover_slices(self._select_lent_slices(lent, ThreadActivity.OP))
         lent_ops = without(time_of_ops, any_lent_call)
         lent_work = joined(any_lent_call, lent_ops)
 
@@ -469,45 +485,51 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         nothing_ns = (end - begin) - np.sum(recorded_ns, axis=0)
         return np.stack([*recorded_ns, nothing_ns])
 
-    def _when_ops_are_innermost(self) -> Cover:
-        """Return the time in which the innermost op started no earlier than any frame.
+    def _find_innermost_ops(self) -> Cover:
+        """Return the time in which the innermost op started no earlier than the
+        innermost frame.
 
-        Only frames that start inside an op can start later than the innermost op. There
-        are few of them, so only their neighborhood is examined.
+        The times lie on the axis of the threads. Only a Python frame that starts inside
+        an op can start later than that op. There are few such frames, so only their
+        surroundings are examined.
         """
         ops = self.slices(ThreadActivity.OP)
-        in_ops = _union(ops)
+        in_ops = _cover_slices(ops)
         frames_in_ops, counts = self.slices(ThreadActivity.PYTHON).begun_in(in_ops)
         if not len(frames_in_ops.rows):
             return in_ops
 
         with_frames = Cover(in_ops.start[counts > 0], in_ops.end[counts > 0])
         ops_around_frames, _ = ops.begun_in(with_frames)
-        (frames_innermost,) = self._innermost(
+        (frames_innermost,) = self._find_innermost_times(
             [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
         )
 
         return without(in_ops, common(with_frames, frames_innermost))
 
-    def _innermost(
+    def _find_innermost_times(
         self, slices: Sequence[Slices], kinds: Sequence[ThreadActivity]
     ) -> tuple[Cover, ...]:
-        """Return the time in which a slice of each kind is the innermost of all slices.
+        """Return for each kind the time in which one of its slices is the innermost of
+        all.
 
         Args:
-            slices: The slices among which the innermost one counts, by kind.
+            slices: Records of slices; the innermost slice is chosen among all of them.
             kinds: The kinds whose time is returned, in this order.
+
+        Returns:
+            Disjoint intervals on the axis of the threads, for each of `kinds`.
         """
-        parts = merged_slices(slices)
+        parts = merge_slices(slices)
         overlaps = (parts.start[1:] < parts.end[:-1]).any()
         if overlaps:
             parts = parts.innermost_parts()
 
         kind_of_part = self.kinds[parts.rows]
-        return tuple(_union(parts.only(kind_of_part == kind)) for kind in kinds)
+        return tuple(_cover_slices(parts.only(kind_of_part == kind)) for kind in kinds)
 
 
-def _union(slices: Slices) -> Cover:
+def _cover_slices(slices: Slices) -> Cover:
     """Return the time in which any of some slices runs."""
     return union(slices.start, slices.end)
 
@@ -526,7 +548,7 @@ class CallsOnAxis(NamedTuple):
     """
 
 
-def calls_by_axis(
+def group_calls_by_axis(
     trace: Trace,
     threads: Sequence[Threads],
     launch: NDArray[np.integer],
@@ -534,8 +556,9 @@ def calls_by_axis(
 ) -> Iterator[CallsOnAxis]:
     """Divide some launch calls among the axes on which their threads lie.
 
-    Whatever is asked about the threads of many calls is computed for one axis after the
-    other. Lines without any of the calls are left out.
+    An axis puts the times of several threads one after another. What is asked about the
+    threads of many calls is then computed for one axis after the other. Axes without
+    any of the calls are left out.
 
     Args:
         threads: The threads, by the axis that they lie on.
@@ -551,19 +574,24 @@ def calls_by_axis(
             yield CallsOnAxis(
                 threads=of_axis,
                 call_indices=indices,
-                on_axis=partial(_on_axis, of_axis, track[indices], indices),
+                on_axis=partial(_place_on_axis, of_axis, track[indices], indices),
             )
 
 
-def _on_axis(
+def _place_on_axis(
     threads: Threads, tracks: NDArray[np.integer], indices: Rows, times: Int64s
 ) -> Int64s:
-    """Return the places on an axis of the times at some indices; see
-    CallsOnAxis.on_axis."""
+    """Convert some times of the file to times on the axis of their threads.
+
+    Args:
+        tracks: A track of the thread of each selected time.
+        indices: Which of `times` are converted.
+        times: In ns of the file.
+    """
     return threads.on_axis(tracks, times[indices])
 
 
-def waiting_calls_at(
+def find_waiting_calls(
     trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], times: Int64s
 ) -> Rows:
     """Find the call in which the thread of each launch was waiting at a moment.
@@ -577,12 +605,14 @@ def waiting_calls_at(
         The innermost call that waits for the device, as a row for each launch; NO_ROW
         if the thread is in no such call.
     """
-    waiting = np.full(len(launch), NO_ROW, dtype=np.intp)
-    for of_axis, calls, on_axis in calls_by_axis(trace, threads, launch, launch >= 0):
+    waiting_calls = np.full(len(launch), NO_ROW, dtype=np.intp)
+    for of_axis, calls, on_axis in group_calls_by_axis(
+        trace, threads, launch, launch >= 0
+    ):
         waits = of_axis.slices(ThreadActivity.SYNC)
         moments = on_axis(times)
         last_begun = last_at_or_before(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
-        waiting[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
+        waiting_calls[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
 
-    return waiting
+    return waiting_calls

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.collectives import (
     ONE_GROUP,
     KnownCollective,
     bus_factor,
-    collectives_on_gpu,
+    find_gpu_collectives,
 )
 from fusetui.analysis.why.facts import Facts
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -115,11 +115,12 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
-        """Return the lower and the upper bound of the bus bandwidth.
+        """Return the lower and the upper bound of the bus bandwidth, in bytes per
+        second.
 
-        It is what nccl-tests defines: over the time of the kernels, and over
-        `fastest_ns`. None where nccl-tests defines none, or where the size or the
-        number of ranks is not known.
+        The bus bandwidth is what nccl-tests defines. The lower bound is over the total
+        time of the kernels, the upper one over `fastest_ns`. None where nccl-tests
+        defines none, or where the size or the number of ranks is not known.
         """
         if not self.ranks or not self.bytes or not self.fastest_ns:
             return None
@@ -163,17 +164,19 @@ class _Waiting(NamedTuple):
 
 
 @memo()
-def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    """Return the transfers of all kinds, in the order of their first ones.
+def find_transfers(facts: Facts) -> tuple[Transfers, ...]:
+    """Group the kernels that communicate by their kind, with sizes and waiting times.
 
-    () without a kernel that communicates.
+    A kind is a collective or transfer in one process group with one element type. The
+    kinds are in the order of their first kernels. Returns () without a kernel that
+    communicates.
     """
     rows = facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()
 
-    kernels = _kernel_sizes(facts.trace, rows)
-    waiting = _waiting(facts.trace, rows, kernels)
+    kernels = _find_kinds_and_sizes(facts.trace, rows)
+    waiting = _estimate_waiting(facts.trace, rows, kernels)
 
     transfers = []
     for kind_index, kind in enumerate(kernels.kinds):
@@ -187,7 +190,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
                 fastest_ns=int(waiting.fastest_ns[of_kind].sum()),
                 waits_ns=waiting.ns[of_kind],
                 is_by_bytes=waiting.is_by_bytes[of_kind],
-                bytes=_total_bytes(kernels.bytes[of_kind]),
+                bytes=_add_up_bytes(kernels.bytes[of_kind]),
                 median_ns=median(dur_ns),
             )
         )
@@ -195,13 +198,16 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     return tuple(transfers)
 
 
-def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
-    """Find the kind and the size of each of some kernels.
+def _find_kinds_and_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
+    """Find the kind and the size of each of some communication kernels.
 
-    The record of the collective tells, else the name of the kernel, which tells no
-    size.
+    Both come from the record of the collective in the trace. Without a record, the name
+    of the kernel tells the kind, and the size is UNKNOWN_SIZE.
+
+    Args:
+        rows: The kernels, as rows of the trace.
     """
-    collectives = collectives_on_gpu(trace)
+    collectives = find_gpu_collectives(trace)
     record_of_row = dict(
         zip(collectives.rows.tolist(), collectives.collectives, strict=True)
     )
@@ -213,9 +219,9 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     for kernel, row in enumerate(rows.tolist()):
         record = record_of_row.get(row)
         if record is None:
-            kind = TransferKind(_collective_by_kernel(trace.name_of(row)))
+            kind = TransferKind(_name_collective(trace.name_of(row)))
         else:
-            kind = _kind_of(record)
+            kind = _make_kind(record)
             size_bytes[kernel] = record.bytes
 
         kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
@@ -223,7 +229,7 @@ def _kernel_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     return _KernelSizes(kinds=tuple(index_of_kind), kind=kinds, bytes=size_bytes)
 
 
-def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
+def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     """Estimate how long each of some kernels waited for other ranks.
 
     If there are MIN_EQUAL_TRANSFERS or more equal transfers of a known size, each
@@ -234,12 +240,14 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     device = trace.process_of_track[trace.track[rows]]
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, equal_group = distinct_rows(columns)
-    fastest_ns = _least_of_group(dur_ns, equal_group)
+    fastest_ns = _find_least_of_group(dur_ns, equal_group)
     has_equals = group_size_of_each(equal_group) >= MIN_EQUAL_TRANSFERS
     has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
-    unexplained_ns = _longer_than_explained(kernels.kind, device, dur_ns, kernels.bytes)
+    unexplained_ns = _measure_unexplained_ns(
+        kernels.kind, device, dur_ns, kernels.bytes
+    )
     explained_by_bytes_ns = dur_ns - unexplained_ns
     is_by_bytes = ~has_equals & (unexplained_ns > 0)
     is_by_bytes &= dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
@@ -251,10 +259,10 @@ def _waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
     )
 
 
-def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
+def _find_least_of_group(ns: Int64s, group: Rows) -> Int64s:
     """Return for each element the least `ns` of its group.
 
-    >>> _least_of_group(np.array([30, 10, 20]), group=np.array([0, 1, 0])).tolist()
+    >>> _find_least_of_group(np.array([30, 10, 20]), group=np.array([0, 1, 0])).tolist()
     [20, 10, 20]
     """
     by_group = grouped(group)
@@ -262,14 +270,14 @@ def _least_of_group(ns: Int64s, group: Rows) -> Int64s:
     return least_ns[positions_of(by_group.keys, group)]
 
 
-def _total_bytes(size_bytes: Int64s) -> int | None:
+def _add_up_bytes(size_bytes: Int64s) -> int | None:
     """Add up some sizes; None if one of them is unknown."""
     if (size_bytes == UNKNOWN_SIZE).any():
         return None
     return int(size_bytes.sum())
 
 
-def _longer_than_explained(
+def _measure_unexplained_ns(
     kind: Rows, device: NDArray[np.integer], dur_ns: Int64s, size_bytes: Int64s
 ) -> Int64s:
     """Measure by how much each transfer takes longer than its bytes explain, in ns.
@@ -322,8 +330,8 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     sizes = size_bytes[smallest_first]
     took_ns = dur_ns[smallest_first].astype(np.float64)
 
-    fastest_of_larger_ns = _least_after(took_ns)
-    at_best_rate_of_smaller_ns = _least_before(took_ns / sizes) * sizes
+    fastest_of_larger_ns = _find_least_after(took_ns)
+    at_best_rate_of_smaller_ns = _find_least_before(took_ns / sizes) * sizes
     limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_best_rate_of_smaller_ns))
 
     explained[smallest_first] = np.minimum(
@@ -332,29 +340,30 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     return explained
 
 
-def _least_before(values: Floats) -> Floats:
+def _find_least_before(values: Floats) -> Floats:
     """Return for each value the least one before it, infinite for the first one.
 
-    >>> _least_before(np.array([5.0, 3.0, 4.0])).tolist()
+    >>> _find_least_before(np.array([5.0, 3.0, 4.0])).tolist()
     [inf, 5.0, 3.0]
     """
     return np.append(np.inf, np.minimum.accumulate(values)[:-1])
 
 
-def _least_after(values: Floats) -> Floats:
+def _find_least_after(values: Floats) -> Floats:
     """Return for each value the least one after it, infinite for the last one.
 
-    >>> _least_after(np.array([5.0, 3.0, 4.0])).tolist()
+    >>> _find_least_after(np.array([5.0, 3.0, 4.0])).tolist()
     [3.0, 4.0, inf]
     """
-    return _least_before(values[::-1])[::-1]
+    return _find_least_before(values[::-1])[::-1]
 
 
-def _kind_of(collective: KnownCollective) -> TransferKind:
-    """Return the kind of a recorded collective.
+def _make_kind(collective: KnownCollective) -> TransferKind:
+    """Return the kind of a recorded collective: its name, group, ranks and element
+    type.
 
-    Its group is called by its description, else by its name. It is "" for the names
-    that torch gives to groups without one.
+    The group is named by its description, else by its name. It is "" if torch chose
+    both, which then say nothing to the user.
     """
     group = collective.group
     if group.description not in _UNNAMED:
@@ -374,13 +383,13 @@ def _kind_of(collective: KnownCollective) -> TransferKind:
     )
 
 
-def _collective_by_kernel(name: str) -> str:
+def _name_collective(name: str) -> str:
     """Tell what a kernel without a record of its collective does, by its name.
 
     It is `all_reduce` or the like, else the short name of the kernel, else the name
     itself.
 
-    >>> _collective_by_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
+    >>> _name_collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
     'all_reduce'
     """
     kernel = role_of_kernel(name).decoded
@@ -404,7 +413,7 @@ def needs_group_names(kinds: Sequence[Transfers]) -> bool:
     return len(without_groups) < len(kinds)
 
 
-def kind_text(kind: Transfers, with_group: bool) -> str:
+def format_kind(kind: Transfers, with_group: bool) -> str:
     """Format a kind with its number of transfers: `15 all_reduce (dp)`."""
     transfers = count(len(kind.rows))
     if with_group and kind.group:
@@ -412,7 +421,7 @@ def kind_text(kind: Transfers, with_group: bool) -> str:
     return f"{transfers} {kind.name}"
 
 
-def moved_bytes_text(kind: Transfers) -> str:
+def format_moved_bytes(kind: Transfers) -> str:
     """Format what transfers moved, and how fast; "" where the size is not known.
 
     An example is ` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus
@@ -423,14 +432,14 @@ def moved_bytes_text(kind: Transfers) -> str:
 
     dtype = f" of {kind.dtype}" if kind.dtype else ""
     amount = f"{size(kind.bytes)}{dtype} in {duration(kind.total_ns)}"
-    bandwidth = _bandwidth_text(kind)
+    bandwidth = _format_bandwidth(kind)
     if not bandwidth:
         return f" ({amount})"
 
     return f" ({amount}, {bandwidth})"
 
 
-def _bandwidth_text(kind: Transfers) -> str:
+def _format_bandwidth(kind: Transfers) -> str:
     """Format the bounds of the bandwidth; "" where they are not known.
 
     Examples are `6.56 GB/s to 9.16 GB/s of bus bandwidth` and `at least ...`.

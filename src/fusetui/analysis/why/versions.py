@@ -45,7 +45,7 @@ BASE_TIME_SINCE: Final[Version] = (2, 3)
 
 
 @memo()
-def oldest_version(trace: Trace) -> Version:
+def find_oldest_version(trace: Trace) -> Version:
     """Return the oldest version that can have recorded the trace.
 
     It is (0, 0) if nothing tells.
@@ -63,12 +63,12 @@ def is_before_torch_2(trace: Trace) -> bool:
     return bool(set(PROFILER_CATEGORIES) & set(trace.categories))
 
 
-def with_versions(remedy: str, trace: Trace) -> str:
+def add_versions(remedy: str, trace: Trace) -> str:
     """Add the versions of torch to a remedy that its settings need.
 
     Nothing is added if the trace is known to come from these versions or later ones.
     """
-    oldest = oldest_version(trace)
+    oldest = find_oldest_version(trace)
     needed = {}
     for name, first_version in SINCE.items():
         if name in remedy and first_version > oldest:

@@ -19,10 +19,10 @@ from fusetui.analysis.why.model import (
     DeviceAccount,
     StepAccount,
     Why,
-    median_step,
-    steps_tell,
-    steps_with_work,
-    totals,
+    add_up_accounts,
+    do_steps_hold_work,
+    find_median_step,
+    select_working_steps,
 )
 from fusetui.analysis.why.rule import MIN_SHARE_OF_BUSY_TIME, MIN_SHARE_OF_SPAN, Rule
 
@@ -95,12 +95,12 @@ def versus(a: Why, b: Why) -> Versus:
 
     The median steps are compared if those of both sides hold the work, else the spans.
     """
-    by_step = steps_tell(a) and steps_tell(b)
+    by_step = do_steps_hold_work(a) and do_steps_hold_work(b)
     if by_step:
-        devices_a = median_step(a.steps).devices
-        devices_b = median_step(b.steps).devices
-        working_a = steps_with_work(a.steps)
-        working_b = steps_with_work(b.steps)
+        devices_a = find_median_step(a.steps).devices
+        devices_b = find_median_step(b.steps).devices
+        working_a = select_working_steps(a.steps)
+        working_b = select_working_steps(b.steps)
         parts_a = len(a.steps)
         parts_b = len(b.steps)
     else:
@@ -113,23 +113,27 @@ def versus(a: Why, b: Why) -> Versus:
         a=a,
         b=b,
         change_of="median step" if by_step else "span",
-        change=_changes(devices_a, devices_b),
-        modules=_largest_changes(_module_ns(a), _module_ns(b), parts_a, parts_b),
-        families=_largest_changes(a._families, b._families, parts_a, parts_b),
-        findings=compared(a, b, (working_a, working_b)),
+        change=_list_changes(devices_a, devices_b),
+        modules=_rank_changes(
+            _get_module_times(a), _get_module_times(b), parts_a, parts_b
+        ),
+        families=_rank_changes(a._families, b._families, parts_a, parts_b),
+        findings=compare_findings(a, b, (working_a, working_b)),
         is_sure=max(len(working_a), len(working_b)) >= MIN_STEPS_TO_COMPARE,
     )
 
 
-def _changes(
+def _list_changes(
     devices_a: Sequence[DeviceAccount], devices_b: Sequence[DeviceAccount]
 ) -> tuple[Change, ...]:
-    """Return the span, the classes and the reasons of idle time on both sides.
+    """Return the total time and its parts on both sides, A and B.
 
-    Those that neither side has are left out.
+    The parts are the classes of time, such as compute, and the reasons for idle time.
+    Times are added up over the devices of a side. A part that neither side has is left
+    out.
     """
-    a_ns = totals(devices_a)
-    b_ns = totals(devices_b)
+    a_ns = add_up_accounts(devices_a)
+    b_ns = add_up_accounts(devices_b)
 
     changes = []
     for name in ("span", *CLASSES, *IDLE):
@@ -139,12 +143,12 @@ def _changes(
     return tuple(changes)
 
 
-def _module_ns(why: Why) -> dict[str, int]:
+def _get_module_times(why: Why) -> dict[str, int]:
     """Return the GPU time of each module without modules inside it, by its path."""
     return {module.path: module.gpu_self_ns for module in why.modules or ()}
 
 
-def _largest_changes(
+def _rank_changes(
     ns_a: dict[str, int], ns_b: dict[str, int], count_a: int, count_b: int
 ) -> tuple[Moved, ...]:
     """Return by name the means that differ, the largest change first.
@@ -163,11 +167,11 @@ def _largest_changes(
         if mean_a != mean_b:
             moved.append(Moved(name=name, a_ns=mean_a, b_ns=mean_b))
 
-    return tuple(sorted(moved, key=_by_change))
+    return tuple(sorted(moved, key=_rank_by_change))
 
 
-def _by_change(moved: Moved) -> int:
-    """Sort changes, the largest first."""
+def _rank_by_change(moved: Moved) -> int:
+    """Return the key that sorts changes of a time by their size, the largest first."""
     return -abs(moved.b_ns - moved.a_ns)
 
 
@@ -182,9 +186,11 @@ class StepNoise(NamedTuple):
     """In the other class of the account that differs most, in ns of a median step."""
 
     def of_mean_ns(self, rule: Rule, mean_ns: float) -> float:
-        """Estimate by how much the mean of a rule may differ by chance, in ns.
+        """Estimate by how much the mean time at stake of a rule may differ by chance,
+        in ns.
 
-        The length of the steps differs, and the class of time that the rule is about.
+        Two sources of chance are combined: steps differ in length, and in the share of
+        the class of time that the rule is about.
 
         Args:
             rule: The rule.
@@ -217,7 +223,7 @@ class Lack(NamedTuple):
     record_with: str
 
 
-def compared(
+def compare_findings(
     a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]
 ) -> tuple[Compared, ...]:
     """Compare what each rule says of both traces, the largest difference first.
@@ -228,10 +234,10 @@ def compared(
     Args:
         steps: The steps of both sides that are compared; () where spans are compared.
     """
-    with_time_at_stake = _rules_at_stake(a) | _rules_at_stake(b)
+    with_time_at_stake = _find_rules_at_stake(a) | _find_rules_at_stake(b)
     steps_a, steps_b = steps
-    noise_a = _noise(steps_a)
-    noise_b = _noise(steps_b)
+    noise_a = _measure_noise(steps_a)
+    noise_b = _measure_noise(steps_b)
 
     comparisons: list[Compared] = []
     for rule in RULES:
@@ -240,30 +246,33 @@ def compared(
 
         per_step = bool(steps_a) and not rule.once
         if per_step:
-            side_a = _side(rule, a, b, len(steps_a), noise_a)
-            side_b = _side(rule, b, a, len(steps_b), noise_b)
+            side_a = _summarize_side(rule, a, b, len(steps_a), noise_a)
+            side_b = _summarize_side(rule, b, a, len(steps_b), noise_b)
         else:
-            side_a = _side(rule, a, b, 0, None)
-            side_b = _side(rule, b, a, 0, None)
+            side_a = _summarize_side(rule, a, b, 0, None)
+            side_b = _summarize_side(rule, b, a, 0, None)
 
-        comparisons.append(_compared(rule.id, side_a, side_b, per_step))
+        comparisons.append(_compare_rule(rule.id, side_a, side_b, per_step))
 
-    return tuple(sorted(comparisons, key=_by_difference))
+    return tuple(sorted(comparisons, key=_rank_by_difference))
 
 
-def _rules_at_stake(why: Why) -> set[str]:
+def _find_rules_at_stake(why: Why) -> set[str]:
     """Return the rules that find time at stake in a trace."""
     return {finding.rule for finding in why.findings if finding.at_stake_ns}
 
 
-def _by_difference(comparison: Compared) -> int:
-    """Sort rules, the largest difference first; an unknown time counts as 0."""
+def _rank_by_difference(comparison: Compared) -> int:
+    """Return the key that sorts comparisons of rules, the largest difference first.
+
+    An unknown time counts as 0.
+    """
     a_ns = comparison.a_ns or 0
     b_ns = comparison.b_ns or 0
     return -abs(b_ns - a_ns)
 
 
-def _side(
+def _summarize_side(
     rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None
 ) -> RuleSide:
     """Summarize what a rule says of one trace.
@@ -285,7 +294,7 @@ def _side(
     at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
     total_ns = at_stake_ns + why._below.get(rule.id, 0)
 
-    lack = None if findings else _first_lack(rule, why, other)
+    lack = None if findings else _find_first_lack(rule, why, other)
     is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
@@ -294,13 +303,13 @@ def _side(
     return RuleSide(
         is_there=bool(findings),
         ns=None if lack or is_note else total_ns // divisor,
-        least_ns=_least_ns(rule, why) / divisor,
+        least_ns=_compute_least_ns(rule, why) / divisor,
         noise_ns=noise_ns,
         lack=lack,
     )
 
 
-def _least_ns(rule: Rule, why: Why) -> float:
+def _compute_least_ns(rule: Rule, why: Why) -> float:
     """Return the time at stake (ns) from which on a rule has a finding about a trace."""
     least_ns = MIN_SHARE_OF_SPAN * sum(device.span_ns for device in why.devices)
     if rule.of_kernels:
@@ -309,11 +318,16 @@ def _least_ns(rule: Rule, why: Why) -> float:
     return least_ns
 
 
-def _first_lack(rule: Rule, why: Why, other: Why) -> Lack | None:
+def _find_first_lack(rule: Rule, why: Why, other: Why) -> Lack | None:
     """Return the first thing that a rule lacks in a trace; None if it lacks nothing.
 
-    What it could not tell comes first, then what it needs and only this trace lacks. If
-    both sides lack something, the rule did without it on the other side.
+    What the rule reported as unknown comes first. After that comes what the rule needs
+    and only this trace lacks. What both traces lack is no difference between them.
+
+    Args:
+        rule: The rule.
+        why: The answers about the trace.
+        other: The answers about the trace with which it is compared.
     """
     for unknown in why.cannot_tell:
         if unknown.rule == rule.id:
@@ -326,13 +340,16 @@ def _first_lack(rule: Rule, why: Why, other: Why) -> Lack | None:
     return None
 
 
-def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
-    """Measure by how much some steps differ, between the quantiles USUAL.
+def _measure_noise(steps: Sequence[StepAccount]) -> StepNoise | None:
+    """Measure by how much some steps differ from each other, between the quantiles
+    USUAL.
+
+    Both their lengths and the share of each class of time are measured.
 
     Returns:
         None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if one has no span.
     """
-    totals_of_steps = [totals(step.devices) for step in steps]
+    totals_of_steps = [add_up_accounts(step.devices) for step in steps]
     spans = [total_ns["span"] for total_ns in totals_of_steps]
     if len(steps) < MIN_STEPS_TO_COMPARE or 0 in spans:
         return None
@@ -356,9 +373,16 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     )
 
 
-def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
-    """Decide what became of a rule, from what it says of both sides."""
-    differs = _differs(a, b)
+def _compare_rule(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
+    """Decide whether a finding is gone, new, unknown or still there, from both sides.
+
+    Args:
+        rule: The name of the rule.
+        a: What the rule says of trace A.
+        b: What it says of trace B.
+        per_step: Whether the times are means over steps, not sums.
+    """
+    differs = _do_times_differ(a, b)
     lack = a.lack or b.lack
     status: Status = "stays"
     if lack:
@@ -378,7 +402,7 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
     )
 
 
-def _differs(a: RuleSide, b: RuleSide) -> bool:
+def _do_times_differ(a: RuleSide, b: RuleSide) -> bool:
     """Whether the times at stake differ by more than chance.
 
     They must differ by what makes a finding, and by more than steps of one run do

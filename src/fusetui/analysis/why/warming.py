@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.launches import capture_calls, graph_calls
+from fusetui.analysis.questions.launches import find_capture_calls, mark_graph_calls
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import (
@@ -118,17 +118,17 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
 
 def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
-    """Find when each step runs.
+    """Find when each step of the program runs.
 
     If the annotated steps hold at least half of the GPU's work by time, they run when
-    they are annotated (see model.steps_tell). Otherwise the steps only enqueue work,
-    and how far the thread is ahead says nothing about how long a step takes. Then each
-    step runs between its launched bounds, and the first one begins with its first work.
+    they are annotated. Otherwise the steps only enqueue work, and how far the CPU is
+    ahead says nothing about how long a step takes. A step then lasts until its GPU work
+    is done, and the next one begins. The first one begins with its first GPU work.
 
     Returns:
-        None if a step launched no work that is known.
+        None if the launched work of a step is not known.
     """
-    if not len(steps) or _hold_the_work(trace, steps):
+    if not len(steps) or _do_steps_hold_work(trace, steps):
         return StepIntervals(start=steps.start, end=steps.end, length=StepLength.WALL)
 
     events, launched_ns = by_launch_time(trace)
@@ -148,10 +148,11 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
 
 
-def _hold_the_work(trace: Trace, steps: Steps) -> bool:
-    """Whether the steps hold at least half of the time in which devices are busy.
+def _do_steps_hold_work(trace: Trace, steps: Steps) -> bool:
+    """Return whether the steps hold at least half of the time in which devices are
+    busy.
 
-    Without GPU work, they do.
+    The busy times of all devices are added up. Without GPU work, the answer is True.
     """
     events = trace.gpu_rows
     device = trace.process_of_track[trace.track[events]]
@@ -174,7 +175,9 @@ class FirstStep(NamedTuple):
     others_ns: float
 
 
-def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | None:
+def compare_first_step(
+    steps: Steps, intervals: StepIntervals | None
+) -> FirstStep | None:
     """Compare the first step with the others.
 
     Args:
@@ -193,12 +196,12 @@ def first_step(steps: Steps, intervals: StepIntervals | None) -> FirstStep | Non
     )
 
 
-def slow_first_step(steps: Steps, intervals: StepIntervals | None) -> bool:
+def is_first_step_slow(steps: Steps, intervals: StepIntervals | None) -> bool:
     """Whether the first step is much longer than the median of the others.
 
     That is by more than a factor of MIN_RATIO_OF_FIRST_STEP.
     """
-    step = first_step(steps, intervals)
+    step = compare_first_step(steps, intervals)
     return (
         step is not None
         and step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns > 0
@@ -231,16 +234,16 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
     Returns:
         One flag per call. With fewer than two steps, a call is marked if its name
-        recurs by `_recurs_without_steps`.
+        recurs by `_find_recurring_names`.
     """
     name = trace.name[calls]
     if len(steps) < 2:
-        return _recurs_without_steps(trace, calls)[name]
+        return _find_recurring_names(trace, calls)[name]
 
     is_after_first = trace.start[calls] >= steps.start[1]
-    names = len(trace.names)
-    calls_after = np.bincount(name[is_after_first], minlength=names)
-    calls_in_first = np.bincount(name[~is_after_first], minlength=names)
+    name_count = len(trace.names)
+    calls_after = np.bincount(name[is_after_first], minlength=name_count)
+    calls_in_first = np.bincount(name[~is_after_first], minlength=name_count)
 
     later_steps = len(steps) - 1
     recurs = 2 * calls_after >= calls_in_first * later_steps
@@ -250,12 +253,12 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
 
 def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
-    """Mark the calls that belong to the start of the program, not its steady state.
+    """Mark the calls that belong to the start of the program, not to its steady state.
 
-    With two steps or more, these are the calls that are not `are_recurring`. Without
-    steps, of these the ones in the first half of the recording, and the later ones only
-    if they are the first calls of their name: what is called early and late is no
-    start.
+    With two steps or more, these are the calls that `are_recurring` does not mark.
+    Without steps, those of them count that start in the first half of the recording. A
+    later call counts only if no call of its name is in the first half: what is called
+    both early and late belongs to no start.
 
     Args:
         calls: Rows of the trace.
@@ -268,7 +271,7 @@ def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
         return is_once
 
     name = trace.name[calls]
-    is_late = trace.start[calls] >= _second_half_ns(trace)
+    is_late = trace.start[calls] >= _find_second_half_ns(trace)
     is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
     is_early_name[name[~is_late]] = True
     repeats_early_call = is_late & is_early_name[name]
@@ -276,12 +279,13 @@ def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     return is_once & ~repeats_early_call
 
 
-def _second_half_ns(trace: Trace) -> int:
+def _find_second_half_ns(trace: Trace) -> int:
     """Return when the second half of the GPU events begins to be launched.
 
-    In ns of the file; FOREVER if no launch is known.
+    The time is in ns of the file. It is FOREVER, later than any time, if no launch is
+    known.
     """
-    launched_ns = _launch_times(trace)
+    launched_ns = _list_launch_times(trace)
     if not len(launched_ns):
         return FOREVER
 
@@ -289,13 +293,13 @@ def _second_half_ns(trace: Trace) -> int:
     return int(launched_ns[middle])
 
 
-def _launch_times(trace: Trace) -> Int64s:
+def _list_launch_times(trace: Trace) -> Int64s:
     """Return when each GPU event with a known launch was launched, ascending."""
     calls = trace.launch[trace.gpu_rows]
     return np.sort(trace.start[calls[calls >= 0]])
 
 
-def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
+def _find_recurring_names(trace: Trace, calls: Rows) -> Flags:
     """Mark the names whose calls recur, in a trace without steps.
 
     The recording is cut in two where the second half of the GPU events begins to be
@@ -309,16 +313,16 @@ def _recurs_without_steps(trace: Trace, calls: Rows) -> Flags:
     Returns:
         One flag per name of the trace; shape [names].
     """
-    names = len(trace.names)
+    name_count = len(trace.names)
     name = trace.name[calls]
     dur_ns = trace.dur[calls]
-    is_late = trace.start[calls] >= _second_half_ns(trace)
-    early_calls = np.bincount(name[~is_late], minlength=names)
-    late_calls = np.bincount(name[is_late], minlength=names)
-    late_ns = summed(name[is_late], dur_ns[is_late], names)
-    all_ns = summed(name, dur_ns, names)
+    is_late = trace.start[calls] >= _find_second_half_ns(trace)
+    early_calls = np.bincount(name[~is_late], minlength=name_count)
+    late_calls = np.bincount(name[is_late], minlength=name_count)
+    late_ns = summed(name[is_late], dur_ns[is_late], name_count)
+    all_ns = summed(name, dur_ns, name_count)
 
-    launched_events = len(_launch_times(trace))
+    launched_events = len(_list_launch_times(trace))
     late_events = launched_events - launched_events // 2
     recurs: Flags = (early_calls > 0) & (late_calls > 0)
     recurs &= late_calls >= MIN_CALLS_PER_GPU_EVENT * late_events
@@ -351,37 +355,40 @@ def warm_up(
         Pieces whose covers are disjoint, in the order in which they claim time.
     """
     waits = np.flatnonzero(kinds == ThreadActivity.SYNC)
-    waiting = _cover_on_launching_threads(trace, launching, waits)
+    waiting_cover = _cover_launching_threads(trace, launching, waits)
 
     warm_up_pieces: list[WarmUpPiece] = []
     claimed = NOTHING
-    for slices in _one_time_slices(trace, kinds, steps, compiling):
+    for slices in _find_one_time_slices(trace, kinds, steps, compiling):
         is_launching = launching[trace.track[slices.rows]]
         cover = union(slices.start[is_launching], slices.end[is_launching])
+        # Waits for the device belong to other findings, except in algorithm searches.
         if not slices.with_waits:
-            cover = without(cover, waiting)
+            cover = without(cover, waiting_cover)
 
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
         claimed = joined(claimed, cover)
 
-    if slow_first_step(steps, intervals):
-        slices = _first_step_slice(trace, steps)
+    if is_first_step_slow(steps, intervals):
+        slices = _make_first_step_slice(trace, steps)
         cover = Cover(slices.start, slices.end)
         warm_up_pieces.append(WarmUpPiece(slices, without(cover, claimed)))
 
     return tuple(warm_up_pieces)
 
 
-def _cover_on_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> Cover:
+def _cover_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> Cover:
     """Return the time that some slices cover on the tracks of threads that launch."""
     rows = rows[launching[trace.track[rows]]]
     return union(trace.start[rows], trace.end[rows])
 
 
-def _first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
-    """Make the record of the time from the begin of the trace to the end of step 1.
+def _make_first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
+    """Make the record of the time from the begin of the trace to the end of the first
+    step.
 
-    It has no row.
+    It stands for the rest of the warm-up. It has a start and an end, but no row of the
+    trace.
     """
     return OneTimeSlices(
         what="the rest of the first step",
@@ -391,37 +398,54 @@ def _first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
     )
 
 
-def _one_time_slices(
+def _find_one_time_slices(
     trace: Trace, kinds: NDArray[np.int8], steps: Steps, compiling: Rows
 ) -> Iterator[OneTimeSlices]:
-    """Yield each kind of what happens once, in the order in which they claim time.
+    """Yield each kind of work that a program does only once, such as loading of
+    kernels.
 
-    The arguments are those of warm_up.
+    Where several kinds cover the same time, it belongs to the one that is yielded
+    first.
+
+    Args:
+        kinds: The ThreadActivity of each row of the trace.
+        steps: The steps of the trace.
+        compiling: The slices in which something is compiled, as rows.
     """
-    yield graph_captures(trace)
-    yield _searches(trace, steps)
+    yield find_graph_captures(trace)
+    yield _find_one_time_searches(trace, steps)
     if len(steps) > 1:
         is_in_first_step = trace.start[compiling] < steps.start[1]
-        yield _slices(trace, "compilation", compiling[is_in_first_step])
+        yield _make_one_time_slices(trace, "compilation", compiling[is_in_first_step])
 
-    yield _slices(trace, "first kernel launches", _first_launches(trace))
+    yield _make_one_time_slices(
+        trace, "first kernel launches", _find_first_launches(trace)
+    )
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
     allocations = allocations[happen_only_once(trace, steps, allocations)]
-    yield _slices(trace, "allocations", allocations[_are_long(trace, allocations)])
-    yield _slices(trace, "setup calls", _set_up_calls(trace, steps))
-    first_ops = _slices(trace, "first op calls", _first_ops(trace))
+    yield _make_one_time_slices(
+        trace, "allocations", allocations[_are_long(trace, allocations)]
+    )
+    yield _make_one_time_slices(trace, "setup calls", _find_set_up_calls(trace, steps))
+    first_ops = _make_one_time_slices(
+        trace, "first op calls", _find_slow_first_ops(trace)
+    )
     yield msgspec.structs.replace(first_ops, of_ops=True)
 
 
-def _searches(trace: Trace, steps: Steps) -> OneTimeSlices:
-    """Find the searches for algorithms that do not recur; waiting belongs to them."""
-    searches = algorithm_searches(trace)
-    searches = searches[~_recurring_searches(trace, steps, searches)]
-    slices = _slices(trace, "convolution algorithm search", searches)
+def _find_one_time_searches(trace: Trace, steps: Steps) -> OneTimeSlices:
+    """Find the searches for convolution algorithms that do not recur.
+
+    cuDNN measures several algorithms in such a search. The waits for the device in it
+    belong to it.
+    """
+    searches = find_algorithm_searches(trace)
+    searches = searches[~_find_recurring_searches(trace, steps, searches)]
+    slices = _make_one_time_slices(trace, "convolution algorithm search", searches)
     return msgspec.structs.replace(slices, with_waits=True)
 
 
-def _set_up_calls(trace: Trace, steps: Steps) -> Rows:
+def _find_set_up_calls(trace: Trace, steps: Steps) -> Rows:
     """Find the long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
@@ -445,7 +469,7 @@ kernels."""
 
 
 @memo()
-def algorithm_searches(trace: Trace) -> Rows:
+def find_algorithm_searches(trace: Trace) -> Rows:
     """Find the convolutions in which the library measures algorithms.
 
     torch.backends.cudnn.benchmark does so. The thread then waits for an event MIN_TRIES
@@ -508,7 +532,15 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
-        """Sort some calls, given as rows of the trace."""
+        """Sort some calls by their start.
+
+        Args:
+            calls: Rows of the trace, in any order.
+
+        Returns:
+            The start and the thread of each call in that order, and the order itself as
+                indices into `calls`.
+        """
         order = np.argsort(trace.start[calls], kind="stable")
         calls_in_order = calls[order]
         return cls(
@@ -527,7 +559,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
 
 
 @memo()
-def tried_launches(trace: Trace) -> Rows:
+def find_tried_launches(trace: Trace) -> Rows:
     """Find the calls that launch what a search for algorithms measures.
 
     These are the launches of its op up to the last wait for an event. What the op
@@ -536,7 +568,7 @@ def tried_launches(trace: Trace) -> Rows:
     Returns:
         Rows of the trace.
     """
-    searches = algorithm_searches(trace)
+    searches = find_algorithm_searches(trace)
     if not len(searches):
         return searches
 
@@ -557,11 +589,11 @@ def tried_launches(trace: Trace) -> Rows:
     return calls[are_tries]
 
 
-def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
-    """Tell which searches come after the first step.
+def _find_recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
+    """Tell which searches for convolution algorithms start after the first step.
 
-    There, inputs keep changing their shapes. Without steps no search recurs: the
-    library keeps what it found for a shape.
+    A search recurs there because the inputs keep changing their shapes. Without several
+    steps none recurs: the library keeps what it found for a shape. One flag per search.
     """
     if len(steps) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
@@ -570,20 +602,25 @@ def _recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
     return recurs
 
 
-def _slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
-    """Make the record of one kind of what happens once from its rows."""
+def _make_one_time_slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
+    """Make the record of one kind of work that happens once.
+
+    Args:
+        what: What the kind is called in a finding, such as `allocations`.
+        rows: Its slices, as rows of the trace.
+    """
     return OneTimeSlices(
         what=what, rows=rows, start=trace.start[rows], end=trace.end[rows]
     )
 
 
-def graph_captures(trace: Trace) -> OneTimeSlices:
-    """Find the captures of graphs.
+def find_graph_captures(trace: Trace) -> OneTimeSlices:
+    """Find the captures of CUDA graphs.
 
-    Each goes from a call that begins one to the next call that ends one on the same
-    thread, or to the end of the trace if there is none.
+    Each goes from a call that begins a capture to the next call on the same thread that
+    ends one. It goes to the end of the trace if there is none.
     """
-    begins, ends = capture_calls(trace)
+    begins, ends = find_capture_calls(trace)
     return OneTimeSlices(
         what="graph capture",
         rows=begins,
@@ -592,7 +629,7 @@ def graph_captures(trace: Trace) -> OneTimeSlices:
     )
 
 
-def _first_launches(trace: Trace) -> Rows:
+def _find_first_launches(trace: Trace) -> Rows:
     """Find the calls that launch a kernel for the first time and load its module.
 
     The first time counts on each device. Replays of graphs do not count: they are slow
@@ -605,19 +642,24 @@ def _first_launches(trace: Trace) -> Rows:
 
     device = trace.process_of_track[trace.track[events]].astype(np.int64)
     name_on_device = device * len(trace.names) + trace.name[events]
-    first = _much_longer_firsts(name_on_device, trace.dur[calls])
+    first = _find_much_longer_firsts(name_on_device, trace.dur[calls])
     first_calls = calls[first]
     is_long = trace.dur[first_calls] > LONG_NS
     launches = distinct(first_calls[is_long])
 
-    return launches[~graph_calls(trace)[launches]]
+    return launches[~mark_graph_calls(trace)[launches]]
 
 
-def _first_ops(trace: Trace) -> Rows:
-    """Find the first calls of ops that do more than the work of the op.
+def _find_slow_first_ops(trace: Trace) -> Rows:
+    """Find the first calls of ops that do more than the work of the op, such as loading
+    code.
 
-    They launch work, take longer than LONG_OP_NS, and take many times as long as all
-    later calls of their name.
+    Such a call launches GPU work and takes longer than LONG_OP_NS. It also takes many
+    times as long as each later call of its name. An op that is called only once does
+    not count.
+
+    Returns:
+        Rows of the trace.
     """
     ops = trace.rows_of(Role.OP)
     long_ops = ops[trace.dur[ops] > LONG_OP_NS]
@@ -631,7 +673,7 @@ def _first_ops(trace: Trace) -> Rows:
     has_long_op[trace.name[long_ops]] = True
     candidates = ops[has_long_op[trace.name[ops]]]
     candidates = candidates[np.argsort(trace.start[candidates], kind="stable")]
-    first = _much_longer_firsts(
+    first = _find_much_longer_firsts(
         trace.name[candidates], trace.dur[candidates], single=False
     )
     first_ops = candidates[first]
@@ -639,7 +681,7 @@ def _first_ops(trace: Trace) -> Rows:
     return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
 
 
-def _much_longer_firsts(
+def _find_much_longer_firsts(
     key: NDArray[np.integer], length_ns: Int64s, *, single: bool = True
 ) -> Rows:
     """Find the first element of each key that is much longer than all later ones.
@@ -650,7 +692,7 @@ def _much_longer_firsts(
     longer than 9 ns, and 40 ns are not.
 
     >>> key, length_ns = np.array([7, 5, 7, 5]), np.array([900, 40, 9, 9])
-    >>> _much_longer_firsts(key, length_ns).tolist()
+    >>> _find_much_longer_firsts(key, length_ns).tolist()
     [0]
 
     Args:

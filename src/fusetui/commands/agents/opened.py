@@ -343,14 +343,14 @@ class Opener:
         notes about them. Nothing is joined if a file beside it is a link out of the
         allowed folders. Raises CannotReadError."""
         from fusetui.analysis.graphs.opening import (
-            files_beside,
             join_sentences,
+            list_files_beside,
             with_captures,
         )
 
         path = trace.report.path
         if not ships:
-            for neighbor in files_beside(path):
+            for neighbor in list_files_beside(path):
                 if not self.folders.has(neighbor.path):
                     return trace, [NOT_JOINED]
         open_files: list[OpenFile] = []  # as long as captures are read

@@ -282,7 +282,7 @@ def _make_script(trace: Trace, call: Call, is_code: bool) -> _Script:
     was asked for."""
     from fusetui.analysis.reproduce.generated import (
         NoGeneratedCodeError,
-        generated_code,
+        find_generated_code,
     )
     from fusetui.analysis.reproduce.model import CallKind
     from fusetui.report.reproduce.script import (
@@ -299,7 +299,7 @@ def _make_script(trace: Trace, call: Call, is_code: bool) -> _Script:
         return _Script(SCRIPT_NAME, script_of(call, file), "")
     code_name = generated_path(SCRIPT_NAME)
     try:
-        generated = generated_code(trace, call)
+        generated = find_generated_code(trace, call)
     except NoGeneratedCodeError as error:
         if is_code:
             raise
@@ -394,13 +394,13 @@ def _memory_in_trace(asked: Any, opened: KeptTrace) -> _HeldMemory:
     """Return who holds memory by the memory events of a trace. Rows are by op, because
     a trace knows no code lines. Raises CommandError if it has no memory events, and
     NoMomentError."""
-    from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
+    from fusetui.analysis.memory.of_trace import report_memory_of_trace, trace_start_us
     from fusetui.commands.memory import moment
     from fusetui.report.memory import rows_of
     from fusetui.report.memory_words import explain_no_events
 
-    moment_us_or_name = moment(asked.at, start_us(opened.trace))
-    devices = memory_of_trace(opened.trace, moment_us_or_name)
+    moment_us_or_name = moment(asked.at, trace_start_us(opened.trace))
+    devices = report_memory_of_trace(opened.trace, moment_us_or_name)
     if not devices:
         raise CommandError(f"{asked.trace} has {explain_no_events(opened.trace)}.")
     rows = [row for device in devices for row in rows_of(device, "op")]

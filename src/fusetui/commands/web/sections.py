@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.why.model import Why, considerable
+from fusetui.analysis.why.model import Why, list_considerable
 from fusetui.commands.web.html import (
     SECTION_LEVEL,
     Cell,
@@ -199,7 +199,7 @@ def _make_findings(why: Why) -> Iterator[str]:
         if sentence:
             yield f"<p>{text(sentence)}</p>"
     items = []
-    for finding in considerable(why):
+    for finding in list_considerable(why):
         worth = describe_worth(why, finding)
         item = text(f"{finding.text} {worth}" if worth else finding.text)
         if finding.try_:

@@ -44,14 +44,14 @@ def decode(name: str) -> KernelName | None:
     # ROCm's tools append this to names.
     body = name.removesuffix(" [clone .kd]").removesuffix(".kd")
 
-    kernel = _first_decoded(body)
+    kernel = _decode_by_first_family(body)
     if kernel is None or body is name:
         return kernel
 
     return msgspec.structs.replace(kernel, name=name)
 
 
-def _first_decoded(body: str) -> KernelName | None:
+def _decode_by_first_family(body: str) -> KernelName | None:
     """Return the record of the first family that knows a name; None if none does.
 
     Args:

@@ -29,10 +29,10 @@ from fusetui.text.patterns import compiled, lazy_pattern
 from .cxx import (
     SCOPE,
     Signature,
-    argument_texts,
-    base_of,
     callee_text,
     element_type,
+    read_arguments,
+    read_base_name,
     signature,
     split_args,
 )
@@ -44,7 +44,7 @@ from .record import (
     dtype_words,
     explain,
     fields_of,
-    op_by,
+    find_first_op,
     spaced,
 )
 from .vocabulary import CXX_TYPE, cxx_type
@@ -144,8 +144,8 @@ def decode_elementwise(name: str) -> KernelName | None:
     if match is None or match["kernel"] == _LOOP_OVER_INDICES:
         return None
 
-    fields = _elementwise_fields(name, match)
-    short = _elementwise_short(name, match, fields)
+    fields = _read_elementwise_fields(name, match)
+    short = _compose_elementwise_short(name, match, fields)
 
     # The first number means something else in each loop.
     is_vectorized = match["kernel"].startswith("vectorized")
@@ -158,11 +158,13 @@ def decode_elementwise(name: str) -> KernelName | None:
     }
 
     parts = explain(match, meanings)
-    parts += _operand_parts(name, match, fields.get("functor"))
+    parts += _explain_operands(name, match, fields.get("functor"))
     return build(name, "aten-elementwise", short, parts, **fields)
 
 
-def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list[Part]:
+def _explain_operands(
+    name: str, match: re.Match[str], functor: str | None
+) -> list[Part]:
     """Explain the characters of the name that follow the functor.
 
     For the functor of a binary operator they are the types of its operands and
@@ -193,7 +195,7 @@ def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list
     return parts
 
 
-def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
+def _read_elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     """Determine the fields of an elementwise loop.
 
     Returns:
@@ -209,25 +211,25 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
 
     # A wrapped lambda hides the functor.
     if match["word"].startswith("__nv_"):
-        functor, functor_end = _wrapped_functor(name, match.start("functor"))
+        functor, functor_end = _find_functor(name, match.start("functor"))
 
     if functor in _BINARY_FUNCTORS:
         operands = _OPERANDS.match(name, functor_end)
         if operands:
             fields = fields_of(operands, cxx_type)
-            functor, functor_end = _wrapped_functor(name, operands.end())
+            functor, functor_end = _find_functor(name, operands.end())
         else:
             # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
-            functor, functor_end = _wrapped_functor(name, functor_end + 1)
+            functor, functor_end = _find_functor(name, functor_end + 1)
 
     # The wrapper of a binary operator has already told the types.
     one_type = _ONE_TYPE.match(name, functor_end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
     elif not fields:
-        fields["dtype"] = _lambda_type(_functor_text(name, match))
+        fields["dtype"] = _find_lambda_type(_extract_functor(name, match))
 
-    op = _elementwise_op(kernel, functor)
+    op = _classify_elementwise_loop(kernel, functor)
     if op in ("index", "rng"):
         return {"op": op}
 
@@ -237,7 +239,7 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     return {"op": op, "functor": functor, **fields}
 
 
-def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
+def _find_functor(name: str, start: int) -> tuple[str | None, int]:
     """Find the name of the functor that is written at one position.
 
     A wrapped lambda has no name. It is named after the function that contains it,
@@ -262,14 +264,14 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
         else:
             start = pointer.start("function")
 
-    functor = base_of(name, start)
+    functor = read_base_name(name, start)
     if not functor:
         return None, start
 
     return functor, name.find(functor, start) + len(functor)
 
 
-def _functor_text(name: str, match: re.Match[str]) -> str:
+def _extract_functor(name: str, match: re.Match[str]) -> str:
     """Return the functor of an elementwise loop with its template arguments.
 
     Returns "" if the list of arguments that contains the functor cannot be read.
@@ -282,14 +284,14 @@ def _functor_text(name: str, match: re.Match[str]) -> str:
     return name[start:end]
 
 
-def _lambda_type(functor: str) -> str | None:
+def _find_lambda_type(functor: str) -> str | None:
     """Return the element type that all parameters of a lambda have in common.
 
     Of nested lambdas the innermost one counts. A `bool` next to other types is a
     mask and is ignored. Returns None if the functor is no lambda, if its types
     differ, or if they are not types of elements.
 
-    >>> _lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
+    >>> _find_lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
     'fp32'
     """
     # a wrapped lambda (`__nv_hdl_wrapper_t`) is written with the type of a function
@@ -312,12 +314,12 @@ def _lambda_type(functor: str) -> str | None:
     return cxx_type(only_type)
 
 
-def _elementwise_op(kernel: str, functor: str | None) -> str | None:
+def _classify_elementwise_loop(kernel: str, functor: str | None) -> str | None:
     """Say what an elementwise loop does.
 
-    >>> _elementwise_op("vectorized_elementwise_kernel", "FillFunctor")
+    >>> _classify_elementwise_loop("vectorized_elementwise_kernel", "FillFunctor")
     'fill'
-    >>> _elementwise_op("vectorized_elementwise_kernel", "AddFunctor")
+    >>> _classify_elementwise_loop("vectorized_elementwise_kernel", "AddFunctor")
     'elementwise'
 
     Returns:
@@ -358,14 +360,17 @@ def operation_word(functor: str) -> str:
     return snake_case.lower()
 
 
-def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
+def _compose_elementwise_short(
+    name: str, match: re.Match[str], fields: dict[str, Any]
+) -> str:
     """Compose the short text of an elementwise loop.
 
-    It says what is computed, of which type, and how the tensors are read:
-    `add bf16 x4` or `scalar mul fp32 strided 128x4`.
+    It says what is computed, of which type, and how the tensors are read: `add bf16 x4`
+    or `scalar mul fp32 strided 128x4`. `fields` holds what was read from the name, such
+    as `op`, `functor` and `dtype`.
     """
     if fields.get("op") in ("index", "rng"):
-        return _opaque_short(name, match, fields["op"])
+        return _compose_opaque_short(name, match, fields["op"])
 
     outer_functor = match["word"]
     word = operation_word(fields.get("functor") or outer_functor)
@@ -380,10 +385,10 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
         dtype_b = fields.get("dtype_b")
         dtype = dtype_words(dtype_a, dtype_b, fields.get("dtype_out"))
 
-    return spaced(word, dtype, _access_text(name, match, fields))
+    return spaced(word, dtype, _describe_access(name, match, fields))
 
 
-def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
+def _compose_opaque_short(name: str, match: re.Match[str], op: str) -> str:
     """Compose the short text of a loop whose functor has no telling name.
 
     A copy of opaque bytes shows the function and the size of an element, as
@@ -407,7 +412,9 @@ _MAX_LOADER_CHARACTERS: Final = 600
 """Behind the functor, in which the way of loading stands."""
 
 
-def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
+def _describe_access(
+    name: str, match: re.Match[str], fields: dict[str, Any]
+) -> str | None:
     """Say how an elementwise loop reads its tensors.
 
     Returns:
@@ -442,17 +449,17 @@ def decode_reduction(name: str) -> KernelName | None:
 
     spans, _ = split_args(name, match.end(), limit=8)
     arguments = [name[start:end] for start, end in spans]
-    fields: dict[str, Any] = {"op": "reduction", **_reduce_op_fields(arguments)}
+    fields: dict[str, Any] = {"op": "reduction", **_read_reduce_op_fields(arguments)}
 
     parts = explain(match, _REDUCTION_MEANINGS)
     for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
         parts.append((start, end, meaning))
 
-    short = _reduction_short(match, fields, arguments)
+    short = _compose_reduction_short(match, fields, arguments)
     return build(name, "aten-reduce", short, parts, **fields)
 
 
-def _reduction_short(
+def _compose_reduction_short(
     match: re.Match[str], fields: dict[str, Any], arguments: list[str]
 ) -> str:
     """Compose the short text of a reduction, such as `reduce sum bf16->fp32 512x1.4`.
@@ -477,10 +484,10 @@ def _reduction_short(
     return spaced("reduce", word, dtype, sizes)
 
 
-def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
+def _read_reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
     """Determine the fields of a reduction from the template arguments of ReduceOp.
 
-    >>> _reduce_op_fields(["half", "at::native::MaxOps<half>", "unsigned int", "float"])
+    >>> _read_reduce_op_fields(["half", "at::native::MaxOps<half>", "unsigned int", "float"])
     {'dtype_a': 'fp16', 'dtype_out': 'fp32', 'dtype_acc': None, 'functor': 'MaxOps'}
 
     Returns:
@@ -491,19 +498,19 @@ def _reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
         return {}
 
     scalar, operator, _, stored = arguments[:4]
-    functor = _combining_operator(operator)
+    functor = _find_combining_operator(operator)
     return {
         "dtype_a": cxx_type(scalar),
         "dtype_out": cxx_type(stored),
-        "dtype_acc": _accumulator(operator, functor),
+        "dtype_acc": _find_accumulator_type(operator, functor),
         "functor": functor,
     }
 
 
-def _combining_operator(text: str) -> str | None:
+def _find_combining_operator(text: str) -> str | None:
     """Return the name of the operator with which a reduction combines values.
 
-    >>> _combining_operator("at::native::MaxOps<float>")
+    >>> _find_combining_operator("at::native::MaxOps<float>")
     'MaxOps'
 
     Args:
@@ -519,9 +526,9 @@ def _combining_operator(text: str) -> str | None:
     # A wrapped lambda names the function that it comes from.
     if text.startswith("__nv_hdl_wrapper", start):
         pointer = _ADDRESS.search(text, start)
-        return base_of(text, pointer.end()) if pointer else None
+        return read_base_name(text, pointer.end()) if pointer else None
 
-    return base_of(text, start)
+    return read_base_name(text, start)
 
 
 _SECOND_OF_SEVERAL: Final = {1: 0, 2: 1, 3: 1}
@@ -549,7 +556,7 @@ arguments, by how many these are: older releases have fewer (SharedReduceOps.h,
 ReduceSumProdKernel.cu, ReduceMaxValuesKernel.cu, sparse/cuda/SparseCsrTensorMath.cu)."""
 
 
-def _accumulator(operator: str, functor: str | None) -> str | None:
+def _find_accumulator_type(operator: str, functor: str | None) -> str | None:
     """Return the element type in which the operator of a reduction adds up.
 
     Args:
@@ -633,7 +640,7 @@ def decode_other(name: str) -> KernelName | None:
         return None
 
     if sign.base == _LOOP_OVER_INDICES:
-        return _decode_with_index(name, sign)
+        return _decode_index_loop(name, sign)
 
     # Few kernels of ATen are outside of its namespaces.
     is_unqualified = sign.scope in ("", "(anonymous namespace)::")
@@ -645,11 +652,11 @@ def decode_other(name: str) -> KernelName | None:
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
 
-    op = op_by(_OPERATIONS, sign.base)
+    op = find_first_op(_OPERATIONS, sign.base)
     fields = {
         "op": op,
-        "pass_": _pass_of(op, sign.base),
-        **_template_types(name, sign),
+        "pass_": _determine_pass(op, sign.base),
+        **_read_template_types(name, sign),
     }
 
     parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
@@ -670,35 +677,36 @@ _TYPE_ARGUMENTS: Final = {
 name (PersistentSoftmax.cuh, SoftMax.cu, layer_norm_kernel.cu)."""
 
 
-def _template_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """Determine the fields of the types among the template arguments of a kernel.
+def _read_template_types(name: str, sign: Signature) -> dict[str, str | None]:
+    """Read the element types among the template arguments of a kernel.
 
-    Kernels of `_TYPE_ARGUMENTS` have several types in a known order. Nothing is
-    returned for them if the number of types is another one. Every other kernel has
-    only `dtype`, which is None unless there is exactly one element type.
+    The kernels in `_TYPE_ARGUMENTS` have several types in a known order, and each
+    becomes a field such as `dtype_a`. Such a kernel with another number of types gets
+    no field. Every other kernel has only the field `dtype`, which is None unless there
+    is exactly one element type.
     """
     for pattern, fields in _TYPE_ARGUMENTS.items():
         if compiled(pattern).fullmatch(sign.base):
-            types = [cxx_type(text) for text in argument_texts(name, sign)]
+            types = [cxx_type(text) for text in read_arguments(name, sign)]
 
-            known = [dtype for dtype in types if dtype is not None]
+            known_types = [dtype for dtype in types if dtype is not None]
 
-            if len(known) != len(fields):
+            if len(known_types) != len(fields):
                 return {}
-            return dict(zip(fields, known, strict=True))
+            return dict(zip(fields, known_types, strict=True))
 
     return {"dtype": element_type(name, sign)}
 
 
-def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
+def _decode_index_loop(name: str, sign: Signature) -> KernelName | None:
     """Decode a kernel that computes each element from its index.
 
     `elementwise_kernel_with_index<index type, functor>` of RangeFactories.cu runs
     arange, linspace and logspace. The functor is a lambda of that operator. Its
     parameter is the index, so the type of the elements is not known.
     """
-    arguments = argument_texts(name, sign, 2)
-    functor = base_of(arguments[1]) if len(arguments) > 1 else None
+    arguments = read_arguments(name, sign, 2)
+    functor = read_base_name(arguments[1]) if len(arguments) > 1 else None
 
     parts = [(sign.start, sign.end, "an elementwise loop of ATen over indices")]
     if functor:
@@ -716,7 +724,7 @@ def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
     )
 
 
-def _pass_of(op: str | None, base: str) -> str | None:
+def _determine_pass(op: str | None, base: str) -> str | None:
     """Say to which pass of training a kernel belongs.
 
     Args:
@@ -756,13 +764,13 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
     arguments = [name[start:end] for start, end in spans]
 
     functor_text = arguments[1] if len(arguments) > 1 else ""
-    functor = base_of(functor_text) or ""
-    types = _foreach_types(functor_text)
+    functor = read_base_name(functor_text) or ""
+    types = _read_foreach_types(functor_text)
 
     op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
     word = functor.removesuffix("Functor")
-    operator = _foreach_operator(arguments[2:])
-    short = spaced(op, word, operator, _foreach_type_words(types))
+    operator = _find_foreach_operator(arguments[2:])
+    short = spaced(op, word, operator, _format_foreach_types(types))
 
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if len(spans) > 1:
@@ -781,7 +789,7 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
     )
 
 
-def _foreach_type_words(types: dict[str, str | None]) -> str | None:
+def _format_foreach_types(types: dict[str, str | None]) -> str | None:
     """Write the types of a foreach functor as one text.
 
     It is `fp32`, or `bf16->fp32` for a functor that copies.
@@ -792,10 +800,10 @@ def _foreach_type_words(types: dict[str, str | None]) -> str | None:
     return dtype_words(types.get("dtype_a"), None, types.get("dtype_out"))
 
 
-def _foreach_types(functor: str) -> dict[str, str | None]:
+def _read_foreach_types(functor: str) -> dict[str, str | None]:
     """Determine the types of a foreach functor.
 
-    >>> _foreach_types("at::native::BinaryOpScalarFunctor<float, 1>")
+    >>> _read_foreach_types("at::native::BinaryOpScalarFunctor<float, 1>")
     {'dtype': 'fp32'}
 
     Returns:
@@ -816,7 +824,7 @@ def _foreach_types(functor: str) -> dict[str, str | None]:
     }
 
 
-def _foreach_operator(arguments: list[str]) -> str | None:
+def _find_foreach_operator(arguments: list[str]) -> str | None:
     """Return the operator that a general foreach functor applies.
 
     The arguments are the template arguments behind the functor: `std::plus<float>`
@@ -824,7 +832,7 @@ def _foreach_operator(arguments: list[str]) -> str | None:
     """
     for text in arguments:
         if "::" in text or text[:1].isupper():
-            operator = base_of(text)
+            operator = read_base_name(text)
             if operator:
                 return operator
 

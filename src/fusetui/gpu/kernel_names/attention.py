@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import lazy_pattern
 
-from .cxx import cute_tuple
+from .cxx import make_cute_tuple_pattern
 from .fp8 import TRTLLM_TYPES
 from .record import KernelName, Meaning, build, explain, fields_of, spaced, tile_words
 from .vocabulary import CUTLASS, cxx_type
@@ -33,8 +33,8 @@ _FLASH2 = lazy_pattern(
 )
 _FLASH3 = lazy_pattern(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
-    rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
-    rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
+    rf"(?P<stages>\d{{1,3}}), {make_cute_tuple_pattern('x', 'y', 'z')}, "
+    rf"{make_cute_tuple_pattern('tile_m', 'tile_n', 'head_dim')}, "
     r"(?:\d{1,6}, )?(?P<dtype_a>[\w:]+), (?P<dtype_acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
@@ -78,7 +78,7 @@ _WORDS: Final = {
 _MAX_HEAD_DIM = lazy_pattern(r"k(\d{1,6})")
 
 
-def _word_meaning(word: str) -> str | None:
+def _explain_word(word: str) -> str | None:
     """Explain a word behind the tile of memory-efficient attention.
 
     Returns None if the meaning is not known.
@@ -99,21 +99,21 @@ def decode(name: str) -> KernelName | None:
     """
     memory_efficient = _MEM_EFF.match(name)
     if memory_efficient:
-        return _memory_efficient_record(memory_efficient)
+        return _build_memory_efficient_record(memory_efficient)
 
     if "fmhaSm" in name[:120]:
         trtllm = _TRTLLM.match(name)
         if trtllm:
-            return _trtllm_record(trtllm)
+            return _build_trtllm_record(trtllm)
 
     if "flash" not in name[:60]:
         return None
 
     flash2 = _FLASH2.match(name)
-    return _flash2_record(flash2) if flash2 else _decode_flash3(name)
+    return _build_flash2_record(flash2) if flash2 else _decode_flash3(name)
 
 
-def _record(
+def _build_attention_record(
     match: re.Match[str], types: Meaning, *words: str | None, **other_fields: Any
 ) -> KernelName:
     """Build the record of a kernel of fused attention.
@@ -137,21 +137,21 @@ def _record(
         *words,
     )
 
-    parts = explain(match, _MEANINGS, _word_meaning)
+    parts = explain(match, _MEANINGS, _explain_word)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
-def _flash2_record(match: re.Match[str]) -> KernelName:
+def _build_flash2_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of FlashAttention 2.
 
     The short text names the variant, such as `splitkv`, and says whether the mask is
     local and dropout can be applied.
     """
-    flags = _flag_values(match)
+    flags = _read_flags(match)
     variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = variant.removesuffix("kernel").strip("_")
 
-    return _record(
+    return _build_attention_record(
         match,
         cxx_type,
         variant[:20],
@@ -188,7 +188,7 @@ _FLAG_ORDERS: Final = {
 from 2.3 on, and every release added some flags after it."""
 
 
-def _flag_values(match: re.Match[str]) -> dict[str, bool]:
+def _read_flags(match: re.Match[str]) -> dict[str, bool]:
     """Read the flags of a kernel of FlashAttention 2.
 
     The group `flags` of the match is a list such as `, (bool)1, (bool)0, false`.
@@ -231,7 +231,7 @@ def _decode_flash3(name: str) -> KernelName | None:
         return build(name, "flash-attn", f"attn {flash_class[1]}", op="attention")
 
     is_local = match["local"] == "true"
-    return _record(
+    return _build_attention_record(
         match,
         cxx_type,
         "fa3",
@@ -244,13 +244,13 @@ def _decode_flash3(name: str) -> KernelName | None:
     )
 
 
-def _memory_efficient_record(match: re.Match[str]) -> KernelName:
+def _build_memory_efficient_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of memory-efficient attention.
 
     Such a name is `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`.
     """
     is_aligned = match["aligned"] == "aligned"
-    return _record(
+    return _build_attention_record(
         match,
         CUTLASS.get,
         *match["rest"].split("_"),
@@ -260,15 +260,15 @@ def _memory_efficient_record(match: re.Match[str]) -> KernelName:
     )
 
 
-def _trtllm_record(match: re.Match[str]) -> KernelName:
+def _build_trtllm_record(match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel of TensorRT-LLM.
 
-    `causal` is True or None: a name without `Causal` does not say that the mask is
-    another one.
+    The field `causal` is True if the name has `Causal`. It is None otherwise, because a
+    name without that word does not exclude a causal mask.
     """
     is_local = match["window"] is not None
     is_generation = match["tail"].endswith("ForGen")
-    return _record(
+    return _build_attention_record(
         match,
         TRTLLM_TYPES.get,
         "local" if is_local else None,

@@ -28,9 +28,9 @@ from .record import (
     Meanings,
     Part,
     build,
-    epilogue_of,
     explain,
     fields_of,
+    find_epilogue,
     gemm_label,
 )
 
@@ -48,8 +48,8 @@ _TUNED_MEANINGS: Meanings = {
     "tile_m": "output tile of one block: {} rows of C (cuBLAS counts by columns)",
     "tile_n": "output tile of one block: {} columns of C",
     "acc": vocabulary.accumulator_meaning,
-    "mma": vocabulary.mma_meaning,
-    "layout": vocabulary.layout_meaning,
+    "mma": vocabulary.explain_mma,
+    "layout": vocabulary.explain_layout,
 }
 _SHOWN_VARIANTS: Final = ("lower", "upper", "sliced")
 _TUNED_WORDS: Final = {
@@ -124,7 +124,7 @@ def decode_tuned(name: str) -> KernelName | None:
         return None
 
     rest = match["rest"]
-    fields = {"op": "gemm", **fields_of(match), **_tuned_types(match)}
+    fields = {"op": "gemm", **fields_of(match), **_read_tuned_types(match)}
 
     stages = _STAGES.search(rest)
     if stages:
@@ -132,25 +132,25 @@ def decode_tuned(name: str) -> KernelName | None:
 
     fields["epilogue"] = "relu" if "_relu" in rest else None
 
-    parts = explain(match, _TUNED_MEANINGS, _tuned_word)
+    parts = explain(match, _TUNED_MEANINGS, _explain_tuned_word)
     variants = [word for word in rest.split("_") if word.startswith(_SHOWN_VARIANTS)]
     word = "gemm3m" if match["acc"].startswith("g") else "gemm"
     short = gemm_label(word, fields, *variants)
     return build(name, "cublas-legacy", short, parts, **fields)
 
 
-def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
-    """Determine the types of a hand-tuned kernel.
+def _read_tuned_types(match: re.Match[str]) -> dict[str, str | None]:
+    """Determine the element types of a hand-tuned kernel.
 
-    The type of the operands is in the name, or that of the sums implies it: fp16, fp64
-    and complex sums have operands of their own type, fp32 sums only without a
-    tensor-core instruction. Of complex products, a type in the name does not say what
-    is multiplied. The result has the type of the sums unless the name has another one;
-    that of int32 sums is not known.
+    The name has the type of the sums, and may have that of the operands. If it has
+    none, fp16, fp64 and complex sums imply operands of their own type. fp32 sums do so
+    only without a tensor-core instruction. Of complex products, a type in the name does
+    not say what is multiplied. The result has the type of the sums unless the name has
+    another one. With int32 sums it is then not known.
 
     Returns:
         `dtype_a`, `dtype_b`, `dtype_acc` and `dtype_out`, each None if the name does
-        not determine it.
+            not determine it.
     """
     acc = vocabulary.ACCUMULATORS[match["acc"]]
     named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
@@ -171,13 +171,13 @@ def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
-def _tuned_word(word: str) -> str | None:
+def _explain_tuned_word(word: str) -> str | None:
     """Explain a word behind the tile of a hand-tuned kernel.
 
     `64x3`, behind `stages`, is the slice of K and the number of stages. Returns None
     if the meaning is not known.
 
-    >>> _tuned_word("64x3")
+    >>> _explain_tuned_word("64x3")
     'each stage holds 64 of K; 3 stages in flight'
     """
     if word.startswith("ldg"):
@@ -204,17 +204,17 @@ def decode_nvjet(name: str) -> KernelName | None:
     """
     match = _NVJET.fullmatch(name)
     if match is None:
-        return _later_nvjet(name)
+        return _build_later_nvjet_record(name)
 
     rest = match["rest"]
     words = rest.split("_")
     fields = {
         "op": "gemm",
         **fields_of(match),
-        **_nvjet_types(match["types"]),
+        **_read_nvjet_types(match["types"]),
         "layout": match["layout"][:2].lower(),
         "split_k": True if "splitK" in words else None,
-        "epilogue": epilogue_of(rest),
+        "epilogue": find_epilogue(rest),
     }
 
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
@@ -223,7 +223,7 @@ def decode_nvjet(name: str) -> KernelName | None:
     return build(name, "nvjet", short, parts, **fields)
 
 
-def _later_nvjet(name: str) -> KernelName:
+def _build_later_nvjet_record(name: str) -> KernelName:
     """Build the record of an nvjet name of a form that is not understood.
 
     It is a matrix product. The target is known if the name has one.
@@ -240,10 +240,10 @@ def _later_nvjet(name: str) -> KernelName:
     )
 
 
-def _nvjet_types(letters: str) -> dict[str, str | None]:
+def _read_nvjet_types(letters: str) -> dict[str, str | None]:
     """Determine the types of an nvjet kernel.
 
-    >>> _nvjet_types("tst")
+    >>> _read_nvjet_types("tst")
     {'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_acc': 'fp32', 'dtype_out': 'bf16'}
 
     Args:
@@ -275,16 +275,16 @@ def decode_small(name: str) -> KernelName | None:
     if sign is None:
         return None
 
-    fields = _small_fields(name, sign)
+    fields = _read_small_fields(name, sign)
     if fields is None:
         return None
 
-    short = callee_text(name, sign, _small_label(sign, fields))
-    parts = [_small_part(sign, fields)]
+    short = callee_text(name, sign, _begin_small_short(sign, fields))
+    parts = [_explain_small_name(sign, fields)]
     return build(name, "cublas-aux", short, parts, **fields)
 
 
-def _small_label(sign: Signature, fields: dict[str, Any]) -> str:
+def _begin_small_short(sign: Signature, fields: dict[str, Any]) -> str:
     """Return what the short text of a small kernel begins with.
 
     It is the base name without `_kernel`. The second pass of a split K is
@@ -300,7 +300,7 @@ def _small_label(sign: Signature, fields: dict[str, Any]) -> str:
     return sign.base.replace("_kernel", "")
 
 
-def _small_part(sign: Signature, fields: dict[str, Any]) -> Part:
+def _explain_small_name(sign: Signature, fields: dict[str, Any]) -> Part:
     """Explain one part of the name of a small kernel.
 
     It is the two letters of the layout where the base name has them
@@ -309,7 +309,7 @@ def _small_part(sign: Signature, fields: dict[str, Any]) -> Part:
     layout = fields.get("layout")
     if layout is not None:
         start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
-        return start, start + len(layout), vocabulary.layout_meaning(layout)
+        return start, start + len(layout), vocabulary.explain_layout(layout)
 
     if fields.get("role") == "splitk_reduce":
         meaning = "adds up the partial sums of a split K"
@@ -329,10 +329,10 @@ def _is_gemvx(sign: Signature) -> bool:
     return sign.base == "kernel" and sign.scope.endswith("gemvx::")
 
 
-def _same_type(letter: str) -> dict[str, str]:
+def _make_single_type_fields(letter: str) -> dict[str, str]:
     """Return the types of a product that computes everything in one type.
 
-    >>> _same_type("d")
+    >>> _make_single_type_fields("d")
     {'dtype_a': 'fp64', 'dtype_b': 'fp64', 'dtype_acc': 'fp64', 'dtype_out': 'fp64'}
 
     Args:
@@ -350,7 +350,7 @@ def _same_type(letter: str) -> dict[str, str]:
     }
 
 
-def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
+def _read_tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
     """Determine the types of a small product from the tensors among its arguments.
 
     Tensors are written as `cublasGemvTensorBatched<float const>`. Those that the kernel
@@ -381,7 +381,7 @@ def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
     return {"dtype_a": read[0], "dtype_b": read[-1], "dtype_out": written[0]}
 
 
-def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
+def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     """Determine the fields of a small kernel of cuBLAS.
 
     Returns:
@@ -392,14 +392,14 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
         return {"op": "reduction", "role": "splitk_reduce"}
 
     if _GEMV.fullmatch(base) or _is_gemvx(sign):
-        return {"op": "gemv", **_tensor_types(name, sign)}
+        return {"op": "gemv", **_read_tensor_types(name, sign)}
 
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
         return {
             "op": "gemm",
             "layout": vector_tile["layout"].lower(),
-            **_same_type(vector_tile["acc"]),
+            **_make_single_type_fields(vector_tile["acc"]),
             "tile_m": int(vector_tile["tile_m"]),
             "tile_n": int(vector_tile["tile_n"]),
             "tile_k": int(vector_tile["tile_k"]),
@@ -408,14 +408,14 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     small_n = _SMALL_N.fullmatch(base)
     if small_n:
         layout = small_n["layout"].lower()
-        return {"op": "gemm", "layout": layout, **_tensor_types(name, sign)}
+        return {"op": "gemm", "layout": layout, **_read_tensor_types(name, sign)}
 
     large_k = _LARGE_K.match(base)
     if large_k:
-        return {"op": "gemm", **_same_type(large_k["acc"])}
+        return {"op": "gemm", **_make_single_type_fields(large_k["acc"])}
 
     if _SMALL.fullmatch(base):
-        return {"op": "gemm", **_tensor_types(name, sign)}
+        return {"op": "gemm", **_read_tensor_types(name, sign)}
 
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
         return {"op": "reduction"}

@@ -27,21 +27,21 @@ from . import cutlass
 from .cxx import (
     SCOPE,
     Signature,
-    argument_texts,
     callee_text,
     element_type,
+    read_arguments,
     signature,
 )
 from .record import (
     KernelName,
     build,
-    epilogue_of,
     explain,
     fields_of,
+    find_epilogue,
+    find_first_op,
     gemm_label,
-    op_by,
 )
-from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning
+from .vocabulary import CUTLASS, GENERATION, cxx_type, explain_layout
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -81,9 +81,9 @@ def decode_xmma(name: str) -> KernelName | None:
     if match is None:
         return _decode_xmma_head(name)
 
-    fields = _xmma_fields(match)
-    parts = explain(match, _XMMA_MEANINGS, _rest_meaning)
-    parts.append((*match.span("ab"), _layout_text(match)))
+    fields = _read_xmma_fields(match)
+    parts = explain(match, _XMMA_MEANINGS, _explain_word)
+    parts.append((*match.span("ab"), _explain_layout(match)))
 
     word = match["pass"] or "gemm"
     if "role" in fields:
@@ -113,7 +113,7 @@ def _decode_xmma_head(name: str) -> KernelName | None:
     return build(name, "xmma", short, op=op, **fields)
 
 
-def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
+def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     """Determine the fields of an xmma kernel.
 
     The second pass of a product whose K is split only adds up. Its fields say that
@@ -125,9 +125,9 @@ def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
         "op": "conv" if is_conv else "gemm",
         "pass_": match["pass"],
         **fields_of(match),
-        **_xmma_types(match),
+        **_read_xmma_types(match),
         "layout": None if is_conv else match["ab"],
-        "epilogue": epilogue_of(rest),
+        "epilogue": find_epilogue(rest),
     }
 
     # Such a kernel is the second pass of a split K.
@@ -142,7 +142,7 @@ def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     return fields
 
 
-def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
+def _read_xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     """Determine the types of an xmma kernel.
 
     Returns:
@@ -173,7 +173,7 @@ def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     }
 
 
-def _layout_text(match: re.Match[str]) -> str:
+def _explain_layout(match: re.Match[str]) -> str:
     """Explain the letters of A and B; of a convolution those of filter and tensors."""
     letters = match["ab"]
     if match["pass"]:
@@ -182,7 +182,7 @@ def _layout_text(match: re.Match[str]) -> str:
         )
 
     if len(letters) > 1 and set(letters) <= set("ntch"):
-        return layout_meaning(letters)
+        return explain_layout(letters)
 
     return "layout of A and B"
 
@@ -211,7 +211,7 @@ _XMMA_WORDS: Final = {
 }
 
 
-def _rest_meaning(word: str) -> str | None:
+def _explain_word(word: str) -> str | None:
     """Explain a word behind the tile of an xmma name.
 
     Returns None if the meaning is not known.
@@ -321,22 +321,22 @@ def decode(name: str) -> KernelName | None:
     if "cudnn" in name[:40]:
         tuned = _TUNED.fullmatch(name)
         if tuned:
-            return _hand_tuned_record(name, tuned)
+            return _build_hand_tuned_record(name, tuned)
         sdpa = _SDPA.fullmatch(name)
         if sdpa:
-            return _attention_record(name, sdpa)
+            return _build_attention_record(name, sdpa)
         in_cutlass = _CUTLASS.match(name)
         if in_cutlass:
-            return _bundled_cutlass_record(name, in_cutlass)
+            return _build_bundled_cutlass_record(name, in_cutlass)
     else:
         implicit = _IMPLICIT.fullmatch(name)
         if implicit:
-            return _implicit_record(name, implicit)
+            return _build_implicit_record(name, implicit)
 
     return _decode_cxx(name)
 
 
-def _implicit_record(name: str, match: re.Match[str]) -> KernelName:
+def _build_implicit_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a convolution of cuDNN 7 as an implicit matrix product."""
     return build(
         name,
@@ -349,7 +349,7 @@ def _implicit_record(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
+def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a hand-tuned convolution.
 
     Sums in fp32 imply operands in fp32 only if the name has neither another type nor
@@ -377,7 +377,7 @@ def _hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
     return build(name, "cudnn", short, parts, **fields)
 
 
-def _attention_record(name: str, match: re.Match[str]) -> KernelName:
+def _build_attention_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel that cuDNN generated.
 
     Its short text ends with the knobs of the generator.
@@ -399,7 +399,7 @@ def _attention_record(name: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName:
+def _build_bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a CUTLASS kernel that cuDNN bundles.
 
     Args:
@@ -416,11 +416,11 @@ def _bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName:
             name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce"
         )
 
-    op = op_by(_IN_CUTLASS, name[match.start() : match.end() + 160])
+    op = find_first_op(_IN_CUTLASS, name[match.start() : match.end() + 160])
     return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
 
 
-def _types_of_cxx(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
+def _read_cxx_types(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
     """Determine the types of a kernel with a C++ name.
 
     Returns:
@@ -431,7 +431,7 @@ def _types_of_cxx(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
         return {"dtype": element_type(name, sign)}
 
     if op == "conv":
-        for text in argument_texts(name, sign, 1):
+        for text in read_arguments(name, sign, 1):
             return {"dtype_a": cxx_type(text)}
 
     return {}
@@ -468,7 +468,7 @@ def _decode_cxx(name: str) -> KernelName | None:
     if base.startswith("fft2d_"):
         fields["algo"] = "fft"
 
-    fields |= _types_of_cxx(name, sign, fields["op"])
+    fields |= _read_cxx_types(name, sign, fields["op"])
     parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
     return build(name, "cudnn", short, parts, **fields)

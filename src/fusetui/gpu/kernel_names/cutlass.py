@@ -25,14 +25,14 @@ from typing import Any, Final
 
 from fusetui.text.patterns import lazy_pattern
 
-from .cxx import SCOPE, cute_tuple
+from .cxx import SCOPE, make_cute_tuple_pattern
 from .record import (
     KernelName,
     Meanings,
     build,
-    epilogue_of,
     explain,
     fields_of,
+    find_epilogue,
     gemm_label,
 )
 from .vocabulary import (
@@ -41,8 +41,8 @@ from .vocabulary import (
     CXX_TYPE,
     accumulator_meaning,
     cxx_type,
-    layout_meaning,
-    mma_meaning,
+    explain_layout,
+    explain_mma,
 )
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
@@ -76,12 +76,12 @@ _MEANINGS: Meanings = {
     "class": lambda text: _CLASSES.get(text, "which units multiply"),
     "c": "the result is stored as {}",
     "acc": accumulator_meaning,
-    "mma": mma_meaning,
+    "mma": explain_mma,
     "math": "the operands are converted to {} on the way into the multiplication",
     "kind": _KINDS.__getitem__,
     "tile_k": "each pipeline stage holds {} of K",
     "layout": lambda text: (
-        f"the tensors are stored as {text}" if "hw" in text else layout_meaning(text)
+        f"the tensors are stored as {text}" if "hw" in text else explain_layout(text)
     ),
     "stride": "only for stride 1",
 }
@@ -121,12 +121,12 @@ _BLOCK_SCALED_FORMATS: Final = {
 """What elements that share scales of a type are called."""
 
 
-def _type_words(text: str) -> str:
+def _describe_type(text: str) -> str:
     """Describe the type of a 3.x name in words.
 
     For elements that share scales, the name of the format is added, if it has one.
 
-    >>> _type_words("ue8m0xe4m3")
+    >>> _describe_type("ue8m0xe4m3")
     'ue8m0xe4m3, which is e4m3 with ue8m0 scales (mxfp8)'
     """
     scale, _, element = text.rpartition("x")
@@ -145,18 +145,18 @@ _MEANINGS3: Meanings = {
     "cc": "needs compute capability {}",
     "class": "{}: which units multiply (tensorop: tensor cores, bs: block scaled, simt: ordinary)",
     "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c complex)",
-    "mma": mma_meaning,
+    "mma": explain_mma,
     "math": "{}: the arithmetic, when the operands are converted on the way in",
     "scaled": "each block of the operands has its own scale",
-    "dtype_a": lambda text: f"type of A: {_type_words(text)}",
-    "dtype_b": lambda text: f"type of B: {_type_words(text)}",
+    "dtype_a": lambda text: f"type of A: {_describe_type(text)}",
+    "dtype_b": lambda text: f"type of B: {_describe_type(text)}",
     "dtype_acc": "type of the sums: {}",
     "c": "type of the added C: {}",
-    "dtype_out": lambda text: f"type of the result: {_type_words(text)}",
+    "dtype_out": lambda text: f"type of the result: {_describe_type(text)}",
     "stages": lambda text: (
         _AUTOMATIC if text == "0" else f"pipeline stages in flight: {text}"
     ),
-    "layout": layout_meaning,
+    "layout": explain_layout,
 }
 _WORDS3: Final = {
     "1sm": "one SM computes a tile",
@@ -172,8 +172,8 @@ _WORDS3: Final = {
     "scalemax": "probably also records the largest value, for scaling",
 }
 
-_TILE = cute_tuple("tile_m", "tile_n", "tile_k")
-_CLUSTER = cute_tuple("x", "y", "z")
+_TILE = make_cute_tuple_pattern("tile_m", "tile_n", "tile_k")
+_CLUSTER = make_cute_tuple_pattern("x", "y", "z")
 _SHAPED: Final = (
     lazy_pattern(
         rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), [\w:]+, "
@@ -224,12 +224,13 @@ def decode2(name: str) -> KernelName | None:
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
-    """Decode the procedural name of CUTLASS 2.x that begins at one position.
+    """Decode the procedural name of CUTLASS 2.x that begins at one position of a name.
 
     Args:
         name: The full name of the kernel.
-        start: The position in it.
-        family: The family of the record. cuDNN wraps such names in its namespaces.
+        start: The index in `name` at which the procedural name begins.
+        family: The family of the record, `cutlass2`, or `cudnn` where cuDNN wraps such
+            a name in its namespaces.
 
     Returns:
         The record; None if no such name begins there.
@@ -243,9 +244,9 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     fields: dict[str, Any] = {
         "op": "gemm" if is_gemm else "conv",
         "pass_": None if is_gemm else match["kind"],
-        **_types_of_2x(match),
+        **_read_types_of_2x(match),
         **fields_of(match),
-        "epilogue": epilogue_of(rest),
+        "epilogue": find_epilogue(rest),
     }
 
     words: list[str] = []
@@ -259,6 +260,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
         if match["class"].startswith(instruction):
             words.append(instruction)
 
+    # A planar kernel keeps the parts of complex numbers in separate planes.
     if "_planar" in rest:
         words.append("planar")
 
@@ -266,7 +268,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
 
-def _types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
+def _read_types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
     """Determine the types of a procedural name of CUTLASS 2.x.
 
     The types of the result and of the operands are in the name only if they differ
@@ -323,12 +325,12 @@ def decode3(name: str) -> KernelName | None:
         return _decode3_head(name)
 
     rest = match["rest"]
-    epilogue = epilogue_of(rest)
+    epilogue = find_epilogue(rest)
     is_stream_k = "_stream_k" in rest
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
-        **fields_of(match, _type_of_3x),
+        **fields_of(match, _translate_type_of_3x),
         "stages": int(match["stages"]) or None,
         "epilogue": epilogue,
         "stream_k": True if is_stream_k else None,
@@ -345,11 +347,11 @@ def decode3(name: str) -> KernelName | None:
     )
 
 
-def _type_of_3x(word: str) -> str | None:
-    """Return our name of a type in a 3.x name.
+def _translate_type_of_3x(word: str) -> str | None:
+    """Return our name of an element type in a 3.x name, such as `bf16`.
 
-    Of elements that have scales (`ue8m0xe4m3`) it is that of the elements, which come
-    last. Returns None for complex and unknown types.
+    Of elements with shared scales (`ue8m0xe4m3`) it is the type of the elements, which
+    comes last. Returns None for complex and unknown types.
     """
     return CUTLASS.get(word.rpartition("x")[2])
 
@@ -384,7 +386,7 @@ def decode_cxx(name: str) -> KernelName:
     for pattern in _SHAPED:
         match = pattern.search(searched)
         if match is not None:
-            return _shaped_record(name, match)
+            return _build_shaped_record(name, match)
 
     op = None
     if _ATTENTION.search(searched):
@@ -395,7 +397,7 @@ def decode_cxx(name: str) -> KernelName:
     # The class that the kernel runs is the first template argument.
     arguments = searched.partition("<")[2]
     target = arguments.partition(">")[0].partition("<")[0]
-    short = f"{op or 'cutlass'} {_innermost_names(target)}"
+    short = f"{op or 'cutlass'} {_shorten_qualified_name(target)}"
     return build(name, "cutlass3", short, op=op)
 
 
@@ -414,7 +416,7 @@ _THREADBLOCK = lazy_pattern(
 )
 
 
-def _shaped_record(name: str, match: re.Match[str]) -> KernelName:
+def _build_shaped_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a C++ name of 3.x whose tile and cluster are known.
 
     Args:
@@ -444,7 +446,7 @@ def decode_cxx2(name: str) -> KernelName | None:
         return None
 
     kernel = match["kernel"]
-    op = _op_of_class(match["scope"], kernel)
+    op = _classify_kernel_class(match["scope"], kernel)
 
     after_kernel = match.end() - 1
     tile = _THREADBLOCK.search(name, after_kernel, match.end() + _MAX_TILE_CHARACTERS)
@@ -456,10 +458,10 @@ def decode_cxx2(name: str) -> KernelName | None:
     return build(name, "cutlass2", short, explain(tile, _OUTPUT), **fields)
 
 
-def _op_of_class(scope: str, kernel: str) -> str | None:
+def _classify_kernel_class(scope: str, kernel: str) -> str | None:
     """Say what a class of `cutlass::gemm` or `cutlass::conv` computes.
 
-    >>> _op_of_class("cutlass::gemm::kernel::", "GemmUniversal")
+    >>> _classify_kernel_class("cutlass::gemm::kernel::", "GemmUniversal")
     'gemm'
 
     Args:
@@ -476,12 +478,12 @@ def _op_of_class(scope: str, kernel: str) -> str | None:
     return "gemv" if "Gemv" in kernel else None
 
 
-def _innermost_names(target: str) -> str:
+def _shorten_qualified_name(target: str) -> str:
     """Shorten a qualified name to as many inner names as 40 characters hold.
 
     The innermost name is always kept.
 
-    >>> _innermost_names("a::some_long_namespace::another_namespace::Kernel")
+    >>> _shorten_qualified_name("a::some_long_namespace::another_namespace::Kernel")
     'another_namespace::Kernel'
     """
     shortened, *outer_scopes = reversed(target.split("::"))

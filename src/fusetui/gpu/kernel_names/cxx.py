@@ -120,9 +120,9 @@ def signature(name: str) -> Signature | None:
     'reduce_kernel'
     """
     if name.startswith("_Z"):
-        return _mangled_signature(name)
+        return _read_mangled_signature(name)
 
-    match = _HEAD.match(name, _index_after_return_type(name))
+    match = _HEAD.match(name, _skip_return_type(name))
     if match is None:
         return None
 
@@ -136,7 +136,7 @@ def signature(name: str) -> Signature | None:
     )
 
 
-def _index_after_return_type(name: str) -> int:
+def _skip_return_type(name: str) -> int:
     """Return the index at which the name of a function begins, after its return type.
 
     Returns 0 if the name has no return type.
@@ -150,7 +150,7 @@ def _index_after_return_type(name: str) -> int:
     return match.end() if match else 0
 
 
-def _mangled_signature(name: str) -> Signature | None:
+def _read_mangled_signature(name: str) -> Signature | None:
     """Read the beginning of a mangled name, as far as it has plain identifiers.
 
     Each identifier is written as its length followed by its letters:
@@ -192,7 +192,7 @@ def _mangled_signature(name: str) -> Signature | None:
     )
 
 
-def cute_tuple(*groups: str) -> str:
+def make_cute_tuple_pattern(*groups: str) -> str:
     """Return a pattern for a shape of CuTe: `cute::tuple<cute::C<128>, ...>`.
 
     Args:
@@ -204,7 +204,7 @@ def cute_tuple(*groups: str) -> str:
     return rf"cute::tuple<{sizes} ?>"
 
 
-def base_of(text: str, start: int = 0) -> str | None:
+def read_base_name(text: str, start: int = 0) -> str | None:
     """Return the last word of the qualified name that begins at one position.
 
     `at::native::add<int>` gives `add`. Returns None if no name begins there.
@@ -249,7 +249,7 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
         elif char == ">" and open_brackets:
             open_brackets -= 1
         elif char in (",", ">") and not open_brackets:
-            spans.append(_without_blanks(text, start, match.start()))
+            spans.append(_strip_span(text, start, match.start()))
             start = match.end()
             if char == ">" or len(spans) == limit:
                 return spans, start
@@ -257,14 +257,14 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
     return spans, start
 
 
-def _without_blanks(text: str, start: int, end: int) -> Span:
+def _strip_span(text: str, start: int, end: int) -> Span:
     """Return the span of `text[start:end]` without the blanks around it."""
     argument = text[start:end]
     first = end - len(argument.lstrip(" "))
     return first, first + len(argument.strip(" "))
 
 
-def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
+def read_arguments(name: str, sign: Signature, limit: int = 64) -> list[str]:
     """Return the template arguments of a function as texts.
 
     Args:
@@ -312,7 +312,7 @@ def element_type(name: str, sign: Signature) -> str | None:
             return None
         types |= {_MANGLED_TYPES[code] for code in _MANGLED_ELEMENT.findall(codes[0])}
     else:
-        for argument in argument_texts(name, sign):
+        for argument in read_arguments(name, sign):
             if argument.startswith(_VALUES):
                 continue
             for text in _ELEMENT.findall(argument):
@@ -345,7 +345,7 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     """
     types: list[str] = []
     numbers: list[str] = []
-    for text in argument_texts(name, sign, _MAX_ARGUMENTS):
+    for text in read_arguments(name, sign, _MAX_ARGUMENTS):
         number = text.rstrip("ul").removeprefix("(int)")
         if text in _FLAGS:
             is_after_flag = bool(numbers) and numbers[-1][-1] in "yn"
@@ -385,7 +385,7 @@ def base_text(name: str) -> str:
         before_arguments = re.split("[<(]", head, maxsplit=1)[0]
         text = before_arguments.strip() or head.strip()
     else:
-        text = _qualified_text(name, sign)
+        text = _format_qualified_name(name, sign)
 
     # Letters of any script stay; controls, direction marks and brackets do not.
     safe_characters = []
@@ -396,7 +396,7 @@ def base_text(name: str) -> str:
     return cut("".join(safe_characters), "…") or "(no name)"
 
 
-def _qualified_text(name: str, sign: Signature) -> str:
+def _format_qualified_name(name: str, sign: Signature) -> str:
     """Return the namespaces and the base name of a function.
 
     Anonymous namespaces are left out. Some libraries write a word right behind the

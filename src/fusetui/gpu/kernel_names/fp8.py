@@ -27,7 +27,7 @@ from fusetui.text.patterns import lazy_pattern
 
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_capability, layout_meaning
+from .vocabulary import explain_layout, from_capability
 
 TRTLLM_TYPES: Final = {
     "Bfloat16": "bf16",
@@ -69,16 +69,16 @@ _WORDS: Final = {
     "dsFp8": "block-scaled fp8",
     "swiGlu": "the activation SwiGLU is fused in",
     "transOut": "the result is stored transposed",
-    "TN": layout_meaning("tn"),
-    "NT": layout_meaning("nt"),
-    "NN": layout_meaning("nn"),
-    "TT": layout_meaning("tt"),
+    "TN": explain_layout("tn"),
+    "NT": explain_layout("nt"),
+    "NN": explain_layout("nn"),
+    "TT": explain_layout("tt"),
 }
 _SCHEDULE = lazy_pattern(r"sch(?:ed)?(?P<kind>[PS])")
 _SCHEDULES: Final = {"P": "persistent blocks", "S": "one block for each tile"}
 
 
-def _word_meaning(word: str) -> str | None:
+def _explain_word(word: str) -> str | None:
     """Explain a word behind the cluster of a product of TensorRT-LLM.
 
     Later releases write `schP` in place of `schedP`, and numbers behind it. Returns
@@ -202,7 +202,7 @@ def decode_trtllm(name: str) -> KernelName | None:
     op = name.partition("_")[0]  # gemm or bmm
     short = gemm_label(op, fields, match["unroll"], *schedules)
 
-    parts = explain(match, _MEANINGS, _word_meaning)
+    parts = explain(match, _MEANINGS, _explain_word)
     return build(name, "trtllm-gen", short, parts, **fields)
 
 
@@ -231,8 +231,8 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     arguments = [name[start:end] for start, end in spans]
     form = _FORMS.get(sign.base)
     if form and _has_form(arguments, form):
-        fields |= _form_fields(arguments, form, has_target=target is not None)
-        parts += _size_parts(spans, form)
+        fields |= _read_form_fields(arguments, form, has_target=target is not None)
+        parts += _explain_sizes(spans, form)
 
     short = f"deep_gemm {variant}"
     if is_product:
@@ -241,7 +241,7 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     return build(name, "deep-gemm", short, parts, **fields)
 
 
-def _form_fields(
+def _read_form_fields(
     arguments: list[str], form: _ArgumentForm, has_target: bool
 ) -> dict[str, Any]:
     """Determine what the template arguments of a kernel of a known form say.
@@ -255,7 +255,7 @@ def _form_fields(
     Returns:
         The sizes, and the types if the form determines them.
     """
-    fields: dict[str, Any] = {**_size_fields(arguments, form)}
+    fields: dict[str, Any] = {**_read_size_fields(arguments, form)}
     if form.dtype:
         fields["dtype_a"] = form.dtype
         fields["dtype_b"] = form.dtype
@@ -264,7 +264,9 @@ def _form_fields(
     return fields
 
 
-def _size_fields(arguments: list[str], form: _ArgumentForm) -> dict[str, int | None]:
+def _read_size_fields(
+    arguments: list[str], form: _ArgumentForm
+) -> dict[str, int | None]:
     """Read the sizes of a kernel of a known form from its template arguments.
 
     Returns:
@@ -277,7 +279,7 @@ def _size_fields(arguments: list[str], form: _ArgumentForm) -> dict[str, int | N
     return sizes
 
 
-def _size_parts(spans: list[Span], form: _ArgumentForm) -> list[Part]:
+def _explain_sizes(spans: list[Span], form: _ArgumentForm) -> list[Part]:
     """Explain the sizes of the tile and of the problem among the template arguments.
 
     Args:

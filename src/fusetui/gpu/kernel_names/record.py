@@ -17,7 +17,7 @@ import msgspec
 from fusetui.text.patterns import compiled, lazy_pattern
 from fusetui.text.printable import printable
 
-from .vocabulary import MMA_SHAPES, from_capability, from_word
+from .vocabulary import MMA_SHAPES, from_capability, get_generation_fields
 
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they mean, in plain
@@ -36,7 +36,7 @@ _NUMBER_FIELDS: Final = frozenset(
     {"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"}
 )
 _TEXT_FIELDS: Final = frozenset({"cluster", "layout"})
-_TARGET_FIELDS: Final = {"cc": from_capability, "arch": from_word}
+_TARGET_FIELDS: Final = {"cc": from_capability, "arch": get_generation_fields}
 _EPILOGUES: Final = frozenset(
     {"bias", "relu", "gelu", "drelu", "dgelu", "aux", "scalemax", "bgrada", "bgradb"}
 )
@@ -169,7 +169,7 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
     return fields
 
 
-def epilogue_of(rest: str) -> str | None:
+def find_epilogue(rest: str) -> str | None:
     """Collect the words that name what a kernel can apply while it stores its result.
 
     `_lower_bias_relu_v1` gives `bias_relu`. Returns None if there is no such word.
@@ -212,18 +212,18 @@ def explain(
             parts.append((start, end, explanation))
 
         if words and group in ("mid", "rest"):
-            parts += _word_parts(name, start, end, words)
+            parts += _explain_words(name, start, end, words)
 
     return parts
 
 
-def _word_parts(name: str, start: int, end: int, words: Meaning) -> list[Part]:
+def _explain_words(name: str, start: int, end: int, words: Meaning) -> list[Part]:
     """Explain the words between underscores in `name[start:end]`.
 
     Words without a meaning are left out.
     """
     parts = []
-    for word_start, word_end, word in tokens(name, start, end):
+    for word_start, word_end, word in iterate_words(name, start, end):
         meaning = words(word)
         if meaning is not None:
             parts.append((word_start, word_end, meaning))
@@ -231,11 +231,11 @@ def _word_parts(name: str, start: int, end: int, words: Meaning) -> list[Part]:
     return parts
 
 
-def op_by(patterns: Mapping[str, str], text: str) -> str | None:
+def find_first_op(patterns: Mapping[str, str], text: str) -> str | None:
     """Return the key of the first pattern that matches anywhere in a text.
 
-    Decoders list operators by the words that imply them. Returns None if no pattern
-    matches.
+    The keys are operations, such as `softmax`, and the patterns are words that imply
+    them. Returns None if no pattern matches.
     """
     for op, pattern in patterns.items():
         if compiled(pattern).search(text):
@@ -243,7 +243,7 @@ def op_by(patterns: Mapping[str, str], text: str) -> str | None:
     return None
 
 
-def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+def iterate_words(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
     """Yield the words between underscores in `name[start:end]` with their positions.
 
     Each item is the start and the end of a word in `name`, and the word itself.
@@ -323,7 +323,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
 
     return spaced(
         op,
-        _types_of_product(
+        _format_product_types(
             get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")
         ),
         f"({math})" if math else None,
@@ -336,7 +336,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
     )
 
 
-def _types_of_product(
+def _format_product_types(
     a: str | None, b: str | None, acc: str | None, out: str | None
 ) -> str | None:
     """Write the types of a matrix product as one text.
@@ -345,7 +345,7 @@ def _types_of_product(
     sums stands in for it, or, where the result has another type than the sums,
     only the result is shown: `->bf16`.
 
-    >>> _types_of_product(None, None, "fp32", "bf16"), _types_of_product(None, None, "fp32", None)
+    >>> _format_product_types(None, None, "fp32", "bf16"), _format_product_types(None, None, "fp32", None)
     ('->bf16', 'fp32')
     """
     if a is None and out is not None and out != acc:
@@ -424,14 +424,14 @@ def annotate(
     Returns:
         The lines, at least one, and the legend.
     """
-    signs = _signs_for_parts(len(parts))
+    signs = _choose_signs(len(parts))
 
     # Mark the characters of each part.
     # There is one mark per character of the name.
     marks = [" "] * len(name)
     legend = []
     for sign, (start, end, meaning) in zip(signs, parts, strict=True):
-        marks[start:end] = _underline_of_part(sign, end - start, ends)
+        marks[start:end] = _draw_underline(sign, end - start, ends)
         legend.append(f"{sign} {meaning}")
 
     # An escaped character is wider. Its mark is widened, so that it stays below.
@@ -461,7 +461,7 @@ def _widen_marks(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
     return [mark * len(text) for mark, text in zip(marks, texts, strict=True)]
 
 
-def _signs_for_parts(count: int) -> Sequence[str]:
+def _choose_signs(count: int) -> Sequence[str]:
     """Return one sign for each of several parts.
 
     Signs are single characters, or numbers if there are more parts than SIGNS.
@@ -474,12 +474,12 @@ def _signs_for_parts(count: int) -> Sequence[str]:
     return [str(number) for number in range(1, count + 1)]
 
 
-def _underline_of_part(sign: str, width: int, ends: Sequence[str]) -> list[str]:
+def _draw_underline(sign: str, width: int, ends: Sequence[str]) -> list[str]:
     """Return the characters of the underline of one part, such as `└─3─┘`.
 
     If that does not fit, it is the sign alone, filled up or cut to the width.
 
-    >>> "".join(_underline_of_part("3", 5, UNDERLINE))
+    >>> "".join(_draw_underline("3", 5, UNDERLINE))
     '└─3─┘'
 
     Args:

@@ -33,9 +33,9 @@ from .record import (
     explain,
     fields_of,
     gemm_label,
-    tokens,
+    iterate_words,
 )
-from .vocabulary import from_gfx, layout_meaning
+from .vocabulary import explain_layout, get_gfx_fields
 
 _TENSILE = lazy_pattern(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
@@ -224,7 +224,7 @@ def decode_tensile(name: str) -> KernelName | None:
     letter_a = "n" if match["a"] == "ilk" else "t"
     letter_b = "n" if match["b"] == "ljk" else "t"
     layout = letter_a + letter_b
-    fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, options)}
+    fields = {"op": "gemm", "layout": layout, **_read_tensile_fields(match, options)}
 
     waves = options["waves"]
     waves_word = f"w{waves[1]}" if waves else None
@@ -233,9 +233,9 @@ def decode_tensile(name: str) -> KernelName | None:
 
     layout_span = (match.start("a") - 1, match.end("b"))
     parts = [
-        (*layout_span, layout_meaning(layout)),
-        *_type_parts(match),
-        *_flag_parts(match),
+        (*layout_span, explain_layout(layout)),
+        *_explain_types(match),
+        *_explain_flags(match),
     ]
     for option in options.values():
         if option:
@@ -260,7 +260,7 @@ def _decode_tensile_helper(name: str) -> KernelName | None:
     return build(name, "tensile", short, op="reduction", role="splitk_reduce")
 
 
-def _tensile_fields(
+def _read_tensile_fields(
     match: re.Match[str], options: dict[str, re.Match[str] | None]
 ) -> dict[str, Any]:
     """Determine the fields of a Tensile kernel, except for its layout.
@@ -270,7 +270,7 @@ def _tensile_fields(
         options: The matches of `_SEARCHED` in the rest of the name, by their keys.
     """
     fields: dict[str, Any] = {
-        **_type_fields(_tensile_types(match["types"], match["more"] or "")),
+        **_make_type_fields(_read_tensile_types(match["types"], match["more"] or "")),
         "epilogue": "bias" if options["bias"] else None,
         "split_k": None,
         "stream_k": None,
@@ -280,7 +280,7 @@ def _tensile_fields(
         fields |= fields_of(options["tile"])
 
     if options["target"]:
-        fields |= from_gfx(options["target"]["gfx"])
+        fields |= get_gfx_fields(options["target"]["gfx"])
 
     mma = options["mma"]
     if mma:
@@ -313,7 +313,7 @@ class _TensileTypes(NamedTuple):
     is_in_two_groups: bool = False
 
 
-def _tensile_types(types: str, next_word: str) -> _TensileTypes | None:
+def _read_tensile_types(types: str, next_word: str) -> _TensileTypes | None:
     """Read the letters of the element types of a matrix product.
 
     Three letters in the first word are A and B, result and sums: `BBS`. One letter and
@@ -353,7 +353,7 @@ def _tensile_types(types: str, next_word: str) -> _TensileTypes | None:
     return None
 
 
-def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
+def _make_type_fields(types: _TensileTypes | None) -> dict[str, str]:
     """Return the fields of the element types of a matrix product.
 
     Returns:
@@ -371,13 +371,13 @@ def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
     }
 
 
-def _type_parts(match: re.Match[str]) -> list[Part]:
+def _explain_types(match: re.Match[str]) -> list[Part]:
     """Explain the letters that name element types.
 
     They are one group, or two if the result and the sums have a group of their own.
     Letters that do not settle the types are explained as such.
     """
-    types = _tensile_types(match["types"], match["more"] or "")
+    types = _read_tensile_types(match["types"], match["more"] or "")
     if types is None:
         groups = ["types", "more"] if _has_second_group(match) else ["types"]
         return [
@@ -385,7 +385,7 @@ def _type_parts(match: re.Match[str]) -> list[Part]:
             for group in groups
         ]
 
-    fields = _type_fields(types)
+    fields = _make_type_fields(types)
     if types.a == types.b:
         operands = f"A and B are {fields['dtype_a']}"
     else:
@@ -406,9 +406,10 @@ def _type_parts(match: re.Match[str]) -> list[Part]:
 
 
 def _has_second_group(match: re.Match[str]) -> bool:
-    """Return whether the word behind the first group of letters names types too.
+    """Return whether the word behind the first group of type letters names types too.
 
-    It may also be a flag, or missing.
+    In `B_BS` the second group is `BS`. The word may also be a flag of the kernel, or be
+    missing.
     """
     next_word = match["more"]
     return (
@@ -423,7 +424,7 @@ def _is_letters(group: str) -> bool:
     return "".join(_LETTER.findall(group)) == group
 
 
-def _flag_parts(match: re.Match[str]) -> list[Part]:
+def _explain_flags(match: re.Match[str]) -> list[Part]:
     """Explain the flags that follow the types, up to the first word that is no flag."""
     start = match.end("more" if _has_second_group(match) else "types")
     flags = _FLAGS.match(match.string, start)
@@ -432,7 +433,7 @@ def _flag_parts(match: re.Match[str]) -> list[Part]:
 
     return [
         (word_start, word_end, _FLAG_WORDS[word])
-        for word_start, word_end, word in tokens(match.string, *flags.span())
+        for word_start, word_end, word in iterate_words(match.string, *flags.span())
         if word in _FLAG_WORDS
     ]
 
@@ -472,7 +473,7 @@ def _decode_igemm(name: str) -> KernelName | None:
         "op": "conv",
         "pass_": pass_,
         **fields_of(match, _IGEMM_TYPES.get),
-        **from_gfx(_IGEMM_TARGETS.get(match["target"])),
+        **get_gfx_fields(_IGEMM_TARGETS.get(match["target"])),
     }
 
     short = gemm_label(
@@ -493,7 +494,7 @@ def decode_ck(name: str) -> KernelName | None:
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
 
-    fields = _ck_operation(name, sign)
+    fields = _classify_ck_kernel(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
 
     # The gradient of the weight has another order of the integers.
@@ -501,26 +502,28 @@ def decode_ck(name: str) -> KernelName | None:
     if is_product and fields.get("pass_") != "wgrad":
         integers = _find_tile(name)
         if integers:
-            fields |= _ck_tile_fields(integers)
-            parts += _ck_tile_parts(integers)
+            fields |= _make_ck_tile_fields(integers)
+            parts += _explain_ck_tile(integers)
 
     label = fields.get("pass_") or fields["op"] or "ck"
     instruction = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
-    short = gemm_label(label, fields, instruction, _ck_kernel(name, sign))
+    short = gemm_label(label, fields, instruction, _shorten_ck_name(name, sign))
     return build(name, "ck", short, parts, **fields)
 
 
-def _ck_tile_fields(integers: list[_Integer]) -> dict[str, Any]:
-    """Return the fields of a tile from its ten integers.
+def _make_ck_tile_fields(integers: list[_Integer]) -> dict[str, Any]:
+    """Return the fields of a tile of Composable Kernel from the ten integers that
+    describe it.
 
-    They are `tile_m`, `tile_n`, `tile_k` and `mma_mn`, such as `32x32`.
+    The fields are `tile_m`, `tile_n`, `tile_k` and `mma_mn`, the shape of one matrix
+    instruction, such as `32x32`.
     """
     values = [integer.value for integer in integers]
     _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
     return {"tile_m": m, "tile_n": n, "tile_k": k, "mma_mn": f"{m_xdl}x{n_xdl}"}
 
 
-def _ck_tile_parts(integers: list[_Integer]) -> list[Part]:
+def _explain_ck_tile(integers: list[_Integer]) -> list[Part]:
     """Explain each of the ten integers of a tile."""
     parts = []
     for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
@@ -529,12 +532,12 @@ def _ck_tile_parts(integers: list[_Integer]) -> list[Part]:
     return parts
 
 
-def _ck_kernel(name: str, sign: Signature) -> str:
+def _shorten_ck_name(name: str, sign: Signature) -> str:
     """Return what the short text calls a kernel of Composable Kernel.
 
-    It is the base name without the words that all of them have. ck_tile runs every
-    class through one function, `kentry`. Then it is the name of the class, which
-    follows in the mangled name behind its length.
+    It is the base name without the words that all such names share. ck_tile runs every
+    class through one function, `kentry`. The name of the class then follows in the
+    mangled name, behind its length in digits, and is returned instead.
     """
     if sign.base == "kentry":
         length = _CLASS.search(name, sign.end, sign.end + 30)
@@ -549,7 +552,7 @@ def _ck_kernel(name: str, sign: Signature) -> str:
 _MAX_CLASS_CHARACTERS: Final = 40
 
 
-def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
+def _classify_ck_kernel(name: str, sign: Signature) -> dict[str, Any]:
     """Determine what a kernel of Composable Kernel does.
 
     Returns:
@@ -591,7 +594,7 @@ def _find_tile(name: str) -> list[_Integer]:
     # twice. Hence the tiles are kept by their values.
     tiles: dict[tuple[int, ...], list[_Integer]] = {}
     for run in run_pattern.finditer(name):
-        integers = _integers_in(name, run.start(), run.end())
+        integers = _find_integers(name, run.start(), run.end())
         for first in range(len(integers) - _TILE_INTEGERS + 1):
             window = integers[first : first + _TILE_INTEGERS]
             values = tuple(integer.value for integer in window)
@@ -605,7 +608,7 @@ def _find_tile(name: str) -> list[_Integer]:
     return tile
 
 
-def _integers_in(name: str, start: int, end: int) -> list[_Integer]:
+def _find_integers(name: str, start: int, end: int) -> list[_Integer]:
     """Return the integers in `name[start:end]`."""
     integers = []
     for digits in _DIGITS.finditer(name, start, end):

@@ -14,7 +14,7 @@ from fusetui.text.figures import plural
 from fusetui.text.patterns import lazy_pattern
 
 from .record import DecodedName, tile_words
-from .vocabulary import layout_meaning
+from .vocabulary import explain_layout
 
 _FIXED: Final = {
     "nocast": "inputs are read without converting their type",
@@ -56,7 +56,7 @@ class _Pattern(NamedTuple):
     meaning: Callable[[re.Match[str], DecodedName], str]
 
 
-def _sizes_meaning(match: re.Match[str], kernel: DecodedName) -> str:
+def _explain_sizes(match: re.Match[str], kernel: DecodedName) -> str:
     """Explain sizes with an `x`: a tile, a cluster, or the work of a block."""
     word = match[0]
     tile = tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k)
@@ -74,12 +74,12 @@ def _sizes_meaning(match: re.Match[str], kernel: DecodedName) -> str:
     return ""
 
 
-def _loaded_meaning(match: re.Match[str], kernel: DecodedName) -> str:
+def _explain_loaded_elements(match: re.Match[str], kernel: DecodedName) -> str:
     """Explain `x4`: how many elements a thread loads at once."""
     return f"a thread loads {match[1]} elements at once" if kernel.vec else ""
 
 
-def _waves_meaning(match: re.Match[str], kernel: DecodedName) -> str:
+def _explain_waves(match: re.Match[str], kernel: DecodedName) -> str:
     """Explain `w4_1` of Tensile: a wave's share of a tile, else the work group."""
     along_m, along_n = match[1], match[2]
     if f"_MIWT{along_m}_{along_n}" in kernel.name:
@@ -94,10 +94,10 @@ _PATTERNS: Final = (
             f"{plural(int(match[1]), 'pipeline stage')}: slices of K in flight"
         ),
     ),
-    _Pattern(lazy_pattern(r"x(\d{1,3})"), _loaded_meaning),
+    _Pattern(lazy_pattern(r"x(\d{1,3})"), _explain_loaded_elements),
     _Pattern(
         lazy_pattern(r"w(\d{1,6})_(\d{1,6})"),
-        _waves_meaning,
+        _explain_waves,
     ),
     _Pattern(
         lazy_pattern(r"a(\d{1,3})"),
@@ -115,7 +115,7 @@ _PATTERNS: Final = (
     ),
     _Pattern(
         lazy_pattern(r"\d{1,6}(?:x\d{1,6}){1,3}(?:\.\d{1,6})?"),
-        _sizes_meaning,
+        _explain_sizes,
     ),
     _Pattern(
         lazy_pattern(r"\d{1,4}B"),
@@ -160,15 +160,15 @@ def short_words(kernel: DecodedName) -> Iterator[tuple[str, str]]:
     ('volta', 'built for the Volta generation')
     """
     for word in dict.fromkeys(kernel.short.split()):
-        meaning = _meaning(word, kernel)
+        meaning = _explain_short_word(word, kernel)
         if meaning:
             yield word, meaning
 
 
-def _meaning(word: str, kernel: DecodedName) -> str:
+def _explain_short_word(word: str, kernel: DecodedName) -> str:
     """Return the meaning of a word of a short text; "" if it is not known."""
     if word == kernel.layout and set(word) <= set("ntch"):
-        return layout_meaning(word).partition(": ")[2]
+        return explain_layout(word).partition(": ")[2]
     if word == kernel.layout:
         return "the order of the dimensions of a tensor"
     if word == kernel.epilogue:

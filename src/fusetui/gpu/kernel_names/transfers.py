@@ -21,7 +21,7 @@ from typing import Final
 
 from fusetui.text.patterns import lazy_pattern
 
-from .record import KernelName, build, explain, spaced, tokens
+from .record import KernelName, build, explain, iterate_words, spaced
 
 _NAME = lazy_pattern(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -119,9 +119,9 @@ def decode_nccl(name: str) -> KernelName | None:
 
     match = _NAME.match(name)
     if match is not None:
-        words = list(tokens(name, *match.span("rest")))
+        words = list(iterate_words(name, *match.span("rest")))
         is_symmetric = match["sym"] is not None
-        return _collective_record(name, match, words, is_symmetric, fields={})
+        return _build_collective_record(name, match, words, is_symmetric, fields={})
 
     # Older releases name the algorithm and the protocol in another order.
     match = _OLD_NAME.match(name)
@@ -133,10 +133,10 @@ def decode_nccl(name: str) -> KernelName | None:
         "algo": match["algo"].lower(),
         "proto": match["proto"].lower() or "simple",
     }
-    return _collective_record(name, match, words, False, fields)
+    return _build_collective_record(name, match, words, False, fields)
 
 
-def _collective_record(
+def _build_collective_record(
     name: str,
     match: re.Match[str],
     words: list[tuple[int, int, str]],
@@ -157,7 +157,7 @@ def _collective_record(
     meaning = f"the collective: {collective}" if collective else "can be any collective"
     parts = [(*match.span("what"), meaning)]
     for start, end, word in words:
-        field, value = _field_of(word)
+        field, value = _classify_word(word)
         if field is None:
             continue
 
@@ -181,7 +181,7 @@ def _collective_record(
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
 
-def _field_of(word: str) -> tuple[str | None, str]:
+def _classify_word(word: str) -> tuple[str | None, str]:
     """Return the field that a word of a collective's name determines, and its value.
 
     `("redop", "sum")` and `("dtype", "bf16")` are examples; the latter has our name of
@@ -209,7 +209,7 @@ def decode_copy(name: str) -> KernelName | None:
     """
     fill = _SET.fullmatch(name)
     if fill:
-        return _fill_record(name, fill)
+        return _build_fill_record(name, fill)
 
     copy = _COPY.fullmatch(name)
     if copy is None:
@@ -221,19 +221,19 @@ def decode_copy(name: str) -> KernelName | None:
     memories = None
     if copy["source"]:
         memories = f"{copy['source']}->{copy['target']}"
-        parts.append((*copy.span("source"), f"from {_memory(copy['source'])}"))
-        parts.append((*copy.span("target"), f"to {_memory(copy['target'])}"))
+        parts.append((*copy.span("source"), f"from {_describe_memory(copy['source'])}"))
+        parts.append((*copy.span("target"), f"to {_describe_memory(copy['target'])}"))
 
     short = spaced("memcpy", direction, memories)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
 
 
-def _memory(kind: str) -> str:
+def _describe_memory(kind: str) -> str:
     """Describe a kind of memory in words; an unknown kind is returned as it is."""
     return _MEMORY.get(kind, kind)
 
 
-def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
+def _build_fill_record(name: str, fill: re.Match[str]) -> KernelName:
     """Build the record of a fill such as `Memset (Device)`.
 
     The kind of memory is missing in some names.
@@ -241,5 +241,5 @@ def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
     kind = fill["kind"]
     parts = []
     if kind:
-        parts.append((*fill.span("kind"), f"fills {_memory(kind)}"))
+        parts.append((*fill.span("kind"), f"fills {_describe_memory(kind)}"))
     return build(name, "memset", spaced("memset", kind), parts, op="memset")

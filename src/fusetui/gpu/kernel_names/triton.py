@@ -38,8 +38,8 @@ from .record import (
     build,
     explain,
     fields_of,
+    find_first_op,
     gemm_label,
-    op_by,
 )
 
 _TRITON = lazy_pattern(
@@ -107,11 +107,11 @@ def decode_inductor(name: str) -> KernelName | None:
     """
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
-        return _inductor_record(name, "inductor-cpp", match) if match else None
+        return _build_inductor_record(name, "inductor-cpp", match) if match else None
 
     match = _TRITON.fullmatch(name)
     if match is not None and match["category"] in _CATEGORIES:
-        return _inductor_record(name, "inductor-triton", match)
+        return _build_inductor_record(name, "inductor-triton", match)
 
     if _UNNAMED.fullmatch(name) is None:
         return None
@@ -122,7 +122,7 @@ def decode_inductor(name: str) -> KernelName | None:
     return build(name, "inductor-triton", name[:MAX_SHORT], [part], op=op)
 
 
-def _inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName:
+def _build_inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of Inductor.
 
     Args:
@@ -145,14 +145,14 @@ def _inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName
     parts.append((*match.span("number"), number_meaning))
 
     if category.name == "template":
-        kind = _kind_of_template(ops)
+        kind = _classify_template(ops)
     else:
         kind = _KIND_OF_CATEGORY.get(category.name or "")
 
     return build(
         name,
         family,
-        _inductor_label(match["category"], ops, match["number"]),
+        _compose_inductor_short(match["category"], ops, match["number"]),
         parts,
         op=kind,
         kernel_category=category.name,
@@ -160,7 +160,7 @@ def _inductor_record(name: str, family: str, match: re.Match[str]) -> KernelName
     )
 
 
-def _kind_of_template(ops: tuple[str, ...]) -> str | None:
+def _classify_template(ops: tuple[str, ...]) -> str | None:
     """Say what a template of Inductor computes, by the operators in its name.
 
     Returns `attention`, `conv` or `gemm`; None if no operator is one of these.
@@ -171,14 +171,14 @@ def _kind_of_template(ops: tuple[str, ...]) -> str | None:
     return None
 
 
-def _inductor_label(category: str, ops: tuple[str, ...], number: str) -> str:
+def _compose_inductor_short(category: str, ops: tuple[str, ...], number: str) -> str:
     """Compose the short text of a kernel of Inductor.
 
     It is `gelu*mul (fused #4)` for a pointwise kernel and `sum (red 4)` for others.
     Operators that only rename a tensor are left out if there are others. A long list of
     operators is cut.
 
-    >>> _inductor_label("poi", ("add", "mul"), "0")
+    >>> _compose_inductor_short("poi", ("add", "mul"), "0")
     'add*mul (fused #0)'
 
     Args:
@@ -231,7 +231,7 @@ _MAX_LIST_CHARACTERS: Final = 600
 _FIRST_WORD = lazy_pattern("_*[a-z0-9]+")
 
 
-def _by_first_word() -> dict[str, tuple[str, ...]]:
+def _group_by_first_word() -> dict[str, tuple[str, ...]]:
     """Group the known operators by their first word, the longest operators first."""
     groups = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
     return {
@@ -239,7 +239,7 @@ def _by_first_word() -> dict[str, tuple[str, ...]]:
     }
 
 
-_BY_FIRST_WORD: Final = _by_first_word()
+_BY_FIRST_WORD: Final = _group_by_first_word()
 
 
 class _Split(NamedTuple):
@@ -275,10 +275,10 @@ def split_ops(text: str) -> tuple[str, ...]:
     if ops or len(text) > _MAX_LIST_CHARACTERS:
         return ops
 
-    return _cheapest_split(text)
+    return _find_cheapest_split(text)
 
 
-def _operator_ends(text: str, start: int) -> list[int]:
+def _find_operator_ends(text: str, start: int) -> list[int]:
     """List the indices at which an operator that begins at `start` may end, ascending.
 
     They are those of underscores, and the end of the text. None is farther away than
@@ -309,7 +309,7 @@ def _split_greedily(text: str) -> tuple[str, ...]:
     ops: list[str] = []
     start = 0
     while start < len(text):
-        op = _longest_operator(text, start)
+        op = _find_longest_operator(text, start)
         if op is None or (ops and op <= ops[-1]):
             return ()
         ops.append(op)
@@ -318,13 +318,13 @@ def _split_greedily(text: str) -> tuple[str, ...]:
     return tuple(ops)
 
 
-def _longest_operator(text: str, start: int) -> str | None:
+def _find_longest_operator(text: str, start: int) -> str | None:
     """Return the longest known operator that begins at `start`.
 
     It must end with an underscore behind it or with the text. Returns None if there is
     none.
 
-    >>> _longest_operator("native_layer_norm_add", 0)
+    >>> _find_longest_operator("native_layer_norm_add", 0)
     'native_layer_norm'
     """
     word = _FIRST_WORD.match(text, start)
@@ -339,27 +339,27 @@ def _longest_operator(text: str, start: int) -> str | None:
     return None
 
 
-def _cheapest_split(text: str) -> tuple[str, ...]:
+def _find_cheapest_split(text: str) -> tuple[str, ...]:
     """Split a list that contains custom operators.
 
     Of all splits in alphabetical order, the cheapest has the fewest custom operators
     and the fewest letters in them. If there is no such split, the whole text is one
     operator.
 
-    >>> _cheapest_split("add_native_layer_norm")
+    >>> _find_cheapest_split("add_native_layer_norm")
     ('add', 'native_layer_norm')
     """
     # Work from the end: splits_at[start] has, for each operator that may begin
     # there, the cheapest split of text[start:] that begins with it. The cheapest of
     # these splits comes first.
-    nothing = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
-    splits_at: dict[int, list[_Split]] = {len(text) + 1: [nothing]}
+    empty_split = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
+    splits_at: dict[int, list[_Split]] = {len(text) + 1: [empty_split]}
     for start in range(len(text) - 1, -1, -1):
         if start and text[start - 1] != "_":
             continue
 
         splits = []
-        for end in _operator_ends(text, start):
+        for end in _find_operator_ends(text, start):
             split = _prepend_operator(text[start:end], splits_at.get(end + 1, []))
             if split is not None:
                 splits.append(split)
@@ -498,11 +498,11 @@ def _decode_plain(name: str) -> KernelName:
     tile of a product if all three are there.
     """
     stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
-    op = op_by(_OPERATIONS, stem)
+    op = find_first_op(_OPERATIONS, stem)
 
     fields: dict[str, Any] = {"op": op}
     if op in ("attention", "elementwise", "norm"):
-        fields["pass_"] = op_by(_PASSES, stem)
+        fields["pass_"] = find_first_op(_PASSES, stem)
 
     tile: dict[str, int] = {}
     parts: list[Part] = []

@@ -200,10 +200,12 @@ def from_capability(capability: str | None) -> dict[str, str]:
     return {"arch": f"sm{digits}", "arch_name": generation}
 
 
-def from_word(word: str) -> dict[str, str]:
-    """Return the fields of a generation word such as `ampere`.
+def get_generation_fields(word: str) -> dict[str, str]:
+    """Return the fields that follow from the name of an NVIDIA generation, such as
+    `ampere`.
 
-    `arch_name` is always there, `arch` only if the word stands for a single target.
+    `arch_name` is always there: `Ampere`. `arch`, such as `sm90`, is there only if the
+    generation has a single compute capability.
     """
     fields = {"arch_name": word.capitalize()}
     if word in _ONE_TARGET:
@@ -211,7 +213,7 @@ def from_word(word: str) -> dict[str, str]:
     return fields
 
 
-def from_gfx(code: str | None) -> dict[str, str]:
+def get_gfx_fields(code: str | None) -> dict[str, str]:
     """Return the fields `arch` and `arch_name` of an AMD target such as `90a`.
 
     `000` means any device. It and unknown targets have no fields.
@@ -232,8 +234,12 @@ def cxx_type(text: str | None) -> str | None:
     return CXX.get(without_const)
 
 
-def layout_meaning(letters: str) -> str:
-    """Explain the letters of A and B, with a hint about nn.Linear where it helps."""
+def explain_layout(letters: str) -> str:
+    """Explain the two letters that say how a matrix product reads its operands A and B.
+
+    Each letter stands for the layout of one operand: `n` and `t` for as stored and
+    transposed, for example. For `tn` a hint about the weight of nn.Linear is added.
+    """
     if letters == "tn":
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
     of_a = _LAYOUT_LETTERS[letters[0]]
@@ -254,7 +260,7 @@ def accumulator_meaning(letters: str) -> str:
     return meaning
 
 
-def mma_meaning(digits: str) -> str:
+def explain_mma(digits: str) -> str:
     """Explain the digits of a tensor-core instruction: 16816 is 16x8x16."""
     shape = MMA_SHAPES.get(digits)
     return f"one tensor-core instruction multiplies {shape or digits} (M x N x K)"

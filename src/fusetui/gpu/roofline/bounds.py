@@ -92,7 +92,11 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def least_ns(self) -> float | None:
-        """The least time by the limit that bounds the work; None if it is unknown."""
+        """The least time (ns) that the device needs, by the limit that bounds the work.
+
+        It is None if the bound is unknown, and for work bound by memory whose data may
+        come from the cache.
+        """
         if self.bound == "compute":
             return self.compute_ns
         if self.bound == "memory" and not self.cached:
@@ -120,7 +124,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
-    """Compute the least times that a device needs for some work.
+    """Compute the least times that a device needs for some work, by the roofline model.
 
     Args:
         amount: The arithmetic and memory traffic of the work.
@@ -129,10 +133,11 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
         peak: The peak rates of the device.
 
     Returns:
-        The limits. The compute time of an algorithm that needs fewer products than the
-        plain sum (Winograd, FFT) is None.
+        The times for arithmetic and for memory traffic, and which of them bounds the
+        work. A time is None if it is unknown. The compute time is None too for
+        algorithms that need fewer products than the plain sum (Winograd, FFT).
     """
-    kind = arithmetic(amount.dtype, kernel, peak)
+    kind = determine_arithmetic(amount.dtype, kernel, peak)
     flop_per_s = peak.flop_per_s(kind)
     compute_ns = None
     if amount.flop and flop_per_s and not _FEWER_PRODUCTS.search(name):
@@ -147,13 +152,15 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
         compute_ns=compute_ns,
         memory_ns=memory_ns,
         cached=amount.bytes is not None and amount.bytes <= max_cached_bytes,
-        bound=_bound(amount, compute_ns=compute_ns, memory_ns=memory_ns),
+        bound=_find_bound(amount, compute_ns=compute_ns, memory_ns=memory_ns),
         kind=kind,
     )
 
 
-def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
-    """Determine which arithmetic of the table of peaks a kernel uses.
+def determine_arithmetic(
+    dtype: str | None, kernel: KernelName | None, peak: Peak
+) -> str | None:
+    """Determine which of the peak rates of a device a kernel uses, such as `tf32`.
 
     The dtype of its inputs alone does not tell: inputs in fp32 may be multiplied as
     tf32, and products in fp16 may be accumulated in fp16 or fp32. The name of the
@@ -190,14 +197,14 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         if dtype == "fp16" and is_faster_in_fp16:
             return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
 
-    narrow = _narrow_kind(dtype, kernel)
+    kind_by_operands = _kind_of_operands(dtype, kernel)
     # The data sheets of these devices give the rate of fp8 with sums in fp32.
-    if narrow == "fp8" and is_faster_in_fp16 and kernel.dtype_acc != "fp32":
+    if kind_by_operands == "fp8" and is_faster_in_fp16 and kernel.dtype_acc != "fp32":
         return None
-    return narrow
+    return kind_by_operands
 
 
-def _narrow_kind(dtype: str, kernel: KernelName) -> str:
+def _kind_of_operands(dtype: str, kernel: KernelName) -> str:
     """Return the arithmetic of a kernel by the formats of its operands.
 
     Args:
@@ -208,27 +215,29 @@ def _narrow_kind(dtype: str, kernel: KernelName) -> str:
         The format of the wider operand (`fp8`, `fp6` or `fp4`) if both are below 16
         bits; `fp8` for inputs of any fp8 format; else the dtype of the inputs.
     """
-    bits_a = _narrow_bits(kernel.dtype_a)
-    bits_b = _narrow_bits(kernel.dtype_b)
+    bits_a = _bits_of_narrow_format(kernel.dtype_a)
+    bits_b = _bits_of_narrow_format(kernel.dtype_b)
     if bits_a is not None and bits_b is not None:
         # mxfp4 times mxfp8 runs at the rate of fp8
         return f"fp{max(bits_a, bits_b)}"
     return "fp8" if dtype.startswith("fp8") else dtype
 
 
-def _narrow_bits(dtype: str | None) -> int | None:
-    """Return the bits of a format below 16 bits; None for any other dtype.
+def _bits_of_narrow_format(dtype: str | None) -> int | None:
+    """Return the bits of a format below 16 bits: 8 for `fp8_e4m3`.
 
-    The name may end with the bits of the exponent, as in `fp8_e4m3`.
+    Returns None for any other dtype. The bits of the exponent may follow after an
+    underscore.
     """
     base_format = (dtype or "").split("_")[0]
     return _NARROW_FORMAT_BITS.get(base_format)
 
 
-def on_plain_cores(kernel: KernelName) -> bool:
-    """Return whether a GEMM or convolution in float32 runs without tensor cores.
+def runs_on_plain_cores(kernel: KernelName) -> bool:
+    """Return whether a kernel multiplies float32 without tensor cores, by its name.
 
-    Only what the name of the kernel says counts.
+    It is False for kernels that are no GEMM or convolution, and where the name does not
+    say it.
     """
     if kernel.op not in ("gemm", "conv"):
         return False
@@ -239,14 +248,19 @@ def on_plain_cores(kernel: KernelName) -> bool:
     return _PLAIN_CORES["fp32"].search(kernel.name) is not None
 
 
-def _bound(
+def _find_bound(
     amount: Amount, *, compute_ns: float | None, memory_ns: float | None
 ) -> str | None:
-    """Return which limit bounds some work: `compute` or `memory`; None if unknown.
+    """Return what bounds some work: `compute` or `memory`; None if unknown.
 
-    It is the limit with the longer least time. Elementwise work, softmax and norms
-    count as bound by memory. A convolution whose bytes are unknown counts as bound by
-    compute.
+    This is the roofline model. It is the one with the longer least time. Elementwise
+    work, softmax and norms count as bound by memory. A convolution whose bytes are
+    unknown counts as bound by compute.
+
+    Args:
+        amount: The work; its kind decides.
+        compute_ns: The least time for the arithmetic; None if unknown.
+        memory_ns: The least time for the memory traffic; None if unknown.
     """
     if amount.kind in BY_MEMORY:
         return "memory" if memory_ns is not None else None
@@ -306,7 +320,10 @@ def tiles(
     properties: dict[str, Any],
     in_threads: bool,
 ) -> Tiles | None:
-    """Count the output tiles and the waves of a matrix product.
+    """Count the output tiles of a matrix product, and the waves in which they run.
+
+    A tile is the part of the result that one block computes. A wave is one block in
+    every slot of the device.
 
     Args:
         amount: The sizes of the product.
@@ -316,37 +333,40 @@ def tiles(
         in_threads: Whether the grid in `args` counts threads instead of blocks.
 
     Returns:
-        The tiles. None unless the launch grid confirms their number. The waves are
-        None if it is unknown how many blocks a multiprocessor holds.
+        The tiles. None unless the launch grid confirms their number. The waves are None
+        if it is unknown how many blocks a multiprocessor holds.
     """
     if kernel is None or kernel.op != "gemm" or kernel.split_k or kernel.stream_k:
         return None
 
-    count = _confirmed_tiles(amount, kernel, blocks_of(args, in_threads))
-    if count is None:
+    tile_count = _count_confirmed_tiles(amount, kernel, blocks_of(args, in_threads))
+    if tile_count is None:
         return None
 
-    sms = _natural_number(properties.get("numSms")) or None
-    blocks_per_sm = resident_blocks(args, properties)
-    all_fit_at_once = sms is not None and count <= sms
+    sms = _parse_natural_number(properties.get("numSms")) or None
+    blocks_per_sm = count_resident_blocks(args, properties)
+    all_fit_at_once = sms is not None and tile_count <= sms
     if sms is None or (blocks_per_sm is None and not all_fit_at_once):
-        return Tiles(tiles=count, sms=sms)
+        return Tiles(tiles=tile_count, sms=sms)
 
     blocks_per_wave = sms * (blocks_per_sm or 1)
     # How many slots are left over after the last tile; 0 if it fills its wave.
-    empty_in_last_wave = -count % blocks_per_wave
+    empty_in_last_wave = -tile_count % blocks_per_wave
     return Tiles(
-        tiles=count,
+        tiles=tile_count,
         sms=sms,
-        waves=count / blocks_per_wave,
+        waves=tile_count / blocks_per_wave,
         last_wave_empty=empty_in_last_wave / blocks_per_wave,
     )
 
 
-def _confirmed_tiles(
+def _count_confirmed_tiles(
     amount: Amount, kernel: KernelName, grid: tuple[int, int, int] | None
 ) -> int | None:
-    """Count the output tiles of a product, if its launch grid confirms the count.
+    """Count the output tiles of a matrix product if its launch grid confirms them.
+
+    A tile is the part of the result that one block computes, so the grid has to have
+    one block per tile.
 
     Args:
         amount: The sizes of the product.
@@ -354,8 +374,9 @@ def _confirmed_tiles(
         grid: The launch grid in blocks; None if it is unknown.
 
     Returns:
-        The number of tiles. None if a size is unknown, if the grid does not confirm the
-        number, or if it fits better to tiles that lie the other way round.
+        The number of tiles. None if a size is unknown, or if the grid does not confirm
+        the number. None too if the grid fits another number of tiles that lie the other
+        way round.
     """
     if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
         return None
@@ -363,28 +384,28 @@ def _confirmed_tiles(
         return None
 
     # The libraries are column-major, so the m of a tile runs along the n of PyTorch.
-    tiles_along_n = _ceil_div(amount.n, kernel.tile_m)
-    tiles_along_m = _ceil_div(amount.m, kernel.tile_n)
-    is_confirmed = _grid_has_tiles(
+    tiles_along_n = _divide_rounding_up(amount.n, kernel.tile_m)
+    tiles_along_m = _divide_rounding_up(amount.m, kernel.tile_n)
+    is_confirmed = _does_grid_match_tiles(
         grid, tiles_along_n, tiles_along_m, amount.batch, kernel.family
     )
     if not is_confirmed:
         return None
-    count = tiles_along_n * tiles_along_m * amount.batch
+    tile_count = tiles_along_n * tiles_along_m * amount.batch
 
     # The same grid may also fit tiles whose m runs along the m of PyTorch. If these
     # would be another number, it is not known which is right.
-    turned_along_m = _ceil_div(amount.m, kernel.tile_m)
-    turned_along_n = _ceil_div(amount.n, kernel.tile_n)
+    turned_along_m = _divide_rounding_up(amount.m, kernel.tile_m)
+    turned_along_n = _divide_rounding_up(amount.n, kernel.tile_n)
     turned_count = turned_along_m * turned_along_n * amount.batch
     fits_turned_tiles = math.prod(grid) == turned_count
-    if fits_turned_tiles and turned_count != count:
+    if fits_turned_tiles and turned_count != tile_count:
         return None
-    return count
+    return tile_count
 
 
-def _ceil_div(number: int, divisor: int) -> int:
-    """Divide and round up."""
+def _divide_rounding_up(number: int, divisor: int) -> int:
+    """Divide and round up; the divisor is positive."""
     return -(-number // divisor)
 
 
@@ -405,11 +426,11 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
         The grid as (x, y, z). None if it was not recorded, and if a grid in threads is
         not a multiple of the block.
     """
-    grid = _triple(args.get("grid"))
+    grid = _parse_triple(args.get("grid"))
     if grid is None or not in_threads:
         return grid
 
-    block = _triple(args.get("block"))
+    block = _parse_triple(args.get("block"))
     if block is None:
         return None
     for grid_threads, block_threads in zip(grid, block, strict=True):
@@ -418,11 +439,14 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
     return grid[0] // block[0], grid[1] // block[1], grid[2] // block[2]
 
 
-def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """Return how many blocks of a kernel one NVIDIA multiprocessor holds at once.
+def count_resident_blocks(
+    args: dict[str, Any], properties: dict[str, Any]
+) -> int | None:
+    """Return how many blocks of a kernel an NVIDIA multiprocessor holds at once.
 
-    It is the least of what its limit of blocks, its threads, its registers and its
-    shared memory allow (CUDA occupancy rules).
+    Four resources each allow some number of blocks: the limit of blocks, threads,
+    registers and shared memory. The least of these counts, as in the CUDA occupancy
+    rules.
 
     Args:
         args: The args of the kernel, with its launch configuration.
@@ -432,28 +456,30 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
         The number of blocks. None if an arg or a property is missing, if the limit of
         blocks is unknown, and if not even one block fits.
     """
-    block = _block_needs(args)
-    sm = _multiprocessor(properties)
-    if block is None or sm is None:
+    block_needs = _read_block_needs(args)
+    multiprocessor = _read_multiprocessor(properties)
+    if block_needs is None or multiprocessor is None:
         return None
 
     # How many blocks each of the resources allows.
-    blocks_by_limit = [sm.max_blocks]
+    blocks_by_limit = [multiprocessor.max_blocks]
 
-    block_threads = block.warps * _WARP_THREADS
-    blocks_by_limit.append(sm.threads // block_threads)
+    block_threads = block_needs.warps * _WARP_THREADS
+    blocks_by_limit.append(multiprocessor.threads // block_threads)
 
     # Registers are handed out to whole warps, in units, from one of the partitions.
-    register_units = _ceil_div(block.thread_registers * _WARP_THREADS, _REGISTER_UNIT)
+    register_units = _divide_rounding_up(
+        block_needs.thread_registers * _WARP_THREADS, _REGISTER_UNIT
+    )
     warp_registers = register_units * _REGISTER_UNIT
     if warp_registers:
-        partition_registers = sm.registers // _PARTITIONS
+        partition_registers = multiprocessor.registers // _PARTITIONS
         warps_per_partition = partition_registers // warp_registers
-        blocks_by_limit.append(warps_per_partition * _PARTITIONS // block.warps)
+        blocks_by_limit.append(warps_per_partition * _PARTITIONS // block_needs.warps)
 
-    shared_bytes = block.shared_bytes + sm.reserved_bytes
+    shared_bytes = block_needs.shared_bytes + multiprocessor.reserved_bytes
     if shared_bytes:
-        blocks_by_limit.append(sm.shared_bytes // shared_bytes)
+        blocks_by_limit.append(multiprocessor.shared_bytes // shared_bytes)
 
     return min(blocks_by_limit) or None
 
@@ -478,35 +504,38 @@ class _Multiprocessor(NamedTuple):
     """Shared memory that the system takes for each block."""
 
 
-def _block_needs(args: dict[str, Any]) -> _BlockNeeds | None:
-    """Read from the args of a kernel what one of its blocks needs.
+def _read_block_needs(args: dict[str, Any]) -> _BlockNeeds | None:
+    """Read from the args of a kernel which resources one of its blocks needs.
 
-    Returns None if an arg is missing.
+    These are warps, registers per thread, and bytes of shared memory. Returns None if
+    an arg is missing.
     """
-    block = _triple(args.get("block"))
-    thread_registers = _natural_number(args.get("registers per thread"))
-    shared_bytes = _natural_number(args.get("shared memory"))
+    block = _parse_triple(args.get("block"))
+    thread_registers = _parse_natural_number(args.get("registers per thread"))
+    shared_bytes = _parse_natural_number(args.get("shared memory"))
     if block is None or thread_registers is None or shared_bytes is None:
         return None
     return _BlockNeeds(
-        warps=_ceil_div(math.prod(block), _WARP_THREADS),
+        warps=_divide_rounding_up(math.prod(block), _WARP_THREADS),
         thread_registers=thread_registers,
         shared_bytes=shared_bytes,
     )
 
 
-def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
-    """Read from the properties of a device what a multiprocessor has.
+def _read_multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
+    """Read which resources a multiprocessor of an NVIDIA device has.
 
-    Returns None if a property is missing, or if the limit of blocks is unknown.
+    These are threads, registers, shared memory (bytes), and the limit of blocks by
+    compute capability. Returns None if a property is missing, or if the limit of blocks
+    is unknown.
     """
-    threads = _natural_number(properties.get("maxThreadsPerMultiprocessor"))
-    registers = _natural_number(properties.get("regsPerMultiprocessor"))
-    shared_bytes = _natural_number(properties.get("sharedMemPerMultiprocessor"))
+    threads = _parse_natural_number(properties.get("maxThreadsPerMultiprocessor"))
+    registers = _parse_natural_number(properties.get("regsPerMultiprocessor"))
+    shared_bytes = _parse_natural_number(properties.get("sharedMemPerMultiprocessor"))
     if threads is None or registers is None or shared_bytes is None:
         return None
 
-    major = _natural_number(properties.get("computeMajor"))
+    major = _parse_natural_number(properties.get("computeMajor"))
     capability = f"{major}.{properties.get('computeMinor')}"
     max_blocks = _MAX_BLOCKS_PER_SM.get(capability)
     if major is None or max_blocks is None:
@@ -521,7 +550,7 @@ def _multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
     )
 
 
-def _grid_has_tiles(
+def _does_grid_match_tiles(
     grid: tuple[int, int, int],
     tiles_along_n: int,
     tiles_along_m: int,
@@ -530,7 +559,8 @@ def _grid_has_tiles(
 ) -> bool:
     """Return whether a launch grid has one block for each tile of each matrix.
 
-    CUTLASS rounds the grid: its swizzle lays 2, 4 or 8 rows of tiles side by side.
+    CUTLASS rounds the grid up: its swizzle lays 2, 4 or 8 rows of tiles side by side,
+    so some blocks have no tile.
 
     Args:
         grid: The launch grid (x, y, z) in blocks.
@@ -552,26 +582,30 @@ def _grid_has_tiles(
     orientations = ((tiles_along_m, tiles_along_n), (tiles_along_n, tiles_along_m))
     for along_x, along_y in orientations:
         for swizzle in _SWIZZLES:
-            rounded_grid = (along_x * swizzle, _ceil_div(along_y, swizzle), batch)
+            rounded_grid = (
+                along_x * swizzle,
+                _divide_rounding_up(along_y, swizzle),
+                batch,
+            )
             if grid == rounded_grid:
                 return True
     return False
 
 
-def _triple(value: object) -> tuple[int, int, int] | None:
+def _parse_triple(value: object) -> tuple[int, int, int] | None:
     """Return a recorded list of three positive integers as (x, y, z), else None.
 
-    >>> _triple([8, 2, 1]), _triple([8])
+    >>> _parse_triple([8, 2, 1]), _parse_triple([8])
     ((8, 2, 1), None)
     """
     if not isinstance(value, list) or len(value) != 3:
         return None
-    if not all(_natural_number(size) for size in value):
+    if not all(_parse_natural_number(size) for size in value):
         return None
     x, y, z = value
     return x, y, z
 
 
-def _natural_number(value: object) -> int | None:
-    """Return a recorded integer that is not negative; None for anything else."""
+def _parse_natural_number(value: object) -> int | None:
+    """Return a recorded value if it is an integer from 0 up; None for anything else."""
     return value if isinstance(value, int) and value >= 0 else None

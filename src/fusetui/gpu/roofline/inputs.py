@@ -95,7 +95,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int | None:
-        """The bytes of its distinct elements; None for an unknown dtype."""
+        """How many bytes its distinct elements take; None for an unknown dtype."""
         if self.dtype is None:
             return None
         return self.elements * ELEMENT_BYTES[self.dtype]
@@ -119,7 +119,11 @@ class Inputs(msgspec.Struct, frozen=True):
         if shape is None:
             return None
 
-        dtype = type_of(self.types[position]) if position < len(self.types) else None
+        dtype = (
+            dtype_of_profiler_type(self.types[position])
+            if position < len(self.types)
+            else None
+        )
         is_plain_number = shape == () and dtype is None
         if is_plain_number:
             return None
@@ -130,7 +134,8 @@ class Inputs(msgspec.Struct, frozen=True):
     def strided(self, *positions: int) -> bool:
         """Return whether the strides of all tensors at these positions were recorded.
 
-        If not, one of them may be expanded. Positions without a tensor do not matter.
+        Without strides, a tensor may be an expanded view, which repeats the same
+        elements. Positions without a tensor do not matter.
         """
         for position in positions:
             is_recorded = (
@@ -197,8 +202,8 @@ class Inputs(msgspec.Struct, frozen=True):
         return _NUMBERED_TYPES.get(self.value(position) or "")
 
 
-def type_of(text: str) -> str | None:
-    """Return our name of an element type as the profiler prints it.
+def dtype_of_profiler_type(text: str) -> str | None:
+    """Return our name of an element type: `bf16` for `c10::BFloat16`.
 
     Returns None for the types of plain values (`Scalar`, `Int`, `Double`).
     """
@@ -220,10 +225,12 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
         return None
     return Inputs(
         op=op,
-        dims=tuple(_shape(entry) for entry in dims),
-        types=_words(args.get("Input type")),
-        strides=tuple(_shape(entry) for entry in _list(args.get("Input Strides"))),
-        values=_words(args.get("Concrete Inputs")),
+        dims=tuple(_parse_shape(entry) for entry in dims),
+        types=_parse_texts(args.get("Input type")),
+        strides=tuple(
+            _parse_shape(entry) for entry in _list_or_empty(args.get("Input Strides"))
+        ),
+        values=_parse_texts(args.get("Concrete Inputs")),
     )
 
 
@@ -242,10 +249,10 @@ def total_bytes(*tensors: Tensor | None) -> int | None:
     return total
 
 
-def _shape(entry: object) -> Shape | None:
+def _parse_shape(entry: object) -> Shape | None:
     """Return a recorded list of sizes; None for anything else, and for absurd sizes.
 
-    >>> _shape([8, 64]), _shape("float"), _shape([-1])
+    >>> _parse_shape([8, 64]), _parse_shape("float"), _parse_shape([-1])
     ((8, 64), None, None)
     """
     if not isinstance(entry, list):
@@ -259,14 +266,16 @@ def _shape(entry: object) -> Shape | None:
     return tuple(entry) if elements <= _MAX_INTEGER else None
 
 
-def _words(entries: object) -> tuple[str, ...]:
+def _parse_texts(entries: object) -> tuple[str, ...]:
     """Return a recorded list of texts.
 
     An entry that is no text becomes "". Anything but a list gives an empty tuple.
     """
-    return tuple(entry if isinstance(entry, str) else "" for entry in _list(entries))
+    return tuple(
+        entry if isinstance(entry, str) else "" for entry in _list_or_empty(entries)
+    )
 
 
-def _list(value: object) -> list[Any]:
+def _list_or_empty(value: object) -> list[Any]:
     """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []

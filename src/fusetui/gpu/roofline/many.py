@@ -84,7 +84,7 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
 
 
 def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
-    """Find the jobs of all kernels.
+    """Find the jobs of all kernels: their work, and the limits of the device for it.
 
     This reads the args of the kernels and of the ops that launched them from the file.
 
@@ -94,14 +94,14 @@ def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
     """
     rows = trace.rows_of(Role.KERNEL)
     inputs_of_ops_read, launches = arguments_of(
-        trace.elements, args_questions(trace, rows), KEPT_AS
+        trace.elements, make_args_questions(trace, rows), KEPT_AS
     )
-    inputs = _of_each(trace.op[rows], inputs_of_ops_read)
+    inputs = _spread_over_ops(trace.op[rows], inputs_of_ops_read)
 
     # Only kernels whose op has recorded inputs have a job. The launch configuration is
     # a part of it only where it determines tiles.
     has_inputs = np.flatnonzero(inputs.number != NO_ARGS)
-    launch_number = np.where(_has_tiles(trace, rows), launches.number, NO_ARGS)
+    launch_number = np.where(_has_named_tile(trace, rows), launches.number, NO_ARGS)
     args = _KernelArgs(
         rows=rows[has_inputs],
         inputs=inputs,
@@ -110,10 +110,12 @@ def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
         launch_number=launch_number[has_inputs],
     )
 
-    first_of_class, class_of_kernel = _equal_kernels(
+    first_of_class, class_of_kernel = _group_equal_kernels(
         trace, args.rows, args.input_number, args.launch_number
     )
-    job_of_class, distinct_jobs = _distinct_jobs(trace, args, first_of_class, overrides)
+    job_of_class, distinct_jobs = _compute_distinct_jobs(
+        trace, args, first_of_class, overrides
+    )
 
     job_of_kernel = np.full(len(rows), NO_JOB, dtype=np.int32)
     if len(first_of_class):
@@ -143,10 +145,12 @@ class _KernelArgs(NamedTuple):
     where it does not matter."""
 
 
-def _distinct_jobs(
+def _compute_distinct_jobs(
     trace: Trace, args: _KernelArgs, kernels: Rows, overrides: Mapping[str, float]
 ) -> tuple[NDArray[np.int32], list[KernelJob]]:
     """Compute the jobs of some kernels that all differ.
+
+    A job is the work of a kernel and the limits of the device for it.
 
     Args:
         trace: The trace.
@@ -158,14 +162,14 @@ def _distinct_jobs(
         For each of `kernels` the index of its job, or NO_JOB; and the jobs.
     """
     peaks = {
-        device.device: device.peak for device in peaks_of_devices(trace, overrides)
+        device.device: device.peak for device in find_peaks_of_devices(trace, overrides)
     }
     job_of_kernel = np.full(len(kernels), NO_JOB, dtype=np.int32)
     distinct_jobs: list[KernelJob] = []
     for nth, kernel in enumerate(kernels.tolist()):
         row = int(args.rows[kernel])
-        inputs = _args(INPUTS, args.inputs, int(args.input_number[kernel]))
-        launch = _args(LAUNCH, args.launches, int(args.launch_number[kernel]))
+        inputs = _read_args(INPUTS, args.inputs, int(args.input_number[kernel]))
+        launch = _read_args(LAUNCH, args.launches, int(args.launch_number[kernel]))
         job = job_of(
             trace,
             row,
@@ -187,7 +191,7 @@ class DevicePeak(msgspec.Struct, frozen=True):
     peak: Peak | None
 
 
-def peaks_of_devices(
+def find_peaks_of_devices(
     trace: Trace, overrides: Mapping[str, float] = NO_PEAKS
 ) -> tuple[DevicePeak, ...]:
     """List the devices that ran a kernel, in the order of their lanes.
@@ -214,11 +218,11 @@ def peaks_of_devices(
     return tuple(peaks)
 
 
-def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
-    """Mark the kernels whose share of the attainable rate is known.
+def has_known_share(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
+    """Return for each kernel whether its share of the attainable rate is known.
 
     A kernel that was faster than memory can deliver has no share, because its data came
-    from the cache; see `Limits.share`.
+    from the cache.
 
     Returns:
         One flag per kernel, in the order of `jobs.rows`.
@@ -233,7 +237,7 @@ def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
     return has_share
 
 
-def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
+def read_inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """Read the recorded inputs (INPUTS) of some ops.
 
     Args:
@@ -245,10 +249,10 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """
     distinct_ops = distinct(ops[ops >= 0])
     inputs_of_distinct = arguments(trace.elements, trace.order[distinct_ops], INPUTS)
-    return _of_each(ops, inputs_of_distinct)
+    return _spread_over_ops(ops, inputs_of_distinct)
 
 
-def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
+def _spread_over_ops(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
     """Spread what was read of the distinct ops over all ops.
 
     Args:
@@ -264,12 +268,14 @@ def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
     return Arguments(number[index_of_op], of_distinct.texts)
 
 
-def args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
-    """Return the two questions for `arguments_of` that jobs depend on.
+def make_args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
+    """Return which args the jobs of some kernels depend on, as two questions.
+
+    A question is the positions of events in the file and the names of the args to read.
 
     Args:
         trace: The trace.
-        rows: The kernels.
+        rows: The rows of the kernels.
 
     Returns:
         The question for the INPUTS of the ops of these kernels, and the question for
@@ -282,8 +288,8 @@ def args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion
     return inputs_question, launches_question
 
 
-def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Mark the kernels that are matrix products with the size of a tile in the name.
+def _has_named_tile(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Return which kernels are matrix products with the size of a tile in the name.
 
     Returns one flag for each of `rows`.
     """
@@ -296,17 +302,20 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     return name_has_tile[name_of_row]
 
 
-def _equal_kernels(
+def _group_equal_kernels(
     trace: Trace,
     rows: Rows,
     inputs: NDArray[np.int32],
     launch_configuration: NDArray[np.int32],
 ) -> tuple[Rows, Rows]:
-    """Group the kernels that have the same job, as the head of this module defines it.
+    """Group the kernels that have the same job: the same work on the same device.
+
+    Kernels of a group have equal names, ops, inputs, launch configurations, devices and
+    launch calls. Their ops also launched the same set of kernels.
 
     Args:
         trace: The trace.
-        rows: The kernels.
+        rows: The rows of the kernels.
         inputs: The number of the distinct inputs of each kernel's op.
         launch_configuration: The number of each kernel's distinct launch configuration,
             NO_ARGS where it does not matter.
@@ -328,42 +337,44 @@ def _equal_kernels(
             launch_configuration,
             trace.process_of_track[trace.track[rows]],
             call_name,
-            _kernel_sets(trace, rows),
+            _number_kernel_sets(trace, rows),
         )
     )
 
 
-def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
+def _number_kernel_sets(trace: Trace, rows: Rows) -> Int64s:
     """Number the kernels by the set of kernels that their op launched.
 
-    Two kernels get the same number if their owners (see `_owner`) launched kernels of
-    the same names, each equally often.
+    Two kernels get the same number if their calls of an op launched kernels of the same
+    names, each equally often. Each replay of a CUDA graph counts as a call of its own.
 
     Returns:
         One number for each of `rows`.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    owner = _owner(trace, kernels)
-    name = trace.name[kernels]
+    owner_of_kernel = _number_owners(trace, kernels)
+    name_of_kernel = trace.name[kernels]
 
     # Lay the kernels of each owner side by side, sorted by name, so that equal sets
     # become equal runs of names.
-    by_owner = np.lexsort((name, owner))
+    by_owner = np.lexsort((name_of_kernel, owner_of_kernel))
     owners, first_of_owner, kernels_of_owner = np.unique(
-        owner[by_owner], return_index=True, return_counts=True
+        owner_of_kernel[by_owner], return_index=True, return_counts=True
     )
-    set_of_owner = _numbers_of_runs(name[by_owner], first_of_owner, kernels_of_owner)
+    set_of_owner = _number_runs(
+        name_of_kernel[by_owner], first_of_owner, kernels_of_owner
+    )
 
-    return set_of_owner[positions_of(owners, _owner(trace, rows))]
+    return set_of_owner[positions_of(owners, _number_owners(trace, rows))]
 
 
-def _numbers_of_runs(
+def _number_runs(
     values: NDArray[np.int32], first: Rows, counts: NDArray[np.integer]
 ) -> Int64s:
     """Number runs of values so that equal runs have equal numbers.
 
     >>> values = np.array([7, 8, 5, 7, 8], dtype=np.int32)
-    >>> _numbers_of_runs(values, np.array([0, 2, 3]), np.array([2, 1, 2])).tolist()
+    >>> _number_runs(values, np.array([0, 2, 3]), np.array([2, 1, 2])).tolist()
     [1, 0, 1]
 
     Args:
@@ -387,10 +398,10 @@ def _numbers_of_runs(
     return numbers
 
 
-def _owner(trace: Trace, rows: Rows) -> Int64s:
+def _number_owners(trace: Trace, rows: Rows) -> Int64s:
     """Number the kernels so that those of one call of an op have the same number.
 
-    An op that was captured in a graph owns the kernels of each replay separately.
+    An op that was captured in a CUDA graph owns the kernels of each replay separately.
 
     Returns:
         One number for each of `rows`.
@@ -403,29 +414,32 @@ def _owner(trace: Trace, rows: Rows) -> Int64s:
     return trace.op[rows].astype(np.int64) * replays_per_op + replay
 
 
-def blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
+def count_blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
     """Return with how many blocks each kernel was launched; 0 where it is unknown.
 
     Returns:
         One count per kernel, in the order of `jobs.rows`.
     """
     launches = jobs.launches
-    configurations = [_args(LAUNCH, launches, n) for n in range(len(launches.distinct))]
+    configurations = [
+        _read_args(LAUNCH, launches, n) for n in range(len(launches.distinct))
+    ]
     configurations.append({})  # of kernels without a recorded one, whose number is -1
 
-    blocks_of_grid = _block_counts(configurations, in_threads=False)
-    blocks_of_grid_in_threads = _block_counts(configurations, in_threads=True)
+    blocks_of_grid = _count_blocks(configurations, in_threads=False)
+    blocks_of_grid_in_threads = _count_blocks(configurations, in_threads=True)
     return np.where(
-        _grids_are_in_threads(trace, jobs.rows),
+        _is_grid_in_threads(trace, jobs.rows),
         blocks_of_grid_in_threads[launches.number],
         blocks_of_grid[launches.number],
     )
 
 
-def _grids_are_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Mark the kernels whose launch call records the grid in threads, not in blocks.
+def _is_grid_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Return for each kernel whether its grid is recorded in threads.
 
-    Returns one flag for each of `rows`.
+    Otherwise it is in blocks; the launch call decides. Some calls of HIP do. Kernels
+    without a recorded launch give False.
     """
     # A trace may be without names.
     counts_threads = np.array([name in IN_THREADS for name in trace.names] or [False])
@@ -435,7 +449,7 @@ def _grids_are_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     return in_threads
 
 
-def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int64s:
+def _count_blocks(configurations: list[dict[str, Any]], in_threads: bool) -> Int64s:
     """Return how many blocks each launch configuration has; 0 where it is unknown."""
     counts = []
     for configuration in configurations:
@@ -444,7 +458,7 @@ def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int
     return np.array(counts)
 
 
-def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
+def find_launch_configuration(jobs: Jobs, row: int) -> dict[str, Any]:
     """Return the launch configuration of a kernel, by the names of its args (LAUNCH).
 
     Returns an empty dict if it is unknown, and for rows that are no kernels.
@@ -452,18 +466,26 @@ def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
     of_row = slice_between(jobs.rows, row, row + 1)
     if of_row.start == of_row.stop:
         return {}
-    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[of_row.start]))
+    return _read_args(LAUNCH, jobs.launches, int(jobs.launches.number[of_row.start]))
 
 
-def _args(names: tuple[str, ...], recorded: Arguments, number: int) -> dict[str, Any]:
-    """Return the args with an index in `recorded.distinct`, by name; {} for -1."""
+def _read_args(
+    names: tuple[str, ...], recorded: Arguments, number: int
+) -> dict[str, Any]:
+    """Return the args with an index in `recorded.distinct`, by name; {} for -1.
+
+    Args:
+        names: The names of the args.
+        recorded: The texts of the args that were read, each combination once.
+        number: The index of a combination, -1 for none.
+    """
     if number < 0:
         return {}
     texts = recorded.distinct[number]
     return {name: parsed(text) for name, text in zip(names, texts, strict=True)}
 
 
-def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
+def read_inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     """Read the recorded inputs of some ops.
 
     Args:
@@ -479,7 +501,7 @@ def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     # Equal args are decoded once.
     recorded = arguments(trace.elements, trace.order[ops], INPUTS)
     numbers = range(len(recorded.distinct))
-    distinct_args = [_args(INPUTS, recorded, number) for number in numbers]
+    distinct_args = [_read_args(INPUTS, recorded, number) for number in numbers]
 
     inputs_by_row = {}
     for op, number in zip(ops.tolist(), recorded.number.tolist(), strict=True):

@@ -78,32 +78,43 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The bandwidth of its memory; None if the user gave only rates of arithmetic."""
+        """The bandwidth of the memory in bytes per second.
+
+        It is None if the user gave only rates of arithmetic.
+        """
         return self.gigabytes_per_s * GIGA or None
 
     @property
     def cache_bytes(self) -> float:
-        """The size of its last-level cache."""
+        """The size of the last-level cache in bytes."""
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:
-        """Return the dense peak of one kind of arithmetic; None if it is unknown."""
+        """Return the dense peak of one kind of arithmetic in FLOP/s; None if unknown.
+
+        Args:
+            kind: The kind of arithmetic, such as `tf32`; None if it is unknown.
+        """
         teraflops = self.teraflops.get(kind or "")
         return teraflops * TERA if teraflops else None
 
 
-def _peaks() -> Iterator[Peak]:
-    """Read the devices of peaks.txt, whose head describes its format."""
+def _read_peaks() -> Iterator[Peak]:
+    """Read the peak rates of all devices from the file peaks.txt beside this module.
+
+    Lines `name: figures` define sets that later lines refer to. Each other line is a
+    device.
+    """
     text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
-    sets: dict[str, str] = {}
+    figures_by_set: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith("#") or not line:
             continue
         name, colon, figures = line.partition(": ")
         if colon:
-            sets[name] = figures
+            figures_by_set[name] = figures
         else:
-            yield _device(line, sets)
+            yield _parse_device(line, figures_by_set)
 
 
 class _Figures(NamedTuple):
@@ -115,33 +126,38 @@ class _Figures(NamedTuple):
     """The least and the most memory; None if any size matches."""
 
 
-def _device(line: str, sets: Mapping[str, str]) -> Peak:
-    """Parse the line of one device in peaks.txt.
+def _parse_device(line: str, sets: Mapping[str, str]) -> Peak:
+    """Parse the line of one device in peaks.txt, the table of peak rates.
 
-    Its columns are separated by two blanks or more: the pattern of the name,
-    multiprocessors, bandwidth, cache, and figures such as `tf32=156` or names of sets.
+    Its columns are separated by two blanks or more. They are the pattern of the name,
+    multiprocessors, bandwidth (GB/s), cache (MB), and figures such as `tf32=156` or
+    names of sets.
 
     Args:
         line: The line.
         sets: The figures of each set, by its name.
+
+    Raises:
+        ValueError: If the line has another number of columns.
     """
     columns = [column.strip() for column in line.split("  ") if column.strip()]
     pattern, sms, bandwidth, cache, last_column = columns
-    figures = _figures(last_column, sets)
+    figures = _parse_figures(last_column, sets)
     return Peak(
         pattern=pattern,
         sms=int(sms),
-        gigabytes_per_s=_number(bandwidth),
-        cache_mb=_number(cache),
+        gigabytes_per_s=_parse_number(bandwidth),
+        cache_mb=_parse_number(cache),
         teraflops=figures.teraflops,
         memory_gb=figures.memory_gb,
     )
 
 
-def _figures(column: str, sets: Mapping[str, str]) -> _Figures:
+def _parse_figures(column: str, sets: Mapping[str, str]) -> _Figures:
     """Parse a column of figures such as `tf32=156 half=312 memory=70-85`.
 
     The name of a set stands for its figures. A later figure replaces an earlier one.
+    `half` is the rate of both fp16 and bf16, unless they have figures of their own.
 
     Args:
         column: The column.
@@ -164,12 +180,12 @@ def _figures(column: str, sets: Mapping[str, str]) -> _Figures:
     )
 
 
-def _number(text: str) -> float:
-    """A figure of peaks.txt; an int where it has no point."""
+def _parse_number(text: str) -> float:
+    """Parse a figure of the table of peaks; an int if it has no decimal point."""
     return float(text) if "." in text else int(text)
 
 
-PEAKS: Final = tuple(_peaks())
+PEAKS: Final = tuple(_read_peaks())
 
 
 class _NamelessDevice(NamedTuple):
@@ -208,7 +224,11 @@ def peak_of(
     """
     # Some versions of ROCm leave the name empty.
     has_name = bool(properties.get("name"))
-    peak = _peak_by_name(properties) if has_name else _peak_without_name(properties)
+    peak = (
+        _find_peak_by_name(properties)
+        if has_name
+        else _find_peak_without_name(properties)
+    )
     if not overrides:
         return peak
 
@@ -274,7 +294,7 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
     return ("float16",)
 
 
-def _peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
+def _find_peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
     """Look up a device by its name in the table of PEAKS.
 
     The first entry whose pattern fits counts. Returns None without such an entry, and
@@ -296,14 +316,18 @@ def _peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
     return msgspec.structs.replace(peak, device=name)
 
 
-def _peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
-    """Look up a device whose name was not recorded, by its other properties."""
+def _find_peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
+    """Look up the peaks of a device by its properties, as its name is unknown.
+
+    These are the compute capability, the number of compute units and the size of the
+    memory. Returns None if they are of no known device.
+    """
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
         is_chip = capability == device.capability and sms == device.sms
         if is_chip and _has_memory(properties, device.memory_gb):
-            return _peak_by_name({**properties, "name": device.name})
+            return _find_peak_by_name({**properties, "name": device.name})
     return None
 
 
@@ -360,7 +384,7 @@ MEASURED: Final = (
 
 
 def attainable(peak: Peak) -> Peak:
-    """Replace the peaks of a device by the rates that programs can attain.
+    """Return the peaks of a device, replaced by the rates that programs can attain.
 
     Rates that somebody measured are used as they are. All others, the bandwidth too,
     are assumed to be ASSUMED_SHARE of the data sheet.
@@ -368,7 +392,7 @@ def attainable(peak: Peak) -> Peak:
     assumed = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
     return msgspec.structs.replace(
         peak,
-        teraflops={**assumed, **_measured(peak)},
+        teraflops={**assumed, **_find_measured_rates(peak)},
         gigabytes_per_s=ASSUMED_SHARE * peak.gigabytes_per_s,
     )
 
@@ -381,23 +405,23 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
         kind: The kind of arithmetic, or BANDWIDTH. An unknown kind (None) counts as
             assumed.
     """
-    return kind == BANDWIDTH or kind not in _measured(peak)
+    return kind == BANDWIDTH or kind not in _find_measured_rates(peak)
 
 
-def _measured(peak: Peak) -> dict[str, float]:
+def _find_measured_rates(peak: Peak) -> dict[str, float]:
     """Return the measured TFLOP/s of a device, by kind of arithmetic.
 
     Kinds whose peak the user gave are left out: the measurement does not describe them.
     """
     return {
         kind: teraflops
-        for kind, teraflops in _measured_on(peak.device).items()
+        for kind, teraflops in _find_measurement(peak.device).items()
         if kind not in peak.overridden
     }
 
 
 @lru_cache(maxsize=64)  # called for every job
-def _measured_on(device: str) -> Mapping[str, float]:
+def _find_measurement(device: str) -> Mapping[str, float]:
     """Return the measured TFLOP/s by kind of a device with this name; {} for none."""
     for measurement in MEASURED:
         if re.search(measurement.device, device):

@@ -147,7 +147,7 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
         The amount, with `bytes` of None if an input may be expanded. None for an
         unknown op, and for shapes that do not fit together.
     """
-    amount = _pointwise_amount(inputs)
+    amount = _count_pointwise(inputs)
     if amount is None:
         return None
 
@@ -157,8 +157,11 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
     return msgspec.structs.replace(amount, bytes=None)
 
 
-def _pointwise_amount(inputs: Inputs) -> Amount | None:
-    """Count the bytes of an elementwise op, assuming that no tensor is expanded.
+def _count_pointwise(inputs: Inputs) -> Amount | None:
+    """Count the bytes of an elementwise op, assuming that no input is an expanded view.
+
+    An op in place writes to its first operand, any other to a new tensor of the
+    broadcast shape. Plain numbers count for nothing.
 
     Returns None for an unknown op, and for shapes that do not fit together.
     """
@@ -166,18 +169,18 @@ def _pointwise_amount(inputs: Inputs) -> Amount | None:
         return None
     name = inputs.op.removeprefix("aten::")
     is_in_place = name.endswith("_")
-    stem = name.removesuffix("_")
+    base_name = name.removesuffix("_")
 
-    if is_in_place and stem in _WRITES_ONLY:
-        return _amount([], inputs.tensor(0))
-    if is_in_place and stem == "copy":
-        return _copy(target=inputs.tensor(0), source=inputs.tensor(1))
-    if stem not in _OPERAND_COUNTS:
+    if is_in_place and base_name in _WRITES_ONLY:
+        return _make_amount([], inputs.tensor(0))
+    if is_in_place and base_name == "copy":
+        return _count_copy(target=inputs.tensor(0), source=inputs.tensor(1))
+    if base_name not in _OPERAND_COUNTS:
         return None
 
     # Plain numbers and zero-dimensional tensors are passed with the launch.
     operands = []
-    for position in range(_OPERAND_COUNTS[stem]):
+    for position in range(_OPERAND_COUNTS[base_name]):
         tensor = inputs.tensor(position)
         if tensor is not None and tensor.shape:
             operands.append(tensor)
@@ -186,14 +189,14 @@ def _pointwise_amount(inputs: Inputs) -> Amount | None:
     if result_shape is None:
         return None
     if not is_in_place:
-        result_dtype = _out_type(inputs, stem, operands)
-        return _amount(operands, Tensor(result_shape, result_dtype))
+        result_dtype = _derive_out_type(inputs, base_name, operands)
+        return _make_amount(operands, Tensor(result_shape, result_dtype))
 
     # An op in place writes to its first operand, which is never broadcast.
     target = operands[0]
     if target.shape != result_shape:
         return None
-    return _amount(operands, Tensor(target.shape, target.dtype))
+    return _make_amount(operands, Tensor(target.shape, target.dtype))
 
 
 def broadcast(shapes: list[Shape]) -> Shape | None:
@@ -244,7 +247,7 @@ def promoted(types: list[str | None]) -> str | None:
     return max(known_types, key=_PROMOTION_ORDER.index)
 
 
-def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
+def _derive_out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
     """Return the dtype of the result of an elementwise op.
 
     It is the dtype of the `out` tensor if the op was given one, else bool for
@@ -276,7 +279,7 @@ def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
     return dtype
 
 
-def _copy(*, target: Tensor | None, source: Tensor | None) -> Amount | None:
+def _count_copy(*, target: Tensor | None, source: Tensor | None) -> Amount | None:
     """Count the bytes of copying a tensor into another one.
 
     Returns None if the source cannot be broadcast to the shape of the target.
@@ -285,10 +288,10 @@ def _copy(*, target: Tensor | None, source: Tensor | None) -> Amount | None:
         return None
     if broadcast([target.shape, source.shape]) != target.shape:
         return None
-    return _amount([source], target)
+    return _make_amount([source], target)
 
 
-def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
+def _make_amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
     """Return the amount of an op that reads each operand once and writes one tensor.
 
     Returns None if the written tensor is unknown or has no dimensions.
@@ -360,16 +363,16 @@ _LAYER_NORM_BACKWARD: Final = (
 def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     """Count the bytes that one kernel of a softmax or a normalization moves.
 
-    Such an op may take several kernels. What each of them reads and writes is told by
-    its name: some read everything and write a result as large, others write only sums.
+    Such an op may take several kernels. The name of a kernel tells what it moves: some
+    read everything and write a result as large, others write only sums.
 
     Args:
         inputs: The op with its recorded inputs.
         kernel: The decoded name of one of its kernels; None if it has none.
 
     Returns:
-        The amount of this kernel alone. None for other ops, for kernels whose name
-        does not tell what they read and write, and for inputs of different shapes.
+        The amount of this kernel alone. None for other ops, for kernels whose name does
+        not tell what they read and write, and for inputs of different shapes.
     """
     op = _ROWWISE_OPS.get(inputs.op)
     if op is None or kernel is None or kernel.op != op.kind:
@@ -393,7 +396,7 @@ def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
         read_tensors = tensors + tensors if reads_twice else tensors
         result = Tensor(forward_input.shape, forward_input.dtype)
         moved_bytes = total_bytes(*read_tensors, result)
-    elif _only_sums(inputs.op, kernel.name):
+    elif _writes_only_sums(inputs.op, kernel.name):
         moved_bytes = total_bytes(*tensors)
     else:
         return None
@@ -406,7 +409,7 @@ def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     )
 
 
-def _only_sums(op: str, kernel: str) -> bool:
+def _writes_only_sums(op: str, kernel: str) -> bool:
     """Return whether a kernel of this name reads everything and writes only sums."""
     if _SUMMING_KERNELS.search(kernel):
         return True

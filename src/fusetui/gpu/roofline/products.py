@@ -92,7 +92,7 @@ def matmul(inputs: Inputs) -> Amount | None:
     b = inputs.tensor(operands.b)
     if a is None or b is None:
         return None
-    sizes = _product_sizes(inputs.op, a.shape, b.shape)
+    sizes = _derive_product_sizes(inputs.op, a.shape, b.shape)
     if sizes is None:
         return None
 
@@ -113,17 +113,17 @@ def matmul(inputs: Inputs) -> Amount | None:
     return msgspec.structs.replace(
         amount,
         flop=2 * sizes.batch * sizes.m * sizes.n * sizes.k,
-        bytes=_product_bytes(inputs, a, b, sizes),
+        bytes=_count_product_bytes(inputs, a, b, sizes),
     )
 
 
-def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
+def _derive_product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
     """Return the sizes of a product by the shapes of its two operands.
 
     If B is a single matrix, the leading dimensions of A count as rows (m) of one large
     product.
 
-    >>> _product_sizes("aten::bmm", (4, 8, 16), (4, 16, 32))
+    >>> _derive_product_sizes("aten::bmm", (4, 8, 16), (4, 16, 32))
     _ProductSizes(batch=4, m=8, n=32, k=16)
 
     Args:
@@ -154,31 +154,33 @@ def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
     return _ProductSizes(batch=math.prod(a_batch), m=a_rows, n=b_columns, k=a_columns)
 
 
-def _product_bytes(
+def _count_product_bytes(
     inputs: Inputs, a: Tensor, b: Tensor, sizes: _ProductSizes
 ) -> int | None:
-    """Count the bytes of a product: operands, result and added tensor, each moved once.
+    """Count the bytes that a matrix product moves at least.
 
-    Returns None if one of them is unknown.
+    These are the operands, the result and the added tensor, each once. Returns None if
+    the size of one of them is unknown. That includes batches whose strides were not
+    recorded, because one matrix may then be repeated.
     """
     operands = _OPERANDS[inputs.op]
     # Without strides, one matrix may be repeated for the whole batch.
     if sizes.batch > 1 and not inputs.strided(operands.a, operands.b):
         return None
 
-    out = Tensor((sizes.batch, sizes.m, sizes.n), _out_type(inputs, a, b))
+    out = Tensor((sizes.batch, sizes.m, sizes.n), _derive_out_type(inputs, a, b))
     product_bytes = total_bytes(a, b, out)
-    added_bytes = _added_bytes(inputs)
+    added_bytes = _count_added_bytes(inputs)
     if product_bytes is None or added_bytes is None:
         return None
     return product_bytes + added_bytes
 
 
-def _added_bytes(inputs: Inputs) -> int | None:
-    """Count the bytes that a product reads besides its two operands.
+def _count_added_bytes(inputs: Inputs) -> int | None:
+    """Count the bytes that a matrix product reads besides its two operands.
 
-    These are the tensor that is added, unless its factor beta is 0, and the scales of
-    scaled products.
+    These are the bias or the tensor that is added, unless its factor beta is 0, and the
+    scales of scaled products.
 
     Returns:
         The bytes, 0 if there is nothing else to read; None if they are unknown.
@@ -200,10 +202,11 @@ def _added_bytes(inputs: Inputs) -> int | None:
     return total_bytes(added)
 
 
-def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
-    """Return the dtype of the result of a product; None if it is unknown.
+def _derive_out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
+    """Return the dtype of the result of a matrix product; None if it is unknown.
 
-    Some ops take the dtype, or a tensor to write to, as an argument.
+    Some ops take the dtype, or a tensor to write to, as an argument. Otherwise it is
+    the dtype of the operands, if both have the same.
     """
     if inputs.op == "aten::_int_mm":
         return "int32"
@@ -276,15 +279,15 @@ def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
         do not fit together.
     """
     if inputs.op in _CONVS:
-        return _conv_forward(inputs, _CONVS[inputs.op])
+        return _count_conv_forward(inputs, _CONVS[inputs.op])
     if inputs.op == "aten::cudnn_convolution_backward_input":
-        return _cudnn_backward_input(inputs)
+        return _count_cudnn_backward_input(inputs)
     if inputs.op == "aten::convolution_backward":
-        return _conv_backward(inputs, kernel_pass)
+        return _count_conv_backward(inputs, kernel_pass)
     return None
 
 
-def _cudnn_backward_input(inputs: Inputs) -> Amount | None:
+def _count_cudnn_backward_input(inputs: Inputs) -> Amount | None:
     """Count the FLOP of aten::cudnn_convolution_backward_input.
 
     Its arguments are (input_size, grad_output, weight, ...), and it computes the
@@ -295,7 +298,7 @@ def _cudnn_backward_input(inputs: Inputs) -> Amount | None:
     weight = inputs.tensor(2)
     if grad_output is None or weight is None:
         return None
-    return _conv_amount(
+    return _make_conv_amount(
         weight,
         image_of=grad_output,
         moved_bytes=None,
@@ -303,14 +306,16 @@ def _cudnn_backward_input(inputs: Inputs) -> Amount | None:
     )
 
 
-def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
+def _count_conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
     """Count the FLOP and bytes of one kernel of aten::convolution_backward.
 
     The arguments of the op are (grad_output, input, weight, ...). One kernel computes
-    either the gradient of the input (`dgrad`) or that of the weight (`wgrad`). Its name
-    tells which, or the fact that the op was called for only one of them.
+    either the gradient of the input (`dgrad`) or that of the weight (`wgrad`). The name
+    of the kernel tells which one. Otherwise it is clear only if the op was called for
+    one of them.
 
-    Returns None if neither tells which, and for transposed convolutions.
+    Returns None if the gradient is unknown, if the convolution is or may be transposed,
+    and if a tensor was not recorded.
     """
     grad_output = inputs.tensor(0)
     x = inputs.tensor(1)
@@ -318,7 +323,7 @@ def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
     if grad_output is None or x is None or weight is None:
         return None
 
-    gradient = kernel_pass or _only_gradient(inputs)
+    gradient = kernel_pass or _find_only_gradient(inputs)
     if gradient == "dgrad":
         multiplied = (grad_output, weight)
     elif gradient == "wgrad":
@@ -330,12 +335,12 @@ def _conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
 
     # The third tensor has the shape of the gradient that is written.
     moved_bytes = total_bytes(grad_output, x, weight)
-    return _conv_amount(
+    return _make_conv_amount(
         weight, image_of=grad_output, moved_bytes=moved_bytes, multiplied=multiplied
     )
 
 
-def _only_gradient(inputs: Inputs) -> str | None:
+def _find_only_gradient(inputs: Inputs) -> str | None:
     """Return which gradient a backward convolution was called for, if only for one.
 
     Returns:
@@ -351,7 +356,7 @@ def _only_gradient(inputs: Inputs) -> str | None:
     return "dgrad" if wants_dgrad else "wgrad"
 
 
-def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
+def _count_conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
     """Count the FLOP and bytes of a forward convolution.
 
     Args:
@@ -372,7 +377,7 @@ def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
     if may_be_transposed:
         return None
 
-    image = _image(inputs, x.shape, weight.shape, arguments)
+    image = _derive_output_image(inputs, x.shape, weight.shape, arguments)
     if image is None:
         return None
     out = Tensor((x.shape[0], weight.shape[0], *image), x.dtype)
@@ -381,7 +386,7 @@ def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
     bias = None if arguments.bias is None else inputs.tensor(arguments.bias)
     if bias is not None:
         moved.append(bias)
-    return _conv_amount(
+    return _make_conv_amount(
         weight,
         image_of=out,
         moved_bytes=total_bytes(*moved),
@@ -389,15 +394,21 @@ def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
     )
 
 
-def _image(
+def _derive_output_image(
     inputs: Inputs, x: Shape, weight: Shape, arguments: _ConvArguments
 ) -> Shape | None:
-    """Return the shape of the output's image of a forward convolution.
+    """Return the spatial shape of the output of a forward convolution.
 
-    For each dimension it is
-    floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+    Each dimension is floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
 
     Returns None if an argument is unknown, or if a dimension would not be positive.
+
+    Args:
+        inputs: The op with its recorded inputs.
+        x: The shape of the input, [batch, channels, *image].
+        weight: The shape of the weight, [out, in, *kernel].
+        arguments: At which positions stride, padding and dilation stand among the
+            inputs.
     """
     dimensions = len(x) - 2
     strides = inputs.numbers(arguments.stride, dimensions)
@@ -408,14 +419,14 @@ def _image(
     if 0 in strides:
         return None
 
-    image = []
+    image_sizes = []
     # The first two dimensions are batch and channels.
     for size, kernel_size, stride, padding, dilation in zip(
         x[2:], weight[2:], strides, paddings, dilations, strict=True
     ):
-        reach = dilation * (kernel_size - 1) + 1
-        image.append((size + 2 * padding - reach) // stride + 1)
-    return tuple(image) if min(image) > 0 else None
+        kernel_extent = dilation * (kernel_size - 1) + 1
+        image_sizes.append((size + 2 * padding - kernel_extent) // stride + 1)
+    return tuple(image_sizes) if min(image_sizes) > 0 else None
 
 
 def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
@@ -440,16 +451,17 @@ def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) 
     return fits_plain and not fits_transposed
 
 
-def _conv_amount(
+def _make_conv_amount(
     weight: Tensor,
     *,
     image_of: Tensor,
     moved_bytes: int | None,
     multiplied: tuple[Tensor, Tensor],
 ) -> Amount | None:
-    """Return the amount of a convolution.
+    """Return the FLOP and bytes of a convolution as an Amount.
 
-    It uses every element of the weight once at each position of an image.
+    The convolution multiplies every element of the weight once at each position of an
+    image. One multiplication and one addition count as 2 FLOP.
 
     Args:
         weight: The weight.
@@ -458,8 +470,7 @@ def _conv_amount(
         multiplied: The two tensors that it multiplies, whose shapes are shown.
 
     Returns:
-        The amount; None if there is no image, or if the weight has another number of
-        dimensions.
+        None if there is no image, or if the weight has another number of dimensions.
     """
     if len(image_of.shape) < 3 or len(image_of.shape) != len(weight.shape):
         return None
@@ -585,7 +596,7 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
         return None
 
     qkv = []
-    for position in _qkv_positions(arguments):
+    for position in _find_qkv_positions(arguments):
         tensor = inputs.tensor(position)
         if tensor is None or len(tensor.shape) != 4:
             return None
@@ -596,7 +607,7 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
             return None
 
     q, k, v = qkv
-    sizes = _attention_sizes(arguments.head_axis, q.shape, k.shape, v.shape)
+    sizes = _derive_attention_sizes(arguments.head_axis, q.shape, k.shape, v.shape)
     if sizes is None:
         return None
     is_causal = _is_causal(inputs, arguments, is_causal_by_name=causal)
@@ -604,18 +615,18 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
         kind="attention",
         shapes=(q.shape, k.shape, v.shape),
         dtype=q.dtype,
-        flop=_attention_flop(sizes, arguments.is_backward, is_causal),
-        bytes=_attention_bytes(inputs, arguments, q, k, v),
+        flop=_count_attention_flop(sizes, arguments.is_backward, is_causal),
+        bytes=_count_attention_bytes(inputs, arguments, q, k, v),
     )
 
 
-def _qkv_positions(arguments: _AttentionArguments) -> range:
+def _find_qkv_positions(arguments: _AttentionArguments) -> range:
     """Return the positions of Q, K and V among the arguments of an attention op."""
     first = 1 if arguments.is_backward else 0
     return range(first, first + 3)
 
 
-def _attention_sizes(
+def _derive_attention_sizes(
     head_axis: int, q: Shape, k: Shape, v: Shape
 ) -> _AttentionSizes | None:
     """Return the sizes of an attention by the shapes of Q, K and V.
@@ -623,13 +634,13 @@ def _attention_sizes(
     Returns None if the shapes do not fit together.
 
     >>> q, k = (2, 8, 128, 64), (2, 4, 256, 64)  # 2 heads of Q share one of K
-    >>> _attention_sizes(1, q, k, k)
+    >>> _derive_attention_sizes(1, q, k, k)
     _AttentionSizes(batch=2, heads=8, queries=128, keys=256, qk_dim=64, v_dim=64)
     """
     if head_axis == _SEQUENCE_FIRST:
-        q = _heads_first(q)
-        k = _heads_first(k)
-        v = _heads_first(v)
+        q = _move_heads_first(q)
+        k = _move_heads_first(k)
+        v = _move_heads_first(v)
 
     batch, heads, queries, qk_dim = q
     kv_heads = k[1]
@@ -651,16 +662,20 @@ def _attention_sizes(
     )
 
 
-def _heads_first(shape: Shape) -> Shape:
-    """Turn the shape [B, S, H, D] into [B, H, S, D]."""
+def _move_heads_first(shape: Shape) -> Shape:
+    """Turn a shape [batch, sequence, heads, dim] into [batch, heads, sequence, dim]."""
     batch, rows, heads, depth = shape
     return batch, heads, rows, depth
 
 
-def _attention_flop(
+def _count_attention_flop(
     sizes: _AttentionSizes, is_backward: bool, is_causal: bool | None
 ) -> int | None:
-    """Count the FLOP of an attention by the formulas at the head of this module.
+    """Count the FLOP of an attention op from its sizes.
+
+    Forward, the two products Q K^T and P V count 2 (D + Dv) for each pair of a query
+    and a key. Backward, it is 2 (3 D + 2 Dv). A causal attention skips half of the
+    pairs.
 
     Returns None if it is unknown whether the attention is causal, and for a causal one
     with different numbers of queries and keys.
@@ -683,12 +698,13 @@ def _is_causal(
 ) -> bool | None:
     """Return whether an attention is causal; None if that is unknown.
 
-    The argument of the op decides. If it was not recorded, the name of the kernel does.
-    An attention that is limited to a window gives None.
+    In a causal attention, a query sees no later key. The argument of the op decides. If
+    it was not recorded, the name of the kernel does. An attention that is limited to a
+    window of keys gives None.
 
     Args:
         inputs: The op with its recorded inputs.
-        arguments: Where its arguments stand.
+        arguments: At which positions the arguments of the op stand.
         is_causal_by_name: What the name of the kernel says; None if nothing.
     """
     for position in arguments.must_be_absent:
@@ -706,18 +722,18 @@ def _is_causal(
     return is_causal_by_name if recorded is None else recorded
 
 
-def _attention_bytes(
+def _count_attention_bytes(
     inputs: Inputs, arguments: _AttentionArguments, q: Tensor, k: Tensor, v: Tensor
 ) -> int | None:
-    """Count the least traffic of an attention.
+    """Count the bytes that an attention op has to move at least.
 
-    Forward it reads Q, K and V and writes the output. Backward it also reads the output
-    and its gradient, and writes three gradients.
+    Forward, it reads Q, K and V and writes the output. Backward, it also reads the
+    output and its gradient, and writes three gradients.
 
-    Returns None if a dtype is unknown. It is None too if strides were not recorded,
-    because heads of K and V may then be repeated.
+    Returns None if a dtype is unknown, or if strides were not recorded: heads of K and
+    V may then be repeated.
     """
-    if not inputs.strided(*_qkv_positions(arguments)):
+    if not inputs.strided(*_find_qkv_positions(arguments)):
         return None
 
     if not arguments.is_backward:

@@ -80,7 +80,7 @@ def work_of(trace: Trace, row: int) -> KernelJob | None:
         row,
         op_args=trace.args_of(op),
         own_args=lambda: trace.args_of(row),
-        peak=peak_of(properties_of(trace, row)),
+        peak=peak_of(find_device_properties(trace, row)),
     )
 
 
@@ -109,11 +109,11 @@ def job_of(
 
     name = trace.name_of(row)
     kernel = decode(name)
-    amount = amount_of(inputs, kernel)
+    amount = compute_amount(inputs, kernel)
     if amount is None or not _does_work_of_op(trace, row, amount.kind):
         return None
 
-    tiles_of_job = _tiles(trace, row, amount, own_args)
+    tiles_of_job = _count_tiles(trace, row, amount, own_args)
     if peak is None:
         return KernelJob(amount=amount, tiles=tiles_of_job)
 
@@ -129,7 +129,7 @@ def job_of(
     )
 
 
-def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
+def compute_amount(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     """Compute the arithmetic and traffic of an op from its inputs.
 
     Where an op takes several kernels, the name of the kernel tells which part of the op
@@ -154,23 +154,32 @@ def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     )
 
 
-def properties_of(trace: Trace, row: int) -> dict[str, Any]:
+def find_device_properties(trace: Trace, row: int) -> dict[str, Any]:
     """Return the properties of the device that ran a GPU event; {} if unknown."""
     return device_properties(trace).get(trace.track_of(row).pid, {})
 
 
-def _tiles(
+def _count_tiles(
     trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]
 ) -> Tiles | None:
-    """Count the tiles of a kernel that computes a matrix product (`bounds.tiles`).
+    """Count the output tiles of a kernel that computes a matrix product.
 
-    Returns None for other work, and for names that no decoder knows. If a second kernel
-    of the op adds up partial sums, a tile has several blocks, so the result is None too.
+    A tile is the part of the result that one block computes. The result is None for
+    other work, and for names that no decoder knows. If a second kernel of the op adds
+    up partial sums, a tile has several blocks, so it is None too.
+
+    Args:
+        trace: The trace.
+        row: The row of the kernel.
+        amount: The work of the op, with the sizes of the product.
+        own_args: Reads the args of the kernel.
     """
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
-    if any(role_of_kernel(name).adds_up_parts for name in _kernels_of_op(trace, row)):
+    if any(
+        role_of_kernel(name).adds_up_parts for name in _list_kernels_of_op(trace, row)
+    ):
         return None
 
     launch = int(trace.launch[row])
@@ -179,7 +188,7 @@ def _tiles(
         amount,
         kernel,
         args=own_args(),
-        properties=properties_of(trace, row),
+        properties=find_device_properties(trace, row),
         in_threads=grid_in_threads,
     )
 
@@ -210,7 +219,7 @@ def _does_work_of_op(trace: Trace, row: int, kind: str) -> bool:
         # Each of their kernels counts with its own pass over the tensors.
         return kernel is not None and kernel.op == kind
 
-    siblings = _kernels_of_op(trace, row)
+    siblings = _list_kernels_of_op(trace, row)
     is_alone = len(siblings) == 1
     if kernel is None or kernel.op is None:
         # A single kernel whose name is not understood did what its op does.
@@ -222,6 +231,8 @@ def _does_work_of_op(trace: Trace, row: int, kind: str) -> bool:
 
 def _is_only_candidate(kernel: KernelName, siblings: list[str], kind: str) -> bool:
     """Return whether no other kernel of an op may have done the same work.
+
+    Elementwise ops give False: any of their kernels may have done it.
 
     Args:
         kernel: One kernel of the op, which may have done it.
@@ -250,13 +261,17 @@ def _does_kind_of_work(kernel: KernelName, kind: str) -> bool:
     return kind != "attention" or not _AROUND_ATTENTION.search(kernel.name)
 
 
-def _kernels_of_op(trace: Trace, row: int) -> list[str]:
-    """List the names of all kernels that the op of a kernel launched itself.
+def _list_kernels_of_op(trace: Trace, row: int) -> list[str]:
+    """List the names of all kernels that the op around a kernel launched itself.
 
-    The kernel itself is among them. For an op that was captured in a graph, only the
-    kernels of the same replay count.
+    The kernel itself is among them. For an op that was captured in a CUDA graph, only
+    the kernels of the same replay count.
+
+    Args:
+        trace: The trace.
+        row: The row of the kernel.
     """
-    ops, rows = _kernels_by_op(trace)
+    ops, rows = _sort_kernels_by_op(trace)
     op = trace.op[row]
     kernels = rows[slice_between(ops, op, op + 1)]
 
@@ -267,7 +282,7 @@ def _kernels_of_op(trace: Trace, row: int) -> list[str]:
 
 
 @memo()
-def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+def _sort_kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """Sort the kernels by their op.
 
     Returns:
@@ -289,11 +304,15 @@ _NOTABLE_SHARE: Final = 0.05
 """If at least this share of a device is left idle, a sentence says so."""
 
 
-def describe(trace: Trace, row: int) -> str:
+def describe_work(trace: Trace, row: int) -> str:
     """Describe the work of a kernel and its rates in one line.
 
-    It reads `[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536
-    tiles, ...`. Unknown figures are left out; "" if nothing is known.
+    It reads `[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles,
+    ...`. Unknown figures are left out. Returns "" if nothing is known.
+
+    Args:
+        trace: The trace.
+        row: The row of the kernel.
     """
     job = work_of(trace, row)
     if job is None:
@@ -305,18 +324,18 @@ def describe(trace: Trace, row: int) -> str:
     separator = _BETWEEN_SHAPES.get(amount.kind, ", ")
     texts = [separator.join(str(list(shape)) for shape in amount.shapes)]
 
-    flop_texts = _amount_and_rate(amount.flop, ns, "FLOP")
+    flop_texts = _format_amount_and_rate(amount.flop, ns, "FLOP")
     texts += flop_texts
     # Bytes are shown if memory is the limit, or if they are all that is known.
     if is_bound_by_memory or not flop_texts:
-        texts += _amount_and_rate(amount.bytes, ns, "B")
+        texts += _format_amount_and_rate(amount.bytes, ns, "B")
 
     share = job.limits.share(ns)
     if share is not None:
         of_peak = "of peak bandwidth" if is_bound_by_memory else "of peak"
         texts.append(f"{percent(share, 1)} {of_peak}")
 
-    texts.append(tiles_text(job.tiles))
+    texts.append(describe_tiles(job.tiles))
     return "   ".join(text for text in texts if text)
 
 
@@ -328,7 +347,7 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     """
     if trace.role[row] != Role.KERNEL:
         return ()
-    properties = properties_of(trace, row)
+    properties = find_device_properties(trace, row)
     sentences = []
 
     kernel = decode(trace.name_of(row))
@@ -336,19 +355,21 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     device = device_generation(properties)
     if built_for and device and built_for != device:
         sentences.append(
-            f"{_article(built_for)} {built_for} kernel"
-            f" on {_article(device)} {device} GPU"
+            f"{_choose_article(built_for)} {built_for} kernel"
+            f" on {_choose_article(device)} {device} GPU"
         )
 
     job = work_of(trace, row)
     if job and job.tiles:
-        idle = _idle_text(job.tiles, unit="CU" if _is_amd(properties) else "SM")
+        idle = _describe_idle_units(
+            job.tiles, unit="CU" if _is_amd(properties) else "SM"
+        )
         if idle:
             sentences.append(idle)
     return tuple(sentences)
 
 
-def tiles_text(tiles: Tiles | None) -> str:
+def describe_tiles(tiles: Tiles | None) -> str:
     """Describe tiles and waves, as in `1,536 tiles, 14.2 waves, the last 22 % full`.
 
     Only the number of tiles is given where the waves are unknown; "" without tiles.
@@ -372,10 +393,10 @@ def tiles_text(tiles: Tiles | None) -> str:
     return f"{text}, {number} waves, the last {full} full"
 
 
-def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
+def _format_amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
     """Return the texts of an amount and of its rate: `38.7 GFLOP`, `204 TFLOP/s`.
 
-    >>> _amount_and_rate(2_000_000, ns=1_000, unit="FLOP")
+    >>> _format_amount_and_rate(2_000_000, ns=1_000, unit="FLOP")
     ['2 MFLOP', '2 TFLOP/s']
 
     Args:
@@ -391,7 +412,7 @@ def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
     return texts
 
 
-def _idle_text(tiles: Tiles, unit: str) -> str:
+def _describe_idle_units(tiles: Tiles, unit: str) -> str:
     """Describe multiprocessors that a matrix product leaves idle; "" if few are.
 
     Args:
@@ -454,6 +475,6 @@ def _is_nvidia(properties: dict[str, Any]) -> bool:
     return "sharedMemPerMultiprocessor" in properties
 
 
-def _article(noun: str) -> str:
+def _choose_article(noun: str) -> str:
     """Return the article of a noun: `an` before a vowel, else `a`."""
     return "an" if noun[0] in "AEIOU" else "a"

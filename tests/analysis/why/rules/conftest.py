@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.engine import findings_of
+from fusetui.analysis.why.engine import collect_findings
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
 from fusetui.trace import Trace
@@ -23,7 +23,7 @@ def found(trace_of: Callable[..., Trace]) -> Ask:
     """What a rule finds in these events; keywords become keys of the file."""
 
     def ask(rule: str, events: Events, **keys: Any) -> list[Finding]:
-        findings = findings_of(Facts(Accounts(trace_of(events, **keys)))).findings
+        findings = collect_findings(Facts(Accounts(trace_of(events, **keys)))).findings
         return [finding for finding in findings if finding.rule == rule]
 
     return ask
@@ -34,7 +34,7 @@ def lacking(trace_of: Callable[..., Trace]) -> Lack:
     """What a rule cannot tell of these events."""
 
     def ask(rule: str, events: Events, **keys: Any) -> list[Unknown]:
-        unknown = findings_of(Facts(Accounts(trace_of(events, **keys)))).unknown
+        unknown = collect_findings(Facts(Accounts(trace_of(events, **keys)))).unknown
         return [lack for lack in unknown if lack.rule == rule]
 
     return ask

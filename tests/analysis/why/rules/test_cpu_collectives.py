@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.answer import why_with_facts
-from fusetui.analysis.why.selection import question_about
+from fusetui.analysis.why.answer import answer_question
+from fusetui.analysis.why.selection import resolve_selection
 from fusetui.trace import Trace
 
 from .conftest import Ask
@@ -82,7 +82,7 @@ def test_a_collective_that_is_recorded_as_an_op_waits(
     event: Make, trace_of: Callable[..., Trace]
 ) -> None:
     events = [event("gloo:recv", 0, 60), event("aten::mul", 60, 40)]
-    why, _ = why_with_facts(question_about(Accounts(trace_of(events))))
+    why, _ = answer_question(resolve_selection(Accounts(trace_of(events))))
     (thread,) = why.cpu
     assert (thread.op_ns, thread.wait_ns, thread.collective_ns) == (
         40_000,

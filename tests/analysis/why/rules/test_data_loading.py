@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.engine import findings_of
+from fusetui.analysis.why.engine import collect_findings
 from fusetui.analysis.why.facts import Facts
 
 from .conftest import Ask
@@ -94,7 +94,7 @@ def test_where_workers_load_the_change_is_that_of_whatif(
         begin = 20 + 1000 * number
         events.append(event(name, begin, duration, cat="user_annotation"))
         events += launched(2 + number, begin + duration + 1, begin + duration + 5)
-    answers = findings_of(Facts(Accounts(trace_of(events))))
+    answers = collect_findings(Facts(Accounts(trace_of(events))))
     changes = dict(
         zip((one.rule for one in answers.findings), answers.wanted, strict=True)
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.answer import why_with_facts
+from fusetui.analysis.why.answer import answer_question
 from fusetui.analysis.why.model import FreeThreadTime
-from fusetui.analysis.why.selection import question_about
+from fusetui.analysis.why.selection import resolve_selection
 from fusetui.trace import Trace
 
 from .conftest import Ask, Lack
@@ -171,7 +171,7 @@ def test_ops_before_and_after_the_gpus_work_are_not_hurried_by_host_bound(
 
 def hurried(trace: Trace) -> tuple[int, int]:
     """The bounds of what is changed about being host-bound (ns)."""
-    why, _ = why_with_facts(question_about(Accounts(trace)))
+    why, _ = answer_question(resolve_selection(Accounts(trace)))
     rules = [one.rule for one in why.findings]
     wanted = why._wanted[rules.index("host-bound")]
     assert isinstance(wanted, FreeThreadTime)

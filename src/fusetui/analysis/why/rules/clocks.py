@@ -12,10 +12,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
+from fusetui.analysis.questions.device_counters import (
+    CLOCK,
+    POWER,
+    read_device_counters,
+)
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
 from fusetui.trace.model.grouping import grouped
@@ -52,12 +56,12 @@ CAPPED_SHARE: Final = 0.2
 def clock_drop(facts: Facts) -> Iterator[Claim]:
     """Report runs of kernels that took longer at a lower clock than others.
 
-    They are compared with runs of the same work; see slower_runs. At stake is what the
-    clock explains of that, added up.
+    They are compared with runs of the same kernel on the same shapes. At stake is how
+    much longer they took, as far as the lower clock explains it, added up.
     """
     kernels = facts.kernels
-    clock = over_kernels(kernels, CLOCK)
-    slower = slower_runs(kernels, clock)
+    clock = average_over_kernels(kernels, CLOCK)
+    slower = find_slower_runs(kernels, clock)
     at_stake_ns = int(slower.lost_ns.sum())
     if not at_stake_ns:
         return
@@ -67,7 +71,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{plural(len(slower.kernels), 'run')} of {plural(slower.names, 'kernel')} took an "
-        f"estimated {share_of_work(facts, at_stake_ns)} longer at a lower SM clock: "
+        f"estimated {format_share_of_work(facts, at_stake_ns)} longer at a lower SM clock: "
         f"{count(low_mhz)} instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
@@ -100,15 +104,15 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
     that it says nothing.
     """
     kernels = facts.kernels
-    clock = over_kernels(kernels, CLOCK)
-    power = over_kernels(kernels, POWER)
+    clock = average_over_kernels(kernels, CLOCK)
+    power = average_over_kernels(kernels, POWER)
 
     for device in kernels.devices:
-        capped = _capped_kernels(kernels, device, clock, power)
+        capped = _find_capped_kernels(kernels, device, clock, power)
         if capped is None:
             continue
 
-        at_stake_ns = _cost_of_clock_ns(kernels, capped, clock)
+        at_stake_ns = _estimate_clock_cost(kernels, capped, clock)
         usual_mhz = round(float(np.median(clock[capped.is_capped])))
         share = percent(capped.ns, capped.measured_ns)
 
@@ -116,7 +120,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
             text=f"The GPU ran at its highest power, {count(round(capped.highest_w))} "
             f"W, for {share} of its compute time. The median SM clock was then "
             f"{count(usual_mhz)} instead of {count(round(capped.fastest_mhz))} "
-            f"MHz, which costs at most {share_of_work(facts, at_stake_ns)}.",
+            f"MHz, which costs at most {format_share_of_work(facts, at_stake_ns)}.",
             at_stake_ns=at_stake_ns,
             kernels=capped.is_capped,
             why_likely="The power limit itself was not recorded.",
@@ -138,10 +142,11 @@ class _CappedKernels(msgspec.Struct, frozen=True, eq=False):
     """The highest clock of the device."""
 
 
-def _capped_kernels(
+def _find_capped_kernels(
     kernels: Kernels, device: int, clock: Floats, power: Floats
 ) -> _CappedKernels | None:
-    """Find the capped kernels of a device.
+    """Find the kernels of a device that ran at its highest power and below its highest
+    clock.
 
     Args:
         device: The index of the device; see Kernels.device.
@@ -150,7 +155,7 @@ def _capped_kernels(
 
     Returns:
         None if they take less than CAPPED_SHARE of the measured time, or if the power
-        of the device is always at its highest.
+            of the device is always at its highest.
     """
     is_measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
     is_measured &= kernels.device == device
@@ -178,7 +183,9 @@ def _capped_kernels(
     )
 
 
-def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -> int:
+def _estimate_clock_cost(
+    kernels: Kernels, capped: _CappedKernels, clock: Floats
+) -> int:
     """Estimate how much longer capped kernels took than at the highest clock, at most.
 
     Where several ran at once, the time counts once. Returns ns.
@@ -190,7 +197,7 @@ def _cost_of_clock_ns(kernels: Kernels, capped: _CappedKernels, clock: Floats) -
     return int(lost_ns.sum())
 
 
-def over_kernels(kernels: Kernels, kind: str) -> Floats:
+def average_over_kernels(kernels: Kernels, kind: str) -> Floats:
     """Compute the mean of a counter over the time of each kernel.
 
     Args:
@@ -204,7 +211,7 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
     pids = [track.pid for track in trace.tracks] or [None]
     pid_of_track = np.array(pids, dtype=object)
 
-    for counter in device_counters(trace):
+    for counter in read_device_counters(trace):
         if counter.kind != kind:
             continue
 
@@ -232,12 +239,12 @@ class SlowerRuns(msgspec.Struct, frozen=True, eq=False):
     """How many kernels they are runs of."""
 
 
-def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
+def find_slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     """Find the runs of kernels that took longer because of a lower clock.
 
     Only kernels that run alone count. Runs of the same name, shapes and blocks are
     compared. None of them counts unless they are many, their clocks differ, and their
-    durations follow the clock (see _lost_ns).
+    durations follow the clock (see _estimate_lost_ns).
 
     Args:
         clock: The mean clock over each kernel in MHz, nan where it was not recorded.
@@ -247,10 +254,10 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     highest_mhz = np.zeros(len(compared))
     names = 0
 
-    for members in grouped(_same_launches(kernels, compared)).members_of_each():
+    for members in grouped(_number_launches(kernels, compared)).members_of_each():
         runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
-        lost_ns[members] = _lost_ns(took_ns, clock[runs])
+        lost_ns[members] = _estimate_lost_ns(took_ns, clock[runs])
         highest_mhz[members] = clock[runs].max()
         if lost_ns[members].any():
             names += 1
@@ -264,7 +271,7 @@ def slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     )
 
 
-def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
+def _number_launches(kernels: Kernels, indices: Rows) -> Rows:
     """Number some kernels so that runs of the same launch get the same number.
 
     A launch is the same if the name, the shapes, the number of blocks and the device
@@ -286,7 +293,7 @@ def _same_launches(kernels: Kernels, indices: Rows) -> Rows:
     return group
 
 
-def _lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
+def _estimate_lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
     """Estimate how much longer each run of one kernel took because of the clock.
 
     It is what it took longer than the median of the runs near the highest clock, but no

@@ -21,18 +21,18 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
-    share_of_recording,
+    format_share_of_recording,
+    format_share_of_work,
     share_of_span,
-    share_of_work,
 )
 from fusetui.analysis.why.transfers import (
     MIN_EQUAL_TRANSFERS,
     MIN_RATIO_TO_EXPLAINED,
     Transfers,
-    kind_text,
-    moved_bytes_text,
+    find_transfers,
+    format_kind,
+    format_moved_bytes,
     needs_group_names,
-    transfers_of,
 )
 from fusetui.gpu.roofline.many import NO_JOB
 from fusetui.text.figures import count, duration, percent, size
@@ -105,14 +105,14 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     if not kernels.communicates.any():
         return
 
-    times = _exposed_time(kernels, kernels.communicates)
+    times = _measure_exposure(kernels, kernels.communicates)
     if times.exposed_ns <= 0:
         return
 
-    exposed_ns = _exposed_of_each(facts)
-    kinds = _exposed_kinds(facts, exposed_ns)
+    exposed_ns = _measure_exposed_ns(facts)
+    kinds = _rank_exposed_kinds(facts, exposed_ns)
     least_ns = MIN_DOMINANT_SHARE * times.exposed_ns
-    longest = _dominating(facts, exposed_ns, least_ns)
+    longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
     rows = kernels.rows[kernels.communicates]
@@ -120,16 +120,16 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"Exposed communication takes {share_of_span(facts, times.exposed_ns)}; "
         f"{hidden} of all communication is hidden. Exposed: "
-        f"{_named_kinds(kinds, exposed_ns)}{_waiting(facts)}{longest_text}.",
+        f"{_describe_kinds(kinds, exposed_ns)}{_describe_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
         rows=heaviest_rows(rows, exposed_ns[rows]),
-        remedy=_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
+        remedy=_choose_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
 
 
-def _dominating(
+def _find_dominating_transfer(
     facts: Facts, exposed_ns: Int64s, least_ns: float
 ) -> LongTransfer | None:
     """Return the one transfer that takes most of the exposed time, if any.
@@ -140,13 +140,13 @@ def _dominating(
         exposed_ns: The exposed time of each event of the trace.
         least_ns: The exposed time that it must have.
     """
-    longest = _longest(facts, exposed_ns)
+    longest = _find_longest_transfer(facts, exposed_ns)
     if longest is None or longest.exposed_ns < least_ns:
         return None
     return longest
 
 
-def _exposed_remedy(
+def _choose_exposed_remedy(
     facts: Facts,
     kinds: Sequence[Transfers],
     exposed_ns: Int64s,
@@ -166,18 +166,20 @@ def _exposed_remedy(
     """
     if longest is not None:
         return WAITS if longest.waits else MAY_WAIT
-    if _exposed_waits_ns(facts, kinds, exposed_ns) >= least_ns:
+    if _measure_exposed_waits(facts, kinds, exposed_ns) >= least_ns:
         return WAITS
     if not facts.kernels.computes.any():
         return NO_COMPUTE
-    if _exchanged_ns(kinds, exposed_ns) >= least_ns:
+    if _add_up_exchanges(kinds, exposed_ns) >= least_ns:
         return EXCHANGED
 
     return None
 
 
-def _exposed_of_each(facts: Facts) -> Int64s:
-    """Measure how long each kernel that communicates runs without compute beside it.
+def _measure_exposed_ns(facts: Facts) -> Int64s:
+    """Measure how long each communication kernel runs without compute beside it.
+
+    Such time is called exposed, because no computation hides it.
 
     Returns:
         ns for each event of the trace, 0 for all other events.
@@ -193,7 +195,7 @@ def _exposed_of_each(facts: Facts) -> Int64s:
     return exposed_ns
 
 
-def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
+def _rank_exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
     """Return the kinds of transfers that have exposed time, those with the most first.
 
     Args:
@@ -203,11 +205,11 @@ def _exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
     def by_exposed_time(kind: Transfers) -> tuple[int, str, str]:
         return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
 
-    exposed = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
+    exposed = [kind for kind in find_transfers(facts) if exposed_ns[kind.rows].any()]
     return sorted(exposed, key=by_exposed_time)
 
 
-def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
+def _describe_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
     """Describe the first MAX_KINDS_NAMED kinds with their time, bytes and bandwidth.
 
     Sentences about what these figures mean follow.
@@ -217,18 +219,22 @@ def _named_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
         exposed_ns: The exposed time of each event of the trace.
     """
     with_group = needs_group_names(kinds)
-    shown = kinds[:MAX_KINDS_NAMED]
+    shown_kinds = kinds[:MAX_KINDS_NAMED]
 
     texts = []
-    for kind in shown:
-        name = kind_text(kind, with_group)
+    for kind in shown_kinds:
+        name = format_kind(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
-        texts.append(f"{name} {duration(kind_ns)}{moved_bytes_text(kind)}")
+        texts.append(f"{name} {duration(kind_ns)}{format_moved_bytes(kind)}")
 
-    return ", ".join(texts) + _about_ranges(shown) + _about_guesses(shown)
+    return (
+        ", ".join(texts)
+        + _explain_bandwidth_range(shown_kinds)
+        + _explain_guessed_groups(shown_kinds)
+    )
 
 
-def _about_ranges(kinds: Sequence[Transfers]) -> str:
+def _explain_bandwidth_range(kinds: Sequence[Transfers]) -> str:
     """Say what the two bounds of a bandwidth mean, if any of these kinds has two."""
     if not any(kind.is_range for kind in kinds):
         return ""
@@ -238,7 +244,7 @@ def _about_ranges(kinds: Sequence[Transfers]) -> str:
     )
 
 
-def _about_guesses(kinds: Sequence[Transfers]) -> str:
+def _explain_guessed_groups(kinds: Sequence[Transfers]) -> str:
     """Say which groups of ranks are assumed, if a shown bandwidth depends on a guess."""
     guessed = [kind for kind in kinds if kind.is_guessed]
     if not any(kind.bus_bytes_per_s for kind in guessed):
@@ -249,12 +255,13 @@ def _about_guesses(kinds: Sequence[Transfers]) -> str:
     )
 
 
-def _waiting(facts: Facts) -> str:
-    """Say how long transfers wait for other ranks, and by what measure.
+def _describe_waiting(facts: Facts) -> str:
+    """Say how long transfers wait for other ranks, and how that was estimated.
 
-    The text is "" where nothing tells.
+    The text is a sentence that begins with `. `, and "" if no transfer is known to
+    wait.
     """
-    kinds = transfers_of(facts)
+    kinds = find_transfers(facts)
     waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
     if not waits_ns:
         return ""
@@ -271,14 +278,17 @@ def _waiting(facts: Facts) -> str:
     )
 
 
-def _exposed_waits_ns(
+def _measure_exposed_waits(
     facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
 ) -> int:
-    """Measure how much of the exposed time is waiting for other ranks at least, in ns.
+    """Measure how much of the exposed time is at least waiting for other ranks, in ns.
 
-    It is what is left if all the time in which a transfer moves data is exposed.
+    Exposed time is that of communication without compute beside it. Of each transfer,
+    all the time in which it moves data is taken as exposed, and the rest must be
+    waiting.
 
     Args:
+        kinds: The kinds of transfers that count.
         exposed_ns: The exposed time of each event of the trace.
     """
     total_ns = 0
@@ -290,7 +300,7 @@ def _exposed_waits_ns(
     return total_ns
 
 
-def _exchanged_ns(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
+def _add_up_exchanges(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
     """Add up the exposed time of transfers of the kinds in EXCHANGES, in ns."""
     total_ns = 0
     for kind in kinds:
@@ -309,27 +319,29 @@ class LongTransfer(msgspec.Struct, frozen=True):
     text: str
 
 
-def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
+def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
     """Return the transfer with the most exposed time, if it takes far too long.
 
-    That is MIN_RATIO_TO_EXPLAINED of what its bytes explain or, where sizes are not
-    known, than the median of at least MIN_EQUAL_TRANSFERS others. Else there is None.
+    Where sizes are known, it must take MIN_RATIO_TO_EXPLAINED times as long as its
+    bytes explain. Where they are not, the median of the others of its kind is the
+    measure. Only kinds with more than MIN_EQUAL_TRANSFERS transfers count. Returns None
+    otherwise.
 
     Args:
-        exposed_ns: The exposed time of each event of the trace.
+        exposed_ns: The time of each event of the trace without compute beside it.
     """
     dur = facts.trace.dur
     kinds = [
-        kind for kind in transfers_of(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
+        kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
     ]
     if not kinds:
         return None
 
     kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
-    longest = int(exposed_ns[kind.rows].argmax())
-    dur_ns = int(dur[kind.rows[longest]])
-    explained_ns = dur_ns - int(kind.waits_ns[longest])
-    median_ns = median(np.delete(dur[kind.rows], longest))  # of the others
+    longest_index = int(exposed_ns[kind.rows].argmax())
+    dur_ns = int(dur[kind.rows[longest_index]])
+    explained_ns = dur_ns - int(kind.waits_ns[longest_index])
+    median_ns = median(np.delete(dur[kind.rows], longest_index))  # of the others
 
     waits = explained_ns < dur_ns and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
     is_far_longer = median_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * median_ns
@@ -348,7 +360,7 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
         return None
 
     return LongTransfer(
-        exposed_ns=int(exposed_ns[kind.rows[longest]]),
+        exposed_ns=int(exposed_ns[kind.rows[longest_index]]),
         waits=waits,
         text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
@@ -364,7 +376,7 @@ class ExposedTime(NamedTuple):
     hidden_ns: int
 
 
-def _exposed_time(kernels: Kernels, mask: Flags) -> ExposedTime:
+def _measure_exposure(kernels: Kernels, mask: Flags) -> ExposedTime:
     """Measure how long kernels run without compute beside them, and with it.
 
     Args:
@@ -411,7 +423,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
 
     See _is_small. At stake is the time in which they run without compute beside them.
     """
-    small_kinds = [kind for kind in transfers_of(facts) if _is_small(kind)]
+    small_kinds = [kind for kind in find_transfers(facts) if _is_small(kind)]
     if not small_kinds:
         return
 
@@ -419,10 +431,12 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     small_rows = np.concatenate([kind.rows for kind in small_kinds])
     is_small = np.isin(kernels.rows, small_rows)
     rows = kernels.rows[is_small]
-    at_stake_ns = _exposed_time(kernels, is_small).exposed_ns
+    at_stake_ns = _measure_exposure(kernels, is_small).exposed_ns
 
-    with_group = needs_group_names(transfers_of(facts))
-    kinds_text = ", ".join(_small_kind(kind, with_group) for kind in small_kinds)
+    with_group = needs_group_names(find_transfers(facts))
+    kinds_text = ", ".join(
+        _describe_small_kind(kind, with_group) for kind in small_kinds
+    )
     lacks_sizes = any(kind.bytes is None for kind in small_kinds)
 
     yield Claim(
@@ -451,13 +465,16 @@ def _is_small(kind: Transfers) -> bool:
     return is_frequent and is_short and has_few_bytes
 
 
-def _small_kind(kind: Transfers, with_group: bool) -> str:
-    """Describe a kind of small transfers.
+def _describe_small_kind(kind: Transfers, with_group: bool) -> str:
+    """Describe one kind of small transfers.
 
-    An example is `73 all_reduce of bfloat16 of 27.4 us (the median), 8.2 kB each on
-    average`.
+    An example is `73 all_reduce of bfloat16 (median 27.4 us), 8.2 kB each on average`.
+    The type and the size are left out where they are not known.
+
+    Args:
+        with_group: Whether the process group is named.
     """
-    text = kind_text(kind, with_group)
+    text = format_kind(kind, with_group)
     if kind.dtype:
         text += f" of {kind.dtype}"
 
@@ -494,7 +511,9 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     is_beside = kernels.computes & overlaps
     is_alone = kernels.computes & kernels.alone
     job = np.where(is_beside | is_alone, kernels.job_indices, NO_JOB)
-    alone_usual_ns = _alone_usual_ns(job, is_alone, is_beside, kernels.effective_ns)
+    alone_usual_ns = _find_usual_ns_alone(
+        job, is_alone, is_beside, kernels.effective_ns
+    )
     is_measured = is_beside & (alone_usual_ns > 0)
     if not is_measured.any():
         return
@@ -509,14 +528,14 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     increase = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
         text=f"{count(len(rows))} kernels that overlap communication take "
-        f"{share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
+        f"{format_share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
         "same kernels alone.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(rows, slower_ns),
     )
 
 
-def _alone_usual_ns(
+def _find_usual_ns_alone(
     job: Int64s, is_alone: Flags, is_beside: Flags, ns: Int64s
 ) -> Int64s:
     """Return for each kernel how long its job usually takes alone.
@@ -527,7 +546,7 @@ def _alone_usual_ns(
 
     >>> is_alone = np.arange(10) < 5
     >>> ns = np.array([10, 10, 12, 14, 15, 20, 20, 20, 20, 20])
-    >>> _alone_usual_ns(np.zeros(10, np.int64), is_alone, ~is_alone, ns).tolist()[:2]
+    >>> _find_usual_ns_alone(np.zeros(10, np.int64), is_alone, ~is_alone, ns).tolist()[:2]
     [12, 12]
 
     Args:
@@ -590,14 +609,12 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     end = np.minimum(trace.end[rows], facts.end_ns)
     running = union(start, end)
     if facts.devices:
-        yield from _delayed_by_collectives(facts, rows, running)
+        yield from _claim_delays(facts, rows, running)
     elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
-        yield _note_about_collectives(facts, rows, running)
+        yield _note_collectives(facts, rows, running)
 
 
-def _delayed_by_collectives(
-    facts: Facts, rows: Rows, running: Cover
-) -> Iterator[Claim]:
+def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
     """Claim the time for which GPUs wait during collectives, if any of them waits.
 
     Args:
@@ -608,7 +625,7 @@ def _delayed_by_collectives(
     if at_stake_ns:
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
-            f"collective runs on the CPU: {_frequent_names(facts, rows)}.",
+            f"collective runs on the CPU: {_list_frequent_names(facts, rows)}.",
             at_stake_ns=at_stake_ns,
             rows=heaviest_rows(rows, facts.trace.dur[rows]),
             why_likely="The trace does not record what the launching thread waits for.",
@@ -616,7 +633,7 @@ def _delayed_by_collectives(
         )
 
 
-def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
+def _note_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
     """Note collectives where there is no GPU.
 
     Args:
@@ -628,13 +645,13 @@ def _note_about_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
     lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
 
     return Claim(
-        text=f"{subject} on the CPU take {share_of_recording(facts, running.ns)}: "
-        f"{_frequent_names(facts, rows)}. {lasts_until}",
+        text=f"{subject} on the CPU take {format_share_of_recording(facts, running.ns)}: "
+        f"{_list_frequent_names(facts, rows)}. {lasts_until}",
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
     )
 
 
-def _frequent_names(facts: Facts, rows: Rows) -> str:
+def _list_frequent_names(facts: Facts, rows: Rows) -> str:
     """Name the MAX_NAMES most frequent names of some rows.
 
     An example is `12 gloo:all_reduce, 3 gloo:broadcast`.

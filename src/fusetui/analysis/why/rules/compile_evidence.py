@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.compiled.answer import compile_answer
-from fusetui.analysis.compiled.breaks import rows_after, times_between
-from fusetui.analysis.compiled.finding import compile_log_of
+from fusetui.analysis.compiled.answer import report_compilation
+from fusetui.analysis.compiled.breaks import find_rows_after, measure_times_between
+from fusetui.analysis.compiled.finding import find_compile_log
 from fusetui.analysis.compiled.model import CompileAnswer, Remedy
-from fusetui.analysis.compiled.regions import regions_of
+from fusetui.analysis.compiled.regions import find_regions
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim
 from fusetui.text.figures import count, duration, plural, several
@@ -37,59 +37,61 @@ class CompileEvidence(NamedTuple):
 NO_EVIDENCE: Final = CompileEvidence(text="", remedy=None)
 
 
-def log_of(facts: Facts) -> CompileLog | None:
+def read_compile_log(facts: Facts) -> CompileLog | None:
     """Return the compile log of the trace; None if there is none or it cannot be read."""
     try:
-        return compile_log_of(facts.trace)
+        return find_compile_log(facts.trace)
     except TraceError:
         return None
 
 
-def why_compiled(facts: Facts) -> CompileEvidence:
+def explain_compilations(facts: Facts) -> CompileEvidence:
     """Say how many compilations of the recording repeat one, and which guard failed.
 
     A *guard* is a condition on the inputs; where it fails, the function is compiled
     again.
     """
-    log = log_of(facts)
+    log = read_compile_log(facts)
     if log is None:
         return NO_EVIDENCE
 
-    answer = compile_answer(facts.trace, log)
-    recorded = []
+    answer = report_compilation(facts.trace, log)
+    recorded_compilations = []
     for compilation in answer.compilations:
         if compilation.in_recording is not False and not compilation.backward:
-            recorded.append(compilation)
+            recorded_compilations.append(compilation)
 
-    repeated = [compilation for compilation in recorded if compilation.guards]
-    if not repeated:
+    repeated_compilations = [
+        compilation for compilation in recorded_compilations if compilation.guards
+    ]
+    if not repeated_compilations:
         return NO_EVIDENCE
 
     if answer.guards:
         guard_text = answer.guards[0].text
         function = answer.guards[0].function
     else:
-        guard_text = repeated[0].guards[0].text
-        function = repeated[0].function
+        guard_text = repeated_compilations[0].guards[0].text
+        function = repeated_compilations[0].function
 
     words = " ".join(guard_text.split())
 
     text = (
-        f" According to the compile log, {count(len(repeated))} of "
-        f"{plural(len(recorded), 'compilation')} follow a failed guard. The most "
+        f" According to the compile log, {count(len(repeated_compilations))} of "
+        f"{plural(len(recorded_compilations), 'compilation')} follow a failed guard. The most "
         f"frequent, in {printable(function)}: {printable(words)}."
     )
-    return CompileEvidence(text=text, remedy=_remedy(answer))
+    return CompileEvidence(text=text, remedy=_choose_remedy(answer))
 
 
-def _remedy(answer: CompileAnswer) -> str | None:
+def _choose_remedy(answer: CompileAnswer) -> str | None:
     """Return what the log proves to avoid most compilations; None if it proves nothing."""
     if not answer.remedies:
         return None
-    return remedy_text(answer.remedies[0])
+    return format_remedy(answer.remedies[0])
 
 
-def remedy_text(remedy: Remedy) -> str:
+def format_remedy(remedy: Remedy) -> str:
     """Format one remedy as a line of advice."""
     subject = printable(remedy.subject)
     values = several(remedy.values, MAX_VALUES)
@@ -112,34 +114,34 @@ def remedy_text(remedy: Remedy) -> str:
     )
 
 
-def logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
+def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     """Note each graph break that the recording passes, in the log's words.
 
     At most MAX_BREAKS are told.
     """
-    regions = regions_of(facts.trace)
+    regions = find_regions(facts.trace)
     breaks_told = 0
     for graph_break in log.breaks:
-        rows = np.array(rows_after(graph_break, regions, log), dtype=np.intp)
+        rows = np.array(find_rows_after(graph_break, regions, log), dtype=np.intp)
         rows = facts.rows_in_window(rows) if len(rows) else rows
         if not len(rows) or breaks_told >= MAX_BREAKS:
             continue
 
         breaks_told += 1
-        between_ns = int(times_between(regions, rows).sum())
+        between_ns = int(measure_times_between(regions, rows).sum())
         reason = printable(graph_break.reason.rstrip("."))
 
         yield Claim(
-            text=f"Graph break at {_position_text(graph_break)}: {reason}. The "
+            text=f"Graph break at {_format_position(graph_break)}: {reason}. The "
             f"program reaches it {plural(len(rows), 'time')} and spends "
             f"{duration(between_ns)} between the two compiled regions. Nothing "
             "is fused across them.",
             rows=tuple(rows.tolist()),
-            remedy=_hint(graph_break),
+            remedy=_choose_hint(graph_break),
         )
 
 
-def _position_text(graph_break: GraphBreak) -> str:
+def _format_position(graph_break: GraphBreak) -> str:
     """Format where in the program a break is: `model.py:23 in forward`."""
     file = graph_break.file.replace("\\", "/").rpartition("/")[2]
     position = file or "an unrecorded place"
@@ -150,7 +152,7 @@ def _position_text(graph_break: GraphBreak) -> str:
     return printable(f"{position} in {function}" if function else position)
 
 
-def _hint(graph_break: GraphBreak) -> str:
+def _choose_hint(graph_break: GraphBreak) -> str:
     """Return the first hint of the log that says something about the program."""
     for hint in graph_break.hints:
         if hint != GENERIC_HINT:

@@ -9,19 +9,24 @@ import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.loaders import loader_rows
-from fusetui.analysis.why.cpu_compute import cpu_compute_rows
-from fusetui.analysis.why.cpu_work import NamedTime, OwnTimes, by_kind, longest_names
+from fusetui.analysis.questions.loaders import find_loader_calls
+from fusetui.analysis.why.cpu_compute import find_cpu_compute_ops
+from fusetui.analysis.why.cpu_work import (
+    NamedTime,
+    OwnTimes,
+    divide_by_kind,
+    rank_names,
+)
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import (
     STACKS,
     Claim,
     Rule,
+    format_share_of_recording,
     is_large_enough,
-    share_of_recording,
 )
-from fusetui.analysis.why.rules.launches import instead_of_computing
+from fusetui.analysis.why.rules.launches import advise_against_cpu_op
 from fusetui.analysis.why.rules.recompiling import graph_breaks
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,
@@ -51,7 +56,7 @@ LEAST_OWN_SHARE: Final = 0.10
 """
 
 
-def _profiled(facts: Facts) -> str | None:
+def _explain_uncertain_times(facts: Facts) -> str | None:
     """Say why times of the CPU are only likely; None if no Python stacks were recorded.
 
     Recording stacks takes time of its own.
@@ -59,22 +64,25 @@ def _profiled(facts: Facts) -> str | None:
     return STACKS if facts.has_stacks else None
 
 
-def _cover(facts: Facts, rows: Rows) -> Cover:
-    """Return the time within the window in which any of some rows runs."""
+def _cover_rows(facts: Facts, rows: Rows) -> Cover:
+    """Return the time within the window in which any of some rows of the trace runs.
+
+    The result is disjoint intervals in ns of the file.
+    """
     running = union(facts.trace.start[rows], facts.trace.end[rows])
     return common(running, facts.whole_time)
 
 
-def _longest_names(facts: Facts, cover: Cover) -> list[NamedTime]:
+def _rank_names(facts: Facts, cover: Cover) -> list[NamedTime]:
     """Return the ops, functions and waits with the longest own time during a cover.
 
     The longest one comes first.
     """
     trace = facts.trace
-    times = by_kind(facts.accounts, cover)
-    names = longest_names(trace, times.ops)
-    names += longest_names(trace, times.functions)
-    names += longest_names(trace, times.waits, with_caller=True)
+    times = divide_by_kind(facts.accounts, cover)
+    names = rank_names(trace, times.ops)
+    names += rank_names(trace, times.functions)
+    names += rank_names(trace, times.waits, with_caller=True)
 
     return sorted(names, key=lambda named: -named.share.ns)
 
@@ -91,34 +99,34 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether its batches come from workers, and were ready.
     """
-    rows = loader_rows(facts.trace)
-    cover = _cover(facts, rows)
+    rows = find_loader_calls(facts.trace)
+    cover = _cover_rows(facts, rows)
     if facts.devices or not cover.ns:
         return
 
     has_workers = fetches_from_workers(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_longest_name_text(facts, cover)}."
+    reason = f"for the data loader{_describe_longest_name(facts, cover)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
 
     yield Claim(
-        text=f"The program waits {share_of_recording(facts, cover.ns)} {reason}",
+        text=f"The program waits {format_share_of_recording(facts, cover.ns)} {reason}",
         at_stake_ns=cover.ns,
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
         remedy=remedy,
-        why_likely=_profiled(facts),
+        why_likely=_explain_uncertain_times(facts),
     )
 
 
-def _longest_name_text(facts: Facts, cover: Cover) -> str:
+def _describe_longest_name(facts: Facts, cover: Cover) -> str:
     """Name the op, function or wait that takes most of a cover: `, 2 s of it in NAME`.
 
     The text is "" if there is none, or only those of the loader itself.
     """
     least_ns = MIN_SHARE_TO_NAME * cover.ns
-    for named in _longest_names(facts, cover):
+    for named in _rank_names(facts, cover):
         share = named.share
         if share.ns >= least_ns and not ITSELF.search(share.name):
             return f", {duration(share.ns)} of it in {share.name}"
@@ -146,25 +154,25 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     """
     trace = facts.trace
     rows = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
-    cover = _cover(facts, rows)
+    cover = _cover_rows(facts, rows)
     if facts.devices or not cover.ns:
         return
 
-    outer = _without_inner(trace, rows)
+    outer = _drop_nested_rows(trace, rows)
     calls = plural(len(outer), "call")
     s = "s" if len(outer) == 1 else ""
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_names(facts, outer)}) take{s} {share_of_recording(facts, cover.ns)}. On a GPU, each "
+        f"({_format_names(facts, outer)}) take{s} {format_share_of_recording(facts, cover.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
         at_stake_ns=cover.ns,
         rows=heaviest_rows(outer, trace.dur[outer]),
-        why_likely=_profiled(facts),
+        why_likely=_explain_uncertain_times(facts),
     )
 
 
-def _without_inner(trace: Trace, rows: Rows) -> Rows:
+def _drop_nested_rows(trace: Trace, rows: Rows) -> Rows:
     """Return those of some rows whose parent is none of these rows."""
     is_row = np.zeros(len(trace), dtype=np.bool_)
     is_row[rows] = True
@@ -173,7 +181,7 @@ def _without_inner(trace: Trace, rows: Rows) -> Rows:
     return rows[~is_inner]
 
 
-def _names(facts: Facts, rows: Rows) -> str:
+def _format_names(facts: Facts, rows: Rows) -> str:
     """Name some rows: `aten::item`, or `mostly aten::item` if there are several names."""
     calls_of_name = np.bincount(facts.trace.name[rows])
     most_frequent = int(calls_of_name.argmax())
@@ -195,7 +203,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
     is_wait = facts.accounts.kinds == ThreadActivity.SYNC
     rows = facts.rows_in_window(np.flatnonzero(is_wait))
-    cover = _cover(facts, rows)
+    cover = _cover_rows(facts, rows)
     if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
         return
 
@@ -203,8 +211,8 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     wait = "waits" if len(rows) == 1 else "wait"
 
     yield Claim(
-        text=f"CPU threads wait {share_of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_names(facts, rows)}). GPU work was not recorded.",
+        text=f"CPU threads wait {format_share_of_recording(facts, cover.ns)} in {calls} that "
+        f"{wait} for a GPU ({_format_names(facts, rows)}). GPU work was not recorded.",
         rows=heaviest_rows(rows, trace.dur[rows]),
     )
 
@@ -235,26 +243,26 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
         return
 
     rows = facts.rows_in_window(facts.compiler_rows)
-    cover = _cover(facts, rows)
+    cover = _cover_rows(facts, rows)
     if cover.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
-        evidence = compile_evidence.why_compiled(facts)
-        compiling = share_of_recording(facts, cover.ns)
+        evidence = compile_evidence.explain_compilations(facts)
+        compiling = format_share_of_recording(facts, cover.ns)
 
         yield Claim(
             text="Compilation (torch.compile or Triton) takes "
-            f"{compiling}{_compilations(facts)}.{evidence.text}",
+            f"{compiling}{_describe_compilations(facts)}.{evidence.text}",
             at_stake_ns=cover.ns,
             rows=heaviest_rows(rows, facts.trace.dur[rows]),
             remedy=evidence.remedy,
-            why_likely=_profiled(facts),
+            why_likely=_explain_uncertain_times(facts),
         )
 
     yield from graph_breaks(facts)
 
 
-def _compilations(facts: Facts) -> str:
+def _describe_compilations(facts: Facts) -> str:
     """Count the compilations: `: 4 compilations, in 3 of 8 steps`.
 
     Without several steps it is `: 4 compilations`, and "" where they cannot be counted.
@@ -277,17 +285,17 @@ def _compilations(facts: Facts) -> str:
     return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
-def _claimed_by_other_rules(facts: Facts) -> Cover:
+def _find_claimed_time(facts: Facts) -> Cover:
     """Return the time that the other rules of this module claim.
 
     In it a data loader, a compiler or a read of one value runs.
     """
     causes = (
-        loader_rows(facts.trace),
+        find_loader_calls(facts.trace),
         facts.compiler_rows,
         facts.trace.rows_named(READS.search, Role.OP),
     )
-    return joined(*(_cover(facts, rows) for rows in causes))
+    return joined(*(_cover_rows(facts, rows) for rows in causes))
 
 
 @Rule(
@@ -306,22 +314,22 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    thread = _main_thread(facts)
+    thread = _find_main_thread(facts)
     if thread is None:
         return
 
     trace = facts.trace
-    unrecorded = _unrecorded(facts, thread)
-    first_row = int(_work_of(facts, thread)[0])
+    unrecorded = _find_unrecorded_time(facts, thread)
+    first_row = int(_select_work_of_thread(facts, thread)[0])
     label = printable(trace.track_of(first_row).label)
     text = (
         f"Nothing was recorded on {label} between ops for "
-        f"{share_of_recording(facts, unrecorded.ns)}. The thread ran Python or other "
+        f"{format_share_of_recording(facts, unrecorded.ns)}. The thread ran Python or other "
         "code, or waited."
     )
 
     remedy = None
-    annotation = _annotation_with_most(facts, unrecorded, thread)
+    annotation = _find_longest_annotation(facts, unrecorded, thread)
     if annotation is not None:
         name = printable(annotation.name)
         stacks = recorded_with("with_stack=True", trace.report.writer)
@@ -336,7 +344,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _main_thread(facts: Facts) -> int | None:
+def _find_main_thread(facts: Facts) -> int | None:
     """Return the thread that runs at least MAIN_THREAD_SHARE of the time of all ops.
 
     None if no thread does, or if the ops take no time.
@@ -356,7 +364,7 @@ def _main_thread(facts: Facts) -> int | None:
     return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
 
 
-def _work_of(facts: Facts, thread: int) -> Rows:
+def _select_work_of_thread(facts: Facts, thread: int) -> Rows:
     """Return the ops, calls and frames of a thread that lie in the window."""
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
@@ -364,21 +372,23 @@ def _work_of(facts: Facts, thread: int) -> Rows:
     return facts.rows_in_window(np.flatnonzero(is_work & is_of_thread))
 
 
-def _unrecorded(facts: Facts, thread: int) -> Cover:
+def _find_unrecorded_time(facts: Facts, thread: int) -> Cover:
     """Return the time of a thread in which nothing of it was recorded.
 
     It is between the first and the last work of the thread, without the time that other
     rules claim.
     """
     trace = facts.trace
-    work = _work_of(facts, thread)
+    work = _select_work_of_thread(facts, thread)
     begin_ns = trace.start[work].min(keepdims=True)
     end_ns = trace.end[work].max(keepdims=True)
     from_first_to_last = common(Cover(begin_ns, end_ns), facts.whole_time)
 
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     recorded = joined(
-        _cover(facts, work), _claimed_by_other_rules(facts), _cover(facts, collectives)
+        _cover_rows(facts, work),
+        _find_claimed_time(facts),
+        _cover_rows(facts, collectives),
     )
     return without(from_first_to_last, recorded)
 
@@ -390,7 +400,7 @@ class AnnotatedTime(NamedTuple):
     ns: int
 
 
-def _annotation_with_most(
+def _find_longest_annotation(
     facts: Facts, time: Cover, thread: int
 ) -> AnnotatedTime | None:
     """Find the name whose annotations on a thread hold most of some time.
@@ -501,35 +511,35 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    unexplained = without(facts.whole_time, _claimed_by_other_rules(facts))
-    times = by_kind(facts.accounts, unexplained)
-    yield from _hot_op(facts, times.ops)
-    yield from _hot_function(facts, times.functions)
-    yield from _hot_wait(facts, times.waits)
+    unexplained = without(facts.whole_time, _find_claimed_time(facts))
+    times = divide_by_kind(facts.accounts, unexplained)
+    yield from _report_hot_op(facts, times.ops)
+    yield from _report_hot_function(facts, times.functions)
+    yield from _report_hot_wait(facts, times.waits)
 
 
-def _hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
+def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    for named in longest_names(facts.trace, _program_ops(facts, ops))[:1]:
-        first_call = _slow_first_call(named)
-        yield _hot_claim(
+    for named in rank_names(facts.trace, _select_program_ops(facts, ops))[:1]:
+        first_call = _describe_slow_first_call(named)
+        yield _make_hot_claim(
             facts,
             named,
             verb="takes",
             apart=f", excluding nested calls{first_call}",
-            remedy=FIRST_CALL if first_call else _op_remedy(facts, named),
+            remedy=FIRST_CALL if first_call else _choose_op_remedy(facts, named),
         )
 
 
-def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
+def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
     """Report the Python function with the longest own time, if there is any.
 
     The profiler's own functions do not count.
     """
     functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
-    for named in longest_names(facts.trace, functions)[:1]:
+    for named in rank_names(facts.trace, functions)[:1]:
         has_many = _has_many_short_calls(named)
-        yield _hot_claim(
+        yield _make_hot_claim(
             facts,
             named,
             verb="takes",
@@ -538,7 +548,7 @@ def _hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
         )
 
 
-def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
+def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     """Report the wait with the longest own time, if there is any.
 
     Collectives belong to cpu-collectives, and the profiler's own waits do not count.
@@ -547,15 +557,15 @@ def _hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
     waits = waits.only(~is_collective & ~is_of_profiler)
 
-    for named in longest_names(facts.trace, waits, with_caller=True)[:1]:
-        yield _hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
+    for named in rank_names(facts.trace, waits, with_caller=True)[:1]:
+        yield _make_hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
-def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
+def _select_program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
     """Return the ops and calls that the program itself makes slow.
 
-    Where counters are measured inside of the calls that launch, that makes calls long:
-    then calls are left out.
+    If the profiler measures hardware counters inside of the launch calls, calls are
+    slow because of it. All calls are then left out, and only ops are returned.
     """
     trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
@@ -566,11 +576,12 @@ def _program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
     return ops
 
 
-def _slow_first_call(named: NamedTime) -> str:
+def _describe_slow_first_call(named: NamedTime) -> str:
     """Say how long the first call takes, if it takes most of the time of all calls.
 
-    It must also take MIN_RATIO_OF_FIRST_CALL times as long as the others. The text is
-    `; the first call takes 2.3 s of that, the median of the others is 1.6 ms`, else "".
+    It must also take MIN_RATIO_OF_FIRST_CALL times as long as the median of the others.
+    The text is `. The first call takes 2.3 s of that; the median of the others is 1.6
+    ms`. It is "" if the first call is not that slow, or the only one.
     """
     ns_of_call = named.own.ns  # in the order of the starts of the calls
     if len(ns_of_call) < 2:
@@ -589,7 +600,7 @@ def _slow_first_call(named: NamedTime) -> str:
     )
 
 
-def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
+def _choose_op_remedy(facts: Facts, named: NamedTime) -> str | None:
     """Choose what helps with an op or a call.
 
     None for the remedy of the rule, which is to call it less often.
@@ -600,17 +611,17 @@ def _op_remedy(facts: Facts, named: NamedTime) -> str | None:
         return RUNTIME_CALL
 
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
-    if uses_gpu and _mostly_computes(trace, named):
-        return instead_of_computing(trace.name_of(row))
+    if uses_gpu and _is_mostly_computing(trace, named):
+        return advise_against_cpu_op(trace.name_of(row))
 
     if CAT.match(trace.name_of(row)):
         return CONCATENATES
     return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
 
 
-def _mostly_computes(trace: Trace, named: NamedTime) -> bool:
+def _is_mostly_computing(trace: Trace, named: NamedTime) -> bool:
     """Whether more than half of the time of an op is computing on the CPU."""
-    computes = np.isin(named.own.rows, cpu_compute_rows(trace))
+    computes = np.isin(named.own.rows, find_cpu_compute_ops(trace))
     computing_ns = int(named.own.ns[computes].sum())
     return 2 * computing_ns > named.share.ns
 
@@ -625,7 +636,7 @@ def _has_many_short_calls(named: NamedTime) -> bool:
     return calls >= MIN_CALLS and named.share.ns < LONG_CALL_NS * calls
 
 
-def _hot_claim(
+def _make_hot_claim(
     facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
 ) -> Claim:
     """Claim the own time of one op, function or wait.
@@ -638,13 +649,13 @@ def _hot_claim(
         apart: What is said behind the number of calls.
         remedy: None for the remedy of the rule.
     """
-    own_ns = min(named.share.ns, _cover(facts, named.own.rows).ns)
+    own_ns = min(named.share.ns, _cover_rows(facts, named.own.rows).ns)
     return Claim(
-        text=f"{named.share.name} {verb} {share_of_recording(facts, own_ns)} in "
+        text=f"{named.share.name} {verb} {format_share_of_recording(facts, own_ns)} in "
         f"{plural(named.share.count, 'call')}{apart}.",
         at_stake_ns=own_ns,
         rows=heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,
-        why_likely=_profiled(facts),
+        why_likely=_explain_uncertain_times(facts),
         is_little=own_ns < LEAST_OWN_SHARE * facts.span_ns,
     )

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.backward_threads import with_one_lead
-from fusetui.analysis.why.causes import frame_text, heaviest_call
+from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.causes import find_heaviest_call, frame_text
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, Idle
 from fusetui.analysis.why.kernels import heaviest_rows
@@ -23,7 +23,7 @@ from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
-    waiting_calls_at,
+    find_waiting_calls,
 )
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
@@ -72,9 +72,9 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     see saved_by_lead. The claim is a part of cpu-work or host-bound, whichever claims
     most of the time that the GPU waits after such waits.
     """
-    gaps = _drained_gaps(facts)
-    lost_ns = _lost_ns(facts, gaps)
-    waits = _waits_before(facts, gaps.drains)
+    gaps = _find_drained_gaps(facts)
+    lost_ns = _measure_lost_ns(facts, gaps)
+    waits = _measure_waits_before(facts, gaps.drains)
     saved_ns = saved_by_lead(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
@@ -87,14 +87,14 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
 
     calls = gaps.call[gaps.drains]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
-    costly_calls = _most_costly_calls(facts, calls, lost_ns, saved_ns)
+    costly_calls = _name_costliest_calls(facts, calls, lost_ns, saved_ns)
 
     yield Claim(
         text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then "
         f"sits idle for {duration(all_lost_ns)}. Launching work ahead instead of "
         f"waiting would save up to {share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(_calls_to_change(facts, gaps, waits, saved_ns)),
+        wanted=AsyncCalls(_find_calls_to_change(facts, gaps, waits, saved_ns)),
         rows=heaviest_rows(calls, saved_ns),
         part_of="cpu-work" if is_mostly_other_work else "host-bound",
         why_likely=why_likely(facts),
@@ -120,42 +120,44 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
         return np.flatnonzero(self.call >= 0)
 
 
-def _drained_gaps(facts: Facts) -> DrainedGaps:
-    """Find the gaps that follow a wait of the CPU after which it had no lead.
+def _find_drained_gaps(facts: Facts) -> DrainedGaps:
+    """Find the gaps that follow a wait of the CPU for the GPU.
 
-    They come in runs. Each run goes from the gap in which the queue ran dry until the
-    CPU is ahead again, or until it waits without the queue running dry.
+    After such a wait the CPU has no launches ahead, so the GPU idles until the next
+    launch. The gaps come in runs. Each run begins with the gap in which the launch
+    queue ran empty. It ends when the CPU is ahead again, or when the CPU waits while
+    the queue is not empty.
     """
     idle = facts.idle
-    waiting_in = waiting_calls_at(
+    waiting_in = find_waiting_calls(
         facts.trace, facts.accounts.launchers, idle.launch, idle.begin
     )
-    call = _without_preparation(facts, waiting_in)
+    call = _drop_preparing_calls(facts, waiting_in)
     is_drain = call >= 0
 
-    last_wait = _last_waits(facts)
+    last_wait = _find_last_waits(facts)
     has_wait = last_wait >= 0
     waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
     waits_before_gap = has_wait & ~waits_within_gap
-    ends_run = _ahead_before(facts) | waits_before_gap
-    is_behind = _in_runs(is_drain, ends_run, idle.device)
+    ends_run = _was_cpu_ahead(facts) | waits_before_gap
+    is_behind = _mark_runs(is_drain, ends_run, idle.device)
 
     # Another wait while the queue is empty: what follows is lost after that one.
     wait_within = np.where(waits_within_gap, last_wait, -1)
-    later_call = _without_preparation(facts, wait_within)
+    later_call = _drop_preparing_calls(facts, wait_within)
     return DrainedGaps(
         call=np.where(is_behind & ~is_drain, later_call, call), is_behind=is_behind
     )
 
 
-def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
+def _mark_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     """Tell which gaps lie in a run of gaps of one device.
 
     A run goes from a gap that begins it to the last one before a gap that ends it:
 
     >>> begins = np.array([False, True, False, False, False])
     >>> ends = np.array([False, False, False, True, False])
-    >>> _in_runs(begins, ends, device=np.zeros(5, dtype=np.int32)).tolist()
+    >>> _mark_runs(begins, ends, device=np.zeros(5, dtype=np.int32)).tolist()
     [False, True, True, False, False]
 
     Args:
@@ -177,11 +179,12 @@ def _in_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     return is_in_run
 
 
-def _lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
+def _measure_lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
     """Measure how long the GPU waited for launches after each drain.
 
-    The gaps count until the CPU was ahead again, or until the next drain. Returns ns
-    for each drain.
+    A drain is a gap before which the CPU waited for the GPU, so that the launch queue
+    ran empty. The gaps after it count until the CPU was ahead again, or until the next
+    drain. Returns ns for each drain.
     """
     behind = np.flatnonzero(gaps.is_behind)
     drains = gaps.drains
@@ -237,25 +240,27 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
     return saved_ns
 
 
-def _calls_to_change(
+def _find_calls_to_change(
     facts: Facts, gaps: DrainedGaps, waits: Waits, saved_ns: Int64s
 ) -> Rows:
-    """Find the calls in which threads must not wait to save what is saved.
+    """Find the calls in which threads must not wait, so that the computed time is
+    saved.
 
-    These are the calls at the drains that save something, now or later.
+    These are the calls at the drains that save something, now or later. A drain is a
+    gap before which the CPU waited until the launch queue was empty.
 
     Returns:
         Rows of the trace, ascending.
     """
-    is_needed = (saved_ns > 0) | _saves_later(waits, saved_ns)
+    is_needed = (saved_ns > 0) | _find_drains_saving_later(waits, saved_ns)
     drains = gaps.drains[is_needed]
     launch_before = waits.launch_before[is_needed]
-    also_waiting = _calls_that_wait(facts, drains, launch_before)
+    also_waiting = _find_waiting_calls(facts, drains, launch_before)
 
     return distinct(np.append(gaps.call[drains], also_waiting))
 
 
-def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
+def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
     """Tell at which drains the wait is part of what a later drain saves.
 
     The CPU waits longer then than it saves itself, and a later drain of its sequence
@@ -279,19 +284,19 @@ def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
     return saves_later
 
 
-def _most_costly_calls(
+def _name_costliest_calls(
     facts: Facts, calls: Rows, lost_ns: Int64s, saved_ns: Int64s
 ) -> str:
     """Name the call after which the GPU waits longest, and the one that costs most.
 
     Often this is one call.
     """
-    of_loss = _named_call(facts, calls, lost_ns)
-    of_saving = _named_call(facts, calls, saved_ns)
+    of_loss = _name_longest_call(facts, calls, lost_ns)
+    of_saving = _name_longest_call(facts, calls, saved_ns)
     return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
 
 
-def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
+def _name_longest_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
     """Name the call with most of some time: `cudaStreamSynchronize (aten::item)`.
 
     The op around most of the time of that name is added, if there is one.
@@ -300,14 +305,14 @@ def _named_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
         calls: Calls, as rows of the trace.
         ns: The time of each call.
     """
-    heaviest = heaviest_call(facts.trace, calls, ns)
+    heaviest = find_heaviest_call(facts.trace, calls, ns)
     text = printable(heaviest.name[:MAX_NAME_CHARACTERS])
     if heaviest.op is None:
         return text
     return f"{text} ({frame_text(heaviest.op)})"
 
 
-def _without_preparation(facts: Facts, calls: Rows) -> Rows:
+def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
     """Replace calls that prepare the program by -1.
 
     Such a call lies in the warm-up, as in the search for algorithms, or before the
@@ -325,7 +330,7 @@ def _without_preparation(facts: Facts, calls: Rows) -> Rows:
     return without_preparation
 
 
-def _last_waits(facts: Facts) -> Rows:
+def _find_last_waits(facts: Facts) -> Rows:
     """Find the last call before each gap's launch in which the CPU waited for the GPU.
 
     It was begun after the launch that ended the gap before, by the launching thread or
@@ -341,7 +346,7 @@ def _last_waits(facts: Facts) -> Rows:
     last_wait = np.full(len(idle), NO_ROW, dtype=np.intp)
     for threads, gaps, on_axis in facts.gaps_by_axis():
         waits = threads.slices(ThreadActivity.SYNC)
-        last_wait[gaps] = _last_begun(
+        last_wait[gaps] = _find_last_begun(
             waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
         )
 
@@ -349,13 +354,16 @@ def _last_waits(facts: Facts) -> Rows:
     return last_wait
 
 
-def _last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
-    """Find the last slice that begins between two times on the axis.
+def _find_last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
+    """Find the last slice that begins between two times, for each pair of times.
+
+    All times lie on the axis of the threads, which puts the times of several threads
+    one after another.
 
     Args:
         slices: The slices to choose from.
-        after: A place for each result. A slice that begins there does not count.
-        before: Likewise.
+        after: The earlier time of each pair. A slice that begins then does not count.
+        before: The later time of each pair. Likewise.
 
     Returns:
         Rows of the trace, NO_ROW for none.
@@ -371,7 +379,7 @@ def _is_first_of_device(idle: Idle) -> Flags:
     return is_first
 
 
-def _waits_before(facts: Facts, gaps: Rows) -> Waits:
+def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
     """Measure how the CPU waited before each of some gaps.
 
     The waiting counts of the launching thread between its previous launch and the
@@ -384,30 +392,30 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     """
     idle = facts.idle
     tracks = facts.trace.track[idle.launch[gaps]]
-    thread = with_one_lead(facts.trace)[facts.trace.thread_of_track[tracks]]
+    thread = number_leads(facts.trace)[facts.trace.thread_of_track[tracks]]
     _, device_and_thread = distinct_rows((idle.device[gaps], thread))
     groups = grouped(device_and_thread)
 
     until_ns = idle.call_begin[gaps]
-    launch_before = _launches_before(facts.trace, thread, until_ns)
+    launch_before = _find_launches_before(facts.trace, thread, until_ns)
     launched_ns = np.where(
         launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
     )
 
     # Waiting up to the launch before has been counted for the gap before, if any.
-    counted_until_ns = _previous_in_group(groups, until_ns, at_first=launched_ns)
+    counted_until_ns = _take_previous_in_group(groups, until_ns, at_first=launched_ns)
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
-    other_waiting_ns = _waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+    other_waiting_ns = _measure_waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
 
     return Waits(
-        ns=_waiting_ns(facts, tracks, since_ns, until_ns),
-        sequence=_sequence_numbers(groups, begins=other_waiting_ns > 0),
+        ns=_measure_waiting_ns(facts, tracks, since_ns, until_ns),
+        sequence=_number_sequences(groups, begins=other_waiting_ns > 0),
         launch_before=launch_before,
     )
 
 
-def _waiting_ns(
+def _measure_waiting_ns(
     facts: Facts, tracks: NDArray[np.integer], begin_ns: Int64s, end_ns: Int64s
 ) -> Int64s:
     """Measure how long threads waited for the device in some stretches of time.
@@ -431,14 +439,14 @@ def _waiting_ns(
     return waited_ns
 
 
-def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int64s:
+def _take_previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int64s:
     """Return for each gap the value of the gap before it in its group.
 
     In this example, gaps 0 and 2 are one group, and gap 1 is another:
 
     >>> groups = grouped(np.array([1, 0, 1]))
     >>> values, at_first = np.array([10, 20, 30]), np.array([1, 2, 3])
-    >>> _previous_in_group(groups, values, at_first).tolist()
+    >>> _take_previous_in_group(groups, values, at_first).tolist()
     [1, 2, 10]
 
     Args:
@@ -454,11 +462,11 @@ def _previous_in_group(groups: Groups, values: Int64s, at_first: Int64s) -> Int6
     return previous
 
 
-def _sequence_numbers(groups: Groups, begins: Flags) -> Int64s:
+def _number_sequences(groups: Groups, begins: Flags) -> Int64s:
     """Number the sequences of gaps, and return the number of each gap's sequence.
 
     >>> groups = grouped(np.array([1, 0, 1]))
-    >>> _sequence_numbers(groups, begins=np.array([False, False, True])).tolist()
+    >>> _number_sequences(groups, begins=np.array([False, False, True])).tolist()
     [1, 0, 2]
 
     Args:
@@ -474,11 +482,12 @@ def _sequence_numbers(groups: Groups, begins: Flags) -> Int64s:
     return sequence
 
 
-def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
-    """Find the last call before each of some times that launches work on a thread.
+def _find_launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
+    """Find the last call before each of some times that launches GPU work on a thread.
 
     Args:
-        thread: The thread of each time, as a number of with_one_lead.
+        thread: The thread of each time. It is a number of `number_leads`, which is the
+            same for a thread of autograd's engine and the one that waits for it.
         until_ns: The times, in ns of the file.
 
     Returns:
@@ -487,7 +496,7 @@ def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    thread_of_call = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
+    thread_of_call = number_leads(trace)[trace.thread_of_track[trace.track[calls]]]
 
     launch_before = np.full(len(until_ns), NO_ROW, dtype=np.intp)
     for each_thread in distinct(thread).tolist():
@@ -499,7 +508,7 @@ def _launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
     return launch_before
 
 
-def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
+def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     """Find all calls whose waits count for some gaps, and the launches before the gaps.
 
     A wait counts if it lies between the previous launch and the one that ends the gap,
@@ -529,24 +538,24 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     waits_in_gaps = waits[ranges(waits_before, counts)]
 
     # Of these, the waits on the threads that launch at the end of the gap.
-    pair_of_gap = _pair_of_threads(trace, idle.launch[gaps])
-    pair_of_wait = _pair_of_threads(trace, waits_in_gaps)
+    pair_of_gap = _number_thread_pairs(trace, idle.launch[gaps])
+    pair_of_wait = _number_thread_pairs(trace, waits_in_gaps)
     is_of_pair = pair_of_wait == np.repeat(pair_of_gap, counts)
 
     return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
 
 
-def _pair_of_threads(trace: Trace, rows: NDArray[np.integer]) -> Rows:
+def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     """Return the number of each row's thread, which the two threads of a pair share.
 
     A pair is a thread of autograd's engine and the one that waits for it; see
-    with_one_lead.
+    `number_leads`. Any other thread has a number of its own.
     """
-    pair: Rows = with_one_lead(trace)[trace.thread_of_track[trace.track[rows]]]
+    pair: Rows = number_leads(trace)[trace.thread_of_track[trace.track[rows]]]
     return pair
 
 
-def _ahead_before(facts: Facts) -> Flags:
+def _was_cpu_ahead(facts: Facts) -> Flags:
     """Tell before which gaps the CPU was ahead again.
 
     It was if some event that started since the gap before had LAUNCHES_AHEAD or more
@@ -587,7 +596,12 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, trace: Trace, devices: Devices) -> _Starts:
-        """Find the starts of all launched events of some devices."""
+        """Find when the launched events of some devices start, and how full the queue
+        is then.
+
+        The queue at a start holds the events that were launched by then and have not
+        started. The CPU is ahead if they are LAUNCHES_AHEAD or more.
+        """
         rows = devices.events[trace.launch[devices.events] >= 0]
         start, _ = devices.bounds_on(rows)
         launched_ns = trace.start[trace.launch[rows]]

@@ -14,9 +14,9 @@ from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
-    claimed_by,
-    counted_subject,
-    share_of_work,
+    find_claimed_kernels,
+    format_share_of_work,
+    format_subject,
 )
 from fusetui.analysis.why.rules.products import (
     alignment,
@@ -70,9 +70,9 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     added up.
     """
     kernels = facts.kernels
-    is_far = _are_far_from_bound(kernels)
+    is_far = _find_far_kernels(kernels)
     if is_far.any():
-        is_far &= ~claimed_by(facts, *CAUSES)
+        is_far &= ~find_claimed_kernels(facts, *CAUSES)
 
     taken_ns = kernels.total_ns(is_far)
     if not taken_ns:
@@ -88,16 +88,16 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
         f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes} and "
-        f"{takes} {share_of_work(facts, taken_ns)}{_longest_name(facts, is_far)}.",
+        f"{takes} {format_share_of_work(facts, taken_ns)}{_describe_longest_name(facts, is_far)}.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[is_far], spared_ns),
         kernels=is_far,
-        remedy=_remedy(facts, is_far),
+        remedy=_choose_far_remedy(facts, is_far),
         why_likely="The attainable rate may be lower for this shape.",
     )
 
 
-def _are_far_from_bound(kernels: Kernels) -> Flags:
+def _find_far_kernels(kernels: Kernels) -> Flags:
     """Tell which kernels take much longer than their bound; one flag per kernel.
 
     They do work of _KINDS, alone on the device, and not as a try of a search for
@@ -109,17 +109,17 @@ def _are_far_from_bound(kernels: Kernels) -> Flags:
     is_far &= ~kernels.tried & kernels.alone
     is_far &= taken_ns >= SHORTEST_NS
 
-    return is_far & _do_work_of_kinds(kernels, _KINDS)
+    return is_far & _select_kinds(kernels, _KINDS)
 
 
-def _do_work_of_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
+def _select_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
     """Tell which kernels do work of some kinds, by their jobs; one flag per kernel."""
     is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in kinds))
     does_work: Flags = is_kind == 1
     return does_work
 
 
-def _longest_name(facts: Facts, mask: Flags) -> str:
+def _describe_longest_name(facts: Facts, mask: Flags) -> str:
     """Describe the kernels of the name with the most at stake among selected ones.
 
     The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
@@ -139,7 +139,7 @@ def _longest_name(facts: Facts, mask: Flags) -> str:
     return f". Most of that is {kernels_text}: {duration(taken_ns)} at {reached}"
 
 
-def _remedy(facts: Facts, is_far: Flags) -> str:
+def _choose_far_remedy(facts: Facts, is_far: Flags) -> str:
     """Choose what can help with the kernels of the claim.
 
     Only what there is for their kinds of work is named, and no sizes or layouts that
@@ -189,7 +189,7 @@ def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
     The names of the kernels tell.
     """
     kernels = facts.kernels
-    convolutions = mask & _do_work_of_kinds(kernels, frozenset({"conv"}))
+    convolutions = mask & _select_kinds(kernels, frozenset({"conv"}))
     name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
     names = [facts.trace.names[index] for index in name_indices.tolist()]
 
@@ -221,11 +221,11 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     no claim where the devices are of several generations, or not of NVIDIA.
     """
     kernels = facts.kernels
-    major = _common_generation(facts)
+    major = _find_common_generation(facts)
     if major is None:
         return
 
-    is_old = _slow_by_arithmetic(kernels) & _built_earlier(kernels, major)
+    is_old = _find_slow_by_arithmetic(kernels) & _find_earlier_builds(kernels, major)
     taken_ns = kernels.total_ns(is_old)
     if not taken_ns:
         return
@@ -236,33 +236,33 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     spared_ns = kernels.bounded.at_stake_ns[is_old]
 
     yield Claim(
-        text=f"{counted_subject(kernel_count, 'kernel', 'take', _OLD)} "
-        f"{share_of_work(facts, taken_ns)} and {reaches} "
+        text=f"{format_subject(kernel_count, 'kernel', 'take', _OLD)} "
+        f"{format_share_of_work(facts, taken_ns)} and {reaches} "
         f"{percent(least_ns, taken_ns)} of the attainable "
-        f"rate{_longest_name(facts, is_old)}. Other kernels of the same type in "
+        f"rate{_describe_longest_name(facts, is_old)}. Other kernels of the same type in "
         "this trace are built for this GPU.",
         at_stake_ns=taken_ns - least_ns,
         wanted=ReducedDurations(kernels.rows[is_old], spared_ns),
         kernels=is_old,
-        part_of=_part_of_far(facts, is_old),
+        part_of=_name_enclosing_finding(facts, is_old),
         why_likely="There may be no newer kernel for these shapes and layouts.",
     )
 
 
-def _common_generation(facts: Facts) -> int | None:
-    """Return the major compute capability of all devices; see _native_capability.
+def _find_common_generation(facts: Facts) -> int | None:
+    """Return the major compute capability of all devices; see _find_native_capability.
 
     None if they differ, or if it is not known.
     """
     devices = device_properties(facts.trace).values()
-    majors = {_native_capability(properties) for properties in devices}
+    majors = {_find_native_capability(properties) for properties in devices}
     if len(majors) != 1:
         return None
 
     return majors.pop()
 
 
-def _built_earlier(kernels: Kernels, major: int) -> Flags:
+def _find_earlier_builds(kernels: Kernels, major: int) -> Flags:
     """Tell which kernels were built for an earlier generation than others.
 
     Args:
@@ -272,22 +272,22 @@ def _built_earlier(kernels: Kernels, major: int) -> Flags:
     Returns:
         One flag per kernel.
     """
-    is_earlier = kernels.flags(lambda kernel: _built_for(kernel) < major)
-    is_of_device = kernels.flags(lambda kernel: _built_for(kernel) == major)
-    dtypes = _dtype_indices(kernels)
+    is_earlier = kernels.flags(lambda kernel: _find_build_target(kernel) < major)
+    is_of_device = kernels.flags(lambda kernel: _find_build_target(kernel) == major)
+    dtypes = _number_element_types(kernels)
     has_newer = np.isin(dtypes, dtypes[is_of_device])
 
     return is_earlier & has_newer
 
 
-def _slow_by_arithmetic(kernels: Kernels) -> Flags:
+def _find_slow_by_arithmetic(kernels: Kernels) -> Flags:
     """Tell which kernels are bound by arithmetic and take far too long.
 
     They run alone on the device. Kernels whose tensors are not aligned are left out:
     there are no others for such tensors. One flag per kernel.
     """
     bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_slow: Flags = _are_bound_by_compute(kernels) & (bound_ns != UNKNOWN_NS)
+    is_slow: Flags = _select_compute_bound(kernels) & (bound_ns != UNKNOWN_NS)
     is_slow &= kernels.effective_ns >= MIN_RATIO_TO_BOUND * bound_ns
     is_slow &= kernels.alone & ~kernels.tried
     is_slow &= ~kernels.flags(is_unaligned)
@@ -295,20 +295,20 @@ def _slow_by_arithmetic(kernels: Kernels) -> Flags:
     return is_slow
 
 
-def _are_bound_by_compute(kernels: Kernels) -> Flags:
+def _select_compute_bound(kernels: Kernels) -> Flags:
     """Tell which kernels are bound by arithmetic, by their jobs; one flag per kernel."""
     is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "compute"))
     are_bound: Flags = is_bound == 1
     return are_bound
 
 
-def _part_of_far(facts: Facts, mask: Flags) -> str | None:
+def _name_enclosing_finding(facts: Facts, mask: Flags) -> str | None:
     """Return `far-from-peak` if that rule claims all selected kernels too, else None."""
-    is_claimed = claimed_by(facts, far_from_peak)[mask].all()
+    is_claimed = find_claimed_kernels(facts, far_from_peak)[mask].all()
     return "far-from-peak" if is_claimed else None
 
 
-def _native_capability(properties: dict[str, Any]) -> int | None:
+def _find_native_capability(properties: dict[str, Any]) -> int | None:
     """Return the major compute capability whose instructions a device has.
 
     None for a device of another maker than NVIDIA, or if it is not known.
@@ -319,7 +319,7 @@ def _native_capability(properties: dict[str, Any]) -> int | None:
     return _NATIVE.get(major, major)
 
 
-def _built_for(kernel: KernelName) -> int:
+def _find_build_target(kernel: KernelName) -> int:
     """Return the major compute capability whose instructions a kernel uses.
 
     The name of the kernel tells. If it does not, this is 1,000, more than any.
@@ -332,7 +332,7 @@ def _built_for(kernel: KernelName) -> int:
     return _NATIVE.get(major, major)
 
 
-def _dtype_indices(kernels: Kernels) -> Int64s:
+def _number_element_types(kernels: Kernels) -> Int64s:
     """Number the element types that kernels multiply, by their names.
 
     Returns:
@@ -374,13 +374,13 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     empty part, but no more than what the product takes longer than is attainable.
     """
     kernels = facts.kernels
-    waves = kernels.figures_of_jobs(_waves_with_empty_last)  # nan for other jobs
+    waves = kernels.figures_of_jobs(_count_waves_with_tail)  # nan for other jobs
     has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns != UNKNOWN_NS)
     has_tail &= kernels.alone & ~kernels.tried
     if not has_tail.any():
         return
 
-    saved_ns = _saved_by_full_waves_ns(kernels, has_tail, waves[has_tail])
+    saved_ns = _estimate_saved_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
     longest_row = kernels.longest_rows(has_tail)[0]
     longest_waves = float(waves[position_of(kernels.rows, longest_row)])
@@ -389,18 +389,18 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text="The last wave of tiles is mostly empty in "
-        f"{products} of {share_of_work(facts, kernels.total_ns(has_tail))}: "
+        f"{products} of {format_share_of_work(facts, kernels.total_ns(has_tail))}: "
         f"{significant(longest_waves, 3)} waves in {name}. Full waves would save an estimated "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(kernels.rows[has_tail], saved_ns),
         kernels=has_tail,
-        part_of=_part_of_far(facts, has_tail),
+        part_of=_name_enclosing_finding(facts, has_tail),
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
     )
 
 
-def _saved_by_full_waves_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int64s:
+def _estimate_saved_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int64s:
     """Estimate how much less selected kernels would take if their last wave were full.
 
     It is no more than they take longer than is attainable.
@@ -417,7 +417,7 @@ def _saved_by_full_waves_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int
     return np.minimum(empty_ns, kernels.bounded.at_stake_ns[mask])
 
 
-def _waves_with_empty_last(job: KernelJob) -> float | None:
+def _count_waves_with_tail(job: KernelJob) -> float | None:
     """Return the number of waves of a product whose last one is mostly empty.
 
     The product must be bound by arithmetic and have more than one wave, but no more

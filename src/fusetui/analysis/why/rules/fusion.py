@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.causes import module_text
+from fusetui.analysis.why.causes import format_module
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernel_runs import (
     MIN_FUSED_NS,
@@ -14,13 +14,13 @@ from fusetui.analysis.why.kernel_runs import (
     is_pointwise,
     runs_of,
 )
-from fusetui.analysis.why.kernels import Kernels, by_text, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, add_up_by_text, heaviest_rows
 from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
+    format_share_of_work,
     is_large_enough,
-    share_of_work,
 )
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags, inside_ranges
@@ -57,29 +57,29 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if not len(runs.ns):
         return
 
-    text = _described(facts, runs)
+    text = _describe_runs(facts, runs)
     first_kernels = kernels.rows[kernels.stream_order[runs.begin]]
     if runs.is_known:
         saved_ns = int(runs.saved_ns.sum())
         yield Claim(
             text=f"{text}. One fused kernel per run would save at most "
-            f"{share_of_work(facts, saved_ns)}: it must still read the first "
+            f"{format_share_of_work(facts, saved_ns)}: it must still read the first "
             "inputs and write the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
             rows=heaviest_rows(first_kernels, runs.saved_ns),
-            kernels=_inside_of_runs(kernels, runs),
+            kernels=_mark_kernels_of_runs(kernels, runs),
             why_likely="A fused kernel must also read the other inputs of a run and "
             "write results that later work uses.",
         )
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
-            text=f"{text}. {_what_is_missing(kernels, runs)}",
+            text=f"{text}. {_explain_unknown_gain(kernels, runs)}",
             rows=heaviest_rows(first_kernels, runs.ns),
         )
 
 
-def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
+def _mark_kernels_of_runs(kernels: Kernels, runs: Runs) -> Flags:
     """Tell which kernels are in any of some runs; one flag per kernel."""
     kernel_count = len(kernels.rows)
     is_inside = np.zeros(kernel_count, dtype=np.bool_)
@@ -87,11 +87,13 @@ def _inside_of_runs(kernels: Kernels, runs: Runs) -> Flags:
     return is_inside
 
 
-def _described(facts: Facts, runs: Runs) -> str:
-    """Describe some runs: their number, their time and the module with most of it.
+def _describe_runs(facts: Facts, runs: Runs) -> str:
+    """Describe some runs of kernels: their number, their time and the module with most
+    of it.
 
-    An example is `12 runs of pointwise kernels, 48 in all, take 3 ms (5 % of the span),
-    most of it in RMSNorm`.
+    An example is `12 runs of consecutive pointwise kernels (48 kernels) take 3 ms (5 %
+    of the span), most of it in RMSNorm`. No module is named if none takes more than
+    half.
     """
     taken_ns = int(runs.ns.sum())
     runs_text = plural(len(runs.ns), "run")
@@ -99,19 +101,19 @@ def _described(facts: Facts, runs: Runs) -> str:
     takes = "takes" if len(runs.ns) == 1 else "take"
     text = (
         f"{runs_text} of consecutive pointwise kernels ({count(kernels_inside)} "
-        f"kernels) {takes} {share_of_work(facts, taken_ns)}"
+        f"kernels) {takes} {format_share_of_work(facts, taken_ns)}"
     )
 
-    modules = by_text(facts.trace, runs.module, runs.ns, module_text)
-    longest = max(modules, key=lambda module: modules[module][1])
-    _, longest_ns = modules[longest]
+    modules = add_up_by_text(facts.trace, runs.module, runs.ns, format_module)
+    longest_module = max(modules, key=lambda module: modules[module][1])
+    _, longest_ns = modules[longest_module]
     if 2 * longest_ns > taken_ns:
-        text += f", most of it in {longest}"
+        text += f", most of it in {longest_module}"
 
     return text
 
 
-def _what_is_missing(kernels: Kernels, runs: Runs) -> str:
+def _explain_unknown_gain(kernels: Kernels, runs: Runs) -> str:
     """Say what it takes to know what one kernel for each run would save, in a sentence."""
     if runs.are_chains:
         missing = "shapes" if kernels.peak else "a device whose bandwidth is known"

@@ -11,18 +11,18 @@ from typing import Final
 
 import numpy as np
 
-from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.causes import (
-    grouping_label,
-    longest_holding_names,
-    module_text,
-    slices_in_idle_time,
+    find_slices_in_idle_time,
+    format_module,
+    make_grouping_label,
+    rank_delaying_names,
 )
 from fusetui.analysis.why.cpu_compute import (
     COMPUTES_NS,
     COMPUTES_SHARE,
     CREATES,
-    cpu_compute_rows,
+    find_cpu_compute_ops,
 )
 from fusetui.analysis.why.facts import (
     LONG_WORK_NS,
@@ -31,10 +31,10 @@ from fusetui.analysis.why.facts import (
     WORK_NS,
     Facts,
 )
-from fusetui.analysis.why.graph_obstacles import GraphObstacle, graph_obstacle
+from fusetui.analysis.why.graph_obstacles import GraphObstacle, find_graph_obstacle
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
-from fusetui.analysis.why.remedies import tags_of
+from fusetui.analysis.why.remedies import find_tags
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
@@ -110,8 +110,10 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     At stake is the host part of each gap: the time from its beginning until the call
     begins that launches the next work. Only time counts in which the CPU neither waits
     nor allocates and that no other rule explains (Facts.late_host_ns). Gaps in which
-    the CPU does other work are those of cpu-work. The claim is little where the GPU is
-    not late for MIN_SHARE_CPU_BOUND of the span.
+    the CPU does other work are left to the rule cpu-work.
+
+    Nothing is claimed if there is no such time. Where the GPU waits for less than
+    MIN_SHARE_CPU_BOUND of the span, the claim is marked as little and has no text.
     """
     is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
     late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
@@ -126,48 +128,51 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
 
-    claimed_by_others = joined(facts.explained_cover, _cover_of_other_work(facts))
-    free_time = without(_time_that_counts(facts), claimed_by_others)
+    claimed_by_others = joined(facts.explained_cover, _find_other_work(facts))
+    free_time = without(_find_time_that_counts(facts), claimed_by_others)
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{not_counted(facts)}. The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
+        f"kernel{describe_excluded_causes(facts)}. The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
-        remedy=unseen_remedy(facts, ns_of_activity) or _remedy(facts),
+        remedy=choose_recording_remedy(facts, ns_of_activity)
+        or _choose_host_bound_remedy(facts),
         why_likely=why_likely(facts),
     )
 
 
-def _remedy(facts: Facts) -> str | None:
+def _choose_host_bound_remedy(facts: Facts) -> str | None:
     """Choose what to do about late launches; None for the remedy of the rule.
 
-    Where most of the span is warm-up, it says to record later steps first: what is left
-    may be part of the start.
+    Where most of the span is warm-up, it says to record later steps first: the
+    remaining delay may be part of the start of the program.
     """
-    remedy = REPLAYED if facts.is_replayed else _obstacle_first(facts)
+    remedy = REPLAYED if facts.is_replayed else _compose_obstacle_remedy(facts)
     if is_mostly_warm_up(facts):
         return f"{LATER_FIRST} {remedy or host_bound.remedy}"
     return remedy
 
 
-def _obstacle_first(facts: Facts) -> str | None:
-    """Say to remove what no graph can contain from between the launches.
+def _compose_obstacle_remedy(facts: Facts) -> str | None:
+    """Compose the advice to remove what a CUDA graph cannot contain, and then to use
+    one.
 
-    Returns None where nothing lies there, or where graphs are no remedy. A server is
-    among these: it captures the model alone.
+    Such an obstacle is a data loader or a wait for the device between the launches.
+    Returns None where there is no obstacle, or where graphs are no remedy. They are
+    none for a server, which captures the model alone.
     """
-    tags = tags_of(facts)
+    tags = find_tags(facts)
     has_graphs = "graphs" in tags or "nvidia" in tags
     if "serving" in tags or not has_graphs:
         return None
 
-    obstacle = graph_obstacle(facts)
+    obstacle = find_graph_obstacle(facts)
     if obstacle is None:
         return None
 
-    where = _where(obstacle)
+    where = _describe_obstacle_place(obstacle)
     if not obstacle.name:
         return (
             f"Move the data loader, which fetches a batch {where}, out of the "
@@ -180,11 +185,11 @@ def _obstacle_first(facts: Facts) -> str | None:
     )
 
 
-def _where(obstacle: GraphObstacle) -> str:
+def _describe_obstacle_place(obstacle: GraphObstacle) -> str:
     """Say where an obstacle lies: `between the launches in 3 of 10 steps`.
 
-    In all steps, it is `in each of 10 steps`; without steps, or in a single one, only
-    `between the launches`.
+    If it lies in all steps, the text ends with `in each of 10 steps`. Without steps, or
+    with a single one, it is only `between the launches`.
     """
     where = "between the launches"
     if 0 < obstacle.steps < obstacle.of_steps:
@@ -196,12 +201,12 @@ def _where(obstacle: GraphObstacle) -> str:
     return where
 
 
-def _time_that_counts(facts: Facts) -> Cover:
-    """Return the time in which a faster CPU would help.
+def _find_time_that_counts(facts: Facts) -> Cover:
+    """Return the time in which a faster CPU would help, in ns of the file.
 
-    With steps, this is all of the time. Otherwise it goes from the first kernel (the
-    first GPU event where there is none) to the end of the GPUs' work: what the program
-    does before and after that delays none of it.
+    With steps, this is all of the time. Otherwise it goes from the first kernel, or the
+    first GPU event if there is no kernel, to the end of the last GPU event. What the
+    program does outside of that delays no GPU work.
     """
     if len(facts.steps):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
@@ -216,7 +221,7 @@ def _time_that_counts(facts: Facts) -> Cover:
     return Cover(begin_ns, end_ns)
 
 
-def activities_text(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
+def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """Describe what the CPU did in some gaps, and in which modules.
 
     An example is `60 us in ops, mostly aten::add (3 x, 40 us); 15 us with nothing
@@ -227,27 +232,32 @@ def activities_text(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> 
             longest are told.
         is_counted: Which gaps they are; one flag per gap.
     """
-    words = _words(facts)
+    words = _list_activity_words(facts)
     # Without what other rules explain.
-    rows, ns = slices_in_idle_time(facts, is_counted, facts.explained_cover, LAYERS)
+    rows, ns = find_slices_in_idle_time(
+        facts, is_counted, facts.explained_cover, LAYERS
+    )
 
-    present = [activity for activity in words if ns_of_activity[activity]]
-    longest_first = sorted(present, key=lambda activity: -ns_of_activity[activity])
+    recorded_activities = [activity for activity in words if ns_of_activity[activity]]
+    longest_first = sorted(
+        recorded_activities, key=lambda activity: -ns_of_activity[activity]
+    )
 
     texts = []
     for activity in longest_first[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
-        names = _names_of_activity(facts, activity, activity_ns, rows, ns)
+        names = _name_longest_slices(facts, activity, activity_ns, rows, ns)
         texts.append(f"{length} {words[activity]}{names}")
 
-    return "; ".join(texts) + _longest_modules(facts, rows, ns)
+    return "; ".join(texts) + _name_longest_modules(facts, rows, ns)
 
 
-def _words(facts: Facts) -> dict[ThreadActivity, str]:
-    """Return what each activity is called.
+def _list_activity_words(facts: Facts) -> dict[ThreadActivity, str]:
+    """Return how a sentence names each activity of the CPU, such as `in ops`.
 
-    Without ops, annotations are not "outside of ops".
+    In a trace without ops, annotations are `in annotations` instead of `in annotations
+    outside ops`.
     """
     words = dict(WORDS)
     has_ops = (facts.trace.role == Role.OP).any()
@@ -257,7 +267,7 @@ def _words(facts: Facts) -> dict[ThreadActivity, str]:
     return words
 
 
-def _names_of_activity(
+def _name_longest_slices(
     facts: Facts, activity: ThreadActivity, activity_ns: int, rows: Rows, ns: Int64s
 ) -> str:
     """Name the slices with most of the time of one activity.
@@ -272,11 +282,11 @@ def _names_of_activity(
         ns: The time of each of them.
     """
     is_of_activity = facts.accounts.kinds[rows] == activity
-    names = longest_holding_names(
+    names = rank_delaying_names(
         facts.trace,
         rows[is_of_activity],
         ns[is_of_activity],
-        grouping_label,
+        make_grouping_label,
         int(ns.sum()),
     )
     if not names:
@@ -288,7 +298,7 @@ def _names_of_activity(
     return f", such as {' and '.join(text for text, _ in names)}"
 
 
-def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
+def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     """Name the modules with the most of some time, as a sentence; "" without modules.
 
     The text is `. The module with the most of it is Attention (3 x, 2 ms)`. Each module
@@ -301,8 +311,8 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     modules = facts.kernels.origins.modules
     module = modules.rows_at(modules.around(rows)).astype(np.intp)  # -1 for none
     has_module = module >= 0
-    names = longest_holding_names(
-        facts.trace, module[has_module], ns[has_module], module_text, int(ns.sum())
+    names = rank_delaying_names(
+        facts.trace, module[has_module], ns[has_module], format_module, int(ns.sum())
     )
     if not names:
         return ""
@@ -313,14 +323,15 @@ def _longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     return f". The {modules_are} {' and '.join(text for text, _ in names)}"
 
 
-def unseen_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
-    """Say how to record what the CPU does in the gaps, if that is mostly not known.
+def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
+    """Say how to record what the CPU does in the gaps, if most of it is unknown.
 
     Args:
         ns_of_activity: The time of each ThreadActivity in the gaps.
 
     Returns:
-        None if no more than half of the time is of the activities UNSEEN.
+        The advice. None if at most half of the time is of activities in UNSEEN, which
+            do not tell what the CPU did.
     """
     unseen_ns = sum(int(ns_of_activity[activity]) for activity in UNSEEN)
     if 2 * unseen_ns <= int(ns_of_activity.sum()):
@@ -356,7 +367,7 @@ def _has_cpu_activity(trace: Trace) -> bool:
     return bool(np.isin(trace.role, roles).any())
 
 
-def not_counted(facts: Facts) -> str:
+def describe_excluded_causes(facts: Facts) -> str:
     """Say what the figures of host-bound and cpu-work leave out.
 
     The text is `, excluding the data loader and the warm-up`. It is "" where each
@@ -379,7 +390,7 @@ def not_counted(facts: Facts) -> str:
     return f", excluding {', '.join(causes[:-1])} and {causes[-1]}"
 
 
-def _cover_of_other_work(facts: Facts) -> Cover:
+def _find_other_work(facts: Facts) -> Cover:
     """Return the host parts of the gaps of cpu-work, in ns of the file."""
     idle = facts.idle
     return union(
@@ -387,7 +398,7 @@ def _cover_of_other_work(facts: Facts) -> Cover:
     )
 
 
-def _allocating_cover(facts: Facts) -> Cover:
+def _find_allocating_time(facts: Facts) -> Cover:
     """Return when a thread that launches allocates or frees memory, in ns of the file."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
     return facts.cover_on_launching_threads(calls)
@@ -423,18 +434,18 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     gaps = plural(int(is_counted.sum()), "gap")
     all_are_long = bool((ns_of_gap > WORK_NS).all())
     longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
-    computing_remedy = _computing_remedy(facts, at_stake_ns)
-    claimed_by_others = joined(facts.explained_cover, _allocating_cover(facts))
-    free_time = without(_cover_of_other_work(facts), claimed_by_others)
+    computing_remedy = _choose_computing_remedy(facts, at_stake_ns)
+    claimed_by_others = joined(facts.explained_cover, _find_allocating_time(facts))
+    free_time = without(_find_other_work(facts), claimed_by_others)
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
-        f"{longer} while the CPU launches nothing{not_counted(facts)}. "
-        f"The CPU spends {activities_text(facts, ns_of_activity, is_counted)}.",
+        f"{longer} while the CPU launches nothing{describe_excluded_causes(facts)}. "
+        f"The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
-        remedy=computing_remedy or unseen_remedy(facts, ns_of_activity),
+        remedy=computing_remedy or choose_recording_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
 
@@ -444,40 +455,42 @@ PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 
 
-def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
-    """Say what to do about the op that computes longest on the CPU.
+def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
+    """Say what to do about the op that computes longest on the CPU while the GPU waits.
 
     Args:
-        at_stake_ns: The time at stake.
+        at_stake_ns: The time at stake in the finding.
 
     Returns:
-        None if less than COMPUTES_SHARE of that time is computing on the CPU.
+        None if less than COMPUTES_SHARE of that time is computing on the CPU, or if no
+            such op was recorded in it.
     """
     computing_ns = int(facts.computing_ns[facts.has_other_cpu_work].sum())
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
 
-    rows, ns = slices_in_idle_time(
+    rows, ns = find_slices_in_idle_time(
         facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
     )
-    computes = np.isin(rows, cpu_compute_rows(facts.trace))
+    computes = np.isin(rows, find_cpu_compute_ops(facts.trace))
     if not computes.any():
         return None
 
     names = facts.trace.name[rows[computes]]
     op = facts.trace.names[heaviest_id(names, ns[computes])]
 
-    return f"{instead_of_computing(op)} {NO_LAUNCHES}"
+    return f"{advise_against_cpu_op(op)} {NO_LAUNCHES}"
 
 
-def instead_of_computing(op: str) -> str:
-    """Say what to do about an op that computes on the CPU, in a sentence.
+def advise_against_cpu_op(op: str) -> str:
+    """Say how to avoid that an op computes on the CPU, in two sentences.
 
-    It creates its tensor on the device instead, or finds its inputs there. The advice
-    is for a program that uses a GPU.
+    An op that creates a tensor should create it on the GPU. Any other op should find
+    its inputs there. The text has alternatives in braces, from which the vendor of the
+    GPU selects.
 
     Args:
-        op: The name of the op.
+        op: The name of the op, such as `aten::randn`.
     """
     subject = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
@@ -512,7 +525,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     warm_up_ns = facts.warm_up_cover.within(idle.call_begin, idle.call_end)
     waited_ns = idle.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
-    is_slow &= ~graph_calls(facts.trace)[idle.launch]
+    is_slow &= ~mark_graph_calls(facts.trace)[idle.launch]
 
     slow_ns = waited_ns[is_slow]
     at_stake_ns = int(slow_ns.sum())
@@ -521,7 +534,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
     calls = idle.launch[is_slow]
     heaviest = heaviest_rows(calls, slow_ns)
-    calls_text = _slow_calls(facts.trace, calls, heaviest[0])
+    calls_text = _describe_slow_calls(facts.trace, calls, heaviest[0])
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {calls_text}.",
@@ -531,7 +544,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
+def _describe_slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
     """Describe slow launch calls: `one launch call of 2 ms, NAME`.
 
     Several are `3 launch calls of more than 100 us, up to 2 ms, mostly NAME`.
@@ -600,7 +613,7 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
         return
 
     kernels_ns = int(trace.dur[short].sum())
-    with_gaps_ns = kernels_ns + _gaps_between_ns(facts, short)
+    with_gaps_ns = kernels_ns + _add_up_gaps_between(facts, short)
     if with_gaps_ns < MIN_SHARE_OF_SPAN * facts.span_ns:
         return
 
@@ -614,7 +627,7 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _gaps_between_ns(facts: Facts, kernels: Rows) -> int:
+def _add_up_gaps_between(facts: Facts, kernels: Rows) -> int:
     """Add up the gaps between two of some kernels, in ns.
 
     Gaps that end with a slow launch do not count.
@@ -642,7 +655,8 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU is idle in short gaps before work that is queued.
 
     That work was launched before the gap began, so the gap is the price of switching
-    from one kernel to the next.
+    from one kernel to the next. Gaps longer than LONGEST_SWITCH_NS do not count: they
+    have another cause.
     """
     idle = facts.idle
     waited_ns = idle.ns_of_reasons("queued", "graph")
@@ -704,7 +718,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
         return
 
     taken_ns = kernels.total_ns(of_one_parameter)
-    idle_ns = _idle_before_ns(facts, kernels.rows[of_one_parameter])
+    idle_ns = _add_up_gaps_before(facts, kernels.rows[of_one_parameter])
     with_gaps_ns = taken_ns + idle_ns
     are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * kernel_count
     if not are_short or with_gaps_ns < LEAST_SHARE * facts.span_ns:
@@ -721,7 +735,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _idle_before_ns(facts: Facts, events: Rows) -> int:
+def _add_up_gaps_before(facts: Facts, events: Rows) -> int:
     """Add up the gaps that end with one of some GPU events, in ns."""
     idle = facts.idle
     ends_with_event = np.isin(idle.event, events)

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
-from fusetui.analysis.why.copy_kinds import CopyKind, copy_kinds
+from fusetui.analysis.questions.memory import MemoryPeak, find_memory_peaks
+from fusetui.analysis.why.copy_kinds import CopyKind, classify_copies
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import AsyncCalls
@@ -23,11 +23,11 @@ from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
-    claimed_by,
-    counted_subject,
-    most_module,
+    find_claimed_kernels,
+    format_share_of_work,
+    format_subject,
+    name_dominant_module,
     share_of_span,
-    share_of_work,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
@@ -74,11 +74,11 @@ def recompute(facts: Facts) -> Iterator[Claim]:
     taken_ns = kernels.total_ns(is_repeated)
     if taken_ns:
         kernel_count = int(is_repeated.sum())
-        runs = counted_subject(kernel_count, "kernel", "run", " of the forward pass")
+        runs = format_subject(kernel_count, "kernel", "run", " of the forward pass")
 
         yield Claim(
             text=f"{runs} once more in the backward pass, for {share_of_span(facts, taken_ns)}"
-            f"{most_module(kernels, is_repeated)}.",
+            f"{name_dominant_module(kernels, is_repeated)}.",
             at_stake_ns=taken_ns,
             wanted=kernels.removal_of(is_repeated),
             kernels=is_repeated,
@@ -111,7 +111,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     if facts.window:
         return
 
-    memory = memory_peaks(facts.trace)
+    memory = find_memory_peaks(facts.trace)
     if not memory.is_recorded:
         raise CannotTellError("memory events", "profile_memory=True")
     if not memory.peaks:
@@ -120,8 +120,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         )
 
     selected_pids = {device.pid for device in facts.devices}
-    for pid, peak in _devices(facts, memory.peaks).items():
-        size = _memory_bytes(facts, pid)
+    for pid, peak in _match_peaks_to_devices(facts, memory.peaks).items():
+        size = _get_memory_bytes(facts, pid)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= MIN_SHARE_RESERVED * size
         is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
@@ -135,7 +135,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             )
 
 
-def _memory_bytes(facts: Facts, pid: Id) -> int:
+def _get_memory_bytes(facts: Facts, pid: Id) -> int:
     """Return how much memory a GPU has.
 
     Raises:
@@ -147,11 +147,15 @@ def _memory_bytes(facts: Facts, pid: Id) -> int:
     return size
 
 
-def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
-    """Return the peak of each GPU, by its process id.
+def _match_peaks_to_devices(
+    facts: Facts, peaks: tuple[MemoryPeak, ...]
+) -> dict[Id, MemoryPeak]:
+    """Return the memory peak of each GPU, by the process id that the trace gives to the
+    GPU.
 
-    Memory events count the GPUs that a process sees. ROCm numbers those that run
-    kernels in another way, so there it must be one GPU and one peak.
+    Memory events number the GPUs that a process sees. ROCm numbers the GPUs that run
+    kernels differently. The two can then be matched only if there is one GPU and one
+    peak.
 
     Raises:
         CannotTellError: It is not known to which GPU a peak belongs.
@@ -199,14 +203,14 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     copies = kernels.flags(_is_copy_of_torch)
-    within_device = _memcpy(kernels, DEVICE_TO_DEVICE)
-    if not _sets_up(facts, within_device):
+    within_device = _select_memcpys(kernels, DEVICE_TO_DEVICE)
+    if not _do_copies_set_up(facts, within_device):
         copies |= within_device
 
     if kernels.total_ns(copies):
         yield _claim_about_copies(facts, copies)
 
-    yield from _pageable(facts)
+    yield from _report_pageable_copies(facts)
 
 
 def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
@@ -216,9 +220,9 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     """
     kernels = facts.kernels
     at_stake_ns = kernels.total_ns(copies)
-    kinds = copy_kinds(kernels)
+    kinds = classify_copies(kernels)
 
-    in_runs = copies & claimed_by(facts, fusable_run)
+    in_runs = copies & find_claimed_kernels(facts, fusable_run)
     are_all_in_runs = bool((in_runs == copies).all())
     shared_ns = kernels.total_ns(in_runs)
     shared = ""
@@ -227,12 +231,12 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
 
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
-        text=f"{_counted(kinds[copies])} {takes} {share_of_work(facts, at_stake_ns)}"
-        f"{_launched_from(facts, copies)}{shared}.",
+        text=f"{_count_copy_kinds(kinds[copies])} {takes} {format_share_of_work(facts, at_stake_ns)}"
+        f"{_name_launching_op(facts, copies)}{shared}.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(copies),
         kernels=copies,
-        remedy=_remedy(kernels, copies, kinds),
+        remedy=_choose_copies_remedy(kernels, copies, kinds),
         part_of="fusable-run" if are_all_in_runs else None,
     )
 
@@ -259,7 +263,7 @@ _KIND_PLURALS: Final = {
 }
 
 
-def _counted(kinds: NDArray[np.int8]) -> str:
+def _count_copy_kinds(kinds: NDArray[np.int8]) -> str:
     """Count the copies of each CopyKind: `12 casts, 3 copies and 1 concatenation`."""
     texts = []
     for kind, name in _KIND_NAMES.items():
@@ -274,12 +278,13 @@ def _counted(kinds: NDArray[np.int8]) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
+def _choose_copies_remedy(
+    kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]
+) -> str:
     """Choose what helps against the kinds of copies that take much of the time.
 
-    Much is MIN_SHARE_OF_COPIES or more.
-
-    For a kernel that may be a copy or a cast, both remedies are told.
+    Much is MIN_SHARE_OF_COPIES of the time of all copies, or more. A kernel that may be
+    a copy or a cast counts for both kinds.
 
     Args:
         copies: True for the copies.
@@ -300,13 +305,13 @@ def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
     return f"{'. '.join(remedies)}."
 
 
-def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
+def _select_memcpys(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
     """Tell which GPU events are memory copies whose name matches a pattern."""
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
     return copies & kernels.trace.matching(kernels.rows, kind.search)
 
 
-def _launched_from(facts: Facts, copies: Flags) -> str:
+def _name_launching_op(facts: Facts, copies: Flags) -> str:
     """Name the op and the kind of module with most of the time of some copies.
 
     The text is `, most of it in aten::clone, and in Attention`. It is "" without both.
@@ -323,13 +328,13 @@ def _launched_from(facts: Facts, copies: Flags) -> str:
     longest = int(ns_of_name.argmax())
     is_most = 2 * ns_of_name[longest] > kernels.total_ns(copies)
     if not is_most:
-        return most_module(kernels, copies)
+        return name_dominant_module(kernels, copies)
 
     name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
-    return f", most of it in {name}{most_module(kernels, copies, ', and in ')}"
+    return f", most of it in {name}{name_dominant_module(kernels, copies, ', and in ')}"
 
 
-def _sets_up(facts: Facts, copies: Flags) -> bool:
+def _do_copies_set_up(facts: Facts, copies: Flags) -> bool:
     """Whether some copies only set the program up (weights, inputs).
 
     They do in a trace without steps, if all of them start before the first kernel.
@@ -342,7 +347,7 @@ def _sets_up(facts: Facts, copies: Flags) -> bool:
     return bool((kernels.start[copies] < first_kernel_ns).all())
 
 
-def _pageable(facts: Facts) -> Iterator[Claim]:
+def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
     """Report copies between the GPU and memory that is not pinned.
 
     At stake is how long they run while no kernel does. Copies that only set the program
@@ -350,22 +355,22 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     trace = facts.trace
-    copies = _memcpy(kernels, PAGEABLE)
-    if _sets_up(facts, copies):
+    copies = _select_memcpys(kernels, PAGEABLE)
+    if _do_copies_set_up(facts, copies):
         return
 
-    at_stake_ns = _without_kernels_ns(kernels, copies)
+    at_stake_ns = _measure_copies_alone(kernels, copies)
     if not at_stake_ns:
         return
 
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
     is_to_host = trace.matching(rows, TO_HOST.search)
-    waits = _count_with_wait_behind(facts, calls[is_to_host])
+    waits = _count_copies_before_waits(facts, calls[is_to_host])
 
     yield Claim(
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
-        f"{share_of_work(facts, at_stake_ns)} while no kernel runs.{_remaining_waits_text(waits)}",
+        f"{format_share_of_work(facts, at_stake_ns)} while no kernel runs.{_describe_remaining_waits(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
         kernels=copies,
@@ -376,7 +381,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
+def _measure_copies_alone(kernels: Kernels, copies: Flags) -> int:
     """Measure how long some copies run while no kernel does on their device, in ns.
 
     The times of the devices are added up.
@@ -390,7 +395,7 @@ def _without_kernels_ns(kernels: Kernels, copies: Flags) -> int:
     return alone_ns
 
 
-def _count_with_wait_behind(facts: Facts, copying: Rows) -> int:
+def _count_copies_before_waits(facts: Facts, copying: Rows) -> int:
     """Count the copies after which their thread waits for the device before it launches.
 
     If such a copy did not block, the next call would wait instead.
@@ -417,12 +422,12 @@ def _count_with_wait_behind(facts: Facts, copying: Rows) -> int:
     return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
 
 
-def _remaining_waits_text(waits: int) -> str:
+def _describe_remaining_waits(waits: int) -> str:
     """Say that the waits for the GPU behind so many copies to the host would remain.
 
     The text is "" for 0.
 
-    >>> _remaining_waits_text(1)
+    >>> _describe_remaining_waits(1)
     ' One of them copies to the CPU, and the program then waits for the GPU. That wait would remain.'
     """
     if not waits:
@@ -464,11 +469,11 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
             continue
 
         kernel_count = int(changes.sum())
-        takes = counted_subject(kernel_count, "kernel", "take", f" of {library}")
+        takes = format_subject(kernel_count, "kernel", "take", f" of {library}")
 
         yield Claim(
-            text=f"{takes} {share_of_work(facts, at_stake_ns)} to change tensor "
-            f"layouts for convolutions{most_module(kernels, changes)}.",
+            text=f"{takes} {format_share_of_work(facts, at_stake_ns)} to change tensor "
+            f"layouts for convolutions{name_dominant_module(kernels, changes)}.",
             at_stake_ns=at_stake_ns,
             wanted=kernels.removal_of(changes),
             kernels=changes,

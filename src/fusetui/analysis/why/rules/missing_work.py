@@ -14,7 +14,7 @@ from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
-from fusetui.analysis.why.warming import graph_captures
+from fusetui.analysis.why.warming import find_graph_captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -55,9 +55,11 @@ which do nothing where their length is 0.
     by_launches=True,
 )
 def holes(facts: Facts) -> Iterator[Claim]:
-    """Report long gaps between the nodes of a graph, and launches without a GPU event.
+    """Report GPU work that is probably missing from the trace.
 
-    Other nodes probably ran in such gaps. Either is reported only where there are some.
+    One claim is about long gaps between the nodes of a CUDA graph, in which other nodes
+    probably ran. The other is about launch calls without a GPU event, and only for a
+    complete file. Either is made only where there are some.
     """
     waited_ns = facts.idle.ns_of_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
@@ -77,10 +79,10 @@ def holes(facts: Facts) -> Iterator[Claim]:
 
     # Of an incomplete file, the events may be in what is missing.
     if facts.trace.report.complete:
-        yield from _without_events(facts)
+        yield from _report_calls_without_events(facts)
 
 
-def _without_events(facts: Facts) -> Iterator[Claim]:
+def _report_calls_without_events(facts: Facts) -> Iterator[Claim]:
     """Report launch calls without a GPU event, between others that have one.
 
     At stake is the idle time in which their work may have run. There is no claim if as
@@ -88,12 +90,12 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     """
     trace = facts.trace
     launches = launch_calls(facts)
-    missing = _missing(trace, launches)
+    missing = _find_missing_work(trace, launches)
     unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
     if len(missing.calls) <= unlinked_events:
         return
 
-    at_stake_ns = _idle_since(facts, missing)
+    at_stake_ns = _measure_idle_of_missing(facts, missing)
     if not at_stake_ns:
         return
 
@@ -101,7 +103,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     names = Counter(trace.name_of(int(row)) for row in calls)
     most_frequent, _ = names.most_common(1)[0]
     lasted_ns = trace.dur[calls]
-    lasts = _range_text(int(lasted_ns.min()), int(lasted_ns.max()))
+    lasts = _format_range(int(lasted_ns.min()), int(lasted_ns.max()))
 
     yield Claim(
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
@@ -113,7 +115,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _range_text(shortest_ns: int, longest_ns: int) -> str:
+def _format_range(shortest_ns: int, longest_ns: int) -> str:
     """Format a range of durations: `of 5 us to 2 ms`.
 
     It is `of 5 us` if both read the same.
@@ -135,7 +137,7 @@ class MissingWork(msgspec.Struct, frozen=True, eq=False):
     """The next call of the same thread that has an event."""
 
 
-def _idle_since(facts: Facts, missing: MissingWork) -> int:
+def _measure_idle_of_missing(facts: Facts, missing: MissingWork) -> int:
     """Measure the idle time in which missing work may have run, in ns.
 
     It is the time between the first call without an event and the event that the next
@@ -149,14 +151,14 @@ def _idle_since(facts: Facts, missing: MissingWork) -> int:
     np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
 
     is_in_graph = idle.ns_of_reasons("graph") > 0
-    missing_since = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
-    idle_since = np.maximum(idle.begin, missing_since)
-    idle_ns = np.maximum(idle.end - idle_since, 0)
+    missing_since_ns = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
+    idle_since_ns = np.maximum(idle.begin, missing_since_ns)
+    idle_ns = np.maximum(idle.end - idle_since_ns, 0)
 
     return int(idle_ns.sum())
 
 
-def _missing(trace: Trace, launches: Rows) -> MissingWork:
+def _find_missing_work(trace: Trace, launches: Rows) -> MissingWork:
     """Find the launch calls whose GPU event was lost in the middle of the recording.
 
     Such a call has no event, but an earlier and a later call of its thread have one. If
@@ -166,8 +168,8 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     Args:
         launches: The calls that launch, as rows of the trace.
     """
-    with_event = _calls_with_event(trace)
-    without_event = _without_event_inside(trace, launches, with_event)
+    with_event = _find_calls_with_event(trace)
+    without_event = _drop_calls_with_events(trace, launches, with_event)
 
     # Sort both by thread, then by start.
     calls = np.concatenate((with_event, without_event))
@@ -189,7 +191,7 @@ def _missing(trace: Trace, launches: Rows) -> MissingWork:
     )
 
 
-def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
+def _drop_calls_with_events(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
     """Return the calls that neither have an event nor have such a call inside.
 
     Args:
@@ -202,7 +204,7 @@ def _without_event_inside(trace: Trace, calls: Rows, with_event: Rows) -> Rows:
     return without
 
 
-def _calls_with_event(trace: Trace) -> Rows:
+def _find_calls_with_event(trace: Trace) -> Rows:
     """Return the calls that have the correlation of a GPU event."""
     calls = trace.rows_of(Role.CALL)
     correlations = trace.correlation[calls]
@@ -230,7 +232,7 @@ def launch_calls(facts: Facts) -> Rows:
     has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
     calls = calls[is_outer & is_inside & has_correlation]
 
-    captured = graph_captures(trace)
+    captured = find_graph_captures(trace)
     capturing = union(captured.start, captured.end)
     is_captured = capturing.place_of(trace.start[calls]) >= 0
     not_captured: Rows = calls[~is_captured]
@@ -286,12 +288,12 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
 
-    is_early = np.isin(gaps, _waits_for_earlier_work(facts, gaps))
-    yield from _unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
-    yield from _unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
+    is_early = np.isin(gaps, _find_waits_for_earlier_work(facts, gaps))
+    yield from _report_unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
+    yield from _report_unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
 
 
-def _unrecorded_wait(
+def _report_unrecorded_wait(
     facts: Facts, wait: UnrecordedWait, gaps: Rows, queued_ns: Int64s
 ) -> Iterator[Claim]:
     """Claim the queued time of gaps of one kind of wait, if there is any.
@@ -315,7 +317,7 @@ def _unrecorded_wait(
     )
 
 
-def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
+def _find_waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     """Find the gaps in which the GPU probably still works on what came before.
 
     They end with the first work of a stream while a thread waits for the GPU: it got
@@ -327,7 +329,7 @@ def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     trace = facts.trace
     idle = facts.idle
     events = idle.event[gaps]
-    ends_with_first_work = _is_first_of_stream(trace, events)
+    ends_with_first_work = _mark_first_of_stream(trace, events)
 
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waiting = facts.cover_on_launching_threads(waits)
@@ -337,7 +339,7 @@ def _waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
     return early
 
 
-def _is_first_of_stream(trace: Trace, events: Int32s) -> Flags:
+def _mark_first_of_stream(trace: Trace, events: Int32s) -> Flags:
     """Tell before which events no GPU event of their track starts."""
     first_start_ns = np.full(len(trace.tracks), FOREVER)
     all_events = trace.gpu_rows

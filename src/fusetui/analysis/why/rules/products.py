@@ -11,18 +11,18 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
-from fusetui.analysis.why.needs import PROPERTIES, properties_asked
-from fusetui.analysis.why.remedies import tags_of
+from fusetui.analysis.why.needs import PROPERTIES, find_properties_to_record
+from fusetui.analysis.why.remedies import find_tags
 from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
     Rule,
-    counted_subject,
+    format_share_of_work,
+    format_subject,
     is_large_enough,
-    share_of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.gpu.roofline.bounds import on_plain_cores
+from fusetui.gpu.roofline.bounds import runs_on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -54,8 +54,9 @@ time only: their names say align1 however the tensors are aligned.
 def alignment(facts: Facts) -> Iterator[Claim]:
     """Report matrix products whose kernels read few elements at a time.
 
-    Their tensors are not aligned. At stake is what they take longer than is attainable.
-    Where no work is known it is a note, if they take long enough.
+    They do so because their tensors are not aligned to 16 bytes. At stake is how much
+    longer they take than the attainable rate allows. Where the work of no such product
+    is known, it is only a note, and only if they take long enough.
     """
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned) & ~kernels.tried
@@ -65,9 +66,9 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
     product_count = int(unaligned.sum())
     text = (
-        f"{counted_subject(product_count, 'matrix product', 'take')} "
-        f"{share_of_work(facts, taken_ns)} in kernels for tensors that are not "
-        f"16-byte aligned{_shape(kernels, unaligned)}"
+        f"{format_subject(product_count, 'matrix product', 'take')} "
+        f"{format_share_of_work(facts, taken_ns)} in kernels for tensors that are not "
+        f"16-byte aligned{_describe_longest_product(kernels, unaligned)}"
     )
     known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if known_ns:
@@ -108,7 +109,7 @@ def is_unaligned(kernel: KernelName) -> bool:
     return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
 
 
-def _shape(kernels: Kernels, mask: Flags) -> str:
+def _describe_longest_product(kernels: Kernels, mask: Flags) -> str:
     """Describe the product with the most time among the selected kernels.
 
     The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
@@ -143,7 +144,7 @@ BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit manti
 """The remedy where TF32 is no faster."""
 
 
-def _as_fast(ratio: float) -> str:
+def _format_speedup(ratio: float) -> str:
     """Write how many times as fast something is: `twice as fast`, `8 times as fast`."""
     times = round(ratio)
     return "twice as fast" if times == 2 else f"{times} times as fast"
@@ -160,31 +161,31 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     """Report products in float32 on plain cores where tensor cores are faster.
 
     Attention in float32 is reported likewise. At stake is the difference to the faster
-    rate. A device that is not listed has at most a note; see _by_compute_capability.
+    rate. A device that is not listed has at most a note; see _report_unlisted_device.
     """
     kernels = facts.kernels
-    plain = _products_on_plain_cores(kernels)
+    plain = _find_plain_products(kernels)
     if kernels.peak is None:
         if plain.any():
-            yield from _by_compute_capability(facts, plain)
+            yield from _report_unlisted_device(facts, plain)
         return
 
-    yield from _float32_attention(facts, kernels.peak)
+    yield from _report_float32_attention(facts, kernels.peak)
     if not plain.any():
         return
 
-    faster = _faster(kernels.peak)
+    faster = _find_faster_type(kernels.peak)
     if faster is not None:
         name = faster.name
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
-        spared_ns = _spared_ns(kernels, plain, ratio)
-        products = counted_subject(int(plain.sum()), "float32 matrix product", "take")
+        spared_ns = _estimate_spared_ns(kernels, plain, ratio)
+        products = format_subject(int(plain.sum()), "float32 matrix product", "take")
 
         yield Claim(
             text=f"{products} "
-            f"{share_of_work(facts, kernels.total_ns(plain))} without using tensor cores. This "
-            f"device multiplies {name} {_as_fast(1 / ratio)}.",
+            f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor cores. This "
+            f"device multiplies {name} {_format_speedup(1 / ratio)}.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
@@ -193,13 +194,13 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _products_on_plain_cores(kernels: Kernels) -> Flags:
+def _find_plain_products(kernels: Kernels) -> Flags:
     """Tell which kernels are GEMMs or convolutions in float32 without tensor cores.
 
     Convolutions are left out if others of the trace use TF32: there cuDNN may use it
     too, and has chosen these kernels.
     """
-    plain: Flags = kernels.flags(on_plain_cores) & ~kernels.tried
+    plain: Flags = kernels.flags(runs_on_plain_cores) & ~kernels.tried
     convolutions = kernels.flags(_is_convolution)
     if (convolutions & kernels.flags(_names_tf32)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
@@ -217,7 +218,7 @@ def _names_tf32(kernel: KernelName) -> bool:
     return "tf32" in kernel.name
 
 
-def _spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
+def _estimate_spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
     """Estimate how much less time some kernels would take at a faster rate.
 
     No kernel becomes faster than its bytes can be moved.
@@ -253,18 +254,18 @@ mem_eff_attention/gemm_kernel_utils.h). Before it, they multiply on the plain co
 SPLIT_PRODUCTS: Final = 3
 
 
-def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
+def _report_float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
     """Report attention in float32 on plain cores, and that on tensor cores.
 
     Either is reported only where tensor cores multiply a type of 16 bits faster. At
     stake is the difference to that rate.
     """
-    faster = _faster_type_of_16_bits(peak)
+    faster = _find_faster_16_bit_type(peak)
     if faster is None:
         return
 
     fp32_rate = peak.flop_per_s("fp32") or 0
-    yield from _slow_attention(
+    yield from _report_slow_attention(
         facts, faster, fp32_rate, "without using tensor cores", is_split=False
     )
 
@@ -273,10 +274,10 @@ def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
         f"in tensor cores, which compute each float32 product as {SPLIT_PRODUCTS} "
         "TF32 products"
     )
-    yield from _slow_attention(facts, faster, split_rate, how, is_split=True)
+    yield from _report_slow_attention(facts, faster, split_rate, how, is_split=True)
 
 
-def _slow_attention(
+def _report_slow_attention(
     facts: Facts, faster: FasterType, rate: float, how: str, *, is_split: bool
 ) -> Iterator[Claim]:
     """Report attention in float32 that multiplies at one rate.
@@ -290,20 +291,20 @@ def _slow_attention(
         is_split: Whether they multiply on tensor cores.
     """
     kernels = facts.kernels
-    attention = kernels.flags(_is_float32_attention(is_split=is_split))
+    attention = kernels.flags(_make_attention_test(is_split=is_split))
     if not attention.any() or not 0 < rate < faster.flop_per_s:
         return
 
     ratio = rate / faster.flop_per_s
-    spared_ns = _spared_ns(kernels, attention, ratio)
-    takes = counted_subject(int(attention.sum()), "float32 attention kernel", "take")
+    spared_ns = _estimate_spared_ns(kernels, attention, ratio)
+    takes = format_subject(int(attention.sum()), "float32 attention kernel", "take")
     rounding = HALF if faster.name == "float16" else BFLOAT16
     flash = "{torch2: With 16-bit inputs, scaled_dot_product_attention can also use FlashAttention.}"
 
     yield Claim(
         text=f"{takes} "
-        f"{share_of_work(facts, kernels.total_ns(attention))} {how}. This device multiplies "
-        f"{faster.name} {_as_fast(1 / ratio)}.",
+        f"{format_share_of_work(facts, kernels.total_ns(attention))} {how}. This device multiplies "
+        f"{faster.name} {_format_speedup(1 / ratio)}.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
         kernels=attention,
@@ -312,7 +313,7 @@ def _slow_attention(
     )
 
 
-def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
+def _make_attention_test(*, is_split: bool) -> Callable[[KernelName], bool]:
     """Make the test whether a kernel is attention in float32, by its name.
 
     Args:
@@ -338,7 +339,7 @@ class FasterType(NamedTuple):
     """The rate by the data sheet."""
 
 
-def _faster_type_of_16_bits(peak: Peak) -> FasterType | None:
+def _find_faster_16_bit_type(peak: Peak) -> FasterType | None:
     """Return the type of 16 bits for which tensor cores are faster.
 
     It is bfloat16, else float16; None if neither is faster.
@@ -352,14 +353,14 @@ def _faster_type_of_16_bits(peak: Peak) -> FasterType | None:
     return None
 
 
-def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
-    """Note products on plain cores of a device that the table of peaks lacks.
+def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
+    """Note float32 products on plain cores of a device whose peak rates are not listed.
 
-    The compute capability must tell what its tensor cores multiply. There is nothing to
-    say about a device without tensor cores.
+    The compute capability of the device tells which types its tensor cores multiply.
+    There is no note about a device without tensor cores.
 
     Args:
-        plain: True for the kernels.
+        plain: True for the kernels on plain cores.
 
     Raises:
         CannotTellError: How much faster the tensor cores are is not known. Raised after
@@ -368,8 +369,8 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     kernels = facts.kernels
     devices = device_properties(facts.trace)
     types = {tensor_core_types(properties) for properties in devices.values()}
-    if len(types) != 1 or None in types or "nvidia" not in tags_of(facts):
-        raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
+    if len(types) != 1 or None in types or "nvidia" not in find_tags(facts):
+        raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
 
     (multiplied,) = types
     if not multiplied:
@@ -379,10 +380,10 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
     if is_large_enough(facts, taken_ns, of_kernels=True):
         first = next(iter(devices.values()))
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
-        products = counted_subject(int(plain.sum()), "float32 matrix product", "take")
+        products = format_subject(int(plain.sum()), "float32 matrix product", "take")
 
         yield Claim(
-            text=f"{products} {share_of_work(facts, taken_ns)} without using tensor cores. "
+            text=f"{products} {format_share_of_work(facts, taken_ns)} without using tensor cores. "
             f"The tensor cores of this device (compute capability {capability}) "
             f"multiply {' and '.join(multiplied)}. The speedup is unknown, "
             "because the peak rates of this device are unknown.",
@@ -390,10 +391,10 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
             remedy=HALF if multiplied == ("float16",) else None,
         )
 
-    raise CannotTellError(LISTED_DEVICE, properties_asked(facts))
+    raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
 
 
-def _faster(peak: Peak) -> FasterType | None:
+def _find_faster_type(peak: Peak) -> FasterType | None:
     """Return the type that tensor cores multiply faster than plain cores do float32.
 
     It is TF32, else bfloat16, else float16. It must also be faster than the type itself
@@ -457,8 +458,8 @@ FOR_BATCH_NORMS: Final = (
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     """Report long kernels that leave a quarter of the multiprocessors without a block.
 
-    At stake is as large a share of their time as the share of multiprocessors without a
-    block, but no more than what the device needs less for the work.
+    At stake is the share of their time that equals the share of idle multiprocessors.
+    It is no more than what they take longer than the device needs for their work.
 
     Raises:
         CannotTellError: The number of multiprocessors is not recorded.
@@ -467,7 +468,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
 
-    has_few = _kernels_with_few_blocks(kernels)
+    has_few = _find_kernels_with_few_blocks(kernels)
     taken_ns = kernels.total_ns(has_few)
     if not taken_ns:
         return
@@ -480,21 +481,21 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
     at_stake_ns = int(spared_ns.sum())
 
     yield Claim(
-        text=f"{counted_subject(int(has_few.sum()), 'kernel', 'leave')} at least a "
+        text=f"{format_subject(int(has_few.sum()), 'kernel', 'leave')} at least a "
         "quarter of the multiprocessors idle for "
-        f"{share_of_work(facts, taken_ns)}: "
-        f"{_blocks_of_longest(kernels, has_few)}. Using all multiprocessors "
+        f"{format_share_of_work(facts, taken_ns)}: "
+        f"{_describe_blocks(kernels, has_few)}. Using all multiprocessors "
         f"would save at most {duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(kernels.rows[has_few], spared_ns.astype(np.int64)),
         kernels=has_few,
-        remedy=_few_blocks_remedy(kernels, has_few),
+        remedy=_choose_few_blocks_remedy(kernels, has_few),
         why_likely="It may not be possible to split the work of one block.",
         is_little=taken_ns < LEAST_SHARE * kernels.total_ns(kernels.is_kernel),
     )
 
 
-def _blocks_of_longest(kernels: Kernels, has_few: Flags) -> str:
+def _describe_blocks(kernels: Kernels, has_few: Flags) -> str:
     """Describe the blocks of the kernel name with the most time among some kernels.
 
     The text is `64 to 128 blocks on 304 in NAME`, or `in 50 x NAME` if there are
@@ -518,7 +519,7 @@ def _blocks_of_longest(kernels: Kernels, has_few: Flags) -> str:
     )
 
 
-def _few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
+def _choose_few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
     """Choose what helps where few blocks run.
 
     It is the remedy for products or for batch norms if these take more than half of the
@@ -543,10 +544,10 @@ def _is_batch_norm(kernel: KernelName) -> bool:
     return "batch_norm" in kernel.name or "BatchNorm" in kernel.name
 
 
-def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
+def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
     """Tell which kernels are long, run alone and have few blocks; one flag per kernel.
 
-    Kernels that keep the memory busy are left out; see _keeps_memory_busy.
+    Kernels that keep the memory busy are left out; see _find_memory_bound_kernels.
     """
     has_blocks = kernels.blocks > 0
     is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.sms
@@ -555,18 +556,16 @@ def _kernels_with_few_blocks(kernels: Kernels) -> Flags:
     has_few: Flags = kernels.computes & ~kernels.tried & kernels.alone
     has_few &= is_long
     has_few &= has_blocks & is_below_limit
-    has_few &= ~_keeps_memory_busy(kernels)
+    has_few &= ~_find_memory_bound_kernels(kernels)
 
     return has_few
 
 
-def _keeps_memory_busy(kernels: Kernels) -> Flags:
-    """Tell which kernels keep the memory busy.
+def _find_memory_bound_kernels(kernels: Kernels) -> Flags:
+    """Tell which kernels are bound by memory and keep the memory busy.
 
-    They move their bytes at MIN_SHARE_OF_BANDWIDTH of the bandwidth or more.
-
-    They must be bound by memory: more blocks would not make them faster. One flag per
-    kernel.
+    They move their bytes at MIN_SHARE_OF_BANDWIDTH of the bandwidth or more, so more
+    blocks would not make them faster. One flag per kernel.
     """
     is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "memory"))
     is_bound_by_memory = is_bound == 1

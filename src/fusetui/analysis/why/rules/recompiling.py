@@ -57,7 +57,7 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
     if waited_ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
-        evidence = compile_evidence.why_compiled(facts)
+        evidence = compile_evidence.explain_compilations(facts)
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, waited_ns)} while torch.compile or Triton "
             f"compiles during the recording.{evidence.text}",
@@ -78,25 +78,30 @@ BREAKS_ARE_ERRORS: Final = (
 
 
 def graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Note graph breaks: from the log of torch.compile, else from what the trace shows."""
+    """Note the graph breaks of torch.compile, at which a function is split into several
+    graphs.
+
+    They are taken from the compile log if there is one, else from what the trace shows.
+    """
     trace = facts.trace
     if any(map(is_compiler, trace.names)):
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
-        log = compile_evidence.log_of(facts)
+        log = compile_evidence.read_compile_log(facts)
         if log is not None and log.logs:
-            yield from compile_evidence.logged_breaks(facts, log)
+            yield from compile_evidence.note_logged_breaks(facts, log)
             return
 
-    yield from _breaks_without_log(facts)
+    yield from _find_breaks_without_log(facts)
 
 
-def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
+def _find_breaks_without_log(facts: Facts) -> Iterator[Claim]:
     """Note that a step runs several compiled regions, and why that may be.
 
-    A frame that resumes a function after a break proves that there is one. Without such
-    a frame, MIN_REGIONS_WITHOUT_PROOF are needed, and stacks must be missing: they
-    would show it.
+    A Python frame that resumes a function after a graph break proves that there is a
+    break. Without such a frame, there must be MIN_REGIONS_WITHOUT_PROOF regions or
+    more. Nothing is noted then if stacks were recorded, because they would show the
+    frame.
     """
     trace = facts.trace
     resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
@@ -104,7 +109,7 @@ def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
     if facts.has_stacks and not has_proof:
         return
 
-    step = _usual_step(facts)
+    step = _find_usual_step(facts)
     min_regions = 2 if has_proof else MIN_REGIONS_WITHOUT_PROOF
     if step.regions < min_regions:
         return
@@ -126,14 +131,14 @@ def _breaks_without_log(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"A step runs {count(step.regions)} compiled regions "
-        f"({_region_names(trace, step)}){explanation}",
+        f"({_list_region_names(trace, step)}){explanation}",
         rows=tuple(step.rows.tolist()),
         remedy=BREAKS_ARE_ERRORS,
         why_likely=doubt,
     )
 
 
-def _region_names(trace: Trace, step: CompiledRegions) -> str:
+def _list_region_names(trace: Trace, step: CompiledRegions) -> str:
     """List the names of the first MAX_REGIONS_NAMED regions of a step, `...` for more."""
     names = []
     for row in step.rows[:MAX_REGIONS_NAMED].tolist():
@@ -156,11 +161,12 @@ class CompiledRegions(msgspec.Struct, frozen=True, eq=False):
         return len(self.rows)
 
 
-def _usual_step(facts: Facts) -> CompiledRegions:
-    """Find the first step with the usual number of compiled regions.
+def _find_usual_step(facts: Facts) -> CompiledRegions:
+    """Find the first step that runs the usual number of compiled regions.
 
-    That is the lower median over the steps that run any. Without steps, the whole trace
-    counts as one.
+    That number is the lower median over the steps that run any region. In a step,
+    several runs of one function count once. Without steps, the whole trace counts as
+    one.
     """
     trace = facts.trace
     rows = facts.rows_in_window(
@@ -174,17 +180,19 @@ def _usual_step(facts: Facts) -> CompiledRegions:
     regions_of_steps = []
     for members in grouped(step_of_region).members_of_each():
         in_step = rows[members]
-        regions_of_steps.append(in_step[grouped(_function(facts, in_step)).first])
+        regions_of_steps.append(
+            in_step[grouped(_number_functions(facts, in_step)).first]
+        )
 
     fewest_first = sorted(regions_of_steps, key=len)
     middle = (len(fewest_first) - 1) // 2
-    usual = fewest_first[middle]
-    by_start = np.argsort(trace.start[usual], kind="stable")
+    usual_regions = fewest_first[middle]
+    by_start = np.argsort(trace.start[usual_regions], kind="stable")
 
-    return CompiledRegions(usual[by_start])
+    return CompiledRegions(usual_regions[by_start])
 
 
-def _function(facts: Facts, regions: Rows) -> Int64s:
+def _number_functions(facts: Facts, regions: Rows) -> Int64s:
     """Return the number of the function from which each region was compiled."""
     trace = facts.trace
     function_of_name = np.full(len(trace.names), -1, dtype=np.int64)

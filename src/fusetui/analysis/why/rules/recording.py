@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
 from fusetui.analysis.why.warming import (
     MIN_STEPS_TO_COMPARE,
-    first_step,
-    graph_captures,
+    compare_first_step,
+    find_graph_captures,
 )
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
@@ -62,14 +62,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     """Note each thing that makes the recording misleading, in a sentence or two."""
-    about_steps = list(_captures(facts)) or list(_few_steps(facts))
+    about_steps = list(_note_captures(facts)) or list(_note_few_steps(facts))
     notes = [
-        *_nothing_but_launches(facts),
-        *_unlinked(facts),
-        *_first_step(facts),
+        *_note_launches_without_events(facts),
+        *_note_unlinked_events(facts),
+        *_note_first_step(facts),
         *about_steps,
-        *_stacks(facts),
-        *_graphs(facts),
+        *_note_stacks(facts),
+        *_note_graph_recording(facts),
     ]
     if notes:
         yield Claim(
@@ -101,7 +101,7 @@ WITHOUT_COUNTERS: Final = (
 """The same remedy, where ranges of counters were recorded."""
 
 
-def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
+def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
     """Note that launch calls were recorded and no GPU event at all.
 
     Only of a file that is complete: otherwise the events may be in what is missing.
@@ -114,7 +114,7 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     received = "only counter ranges" if has_counters else "nothing"
     text = (
-        f"{_recorded_launches(trace, launches)} recorded, but no GPU events: the "
+        f"{_describe_launches(trace, launches)} recorded, but no GPU events: the "
         f"profiler received {received} from the GPU."
     )
     if has_counters:
@@ -133,7 +133,7 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     )
 
 
-def _recorded_launches(trace: Trace, launches: Rows) -> str:
+def _describe_launches(trace: Trace, launches: Rows) -> str:
     """Describe launch calls: `12 launch calls (mostly cudaLaunchKernel) were`."""
     names = Counter(trace.name_of(row) for row in launches.tolist())
     most_frequent, _ = names.most_common(1)[0]
@@ -143,7 +143,7 @@ def _recorded_launches(trace: Trace, launches: Rows) -> str:
     return f"{calls} ({mostly}{printable(most_frequent)}) {were}"
 
 
-def _stacks(facts: Facts) -> Iterator[Note]:
+def _note_stacks(facts: Facts) -> Iterator[Note]:
     """Note that Python stacks were recorded while the GPU waited for the CPU."""
     if facts.is_profiled:
         yield Note(
@@ -155,7 +155,7 @@ def _stacks(facts: Facts) -> Iterator[Note]:
         )
 
 
-def _graphs(facts: Facts) -> Iterator[Note]:
+def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     """Note that the GPU waits inside the calls that launch graphs.
 
     That must be MIN_SHARE_IN_REPLAYS of the span or more.
@@ -163,7 +163,7 @@ def _graphs(facts: Facts) -> Iterator[Note]:
     trace = facts.trace
     launch = facts.idle.launch
     waited_ns = facts.idle.ns_of_reasons("launch_call")
-    is_replay = (launch >= 0) & graph_calls(trace)[launch] & (waited_ns > 0)
+    is_replay = (launch >= 0) & mark_graph_calls(trace)[launch] & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
     if not replay_ns or replay_ns < MIN_SHARE_IN_REPLAYS * facts.span_ns:
         return
@@ -179,7 +179,7 @@ def _graphs(facts: Facts) -> Iterator[Note]:
     )
 
 
-def _unlinked(facts: Facts) -> Iterator[Note]:
+def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
     """Note GPU events without a launch call beside others that have one."""
     trace = facts.trace
     rows = facts.gpu_rows
@@ -203,14 +203,14 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
     )
 
 
-def _first_step(facts: Facts) -> Iterator[Note]:
+def _note_first_step(facts: Facts) -> Iterator[Note]:
     """Note that the first step takes much longer than the others.
 
     That is MIN_RATIO_OF_FIRST_STEP times the median of the others or more. If the first
     step is not the longest, the note names all steps that take as long.
     """
     intervals = facts.step_intervals
-    step = first_step(facts.steps, intervals)
+    step = compare_first_step(facts.steps, intervals)
     if intervals is None or step is None or not step.others_ns:
         return
 
@@ -219,10 +219,14 @@ def _first_step(facts: Facts) -> Iterator[Note]:
         return
 
     lengths = intervals.end - intervals.start
-    slow = np.flatnonzero(lengths >= least_ns)
-    slow = slow[np.argsort(-lengths[slow], kind="stable")]  # the longest first
-    if slow[0] != 0:
-        yield _slow_steps(facts, intervals.length, lengths, slow, step.others_ns)
+    slow_steps = np.flatnonzero(lengths >= least_ns)
+    slow_steps = slow_steps[
+        np.argsort(-lengths[slow_steps], kind="stable")
+    ]  # the longest first
+    if slow_steps[0] != 0:
+        yield _make_slow_steps_note(
+            facts, intervals.length, lengths, slow_steps, step.others_ns
+        )
         return
 
     times_as_long = quantity(step.first_ns / step.others_ns, digits=2)
@@ -231,13 +235,13 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     yield Note(
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
-        f"({usual}){_later_ones(facts, lengths, slow[1:])}.",
+        f"({usual}){_describe_later_steps(facts, lengths, slow_steps[1:])}.",
         remedy="Analyze a later step (--step), or warm up longer before recording.",
-        rows=tuple(facts.steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(facts.steps.rows[slow_steps[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
-def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
+def _describe_later_steps(facts: Facts, lengths: Int64s, later: Rows) -> str:
     """Say how many later steps take long as well, and how long the longest takes.
 
     Args:
@@ -256,7 +260,7 @@ def _later_ones(facts: Facts, lengths: Int64s, later: Rows) -> str:
     )
 
 
-def _slow_steps(
+def _make_slow_steps_note(
     facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
     """Make the note about slow steps, the first of which is not the longest.
@@ -284,10 +288,10 @@ def _slow_steps(
     )
 
 
-def _captures(facts: Facts) -> Iterator[Note]:
+def _note_captures(facts: Facts) -> Iterator[Note]:
     """Note that graphs are captured for half of the time of the steps or more."""
     steps = facts.steps
-    captured = graph_captures(facts.trace)
+    captured = find_graph_captures(facts.trace)
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
     all_ns = int(step_wall(steps.start, steps.end).sum())
@@ -302,12 +306,12 @@ def _captures(facts: Facts) -> Iterator[Note]:
         )
 
 
-def _few_steps(facts: Facts) -> Iterator[Note]:
-    """Note that fewer than MIN_STEPS_TO_COMPARE steps were recorded.
+def _note_few_steps(facts: Facts) -> Iterator[Note]:
+    """Note that fewer than MIN_STEPS_TO_COMPARE steps were recorded, if more can be
+    recorded.
 
-    Only of a whole trace: a step that was asked for is no recording of its own. Steps
-    that are neither the profiler's nor iterations, such as those of a server, are as
-    many as there were.
+    Nothing is noted of a selected part of a trace. Neither is it of steps that are no
+    iterations and do not come from the profiler's schedule, such as those of a server.
     """
     steps = facts.steps
     has_schedule = steps.by == PROFILED

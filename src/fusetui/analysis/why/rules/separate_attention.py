@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    format_share_of_work,
+    name_dominant_module,
+)
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Rows, distinct
@@ -46,7 +51,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     At stake is the time of the kernels between the two products.
     """
     kernels = facts.kernels
-    attention = separate_attention(kernels)
+    attention = find_separate_attention(kernels)
     if attention is None:
         return
 
@@ -55,8 +60,8 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
-        f"{most_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
-        f"{share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
+        f"{name_dominant_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
+        f"{format_share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(attention.between),
         rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
@@ -89,7 +94,7 @@ def _may_lie_between(kernel: KernelName) -> bool:
     return kernel.op in _BETWEEN_PRODUCTS
 
 
-def separate_attention(kernels: Kernels) -> SeparateAttention | None:
+def find_separate_attention(kernels: Kernels) -> SeparateAttention | None:
     """Find attention that runs as a product, a softmax and another product.
 
     The three run on one stream in one module, maybe with kernels between them, such as
@@ -154,8 +159,8 @@ class _Surroundings(NamedTuple):
         Returns:
             None if it has none.
         """
-        first = self._next_product(softmax, step=-1)
-        last = self._next_product(softmax, step=1)
+        first = self._find_next_product(softmax, step=-1)
+        last = self._find_next_product(softmax, step=1)
         if first is None or last is None or self.stream[first] != self.stream[last]:
             return None
 
@@ -164,7 +169,7 @@ class _Surroundings(NamedTuple):
             return None
         return _Products(first=first, last=last)
 
-    def _next_product(self, softmax: int, step: int) -> int | None:
+    def _find_next_product(self, softmax: int, step: int) -> int | None:
         """Find the product before or after a softmax.
 
         At most MAX_KERNELS_TO_PRODUCT kernels may lie between them, and only simple

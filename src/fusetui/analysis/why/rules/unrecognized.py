@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.gpu.roofline.bounds import resident_blocks
-from fusetui.gpu.roofline.many import launch_of
+from fusetui.gpu.roofline.bounds import count_resident_blocks
+from fusetui.gpu.roofline.many import find_launch_configuration
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.text.printable import printable
@@ -64,7 +64,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     if not kernels.computes.any():
         return
 
-    name_index = _longest_name(kernels)
+    name_index = _find_longest_name(kernels)
     name = facts.trace.names[name_index]
     if _is_of_library(name):
         return
@@ -80,13 +80,13 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
 
     yield Claim(
-        text=f"{_displayed_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
-        f"time, {share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} "
+        text=f"{_shorten_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
+        f"time, {format_share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} "
         f"(mean {duration(taken_ns // launches)}). It is probably hand-written: "
-        f"fusetui does not recognize its name.{_longest_launch(facts, longest)} "
+        f"fusetui does not recognize its name.{_describe_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
-        remedy=_remedy(name),
+        remedy=_compose_remedy(name),
         why_likely="Only its name suggests that it comes from no known library.",
     )
 
@@ -99,7 +99,7 @@ UNKNOWN_WORK: Final = (
 )
 
 
-def _longest_name(kernels: Kernels) -> int:
+def _find_longest_name(kernels: Kernels) -> int:
     """Return the index of the name whose kernels, of those that compute, take longest."""
     computes = kernels.computes
     names = kernels.trace.name[kernels.rows[computes]]
@@ -112,17 +112,17 @@ def _is_of_library(name: str) -> bool:
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
 
-def _displayed_name(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return the identifier with which a name begins, else the beginning of the name.
 
-    >>> _displayed_name("my_kernel<float, 4>(float*)")
+    >>> _shorten_name("my_kernel<float, 4>(float*)")
     'my_kernel'
     """
     identifier = IDENTIFIER.match(name)
     return identifier[0] if identifier else printable(name[:MAX_NAME_CHARACTERS])
 
 
-def _remedy(name: str) -> str:
+def _compose_remedy(name: str) -> str:
     """Say what to do about a kernel of this name.
 
     The text has the options of the profilers that show what limits it.
@@ -138,7 +138,7 @@ def _remedy(name: str) -> str:
     )
 
 
-def _longest_launch(facts: Facts, mask: Flags) -> str:
+def _describe_longest_launch(facts: Facts, mask: Flags) -> str:
     """Describe the blocks and the occupancy of the longest launch, in a sentence.
 
     It is ` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors
@@ -150,9 +150,9 @@ def _longest_launch(facts: Facts, mask: Flags) -> str:
     kernels = facts.kernels
     row = kernels.longest_rows(mask)[0]
     index = position_of(kernels.rows, row)
-    launch = launch_of(kernels.jobs, row)
+    launch = find_launch_configuration(kernels.jobs, row)
     blocks = int(kernels.blocks[index])
-    threads = threads_of(launch)
+    threads = count_threads(launch)
     if not blocks or not threads:
         return ""
 
@@ -163,14 +163,14 @@ def _longest_launch(facts: Facts, mask: Flags) -> str:
 
     pid = facts.trace.track_of(row).pid
     properties = device_properties(facts.trace).get(pid, {})
-    occupancy = occupancy_of(launch, properties)
+    occupancy = compute_occupancy(launch, properties)
     if occupancy is not None:
         text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
 
     return f"{text}."
 
 
-def threads_of(launch: Mapping[str, Any]) -> int:
+def count_threads(launch: Mapping[str, Any]) -> int:
     """Return the threads of a block, 0 if they are not known.
 
     Args:
@@ -185,7 +185,9 @@ def threads_of(launch: Mapping[str, Any]) -> int:
     return math.prod(block)
 
 
-def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | None:
+def compute_occupancy(
+    launch: dict[str, Any], properties: dict[str, Any]
+) -> float | None:
     """Return the share of the threads of a multiprocessor that can be resident at once.
 
     Threads, registers and shared memory of a block limit it. None where the trace does
@@ -195,11 +197,11 @@ def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | 
         launch: The launch configuration of the kernel.
         properties: Those of the device.
     """
-    resident = resident_blocks(launch, properties)
+    resident = count_resident_blocks(launch, properties)
     most_threads = properties.get("maxThreadsPerMultiprocessor")
     if resident is None or type(most_threads) is not int or most_threads <= 0:
         return None
-    if threads_of(launch) < MIN_THREADS_OF_BLOCK:
+    if count_threads(launch) < MIN_THREADS_OF_BLOCK:
         return None
 
-    return min(1.0, resident * threads_of(launch) / most_threads)
+    return min(1.0, resident * count_threads(launch) / most_threads)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import (
     Flags,
@@ -58,8 +58,8 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         return
 
     kernels = facts.kernels
-    groups = _same_work(facts)
-    variation = _variation(kernels, groups)
+    groups = _group_same_work(facts)
+    variation = _measure_variation(kernels, groups)
     at_stake_ns = int(variation.slower_ns.sum())
     if not at_stake_ns:
         return
@@ -72,7 +72,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         text=f"{plural(variation.groups, 'kernel')} of a step, alone on the device, "
         f"{vary} from step to step by more than a factor of {MIN_RATIO_P90_TO_P10} (p90 / "
         "p10). The time beyond the medians adds up to "
-        f"{share_of_work(facts, at_stake_ns)}.",
+        f"{format_share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
         why_likely="Kernel times may depend on the data.",
@@ -91,8 +91,16 @@ class _Variation(NamedTuple):
     """
 
 
-def _variation(kernels: Kernels, groups: SameWork) -> _Variation:
-    """Measure how groups of the same work vary."""
+def _measure_variation(kernels: Kernels, groups: SameWork) -> _Variation:
+    """Measure how much the runs of the same work vary in time.
+
+    A group varies if its 90th percentile is MIN_RATIO_P90_TO_P10 times the 10th or
+    more. Groups of very short kernels do not count. For each kernel of a group that
+    varies, the time beyond the median of the group is lost.
+
+    Args:
+        groups: The kernels by group, in each group the shortest first.
+    """
     ns = kernels.effective_ns[groups.kernels]
     first = sums_before(groups.counts)[:-1]
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
@@ -115,14 +123,17 @@ class SameWork(msgspec.Struct, frozen=True, eq=False):
     """The size of each group."""
 
 
-def _same_work(facts: Facts) -> SameWork:
-    """Group the launches of the same work, where a group has MIN_STEPS or more.
+def _group_same_work(facts: Facts) -> SameWork:
+    """Group the kernels that do the same work in different steps.
 
-    The n-th launch of a job in a step is the same work as the n-th in other steps.
+    The n-th launch of a job in one step is the same work as the n-th in any other step.
+    A job is a kernel on inputs of given shapes. Only kernels count that run alone and
+    whose work the shapes determine. Groups with fewer than MIN_STEPS kernels are left
+    out.
     """
     kernels = facts.kernels
-    step = _launching_step(facts)
-    is_compared = (step >= 0) & _has_fixed_work(kernels)
+    step = _find_launching_steps(facts)
+    is_compared = (step >= 0) & _mark_fixed_work(kernels)
     is_compared &= kernels.alone & ~kernels.communicates
     compared = np.flatnonzero(is_compared)
     job = kernels.job_indices[compared]
@@ -144,7 +155,7 @@ def _same_work(facts: Facts) -> SameWork:
     )
 
 
-def _launching_step(facts: Facts) -> Rows:
+def _find_launching_steps(facts: Facts) -> Rows:
     """Return the index of the step that launched each kernel, -1 for none."""
     trace = facts.trace
     launch = trace.launch[facts.kernels.rows]
@@ -152,7 +163,7 @@ def _launching_step(facts: Facts) -> Rows:
     return np.where(launch >= 0, step_of_launch, -1)
 
 
-def _has_fixed_work(kernels: Kernels) -> Flags:
+def _mark_fixed_work(kernels: Kernels) -> Flags:
     """Tell which kernels do work that shapes alone determine; one flag per kernel."""
     is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in _KINDS))
     is_fixed: Flags = is_kind == 1

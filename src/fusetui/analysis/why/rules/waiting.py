@@ -10,9 +10,9 @@ import numpy as np
 from fusetui.analysis.questions.loaders import (
     LOADER,
     WORKERS,
-    loader_rows,
-    waits_for_batches,
-    worker_rows,
+    estimate_batch_waits,
+    find_loader_calls,
+    find_worker_loader_calls,
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
@@ -73,7 +73,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether the batches come from workers, and were ready.
     """
-    rows = loader_rows(facts.trace)
+    rows = find_loader_calls(facts.trace)
     waited_ns = facts.idle_during(rows)
     if not waited_ns:
         return
@@ -81,7 +81,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     has_workers = fetches_from_workers(facts)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_longest_name_text(facts, rows, waited_ns)}."
+    reason = f"for the data loader{_describe_longest_name(facts, rows, waited_ns)}."
     if were_ready:
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
@@ -99,27 +99,29 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 def fetches_from_workers(facts: Facts) -> bool:
     """Whether a data loader of the trace gets its batches from other processes."""
     trace = facts.trace
-    name_indices = distinct(trace.name[loader_rows(trace)]).tolist()
+    name_indices = distinct(trace.name[find_loader_calls(trace)]).tolist()
     return any(WORKERS.search(trace.names[index]) for index in name_indices)
 
 
 def batches_were_ready(facts: Facts) -> bool:
-    """Whether calls for batches of workers mostly take over a batch that is ready.
+    """Return whether calls that fetch batches from workers mostly take one that is
+    ready.
 
-    The shortest call tells how long that takes; at least MIN_CALLS calls are needed.
-    See docs/whatif.md, data loaders with workers.
+    The shortest call tells how long it takes to receive a batch; what a call takes
+    longer is waiting. The answer is False with fewer than MIN_CALLS calls in the
+    window.
     """
     trace = facts.trace
-    calls = facts.rows_in_window(worker_rows(trace))
+    calls = facts.rows_in_window(find_worker_loader_calls(trace))
     if len(calls) < MIN_CALLS:
         return False
 
-    waited_ns = waits_for_batches(trace, calls)
+    waited_ns = estimate_batch_waits(trace, calls)
     lasted_ns = trace.end[calls] - trace.start[calls]
     return bool(waited_ns.sum() < MIN_SHARE_TO_NAME * lasted_ns.sum())
 
 
-def _longest_name_text(facts: Facts, loading: Rows, waited_ns: int) -> str:
+def _describe_longest_name(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """Name the frame, else the op, in which the loader spends most of the waiting time.
 
     The text is `, 3 ms of it in FRAME`. It is "" if none has MIN_SHARE_TO_NAME of the
@@ -131,7 +133,7 @@ def _longest_name_text(facts: Facts, loading: Rows, waited_ns: int) -> str:
     """
     least_ns = MIN_SHARE_TO_NAME * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
-        ns_of_name = _idle_by_name(facts, loading, kind)
+        ns_of_name = _measure_idle_by_name(facts, loading, kind)
         longest_first = np.argsort(-ns_of_name, kind="stable")
         with_time = longest_first[: np.count_nonzero(ns_of_name)]
 
@@ -144,7 +146,7 @@ def _longest_name_text(facts: Facts, loading: Rows, waited_ns: int) -> str:
     return ""
 
 
-def _idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
+def _measure_idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> Int64s:
     """Measure by name how long a device was idle while a thread loaded a batch.
 
     The time counts for the innermost slice of one kind.
@@ -220,7 +222,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     Allocations at the start of the program do not count.
     """
     trace = facts.trace
-    calls = _recurring_allocations(facts)
+    calls = _find_recurring_allocations(facts)
     cover_of_calls = facts.cover_on_launching_threads(calls)
     under_calls_ns = facts.host_ns_during(cover_of_calls)
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
@@ -241,12 +243,12 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,
-        remedy=_allocation_remedy(facts, calls, gives_back=gives_back),
+        remedy=_choose_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
     )
 
 
-def _recurring_allocations(facts: Facts) -> Rows:
+def _find_recurring_allocations(facts: Facts) -> Rows:
     """Return the calls in the window that allocate or free memory again and again.
 
     Those that are part of the start of the program are left out.
@@ -255,10 +257,10 @@ def _recurring_allocations(facts: Facts) -> Rows:
     calls = facts.rows_in_window(np.flatnonzero(is_allocation))
     calls = calls[are_recurring(facts.trace, facts.steps, calls)]
 
-    return _in_many_steps(facts, calls)
+    return _select_calls_in_many_steps(facts, calls)
 
 
-def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
+def _select_calls_in_many_steps(facts: Facts, calls: Rows) -> Rows:
     """Return the calls whose names are called in many steps after the first one.
 
     These are at least MIN_STEPS, and MIN_SHARE_OF_STEPS of those steps. If there are
@@ -285,7 +287,9 @@ def _in_many_steps(facts: Facts, calls: Rows) -> Rows:
     return calls[steps_of_name[name] >= least_steps]
 
 
-def _allocation_remedy(facts: Facts, calls: Rows, *, gives_back: bool) -> str | None:
+def _choose_allocation_remedy(
+    facts: Facts, calls: Rows, *, gives_back: bool
+) -> str | None:
     """Choose what to do about recurring allocation; None for the remedy of the rule.
 
     Args:

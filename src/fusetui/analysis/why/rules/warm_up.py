@@ -71,24 +71,24 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     if not all_ns:
         return
 
-    named = _largest_parts(waited_ns)
+    named = _choose_largest_parts(waited_ns)
     rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
 
     yield Claim(
         text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for one-time work: "
-        f"{_parts_text(facts, waited_ns, named)}. Other findings exclude this time.",
+        f"{_describe_parts(facts, waited_ns, named)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.longest_waited_for(np.concatenate(rows_of_named)),
-        why_likely=_why_likely(facts),
+        why_likely=_explain_doubt(facts),
     )
 
 
-def _largest_parts(waited_ns: list[int]) -> list[int]:
+def _choose_largest_parts(waited_ns: list[int]) -> list[int]:
     """Choose the parts that are named, the longest first.
 
     They are at most MAX_PARTS_NAMED, each with MIN_SHARE_NAMED of the time.
 
-    >>> _largest_parts([10, 500, 300, 1])
+    >>> _choose_largest_parts([10, 500, 300, 1])
     [1, 2]
 
     Args:
@@ -104,7 +104,7 @@ def _largest_parts(waited_ns: list[int]) -> list[int]:
     return [part for part in candidates if waited_ns[part] >= least_ns]
 
 
-def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
+def _describe_parts(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     """List the named parts with their times, and the time of all others.
 
     An example is `2 ms in first kernel launches (...), 1 ms in other one-time work`; a
@@ -117,9 +117,9 @@ def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     texts = []
     rest_ns = sum(waited_ns)
     if len(named) == 1 and waited_ns[named[0]] == rest_ns:
-        return _part(facts, named[0], is_alone=True)
+        return _describe_part(facts, named[0], is_alone=True)
     for part in named:
-        description = _part(facts, part, is_alone=len(named) == 1)
+        description = _describe_part(facts, part, is_alone=len(named) == 1)
         texts.append(f"{duration(waited_ns[part])} in {description}")
         rest_ns -= waited_ns[part]
 
@@ -128,11 +128,13 @@ def _parts_text(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
     return ", ".join(texts)
 
 
-def _why_likely(facts: Facts) -> str | None:
-    """Say why it is not certain that this happens only once; None if it is.
+def _explain_doubt(facts: Facts) -> str | None:
+    """Say why it is not certain that the warm-up happens only once; None if it is
+    certain.
 
-    It is not if earlier steps were not recorded. It is if the recording begins with the
-    first step, or if nothing numbers the steps.
+    It is not certain if the program ran steps before the recording. It counts as
+    certain if the recording begins with the first step, or if nothing numbers the
+    steps.
     """
     if not earlier_steps_are_missing(facts.steps):
         return None
@@ -143,7 +145,7 @@ def _why_likely(facts: Facts) -> str | None:
     )
 
 
-def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
+def _describe_part(facts: Facts, part: int, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
     An example is `first kernel launches (mostly 19 x cudaLaunchKernel)`. Of ops,
@@ -159,38 +161,39 @@ def _part(facts: Facts, part: int, *, is_alone: bool) -> str:
         return "the first step" if is_alone else "the rest of the first step"
 
     trace = facts.trace
-    rows, waited_ns = _waits_in_slices(facts, piece.cover, _causes(trace, once))
+    rows, waited_ns = _measure_waits(facts, piece.cover, _find_causes(trace, once))
     name = heaviest_id(trace.name[rows], waited_ns)
     with_waits = distinct(rows[waited_ns > 0])
     of_name = with_waits[trace.name[with_waits] == name]
 
     mostly = "mostly " if len(of_name) < len(with_waits) else ""
-    calls = _outermost(trace, of_name)
+    calls = _select_outermost(trace, of_name)
     text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
-    outer_op = _outer_op(trace, calls, once.rows) if once.of_ops else ""
+    outer_op = _name_outer_op(trace, calls, once.rows) if once.of_ops else ""
 
     return f"{once.what} ({mostly}{text}{outer_op})"
 
 
-def _outermost(trace: Trace, rows: Rows) -> Rows:
+def _select_outermost(trace: Trace, rows: Rows) -> Rows:
     """Return those of some rows whose parent is none of them: an op may call itself."""
     is_inner = np.isin(trace.parent[rows], rows)
     return rows[~is_inner]
 
 
-def _causes(trace: Trace, once: OneTimeSlices) -> Slices:
-    """Return the slices that the GPU may have waited for.
+def _find_causes(trace: Trace, once: OneTimeSlices) -> Slices:
+    """Return the slices that the GPU may have waited for, of one kind of one-time work.
 
-    These are those that happen once. Of ops, all ops that they call belong to them too.
+    They are the slices of that kind. If the kind is first calls of ops, all ops inside
+    these calls are included too.
     """
     if not once.of_ops:
         return Slices(rows=once.rows, start=once.start, end=once.end)
 
-    ops = _ops_within(trace, once.rows)
+    ops = _select_ops_within(trace, once.rows)
     return Slices(rows=ops, start=trace.start[ops], end=trace.end[ops])
 
 
-def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, Int64s]:
+def _measure_waits(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, Int64s]:
     """Measure how long the devices waited for a launch while a slice was innermost.
 
     Args:
@@ -208,14 +211,14 @@ def _waits_in_slices(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, 
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
 
-def _ops_within(trace: Trace, rows: Rows) -> Rows:
+def _select_ops_within(trace: Trace, rows: Rows) -> Rows:
     """Return some ops and all ops that they call, directly or not."""
     ops = trace.rows_of(Role.OP)
     # What lies inside of an op has the rows from the op to its end_row.
     return ops[inside_ranges(rows, trace.end_row[rows], len(trace))[ops]]
 
 
-def _outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
+def _name_outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
     """Name the first call of an op that is around the first of some calls.
 
     The text is `, in aten::repeat`. It is "" if any of the calls is a first call
