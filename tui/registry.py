@@ -73,7 +73,6 @@ from fusetui.tui.state.state import (
     open_overlay,
     told,
 )
-from fusetui.tui.state.words import read_screen_words
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -173,6 +172,8 @@ def toggle_help(state: State) -> Outcome:
     overlay = state.overlay
     if isinstance(overlay, Help):
         return overlays.close(state)
+    from fusetui.tui.state.words import read_screen_words  # only for the help
+
     help_overlay = Help(
         sections=(*help_sections(state),),
         meanings=read_screen_words(),

@@ -43,7 +43,8 @@ def test_a_sample_is_small(name: str) -> None:
 @pytest.mark.parametrize("name", sample_traces.names())
 def test_a_sample_has_the_steps_that_its_table_says(name: str) -> None:
     said = re.search(
-        r"Each holds\s+(\d+) profiled steps", TABLE.read_text(encoding="utf-8")
+        r"Each\s+sample\s+has\s+(\d+)\s+profiled steps",
+        TABLE.read_text(encoding="utf-8"),
     )
     assert said
     events = json.loads(text(name))["traceEvents"]

@@ -134,7 +134,7 @@ def test_the_page_says_how_far_the_source_was_from_the_best_case() -> None:
     best = predictions.best_case(predictions._peak(predictions.SOURCE_DEVICE, 108))
     reached = [predictions.SOURCE_FLOP / seconds / 1e12 for seconds in (190e-6, 170e-6)]
     page = " ".join(predictions.PAGE.read_text(encoding="utf-8").split())
-    assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a GEMM in bfloat16" in page
+    assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a bfloat16 GEMM" in page
     assert (
         f"{reached[0]:.0f} TFLOP/s (gate and up) and {reached[1]:.0f} TFLOP/s (down)"
         in page

@@ -275,7 +275,10 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace) -> None:
             "famly:gemm",
             "nothing found: famly is not a field, so famly:gemm is searched as text",
         ),
-        ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
+        (
+            "family>gemm",
+            "only dur and at can be compared: family:gemm searches for family",
+        ),
     ],
 )
 def test_a_search_that_finds_nothing_says_why(

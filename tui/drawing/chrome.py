@@ -19,7 +19,6 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import ANNOTATIONS, CAPTURE, Joined
 from fusetui.trace.model.memo import memo
-from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.picture import TextPicture
 from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.text_layout import wrap_marked_text
@@ -48,6 +47,8 @@ def parts(trace: Trace) -> list[str]:
     Possible secrets in the file and the numbers of events come last. If only a part of
     the trace has been read, facts that the rest could change are left out.
     """
+    from fusetui.trace.scrub.detect import secrets_of  # not before a trace is there
+
     is_whole = trace.report.prefix is None
     gpu_events = len(trace.gpu_rows)
     steps = len(steps_of(trace))
