@@ -27,7 +27,7 @@ def test_host_bound_reports_the_gap_before_a_late_launch(
     assert finding.certainty == "certain"
     assert finding.text == (
         "The GPU waits 75 us (75.0 % of the span) for the CPU to launch the next kernel. "
-        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us); 15 us outside recorded events."
+        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us); and 15 us outside recorded events."
     )
 
 
@@ -48,7 +48,7 @@ def test_host_bound_names_the_module_that_holds_the_thread(
     told = finding.text.partition("The CPU spends ")[2]
     assert told == (
         "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 x, 45 "
-        "us); 30 us in Python, mostly Linear (3 x, 30 us). The module with the most "
+        "us); and 30 us in Python functions, mostly Linear (3 x, 30 us). The module with the most "
         "of it is Linear (3 x, 90 us)."
     )
 
@@ -269,7 +269,7 @@ def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
         if one["name"] == "aten::add":
             one["name"] = (
                 "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 "
-                "x, 45 us); 30 us in Python, mostly Linear (3 x, 30 us). The module "
+                "x, 45 us); and 30 us in Python functions, mostly Linear (3 x, 30 us). The module "
                 "with the most of it is Linear (3 x, 90 us)."
             )
     assert "cudaStreamSynchronize" in remedy_of(found, events)

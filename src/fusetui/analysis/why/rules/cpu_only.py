@@ -164,7 +164,8 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_format_names(facts, outer)}) take{s} {format_share_of_recording(facts, cover.ns)}. On a GPU, each "
+        f"({_format_names(facts, outer)}) take{s} "
+        f"{format_share_of_recording(facts, cover.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
         at_stake_ns=cover.ns,
         rows=heaviest_rows(outer, trace.dur[outer]),

@@ -66,7 +66,7 @@ from fusetui.trace.model.report import recorded_with
 WORDS: Final = {
     ThreadActivity.CALL: "in runtime calls",
     ThreadActivity.OP: "in ops",
-    ThreadActivity.PYTHON: "in Python",
+    ThreadActivity.PYTHON: "in Python functions",
     ThreadActivity.ANNOTATION: "in annotations outside ops",
     ThreadActivity.NOTHING: "outside recorded events",
 }
@@ -133,7 +133,8 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
-        f"kernel{describe_excluded_causes(facts)}. The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
+        f"kernel{describe_excluded_causes(facts)}. The CPU spends "
+        f"{describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
         rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
@@ -224,8 +225,8 @@ def _find_time_that_counts(facts: Facts) -> Cover:
 def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """Describe what the CPU did in some gaps, and in which modules.
 
-    An example is `60 us in ops, mostly aten::add (3 x, 40 us); 15 us with nothing
-    recorded`.
+    An example is `60 us in ops, mostly aten::add (3 x, 40 us); and 15 us outside
+    recorded events`.
 
     Args:
         ns_of_activity: The time of each ThreadActivity in these gaps, of which the
@@ -250,6 +251,8 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
         names = _name_longest_slices(facts, activity, activity_ns, rows, ns)
         texts.append(f"{length} {words[activity]}{names}")
 
+    if len(texts) > 1:
+        texts[-1] = f"and {texts[-1]}"
     return "; ".join(texts) + _name_longest_modules(facts, rows, ns)
 
 
