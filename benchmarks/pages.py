@@ -54,7 +54,7 @@ def insert(page: str, name: str, text: str, source: str) -> str:
 
 def digest(source: str) -> str:
     """Return eight characters that change with what a script does. They do not change
-    with comments, docstrings, the form of the code, or the names of its imports."""
+    with comments, docstrings, the form of the code, or the names of what it imports."""
     tree = ast.parse(source)
     imported = {
         alias.asname or alias.name
@@ -65,7 +65,10 @@ def digest(source: str) -> str:
     for node in ast.walk(tree):
         owner = node.value if isinstance(node, ast.Attribute) else None
         if isinstance(owner, ast.Name) and owner.id in imported:
-            owner.id = "_"  # a module, which may be called otherwise
+            node.attr = "_"  # something of a module, which may have another name now
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in imported:
+            node.id = "_"
         body = getattr(node, "body", None)
         if isinstance(body, list):
             statements = [item for item in body if not _is_ignored(item)]
