@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 ANSWERS = {
     "h100_Qwen1.5-0.5B": r"gemm bf16 .*\n(.*\n)+.*Qwen2",
     "h100_owlv2": r"the CPU was in .*zoom_shift",
-    "nccl_collectives": r"Communication is exposed (.*\n)+.*all_?[Rr]educe",
+    "nccl_collectives": r"Exposed communication takes (.*\n)+.*all_?[Rr]educe",
     "b300_deepseek_r1_decode": r"the CPU was in replay cuda_graph_runner",
     "mi300_vllm_decode_graph": r"6 distinct kernels, 121 launches   only kind gemm",
 }

@@ -20,7 +20,7 @@ def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
     GPU's span."""
     found = fusetui("why", real("mi300_vllm_decode_graph")).out
     assert (
-        "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of the span."
+        "The GPU's span is 10.74 ms. The GPU is busy for 99.8 % of the span."
         in " ".join(found.split())
     )
     assert "Python" not in found

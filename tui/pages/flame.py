@@ -84,11 +84,11 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
             if cells.first > end_of_last:
                 drawn_parts.append((" " * (cells.first - end_of_last), "plain"))
             is_beside = cells.first == end_of_last and bool(drawn_parts)
-            drawn_parts.append(self._draw_block(cells, is_beside))
+            drawn_parts.append(self._draw_rectangle(cells, is_beside))
             end_of_last = cells.stop
         return drawn_parts
 
-    def _draw_block(self, cells: NodeCells, is_beside: bool) -> Styled:
+    def _draw_rectangle(self, cells: NodeCells, is_beside: bool) -> Styled:
         """Return one block of the flame graph, with its name, and its share of the
         whole if there is room. `is_beside` means that it touches the block at its left.
         """
@@ -163,7 +163,7 @@ class FlamePage(Page):
             title += f"   in {flame.tree.label(view.root)}"
         title = clip(title, size.width, choose_glyphs(state.ascii_only).ellipsis)
         cursor_node = here(state).node
-        draw_details = partial(_describe_block, flame, cursor_node)
+        draw_details = partial(_describe_rectangle, flame, cursor_node)
         rule = choose_glyphs(state.ascii_only).rule
         return (
             Pane(1, text([Said(title, "title")])),
@@ -367,7 +367,7 @@ def switch_time(state: State) -> State:
     return change_view(state, time=time, root=WHOLE, at=WHOLE)
 
 
-def _describe_block(flame: Flame, node: int, width: int, height: int) -> list[Said]:
+def _describe_rectangle(flame: Flame, node: int, width: int, height: int) -> list[Said]:
     """Return the lines about a block: its name, its total and self time, its calls, and
     the blocks around it. They are empty for WHOLE."""
     if node == WHOLE:

@@ -229,7 +229,7 @@ class MemoryPage(ListPage):
     def _segments(self, state: State) -> Rows:
         """Return a row for each segment of the allocator, by address. A segment is a
         stretch of device memory that is reserved as one."""
-        placed = place_blocks(state)
+        placed = place_rectangles(state)
         glyphs = choose_glyphs(state.ascii_only, state.colorless)
         if not placed.segments:
             return make_empty_list("segments were not recorded")
@@ -410,7 +410,7 @@ class MemoryPage(ListPage):
         cursor is on nothing."""
         moments = here(state).moments
         if memory_of(state).is_map:
-            placed = place_blocks(state)
+            placed = place_rectangles(state)
             segment = self.under_cursor(state, range(len(placed.segments)))
             if segment is None:
                 return []
@@ -468,7 +468,7 @@ class MemoryPage(ListPage):
         (of both snapshots if there are two), or the segments. `rows` selects rows of
         the list; None takes all."""
         if memory_of(state).is_map:
-            return self._make_segment_table(place_blocks(state), rows)
+            return self._make_segment_table(place_rectangles(state), rows)
         holders = self.found(state)
         chosen = holders if rows is None else [holders[row] for row in rows]
         figures: dict[str, Sequence[int | None]] = {
@@ -549,7 +549,7 @@ def _can_open(row: MemoryRow) -> bool:
     return row.level < 2 and row.allocations > 0
 
 
-def place_blocks(state: State) -> PlacedBlocks:
+def place_rectangles(state: State) -> PlacedBlocks:
     """Return the segments of the allocator and the blocks in them, at the moment under
     the cursor."""
     from fusetui.analysis.memory.moments import placed

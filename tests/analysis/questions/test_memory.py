@@ -88,7 +88,7 @@ def test_memory_peaks_by_the_scanner_equal_each_event_alone(
     any_trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = find_memory_peaks(open_trace(str(any_trace), cached=False))
-    monkeypatch.setattr(memory, "totals_in", lambda *_: None)
+    monkeypatch.setattr(memory, "read_totals", lambda *_: None)
     assert found == find_memory_peaks(open_trace(str(any_trace), cached=False))
 
 

@@ -32,15 +32,15 @@ SLOW = """
 import os, sys, time
 from pathlib import Path
 from fusetui.analysis.ranks import executors
-from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.summary import read_summary
 def slow(path, cached):
     "Says which process reads which file, and waits until it may."
     with Path(path).with_suffix(".pid").open("a") as out:
         out.write(f"{os.getpid()}\\\\n")
     while not Path(path).with_name("go").exists():
         time.sleep(0.01)
-    return summary_of(path, cached)
-executors.summary_of = slow
+    return read_summary(path, cached)
+executors.read_summary = slow
 """
 
 

@@ -81,7 +81,7 @@ def dumps_of_server(address: str) -> dict[str, list[TakenDump]]:
     stacks = _fetch_stacks(server)
     answers: dict[str, list[TakenDump]] = {}
     for recorder in RECORDERS:
-        html = _fetch_page(server, recorder.path)
+        html = _fetch_text(server, recorder.path)
         answers[recorder.name] = dumps_in(html, stacks)
     with_entries = {
         name: ranks
@@ -135,7 +135,7 @@ def _fetch_stacks(server: SplitResult) -> dict[int, str]:
     """The Python stacks of each rank, as text. Ranks that do not answer are left out;
     {} if the server has no such page."""
     try:
-        html = _fetch_page(server, STACKS_PATH)
+        html = _fetch_text(server, STACKS_PATH)
     except NoDebugServerError:
         return {}
     stacks = {}
@@ -205,7 +205,7 @@ def _parse_address(address: str) -> SplitResult:
     return server
 
 
-def _fetch_page(server: SplitResult, path: str) -> bytes:
+def _fetch_text(server: SplitResult, path: str) -> bytes:
     """The content of a page of a server; redirects are not followed. Raises
     NoDebugServerError if the server does not answer, or sends too much."""
     from http.client import HTTPConnection, HTTPException

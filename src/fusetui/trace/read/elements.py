@@ -211,7 +211,7 @@ class StretchArgs(NamedTuple):
 
     args: Numbered  # of the places, see Events.args
     sequence: Int64s = NO_NUMBERS  # see numbers_of
-    totals: Floats | None = None  # what totals_in gives, where it costs nothing
+    totals: Floats | None = None  # what read_totals gives, where it costs nothing
 
 
 def args_in(
