@@ -59,7 +59,7 @@ def test_a_loader_with_workers_gives_a_bound() -> None:
     notes = ("batches_unknown",)
     text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
     assert text.startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader (at best: "
+        "With loader, a step (launched) would take 80 us instead of 100 us (at best: "
         "20.0 % less). If no batch is ready earlier than"
     )
     assert "Workers load the batches" in text
@@ -119,14 +119,14 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 
 def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
-        "A step (launched) would take 80 us instead of 100 us with loader (estimate: "
-        "20.0 % less). After the change the CPU is the bottleneck: 71 % of the "
+        "With loader, a step (launched) would take 80 us instead of 100 us (estimate: "
+        "20.0 % less). After the change, the CPU is the bottleneck: 71 % of the "
         "critical path is CPU thread work. Most of"
     )
 
 
 def test_whatif_bound_is_printed_as_at_best() -> None:
-    assert "loader (at best: 20.0 % less). After" in said(answer(certainty="bound"))
+    assert "100 us (at best: 20.0 % less). After" in said(answer(certainty="bound"))
 
 
 def test_too_little_is_understood() -> None:

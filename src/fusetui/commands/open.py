@@ -375,8 +375,9 @@ POLL_SECONDS = 0.5
 
 def run_watch(args: Namespace) -> int:
     """Open each new trace of a folder beside the one before, until the command is
-    interrupted. Returns the exit code of the app or of the signal. Raises CommandError
-    without a terminal or a folder."""
+    interrupted. Returns the code of the signal that ended the app; after any other end
+    of the app, the next trace is awaited. Raises CommandError without a terminal or a
+    folder."""
     folder = Path(args.folder)
     if not folder.is_dir():
         raise CommandError(f"{folder} is not a folder.")

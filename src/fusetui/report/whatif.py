@@ -102,7 +102,7 @@ NOTES = {
 NOTES_WITH_THE_ANSWER = ("same_work_later",)
 """They stand beside the times."""
 
-AFTER_THE_CHANGE = "After the change "
+AFTER_THE_CHANGE = "After the change, "
 
 NOTHING = 2000
 """A smaller part of the time is no change."""
@@ -236,7 +236,7 @@ def describe_bottleneck(rows: Sequence[PathRow], when: str, steps: int = 1) -> s
     """Return sentences about the bottleneck of a critical path. `when` is how they
     begin, and `steps` is how many steps the path covers.
 
-        After the change the CPU is the bottleneck: 71 % of the critical path is CPU thread work.
+        After the change, the CPU is the bottleneck: 71 % of the critical path is CPU thread work.
     """
     ns_by_kind = dict.fromkeys(KINDS, 0)
     for row in rows:
@@ -334,12 +334,12 @@ def _describe_new_time(
     after = duration(after_ns)
     if before == after:
         return (
-            f"{_capitalize(whole)} would still take {after} with"
-            f" {_name_changes(answer)} ({certainty}: {gain})."
+            f"With {_name_changes(answer)}, {whole} would still take {after} "
+            f"({certainty}: {gain})."
         )
     return (
-        f"{_capitalize(whole)} would take {after} instead of {before} with"
-        f" {_name_changes(answer)} ({certainty}: {gain})."
+        f"With {_name_changes(answer)}, {whole} would take {after} instead of {before} "
+        f"({certainty}: {gain})."
     )
 
 

@@ -195,10 +195,12 @@ def format_from_name(path: str) -> str:
 def save(
     table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False
 ) -> None:
-    """Write a table to a new file in the format `form`, or in that of its name.
+    """Write a table to a new file in the format `form`, one of "parquet" and the keys
+    of TEXTS, or in that of its name.
 
-    Raises CannotWriteError, MissingPackageError or UnknownFormatError, leaving nothing
-    behind. `replace` allows to replace an existing file.
+    Raises CannotWriteError, MissingPackageError, or UnknownFormatError for a name
+    without a known format, leaving nothing behind. With `replace`, an existing file may
+    be replaced.
     """
     form = form or format_from_name(path)
     if form == "parquet":

@@ -62,8 +62,8 @@ def json_lines(text: str) -> str:
     r"""Escape in a JSON document what a terminal would interpret or hide, as JSON does:
     `\u009b`.
 
-    The result decodes to the same document, since outside of strings JSON has no such
-    characters but line ends.
+    The result decodes to the same document, if there are no such characters but `\n`
+    outside of its strings: no tabs and no carriage returns, as orjson writes it.
 
     Args:
         text: A JSON document. It must have escaped characters below 32 in its strings

@@ -192,8 +192,11 @@ class Opener:
     @contextmanager
     def lent(self, name: str) -> Iterator[str]:
         """Within the block, give a path at which the file `name` can be read, which
-        need not be a trace. Raises Error, also after the block if the file was replaced
-        meanwhile."""
+        need not be a trace. Raises Error.
+
+        Where the system gives paths for open files, as Linux does, a replacement of the
+        file has no effect. Elsewhere Error is raised after the block if the file was
+        replaced meanwhile."""
         path = self.folders.file(name)
         file = self._opened(name, path)
         readable_path = _descriptor_path(file)

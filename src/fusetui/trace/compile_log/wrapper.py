@@ -149,9 +149,11 @@ def _lines_of_functions(lines: list[str]) -> Iterator[tuple[int, str]]:
 def _called_kernel(line: str, handle: str) -> str:
     """Return the name of the kernel that a line calls; "" if it calls none.
 
-    `buf1 = extern_kernels.mm(a, b)` calls extern_kernels.mm. Below a comment with a
-    handle, which has the name of the kernel, there may be lines that allocate its
-    output; the call is the first line with that name, or with any call.
+    The indented line `    buf1 = extern_kernels.mm(a, b)` calls extern_kernels.mm. Lines
+    without an indent, and calls of functions that are no kernels, do not count. Below a
+    comment with a handle, which has the name of the kernel, there may be lines that
+    allocate its output; the call is the first line with that name, or that calls any
+    kernel. The result is then the name in the handle.
 
     Args:
         line: A line of the wrapper.

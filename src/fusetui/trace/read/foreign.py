@@ -70,7 +70,7 @@ class ForeignFormat(NamedTuple):
 def explain_foreign(path: str, head: bytes) -> str | None:
     """Return a sentence about a file of another program: what it is, and what to do.
 
-    "a.nsys-rep is a report of Nsight Systems: run nsys export ...". It is None for
+    "a.nsys-rep is an Nsight Systems report: run nsys export ...". It is None for
     anything else, also for what is no trace at all.
 
     Args:

@@ -274,7 +274,7 @@ def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(
     (finding,) = found("cpu-hot", [*filling(event), call("cudaLaunchKernel", 900, 10)])
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "aten::normal_ runs on the CPU. Create the tensor on the "
+        "Create the tensor on the GPU instead, for example torch.randn("
     )
     (without_gpu,) = found("cpu-hot", filling(event))
     assert without_gpu.try_ is not None

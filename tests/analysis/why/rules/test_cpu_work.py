@@ -70,9 +70,9 @@ def test_a_tensor_that_is_filled_on_the_cpu(
     assert finding.at_stake_ns == 475_000
     assert "in 1 gap while the CPU launches nothing" in finding.text
     assert finding.try_ == (
-        "aten::normal_ runs on the CPU. Create the tensor on the GPU instead, for "
-        'example torch.randn(..., device="cuda"). Graphs do not help: the CPU '
-        "launches nothing in this time."
+        "Create the tensor on the GPU instead, for example "
+        'torch.randn(..., device="cuda"): aten::normal_ runs on the CPU. '
+        "Graphs do not help: the CPU launches nothing during this time."
     )
     assert found("host-bound", events) == []
 
@@ -84,7 +84,7 @@ def test_product_computed_on_the_cpu_is_named_in_the_remedy(
     (finding,) = found("cpu-work", around(launched, event("aten::bmm", 100, 125)))
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        'aten::bmm runs on the CPU. Keep its inputs on the GPU (.to("cuda")) instead of'
+        'Keep its inputs on the GPU (.to("cuda")) instead of in host memory: aten::bmm'
     )
 
 

@@ -410,7 +410,7 @@ def _find_allocating_time(facts: Facts) -> Cover:
 @Rule(
     remedy="Do this work ahead (in data loader workers, or in a thread while the GPU "
     "runs) or on the GPU. Graphs do not help: the CPU launches nothing "
-    "in this time.",
+    "during this time.",
     thresholds={
         "work_ns": WORK_NS,
         "slice_ns": SLICE_NS,
@@ -453,7 +453,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-NO_LAUNCHES: Final = "Graphs do not help: the CPU launches nothing in this time."
+NO_LAUNCHES: Final = "Graphs do not help: the CPU launches nothing during this time."
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 
@@ -495,7 +495,7 @@ def advise_against_cpu_op(op: str) -> str:
     Args:
         op: The name of the op, such as `aten::randn`.
     """
-    subject = op if PLAIN_NAME.fullmatch(op) else "The op"
+    subject = op if PLAIN_NAME.fullmatch(op) else "the op"
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
         how = (
@@ -505,7 +505,7 @@ def advise_against_cpu_op(op: str) -> str:
     else:
         how = f'Keep its inputs on the GPU (.to("{device}")) instead of in host memory'
 
-    return f"{subject} runs on the CPU. {how}."
+    return f"{how}: {subject} runs on the CPU."
 
 
 SLOW_NS: Final = LONG_NS

@@ -184,8 +184,9 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
         yield Claim(
             text=f"{products} "
-            f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor cores. This "
-            f"device multiplies {name} {_format_speedup(1 / ratio)}.",
+            f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor "
+            f"cores. Matrix multiplication in {name} is {_format_speedup(1 / ratio)} on "
+            "this device.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
@@ -303,8 +304,8 @@ def _report_slow_attention(
 
     yield Claim(
         text=f"{takes} "
-        f"{format_share_of_work(facts, kernels.total_ns(attention))} {how}. This device multiplies "
-        f"{faster.name} {_format_speedup(1 / ratio)}.",
+        f"{format_share_of_work(facts, kernels.total_ns(attention))} {how}. Matrix "
+        f"multiplication in {faster.name} is {_format_speedup(1 / ratio)} on this device.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
         kernels=attention,
