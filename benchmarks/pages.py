@@ -63,8 +63,9 @@ def digest(source: str) -> str:
         for alias in node.names
     }
     for node in ast.walk(tree):
-        owner = node.value if isinstance(node, ast.Attribute) else None
-        if isinstance(owner, ast.Name) and owner.id in imported:
+        if not isinstance(node, ast.Attribute):
+            continue
+        if isinstance(node.value, ast.Name) and node.value.id in imported:
             node.attr = "_"  # something of a module, which may have another name now
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in imported:
