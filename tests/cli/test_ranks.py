@@ -255,9 +255,7 @@ def test_ranks_what_if_reports_the_gain_for_the_job(
     out = " ".join(
         fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split()
     )
-    assert (
-        "A step (launched) of the job would take 182 us instead of 262 us with" in out
-    )
+    assert "a step (launched) of the job would take 182 us instead of 262 us (" in out
     assert (
         "Rank 0 arrives last in 3 of 3 collectives; after the change rank 1 does, in 3."
     ) in out
