@@ -112,7 +112,7 @@ def test_an_answer_waits_until_a_person_has_typed(lesson: State) -> None:
     assert found.overlay is None
     shown = after(found, partial(replace, prompt=None))
     assert isinstance(shown.overlay, Replayed)
-    assert f"with {CHANGE}" in laid_over(shown)
+    assert f"With {CHANGE}" in laid_over(shown)
 
 
 def test_an_answer_that_nobody_waits_for_is_dropped(lesson: State) -> None:
@@ -179,7 +179,7 @@ async def test_from_the_key_to_the_answer() -> None:
         assert app.state.hint == "No kernel matches family:nonsense."
         app.do(partial(obeyed, line=f"whatif {CHANGE}"))
         await settled(app, pilot)
-        assert f"with {CHANGE}" in screen(app)
+        assert f"With {CHANGE}" in screen(app)
 
 
 def test_where_there_is_no_time_there_is_no_second_timeline(lesson: State) -> None:
