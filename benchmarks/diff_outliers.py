@@ -133,7 +133,7 @@ def without(**constants: Any) -> Callable[[], AbstractContextManager[Any]]:
 def _any_two_sides() -> AbstractContextManager[Any]:
     """Return a context in which any two sides count as varying alike."""
     always = lambda *_: True  # noqa: E731
-    return patch.object(outlier_steps, "_vary_alike", always)
+    return patch.object(outlier_steps, "_do_sides_vary_alike", always)
 
 
 def _differences_only() -> AbstractContextManager[Any]:
@@ -144,7 +144,9 @@ def _differences_only() -> AbstractContextManager[Any]:
         usual = np.median(differences, axis=0).astype(np.int64)
         return np.abs(differences - usual)
 
-    return patch.object(outlier_steps, "_from_usual_change", from_usual_difference)
+    return patch.object(
+        outlier_steps, "_distance_from_usual_change", from_usual_difference
+    )
 
 
 def _trials(

@@ -150,7 +150,7 @@ def _level_of_one_row() -> AbstractContextManager[Any]:
 def _no_interval() -> AbstractContextManager[Any]:
     """Return a context in which the interval of every row excludes equal times."""
     everything = lambda a, *_: np.ones(a.shape[1], bool)  # noqa: E731
-    return patch.object(rules, "_excludes_one", everything)
+    return patch.object(rules, "_does_interval_exclude_one", everything)
 
 
 def _no_pairs() -> AbstractContextManager[Any]:
@@ -166,21 +166,21 @@ def _no_pairs() -> AbstractContextManager[Any]:
 def _no_widening() -> AbstractContextManager[Any]:
     """Return a context in which intervals are not widened for steps that follow each
     other."""
-    return patch.object(rules, "STEPS_FOR_CORRELATION", NEVER)
+    return patch.object(rules, "MIN_STEPS_FOR_CORRELATION", NEVER)
 
 
 def _no_rounding() -> AbstractContextManager[Any]:
     """Return a context in which the rounding of times to the tick of the clock counts
     for nothing."""
     nothing = lambda a, b, tick_ns: np.zeros(a.shape[1])  # noqa: E731
-    return patch.object(rules, "_rounding", nothing)
+    return patch.object(rules, "_compute_rounding_variance", nothing)
 
 
 def _any_single_step() -> AbstractContextManager[Any]:
     """Return a context in which, with one step on each side, any change beyond the
     floor is told."""
     nothing = lambda log_a, log_b: 0.0  # noqa: E731
-    return patch.object(rules, "_min_change_of_one_step", nothing)
+    return patch.object(rules, "_compute_min_change_of_one_step", nothing)
 
 
 def _rows_of_any_spread() -> AbstractContextManager[Any]:

@@ -84,7 +84,7 @@ DECODED_COLUMNS = tuple(
         ("arch", 6),
     )
 )
-"""What the name of a kernel says: see decoded_texts."""
+"""What the name of a kernel says: see describe_kernel_name."""
 
 
 class KernelsPage(ListPage):

@@ -113,7 +113,7 @@ def sort_by_effect(changes: Iterable[DiffLine]) -> list[DiffLine]:
 
 class LargestLines(msgspec.Struct, frozen=True):
     """The lines of the largest changes, and the others; both in the order of
-    by_effect."""
+    sort_by_effect."""
 
     shown: list[DiffLine]
     rest: list[DiffLine]

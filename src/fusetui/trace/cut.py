@@ -18,7 +18,7 @@ import numpy as np
 
 from fusetui.trace.convert import document, replace_invalid_utf8
 from fusetui.trace.layout.steps import CLIPPED, clipped_before
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, last_at_or_before
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, last_at_or_before
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, TraceError
@@ -120,7 +120,7 @@ def _launching_rows(trace: Trace, gpu: Rows) -> Rows:
     """Return the distinct launch calls of GPU events, ascending; the CPU op of an event
     whose launch call was not recorded."""
     calls = trace.launch[gpu]
-    rows = np.unique(np.where(calls >= 0, calls, trace.op[gpu]))
+    rows = distinct(np.where(calls >= 0, calls, trace.op[gpu]))
     return rows[rows >= 0].astype(np.intp)
 
 
@@ -146,7 +146,7 @@ def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
     gpu = trace.gpu_rows
     device = trace.process_of_track[trace.track[gpu]]
     neighbors = []
-    for number in np.unique(device).tolist():
+    for number in distinct(device).tolist():
         rows = gpu[device == number]
         ns_before = begin_ns - trace.end[rows]  # negative for one that ends later
         ns_after = trace.start[rows] - end_ns

@@ -112,9 +112,13 @@ def test_runs_and_ranges_have_the_figures_of_their_parts(
     parts = [values[first:end] for first, end in zip(begins, ends, strict=True)]
     first = np.array(begins, dtype=np.intp)
 
-    assert arrays.least_of_runs(array, first).tolist() == [*map(min, parts)]
-    assert arrays.greatest_of_runs(array, first).tolist() == [*map(max, parts)]
-    assert arrays.sum_of_runs(array, first).tolist() == [*map(sum, parts)]
+    end = np.array(ends, dtype=np.intp)
+    for operation, of_part in ((np.minimum, min), (np.maximum, max), (np.add, sum)):
+        expected = [of_part(part) for part in parts]
+        of_groups = arrays.reduce_groups(operation, array, first)
+        of_ranges = arrays.reduce_ranges(operation, array, first, end)
+        assert of_groups.tolist() == expected
+        assert of_ranges.tolist() == expected
     sums = arrays.sums_of_ranges(array, first, np.array(ends))
     assert sums.tolist() == [*map(sum, parts)]
     counts = np.diff([*begins, size])

@@ -18,7 +18,7 @@ from fusetui.analysis.compiled.model import PassedBreak
 from fusetui.analysis.compiled.regions import RegionsOfTrace, parse_compile_id
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
-from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, last_at_or_before
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.program.own_code import function_of
@@ -278,7 +278,7 @@ def find_ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
     calls = regions.calls.rows
 
     ends = np.full(len(rows), UNKNOWN_TIME, dtype=np.int64)
-    for thread in np.unique(thread_of[rows]).tolist():
+    for thread in distinct(thread_of[rows]).tolist():
         rows_of_thread = np.flatnonzero(thread_of[rows] == thread)
 
         # The last call is the one before the first that ends later.

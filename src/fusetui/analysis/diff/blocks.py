@@ -18,7 +18,14 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.sequences import choose_cheapest_partners, occurrences
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, count_leading, runs_of_true
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    count_leading,
+    distinct,
+    runs_of_true,
+)
 
 MAX_BLOCKS = 8
 """At most this many different blocks are looked for in a lane: that of the forward
@@ -161,7 +168,7 @@ def _locate_surplus_blocks(
             longer, shorter, block, with_counterpart, run
         )
         positions.append(np.arange(begin, end))
-    return np.unique(np.concatenate(positions))
+    return distinct(np.concatenate(positions))
 
 
 def _compute_pairing_costs(
@@ -479,7 +486,7 @@ def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
             sorted_keys = np.sort(block_keys).tobytes()
             if sorted_keys in known_blocks:
                 continue
-            if len(np.unique(block_keys)) >= MIN_DISTINCT_PIECES:
+            if len(distinct(block_keys)) >= MIN_DISTINCT_PIECES:
                 known_blocks.add(sorted_keys)
                 yield block_keys
 

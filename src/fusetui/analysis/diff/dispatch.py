@@ -30,7 +30,7 @@ from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -509,7 +509,7 @@ def _collect_dispatch_of_population(
         members = groups.members(group)
         rows = in_steps.rows[members]
         step = in_steps.step[members]
-        name_indices = np.unique(trace.name[rows]).tolist()
+        name_indices = distinct(trace.name[rows]).tolist()
         dispatches[labels.texts[label_index]] = Dispatch(
             names=tuple(trace.names[index] for index in name_indices),
             count=np.bincount(step, minlength=steps),

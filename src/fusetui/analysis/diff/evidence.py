@@ -32,7 +32,7 @@ from fusetui.analysis.diff.streams import (
 )
 from fusetui.analysis.diff.work import Work, is_launched_by_graph
 from fusetui.gpu.kernel_roles import role_of_kernel
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.op_names import stem
 
 MAX_COMPARED_OPS = 256
@@ -438,7 +438,7 @@ def _find_kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
         for step in _find_unusual_steps(side):
             unusual = _collect_pieces_of_step(side, step)
             kernels.append(_find_kernels_under_other_ops(usual, unusual))
-    return np.unique(np.concatenate(kernels))
+    return distinct(np.concatenate(kernels))
 
 
 def _find_kernels_under_other_ops(step: _StepPieces, other_step: _StepPieces) -> Int64s:
@@ -466,7 +466,7 @@ def _find_kernels_under_other_ops(step: _StepPieces, other_step: _StepPieces) ->
             other_step.kernel[surplus_of_other_step.is_doubtful],
         ]
     )
-    kernels = np.intersect1d(np.unique(doubtful_work), surplus_in_both)
+    kernels = np.intersect1d(distinct(doubtful_work), surplus_in_both)
 
     times_in_step = occurrences(kernels, step.kernel)
     times_in_other_step = occurrences(kernels, other_step.kernel)

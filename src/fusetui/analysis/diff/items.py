@@ -24,6 +24,7 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
+    distinct,
     distinct_rows,
     group_size_of_each,
     ordinals,
@@ -423,7 +424,7 @@ def _look_up_word_ids(
     """
     # One entry more than there are names: the last one, 0, is that of index -1.
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
-    for index in np.unique(name_indices[name_indices >= 0]).tolist():
+    for index in distinct(name_indices[name_indices >= 0]).tolist():
         id_of_name[index] = words[word_of_name(trace.names[index])]
     return np.asarray(id_of_name[name_indices])
 
@@ -504,12 +505,12 @@ def _look_up_ordered_part_ids(
     (kernel or copy). Equal combinations have equal ids in both traces; new ones are
     added to `words`.
     """
-    first, distinct = distinct_rows((op_ids, part, order_in_group))
+    first, row_number = distinct_rows((op_ids, part, order_in_group))
     ids = []
     for piece in first.tolist():
         word = f"place {op_ids[piece]} {part[piece]} {order_in_group[piece]}"
         ids.append(words[word])
-    return np.array(ids, dtype=np.int64)[distinct]
+    return np.array(ids, dtype=np.int64)[row_number]
 
 
 def _name_part(kernel: str) -> str:
@@ -541,7 +542,7 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     is_single = group_size_of_each(group_of_piece) == 1
 
     helper_names = []
-    for name_index in np.unique(trace.name[rows]).tolist():
+    for name_index in distinct(trace.name[rows]).tolist():
         if role_of_kernel(trace.names[name_index]).is_helper:
             helper_names.append(name_index)
     is_helper = np.isin(trace.name[rows], helper_names)
@@ -604,7 +605,7 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
 
     # Each distinct combination of names is looked at once.
-    first, distinct = distinct_rows((op_name, kernel_name, computes, outer_op_name))
+    first, row_number = distinct_rows((op_name, kernel_name, computes, outer_op_name))
     ids = []
     for piece in first.tolist():
         word = ""
@@ -615,7 +616,7 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
                 outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
             )
         ids.append(words[word])
-    return np.array(ids, dtype=np.int64)[distinct]
+    return np.array(ids, dtype=np.int64)[row_number]
 
 
 def _name_indices(trace: Trace, rows: Rows) -> Int64s:

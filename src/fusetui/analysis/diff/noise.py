@@ -13,7 +13,7 @@ variance of a row is that of its own steps, averaged with the usual variance of
   Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
   the tick of the clock is added.
 * Where the n-th steps of both sides vary together, their differences are judged. * From
-STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow slow ones.
+MIN_STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow slow ones.
 * With one step on each side, a row has to stand out among all rows.
 """
 

@@ -22,7 +22,7 @@ from fusetui.analysis.diff.work import is_launched_by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, pace, percent, plural, several
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.columns import Trace
 
 MAX_COMPARED_CALLS = 2000
@@ -65,12 +65,12 @@ def notes(
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         groups: Which items do the same work.
-        devices: How the devices differ, of `other_devices`; "" if they do not.
+        devices: How the devices differ, of `describe_device_change`; "" if they do not.
         step: The change of the step.
         sums: The change of the step as a sum.
         evidence: How the items were made comparable.
-        renamed: Ops that were renamed, of `renamed_at_places`.
-        renamed_dispatch: Renamed ops that compute nothing, of `renamed_labels`.
+        renamed: Ops that were renamed, of `find_renamed_ops`.
+        renamed_dispatch: Renamed ops that compute nothing, of `pair_renamed_labels`.
     """
     # Each function below returns "" where there is nothing to note.
     every_note = [
@@ -374,8 +374,8 @@ def _describe_move_to_graphs(*, by_calls: _Launches, by_graphs: _Launches) -> st
     if not is_moved.any():
         return ""
     kernels = plural(int(is_moved.sum()), "kernel")
-    calls = plural(len(np.unique(by_calls.call[is_moved])), "call")
-    graphs = plural(len(np.unique(by_graphs.call[is_moved])), "CUDA graph")
+    calls = plural(len(distinct(by_calls.call[is_moved])), "call")
+    graphs = plural(len(distinct(by_graphs.call[is_moved])), "CUDA graph")
     return (
         f"{by_calls.side} launches {kernels} with {calls} per step,"
         f" {by_graphs.side} with {graphs}"
@@ -481,7 +481,7 @@ def _find_calls_of_op(items: WorkItems, op: str) -> list[int]:
         op: The name of the op without its namespace.
     """
     is_of_op = [name == op for name in items.stems]
-    return [*np.unique(items.op[is_of_op]).tolist()]
+    return [*distinct(items.op[is_of_op]).tolist()]
 
 
 def _describe_inputs(items: WorkItems, row: int) -> _Inputs:

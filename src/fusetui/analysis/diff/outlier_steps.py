@@ -19,7 +19,7 @@ from fusetui.analysis.diff.outlier_work import NO_PIECE, collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import Cover, pieces
 from fusetui.trace.model.quantiles import lower_quantile, medians
 from fusetui.trace.model.sorted_arrays import positions_of
@@ -553,7 +553,7 @@ def _explain_idle_change_by_work(
     Returns:
         The explained part of the change of each step in ns.
     """
-    keys = np.unique(
+    keys = distinct(
         np.concatenate([a.exact_keys_of_all_steps, b.exact_keys_of_all_steps])
     )
     less_work_ns = _measure_work_by_key(a, keys) - _measure_work_by_key(b, keys)

@@ -15,7 +15,7 @@ from fusetui.analysis.diff.dispatch import find_ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.trace.model.arrays import Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -126,7 +126,7 @@ def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool
 def _collect_labels_of_ops(side: WorkItems) -> set[str]:
     """Return the labels of all ops of the trace, in its steps or not."""
     trace = side.trace
-    name_indices = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
+    name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {dispatch_name(trace.names[index]) for index in name_indices}
 
 
@@ -144,7 +144,7 @@ def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
         return places
     ops = _find_ops_of_step(side)
     threads = side.trace.thread_of_track[side.trace.track[ops]]
-    for thread in np.unique(threads).tolist():
+    for thread in distinct(threads).tolist():
         _add_places_of_thread(side, ops[threads == thread], thread, labels, places)
     return places
 

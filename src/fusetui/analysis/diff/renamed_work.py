@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from fusetui.analysis.diff.evidence import MIN_SHARED_KERNELS, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import identity
+from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.op_names import is_compiler, stem
 
@@ -197,7 +197,7 @@ def _remove_namespace(name: str) -> str:
 def _collect_names_of_ops(side: WorkItems) -> set[str]:
     """Return the names of all ops of the trace, without what changes between runs."""
     trace = side.trace
-    name_indices = np.unique(trace.name[trace.rows_of(Role.OP)]).tolist()
+    name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {_make_stable_name(trace.names[index]) for index in name_indices}
 
 

@@ -31,8 +31,8 @@ from fusetui.trace.model.arrays import (
     Rows,
     begins_runs,
     distinct,
-    least_of_runs,
     numbers_of_sized_groups,
+    reduce_groups,
 )
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -376,7 +376,7 @@ def _do_steps_run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
         step_of_row: The index of the step of each of these events, ascending.
     """
     first_of_step = np.flatnonzero(begins_runs(step_of_row))
-    earliest_start = least_of_runs(trace.start[rows], first_of_step)
+    earliest_start = reduce_groups(np.minimum, trace.start[rows], first_of_step)
     return bool((earliest_start[1:] > earliest_start[:-1]).all())
 
 

@@ -30,7 +30,7 @@ from fusetui.analysis.questions.launches import (
 from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.text.patterns import MAX_SEARCHED_CHARS
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, arguments, parsed
@@ -211,7 +211,7 @@ def _read_kernel_names(
 
 def _has_hip_call(trace: Trace, calls: Rows) -> bool:
     """Decide whether any of these calls is one of HIP, by its name."""
-    name_indices = np.unique(trace.name[calls]).tolist()
+    name_indices = distinct(trace.name[calls]).tolist()
     return any(trace.names[name_index].startswith("hip") for name_index in name_indices)
 
 
@@ -290,7 +290,7 @@ def _most_frequent_product_rows(capture_trace: Trace, capture: Capture) -> int |
     None if no number is that frequent.
     """
     product_ops = []
-    for op in np.unique(capture_trace.op[capture.calls]).tolist():
+    for op in distinct(capture_trace.op[capture.calls]).tolist():
         if op >= 0 and capture_trace.name_of(op) in _PRODUCTS:
             product_ops.append(op)
 

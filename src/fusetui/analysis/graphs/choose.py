@@ -28,7 +28,7 @@ from fusetui.analysis.graphs.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -266,7 +266,7 @@ def _describe_difference(
         f"node {node_index + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the"
         f" capture has {clip(captured, _MAX_NAME_CHARACTERS, '...')}"
     )
-    streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
+    streams = len(distinct(trace.thread_of_track[trace.track[nodes.rows]]))
     if streams > 1:
         text += f"; it ran on {streams} streams, whose order is not recorded"
     return text

@@ -30,7 +30,7 @@ from fusetui.analysis.graphs.choose import (
 )
 from fusetui.analysis.questions.server_steps import find_server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, prefix_sums
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
@@ -300,7 +300,7 @@ def append_captured_calls(
     """
     if capture_trace is not trace:
         # Append the rows of the capture that are needed, and use their new numbers.
-        taken = _find_rows_around(capture_trace, np.unique(calls))
+        taken = _find_rows_around(capture_trace, distinct(calls))
         new_row = np.full(len(capture_trace), -1, dtype=np.int32)
         new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
         trace = _append_rows(trace, capture_trace, taken, new_row)
@@ -349,7 +349,7 @@ def _find_rows_around(capture_trace: Trace, calls: Rows) -> Rows:
     thread_of_row = capture_trace.thread_of_track[capture_trace.track]
     may_contain = _mark_possible_containers(capture_trace)
 
-    for thread in np.unique(thread_of_row[calls]).tolist():
+    for thread in distinct(thread_of_row[calls]).tolist():
         rows = np.flatnonzero(may_contain & (thread_of_row == thread))
         calls_of_thread = calls[thread_of_row[calls] == thread]
         call_starts = np.sort(capture_trace.start[calls_of_thread])

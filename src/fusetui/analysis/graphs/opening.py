@@ -29,7 +29,6 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.graphs.annotations import BY_ANNOTATIONS, add_annotated_modules
@@ -38,6 +37,7 @@ from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.launches import mark_graph_calls, wants_capture
 from fusetui.analysis.questions.server_steps import find_server_steps
 from fusetui.trace.cache import CacheRecord, record_for
+from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -325,7 +325,7 @@ def _find_capture_files_nearby(trace: Trace) -> list[str]:
     """
     if not wants_capture(trace):
         return []
-    tracks = np.unique(trace.track[mark_graph_calls(trace)]).tolist()
+    tracks = distinct(trace.track[mark_graph_calls(trace)]).tolist()
     pids = {trace.tracks[track].pid for track in tracks}
     files = same_process(trace.report.path, pids)
     return _list_likely_captures(files, trace) if files else []

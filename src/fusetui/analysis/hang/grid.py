@@ -25,7 +25,7 @@ from fusetui.trace.flight.columns import (
     Frame,
     GroupName,
 )
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 
 NO_ENTRY = -1
 
@@ -226,7 +226,7 @@ class CollectiveGrid:
 
         # Numbers that rings still have.
         group_of_entry = self._sorted_entries.group
-        for group in np.unique(group_of_entry).tolist():
+        for group in distinct(group_of_entry).tolist():
             begin, end = np.searchsorted(group_of_entry, [group, group + 1]).tolist()
             numbers = self._sorted_entries.number[begin:end]
             lowest[group] = int(numbers.min())

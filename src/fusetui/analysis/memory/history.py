@@ -610,7 +610,7 @@ def _find_blocks_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
 def make_table_with_unknowns(kind: type[T], rows: int, **known_columns: Any) -> T:
     """Build a table in which only the given columns are known; all others are -1.
 
-    E.g. `unknown_table(Blocks, 2, size=sizes)` has two blocks with a size only.
+    E.g. `make_table_with_unknowns(Blocks, 2, size=sizes)` has two blocks with a size only.
 
     Args:
         kind: The type of the table.

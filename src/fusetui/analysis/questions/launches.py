@@ -26,6 +26,7 @@ from fusetui.trace.model.arrays import (
     at,
     begins_runs,
     distinct,
+    distinct_rows,
     prefix_sums,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -193,12 +194,15 @@ def find_nodes_of_replays(trace: Trace) -> list[Rows]:
     Replays are in the order of their launch calls, and the events of each by start.
     """
     nodes = trace.gpu_rows[_mark_graph_nodes(trace)]
-    launch = trace.launch[nodes].astype(np.int64)
     device = trace.process_of_track[trace.track[nodes]]
-    launch_and_device = launch * (len(trace.tracks) + 1) + device
-    groups = grouped(launch_and_device, trace.start[nodes])
-    replays = [nodes[groups.members(index)] for index in range(len(groups))]
-    return sorted(replays, key=lambda rows: int(trace.start[trace.launch[rows[0]]]))
+    _, replay_of_node = distinct_rows((trace.launch[nodes], device))
+    by_replay = grouped(replay_of_node, trace.start[nodes])
+    replays = [nodes[members] for members in by_replay.members_of_each()]
+
+    def start_of_launch_call(rows: Rows) -> int:
+        return int(trace.start[trace.launch[rows[0]]])
+
+    return sorted(replays, key=start_of_launch_call)
 
 
 def _mark_graph_nodes(trace: Trace) -> Flags:

@@ -32,6 +32,7 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
+    distinct,
     last_at_or_before,
     prefix_sums,
 )
@@ -183,7 +184,7 @@ def _unite_rows(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
     """Return the union of several arrays of rows, in time order."""
     if not several_rows:
         return np.empty(0, dtype=np.intp)
-    return _sort_by_start(trace, np.unique(np.concatenate(several_rows)))
+    return _sort_by_start(trace, distinct(np.concatenate(several_rows)))
 
 
 def _search_in_turn(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
@@ -342,7 +343,7 @@ class _PlacesInFile(NamedTuple):
     def stretches(self) -> list[int]:
         """The stretches that hold any of them, ascending."""
         both = np.concatenate([self.op_stretch, self.row_stretch])
-        return [*np.unique(both).tolist()]
+        return [*distinct(both).tolist()]
 
 
 def _locate_args(trace: Trace, rows: Rows) -> _PlacesInFile:

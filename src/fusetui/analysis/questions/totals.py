@@ -16,6 +16,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     begins_runs,
+    distinct,
     group_numbers,
     prefix_sums,
     running_max,
@@ -303,7 +304,7 @@ def drop_nested_rows(trace: Trace, rows: Rows) -> OutermostRows:
     outer = rows[~mark_nested_in_same_name(trace, rows)]
     thread = trace.thread_of_track[trace.track[outer]]
     any_ran_ns = 0
-    for thread_number in np.unique(thread).tolist():
+    for thread_number in distinct(thread).tolist():
         rows_of_thread = outer[thread == thread_number]
         any_ran_ns += union_length(
             trace.start[rows_of_thread], trace.end[rows_of_thread]

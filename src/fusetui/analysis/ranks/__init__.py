@@ -2,5 +2,5 @@
 computes every answer from the summaries alone.
 
     answer.explained(executors.summarize(paths)).answer
-    whatif.job_whatif(answer.explained(...).facts, changes)  reads the traces again
+    whatif.estimate_changes(answer.explained(...).facts, changes)  reads the traces again
 """

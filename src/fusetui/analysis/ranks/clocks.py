@@ -36,6 +36,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     begins_runs,
+    distinct,
     distinct_rows,
     group_numbers,
     ordinals,
@@ -875,7 +876,7 @@ def _estimate_drift(
     """
     no_drift = np.zeros(len(hosts.names))
     collective = matched.collective_of_row[rows]
-    distinct_collectives = np.unique(collective)
+    distinct_collectives = distinct(collective)
     per_quarter = len(distinct_collectives) // QUARTERS
     if per_quarter < MIN_COLLECTIVES:
         return no_drift

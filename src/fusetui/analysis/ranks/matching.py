@@ -42,6 +42,7 @@ from fusetui.trace.model.arrays import (
     Number,
     Rows,
     at,
+    distinct,
     distinct_rows,
     last_at_or_before,
     numbers_of_sized_groups,
@@ -294,7 +295,7 @@ def _find_cut_collectives(all_rows: _AllCollectives, number: Int64s) -> _CutRows
             as a collective of its own. Rows that are ALONE take no part.
     """
     is_cut = all_rows.is_cut & (number != ALONE)
-    cut_numbers = np.unique(number[is_cut & (number >= 0)])
+    cut_numbers = distinct(number[is_cut & (number >= 0)])
     cut_without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
 
     is_cut |= np.isin(number, cut_numbers)
@@ -398,11 +399,11 @@ def _number_collectives(all_rows: _AllCollectives) -> Int64s:
         # Make the numbers of this key dense, and different from those of other keys.
         number_within_key = _number_within_key(all_rows, rows)
         is_matched = number_within_key != UNMATCHED
-        distinct, dense_number = np.unique(
+        distinct_numbers, dense_number = np.unique(
             number_within_key[is_matched], return_inverse=True
         )
         number[rows[is_matched]] = next_free + dense_number
-        next_free += len(distinct)
+        next_free += len(distinct_numbers)
     return number
 
 
@@ -455,7 +456,7 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     """
     numbers = np.empty(len(rows), dtype=np.int64)
     number_of_step: dict[StepKey, int] = {}
-    for rank in np.unique(all_rows.rank[rows]).tolist():
+    for rank in distinct(all_rows.rank[rows]).tolist():
         summary = all_rows.ranks[rank]
         rows_of_rank = np.flatnonzero(all_rows.rank[rows] == rank)
         issued = summary.collectives.issued[all_rows.row[rows[rows_of_rank]]]

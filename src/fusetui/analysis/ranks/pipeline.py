@@ -21,7 +21,7 @@ from fusetui.analysis.ranks.caused import MIN_STEP_SHARE
 from fusetui.analysis.ranks.clocks import SCALE
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary, Slow
-from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.intervals import union_length
 
 SPAN = CLASSES.index("span")
@@ -287,7 +287,7 @@ def _find_ranks_above_stage(
     """
     no_stage_is_known = stages.max() == NO_STAGE
     exceeding: list[_OutlierAbove] = []
-    for stage in np.unique(stages).tolist():
+    for stage in distinct(stages).tolist():
         if stage == NO_STAGE and not no_stage_is_known:
             continue
         ranks = np.flatnonzero(stages == stage)

@@ -34,6 +34,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     begins_runs,
+    distinct,
     last_at_or_before,
     value_before,
 )
@@ -202,7 +203,7 @@ def _choose_evenly_spaced(count: int) -> Rows:
 
     They have equal distances: all of 10 ranks, and 0, 7, 14 ... 447 of 448.
     """
-    chosen: Rows = np.unique(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
+    chosen: Rows = distinct(np.linspace(0, count - 1, MAX_PEERS).astype(np.intp))
     return chosen
 
 

@@ -24,7 +24,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -223,7 +223,7 @@ def _describe_damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]
 def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
     launches = trace.launch[trace.gpu_rows]
-    tracks = np.unique(trace.track[launches[launches >= 0]]).tolist()
+    tracks = distinct(trace.track[launches[launches >= 0]]).tolist()
     return len({trace.tracks[track].pid for track in tracks})
 
 

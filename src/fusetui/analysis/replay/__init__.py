@@ -4,12 +4,12 @@ with and without the change.
     whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
     path.path(trace)                     the critical path, and what has slack -> Path
 
-    build.graph_of(trace)                graph.py: what each piece of work waits for -> Graph
+    build.build_graph(trace)                graph.py: what each piece of work waits for -> Graph
     apply.changed(trace, graph, changes) that with changes -> Graph, and notes
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
 
-`graph_of(trace)` keeps the graph with its trace. Times are in ns; those of a
+`build_graph(trace)` keeps the graph with its trace. Times are in ns; those of a
 graph and of its Times count from `Graph.origin_ns`.
 
 The words of this package, and where they are defined: item (items.py), cut, handoff,

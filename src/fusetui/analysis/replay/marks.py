@@ -20,8 +20,8 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
-    least_of_ranges,
     prefix_sums,
+    reduce_ranges,
 )
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace, Track
@@ -210,8 +210,8 @@ def _find_least_slack(
     stop = np.searchsorted(graph.began[nodes], end, side="left")
     overlaps_nodes = first < stop
     least = np.full(len(start), UNKNOWN)
-    least[overlaps_nodes] = least_of_ranges(
-        slack[nodes], first[overlaps_nodes], stop[overlaps_nodes]
+    least[overlaps_nodes] = reduce_ranges(
+        np.minimum, slack[nodes], first[overlaps_nodes], stop[overlaps_nodes]
     )
     return least
 

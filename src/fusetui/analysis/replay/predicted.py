@@ -52,7 +52,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     dur: Int64s
     tree: Nesting
-    # The bounds of steps (see bounds_of), first as recorded and then as replayed: of
+    # The bounds of steps (see measure_bounds), first as recorded and then as replayed: of
     # shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 

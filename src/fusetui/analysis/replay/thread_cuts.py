@@ -475,7 +475,7 @@ def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetime
         trace: The trace.
         threads: The threads.
         engines: Those of them that are engines. Only their ops count, as they do for
-            handoffs (see outermost_work).
+            handoffs (see find_outermost_work).
     """
     limits = np.iinfo(np.int64)
     first = np.full(len(threads), limits.max)

@@ -223,7 +223,7 @@ def _add_notes(
 
 
 class ReplayResult(NamedTuple):
-    """How long the steps that count (steps_of_median) take in a replay.
+    """How long the steps that count (select_steps_of_median) take in a replay.
 
     In a trace without steps, the whole span counts as its only step.
     """

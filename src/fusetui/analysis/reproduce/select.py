@@ -18,7 +18,7 @@ from fusetui.analysis.reproduce.calls import (
     group_rows,
 )
 from fusetui.analysis.reproduce.model import Call
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median_index
@@ -109,14 +109,14 @@ def calls_of_kernel(trace: Trace, pattern: str) -> list[Call]:
         raise NothingToReproduceError(f"No kernel of this trace matches {pattern}.")
     calls: list[Call] = []
     table = call_table(trace)
-    ops = np.unique(trace.op[rows])
+    ops = distinct(trace.op[rows])
     ops = ops[ops >= 0]
     if len(ops):
         calls = _describe_calls(trace, table, np.searchsorted(table.rows, ops))
     without_op = rows[trace.op[rows] < 0]
     if len(without_op):
         by_name = trace.name[without_op]
-        for name in np.unique(by_name).tolist():
+        for name in distinct(by_name).tolist():
             calls.append(describe_call_without_op(trace, without_op[by_name == name]))
     return sorted(calls, key=lambda call: -call.total_ns)
 
@@ -229,7 +229,7 @@ def _find_median_module_call(every_origin: Origins, name: str) -> int:
     trace = every_origin.trace
     rows = every_origin.regions.rows
     wanted = []
-    for row_name in np.unique(trace.name[rows]).tolist():
+    for row_name in distinct(trace.name[rows]).tolist():
         text = trace.names[row_name]
         if name in (text, label_of(text), label_of(text, expanded=True)):
             wanted.append(row_name)

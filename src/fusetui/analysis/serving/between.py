@@ -271,7 +271,7 @@ def _select_gaps(device: Device, windows: _Windows) -> list[Gap]:
     last_begun = last_at_or_before(windows.begin, gaps.begin)
     is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
 
-    # described_gaps takes positions among the gaps of all devices.
+    # describe_gaps takes positions among the gaps of all devices.
     first_position = device.gap_positions.start
     positions = first_position + np.flatnonzero(is_inside)
     return describe_gaps(devices, devices.gaps, devices.reasons, positions)

@@ -30,8 +30,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     distinct,
-    greatest_of_runs,
-    least_of_runs,
+    reduce_groups,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -79,7 +78,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         # track has any other.
         least_activity = self.kinds
         if first_rows:
-            least_activity = least_of_runs(self.kinds, np.array(first_rows))
+            least_activity = reduce_groups(np.minimum, self.kinds, np.array(first_rows))
 
         has_slices = least_activity != ThreadActivity.NOTHING
         return distinct(self.trace.thread_of_track[has_slices])
@@ -393,7 +392,7 @@ def _find_thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
     The threads are in the order of their indices.
     """
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns_of_track = greatest_of_runs(trace.end, first_row)
+    last_end_ns_of_track = reduce_groups(np.maximum, trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
 
     # Number the threads of the axis from 0; a thread may have several tracks.

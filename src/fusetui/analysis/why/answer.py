@@ -224,7 +224,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     computes what needs only columns. At the end of the block it is kept with the
     events: the args of all kernels, of their ops and of collectives, the most memory
     that torch used, and the sequence numbers of ops if any may have run backward.
-    `many.jobs`, `collectives_on_gpu`, `memory_peaks` and `backward_ops` take them from
+    `many.jobs`, `find_gpu_collectives`, `find_memory_peaks` and `backward_ops` take them from
     there.
 
     Does nothing without kernels, or if the args were read already.

@@ -30,9 +30,9 @@ from fusetui.trace.model.arrays import (
     Int32s,
     Int64s,
     Rows,
-    greatest_of_runs,
     last_at_or_before,
-    sums_before,
+    prefix_sums,
+    reduce_groups,
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -258,7 +258,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the last end of the events of each device, in ns of the file."""
         devices = np.arange(len(self))
         first_of_device = positions_of(self.device_index(self.events), devices)
-        return greatest_of_runs(self.trace.end[self.events], first_of_device)
+        return reduce_groups(np.maximum, self.trace.end[self.events], first_of_device)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -700,7 +700,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
         for reason, ns in enumerate(self.reasons):
-            before_ns = sums_before(ns)
+            before_ns = prefix_sums(ns)
             earlier_gaps_ns = before_ns[last_gap] - before_ns[first_gap]
             idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
 

@@ -36,8 +36,8 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     last_at_or_before,
     ordinals,
-    sum_of_runs,
-    sums_before,
+    prefix_sums,
+    reduce_groups,
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -519,7 +519,7 @@ def _collect_times_of_devices(
         start = merged_pieces.start[pieces_of_device]
         end = merged_pieces.end[pieces_of_device]
         if len(start):
-            before = sums_before(end - start)
+            before = prefix_sums(end - start)
             yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
@@ -711,5 +711,5 @@ class _NamesInStretches(NamedTuple):
             stretch=stretch[first_pieces],
             row=row[first_pieces],
             first_ns=start[first_pieces],
-            total_ns=sum_of_runs(length_ns, first_pieces),
+            total_ns=reduce_groups(np.add, length_ns, first_pieces),
         )

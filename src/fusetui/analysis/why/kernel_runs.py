@@ -23,7 +23,7 @@ from fusetui.trace.model.arrays import (
     Int32s,
     Int64s,
     Rows,
-    greatest_of_ranges,
+    reduce_ranges,
     sums_of_ranges,
 )
 from fusetui.trace.model.events import parsed
@@ -270,7 +270,9 @@ def _estimate_least_ns(
 
     first_reads = sizes.all_bytes[begin]
     last_writes = written_bytes[end - 1]
-    reads = np.maximum(first_reads, greatest_of_ranges(sizes.largest_bytes, begin, end))
+    reads = np.maximum(
+        first_reads, reduce_ranges(np.maximum, sizes.largest_bytes, begin, end)
+    )
     moving_ns = (reads + last_writes) / bytes_per_s * _NS_PER_S
     least_ns = np.rint(np.maximum(moving_ns, MIN_FUSED_NS))
 

@@ -93,7 +93,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     id: str = ""
     remedy: str  # what to try: one line with the torch call or option; see remedies.py
-    # Without these it may be silent although it holds; see needs.lacks_of.
+    # Without these it may be silent although it holds; see needs.list_lacks.
     needs: tuple[str, ...] = ()
     thresholds: dict[str, float] = {}
     by_launches: bool = False  # it cannot tell without launch calls

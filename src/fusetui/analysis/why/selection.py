@@ -35,7 +35,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import JSON_EXPORT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
-"""The activity that records a GPU of CUDA; on_this_device replaces it for other GPUs.
+"""The activity that records a GPU of CUDA; word_for_recorder replaces it for other GPUs.
 """
 LOST_BY_PFTRACE = "device properties and copy directions"
 """What the format of Perfetto does not keep."""

@@ -33,7 +33,7 @@ from fusetui.trace.model.arrays import (
     Rows,
     distinct_rows,
     group_size_of_each,
-    least_of_runs,
+    reduce_groups,
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -266,7 +266,7 @@ def _find_least_of_group(ns: Int64s, group: Rows) -> Int64s:
     [20, 10, 20]
     """
     by_group = grouped(group)
-    least_ns = least_of_runs(ns[by_group.order], by_group.begins[:-1])
+    least_ns = reduce_groups(np.minimum, ns[by_group.order], by_group.begins[:-1])
     return least_ns[positions_of(by_group.keys, group)]
 
 

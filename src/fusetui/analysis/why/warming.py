@@ -28,8 +28,8 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     distinct,
-    greatest_of_runs,
     numbers_of_sized_groups,
+    reduce_groups,
     summed,
 )
 from fusetui.trace.model.categories import Role
@@ -706,7 +706,7 @@ def _find_much_longer_firsts(
     by_key = grouped(key)
     later_ns = length_ns[by_key.order]
     later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
-    longest_later_ns = greatest_of_runs(later_ns, by_key.begins[:-1])
+    longest_later_ns = reduce_groups(np.maximum, later_ns, by_key.begins[:-1])
 
     is_much_longer = (
         length_ns[by_key.first] >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns

@@ -84,27 +84,6 @@ def group_numbers(begins_group: Flags) -> Rows:
     return np.cumsum(begins_group) - 1
 
 
-def least_of_ranges(values: Int64s, first: Rows, stop: Rows) -> Int64s:
-    """Return the least value of each range of a column.
-
-    >>> values = np.array([5, 9, 3, 7])
-    >>> first, stop = np.array([0, 1]), np.array([2, 4])
-    >>> least_of_ranges(values, first, stop).tolist()
-    [5, 3]
-
-    Args:
-        values: The column.
-        first: The first index of each range. Ranges may overlap, in any order.
-        stop: The index behind each range, which has at least one value.
-    """
-    # Of the edges a, b, c, d of two ranges, reduceat also gives the least value from b
-    # to c. So every other result is skipped.
-    edges = np.stack((first, stop), axis=1).reshape(-1)
-    # reduceat takes no index behind the last value, so one is added.
-    values_and_end = np.append(values, 0)
-    return np.asarray(reduce_groups(np.minimum, values_and_end, edges)[::2])
-
-
 def run_bounds(*columns: NDArray[Any]) -> Rows:
     """Return where each run of equal rows begins, and behind the last run the length.
 
@@ -149,6 +128,34 @@ def reduce_groups(
         return values[:0]
     combined: NDArray[Any] = operation.reduceat(values, first)
     return combined
+
+
+def reduce_ranges(
+    operation: np.ufunc, values: NDArray[Any], begin: Rows, end: Rows
+) -> NDArray[Any]:
+    """Combine the values of each range [begin, end) of indices, e.g. to their minimum.
+
+    >>> begin, end = np.array([0, 1]), np.array([2, 4])
+    >>> reduce_ranges(np.minimum, np.array([5, 9, 3, 7]), begin, end).tolist()
+    [5, 3]
+
+    Args:
+        operation: As in `reduce_groups`.
+        values: The values.
+        begin: The begin of each range. Ranges may overlap, in any order.
+        end: Their ends. No range is empty.
+
+    Returns:
+        One value per range.
+    """
+    if not len(begin):
+        return values[:0]
+    # Of the edges a, b, c, d of two ranges, reduceat also combines the values from b to
+    # c. So every other result is skipped. It takes no index behind the last value, so
+    # a value is added.
+    edges = np.stack((begin, end), axis=1).reshape(-1)
+    combined: NDArray[Any] = operation.reduceat(np.append(values, values[:1]), edges)
+    return combined[::2]
 
 
 def running_max(values: Int64s, group: Integers) -> Int64s:
@@ -237,8 +244,15 @@ def prefix_sums(values: NDArray[Any]) -> NDArray[Any]:
 
     >>> prefix_sums(np.array([5, 2, 10])).tolist()
     [0, 5, 7, 17]
+
+    Args:
+        values: Numbers or flags, of shape [..., n]. They are added along the last axis.
+
+    Returns:
+        Sums of shape [..., n + 1].
     """
-    sums: NDArray[Any] = np.concatenate((np.zeros(1, values.dtype), values)).cumsum()
+    zeros = np.zeros((*values.shape[:-1], 1), values.dtype)
+    sums: NDArray[Any] = np.concatenate((zeros, values), axis=-1).cumsum(axis=-1)
     return sums
 
 
@@ -353,24 +367,6 @@ def heaviest_id(ids: NDArray[np.integer], amounts: NDArray[Any]) -> int:
     return int(np.bincount(ids, amounts).argmax())
 
 
-def sums_before(amounts: NDArray[Any]) -> Int64s:
-    """Add up the amounts before each index, along the last axis.
-
-    >>> sums_before(np.array([5, 1, 2])).tolist()
-    [0, 5, 6, 8]
-
-    Args:
-        amounts: Integers or flags, of shape [..., n].
-
-    Returns:
-        Sums of shape [..., n + 1]: the last one is the total.
-    """
-    *other_axes, count = amounts.shape
-    sums = np.zeros((*other_axes, count + 1), dtype=np.int64)
-    np.cumsum(amounts, axis=-1, out=sums[..., 1:])
-    return sums
-
-
 def sums_of_ranges(amounts: NDArray[Any], begin: Rows, end: Rows) -> Int64s:
     """Add up the amounts of each range [begin, end) of indices.
 
@@ -386,7 +382,7 @@ def sums_of_ranges(amounts: NDArray[Any], begin: Rows, end: Rows) -> Int64s:
     Returns:
         The sums, of shape [..., ranges].
     """
-    before = sums_before(amounts)
+    before = prefix_sums(amounts)
     sums: Int64s = before[..., end] - before[..., begin]
     return sums
 
@@ -477,51 +473,6 @@ def next_marked(is_marked: Flags) -> Rows:
     """
     index_of_mark = np.where(is_marked, np.arange(len(is_marked)), len(is_marked))
     return np.minimum.accumulate(index_of_mark[::-1])[::-1]
-
-
-def least_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
-    """Find the least value of each run.
-
-    >>> least_of_runs(np.array([7, 5, 6]), begins=np.array([0, 2])).tolist()
-    [5, 6]
-
-    Args:
-        values: The values of all runs.
-        begins: The index of the first value of each run, ascending without repeats. A
-            run ends where the next one begins; the last run ends with the values.
-    """
-    return np.minimum.reduceat(values, begins) if len(begins) else values[:0]
-
-
-def greatest_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
-    """Find the greatest value of each run; see `least_of_runs`."""
-    return np.maximum.reduceat(values, begins) if len(begins) else values[:0]
-
-
-def sum_of_runs(values: NDArray[Number], begins: Rows) -> NDArray[Number]:
-    """Add up the values of each run; see `least_of_runs`."""
-    return np.add.reduceat(values, begins) if len(begins) else values[:0]
-
-
-def greatest_of_ranges(
-    values: NDArray[Number], begin: Rows, end: Rows
-) -> NDArray[Number]:
-    """Find the greatest value of each range [begin, end) of indices.
-
-    >>> begin, end = np.array([0, 3]), np.array([2, 4])
-    >>> greatest_of_ranges(np.array([7, 5, 9, 6]), begin, end).tolist()
-    [7, 6]
-
-    Args:
-        values: The values.
-        begin: The begins of the ranges, which are disjoint, in order and not empty.
-        end: Their ends.
-    """
-    # The edges of the ranges divide the values into runs. Every second one is a range,
-    # and the others lie between ranges. One more value is needed, because the last
-    # range may end with the values, where a run of its own begins.
-    edges = np.stack((begin, end), axis=1).reshape(-1)
-    return greatest_of_runs(np.append(values, values[:1]), edges)[::2]
 
 
 def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:

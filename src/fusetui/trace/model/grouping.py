@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, sum_of_runs
+from fusetui.trace.model.arrays import Int64s, Rows, begins_runs, reduce_groups
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -76,7 +76,7 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
         Args:
             amounts: An amount for each element.
         """
-        return sum_of_runs(amounts[self.order], self.begins[:-1])
+        return reduce_groups(np.add, amounts[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[Any], then_by: NDArray[Any] | None = None) -> Groups:

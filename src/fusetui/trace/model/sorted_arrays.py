@@ -1,4 +1,5 @@
-"""Looks values up in sorted arrays, so that no other module needs np.searchsorted.
+"""Looks values up in sorted arrays. arrays.py has the two look-ups that every command
+needs: last_at_or_before and equal_ranges.
 
 In all functions `ascending` is sorted, its values may repeat, and it may be empty.
 Look-ups take O(log n) each.

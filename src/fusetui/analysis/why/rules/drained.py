@@ -38,8 +38,8 @@ from fusetui.trace.model.arrays import (
     distinct_rows,
     last_at_or_before,
     last_marked,
+    prefix_sums,
     summed,
-    sums_before,
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import Groups, grouped
@@ -612,7 +612,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
         is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
 
-        return cls(time=start, ahead=sums_before(is_ahead))
+        return cls(time=start, ahead=prefix_sums(is_ahead))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
         """Tell in which stretches an event starts with enough others in the queue.

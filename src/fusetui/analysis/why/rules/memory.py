@@ -161,7 +161,7 @@ def _match_peaks_to_devices(
         CannotTellError: It is not known to which GPU a peak belongs.
     """
     all_ids = device_ids(facts.trace)
-    # memory_peaks has one peak for each index of a GPU.
+    # find_memory_peaks has one peak for each index of a GPU.
     peak_of_index: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
     if not is_rocm(facts.trace) and peak_of_index.keys() <= set(all_ids):
         return peak_of_index

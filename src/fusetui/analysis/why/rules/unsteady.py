@@ -19,7 +19,7 @@ from fusetui.trace.model.arrays import (
     distinct_rows,
     numbers_of_sized_groups,
     ordinals,
-    sums_before,
+    prefix_sums,
 )
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
@@ -102,7 +102,7 @@ def _measure_variation(kernels: Kernels, groups: SameWork) -> _Variation:
         groups: The kernels by group, in each group the shortest first.
     """
     ns = kernels.effective_ns[groups.kernels]
-    first = sums_before(groups.counts)[:-1]
+    first = prefix_sums(groups.counts)[:-1]
     p10 = percentiles_of_runs(ns, first, groups.counts, 10)
     p50 = percentiles_of_runs(ns, first, groups.counts, 50)
     p90 = percentiles_of_runs(ns, first, groups.counts, 90)
