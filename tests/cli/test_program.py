@@ -101,6 +101,28 @@ def test_lines_text_lists_functions_with_their_lines(
     assert none.sentence == "This trace has no Python frames in elsewhere.py."
 
 
+def test_lines_have_a_column_of_idle_time_if_a_gpu_waited_for_the_functions(
+    fusetui: Run, program_file: Path, tmp_path: Path
+) -> None:
+    def columns(path: Path) -> set[str]:
+        table_head = fusetui("lines", path).out.partition("function")[0]
+        return set(table_head.split())
+
+    document = json.loads(program_file.read_text())
+    cpu_events = [event for event in document["traceEvents"] if "cat" in event]
+    on_cpu = [event for event in cpu_events if event["cat"] == "python_function"]
+    without_gpu = tmp_path / "without_gpu.json"
+    without_gpu.write_text(json.dumps({"traceEvents": on_cpu}))
+    assert "idle" in columns(program_file)
+    assert "idle" not in columns(without_gpu)
+
+
+def test_lines_of_a_compiled_lesson_include_those_of_its_kernels(fusetui: Run) -> None:
+    compiled = fusetui("lines", "lesson:mlp-compiled", "--json").json["compiled"]
+    assert compiled["lines"]
+    assert "compiled" not in fusetui("lines", "lesson:mlp-eager", "--json").json
+
+
 @pytest.mark.parametrize("command", ["modules", "lines"])
 def test_a_trace_without_stacks_says_how_to_record_them(
     fusetui: Run, trace_file: File, command: str

@@ -98,3 +98,10 @@ def test_undecided_groups_name_no_straggler(apart: bool) -> None:
         in describe_clocks(answer)
     )
     assert not any("counts disagree" in line for line in describe_given(answer))
+
+
+def test_a_job_is_whole_if_its_size_is_known_and_no_rank_is_missing() -> None:
+    answer = replace(answer_of(job(200)), world_size=4, missing=())
+    assert answer.is_whole
+    assert not replace(answer, missing=(3,)).is_whole
+    assert not replace(answer, world_size=None).is_whole
