@@ -114,14 +114,14 @@ class StepEffect(msgspec.Struct, frozen=True):
     name: str
     before_ns: int
     after_ns: int | None  # None if too little of the recording is understood
-    in_median: bool = True  # whether it counts in medians, see select_steps_of_median
+    in_median: bool = True  # whether it counts in medians (select_steps_of_median)
 
 
 class WhatIf(msgspec.Struct, frozen=True):
     """What some changes are worth.
 
-    Figures without a step are those of the median step (see select_steps_of_median), or in a
-    trace without steps those of its whole span: `of` says which.
+    Figures without a step are those of the median step, or in a trace without steps
+    those of its whole span: `of` says which.
     """
 
     changes: tuple[str, ...]  # as a user wrote them
