@@ -218,7 +218,7 @@ def distinct_kinds(tree: ModuleTree) -> list[str]:
 
 
 def _list_kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
-    """Return the list of GPU time by kernel. Copies and fills of memory are included,
+    """Return the list of GPU time by GPU event. Copies and fills of memory are included,
     because the shares are of the whole GPU time."""
     kernel_rows: list[AnswerRow] = []
     for rank, kernel in enumerate(sum_kernels_by_name(trace)[:MAX_NAMES]):
@@ -228,7 +228,7 @@ def _list_kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
         )
     for role in (Role.MEMCPY, Role.MEMSET):
         kernel_rows += _make_name_rows(trace, trace.rows_of(role), role, tree.gpu_ns)
-    return make_sorted_list("GPU time by kernel", kernel_rows)
+    return make_sorted_list("GPU time by event", kernel_rows)
 
 
 def _make_name_rows(

@@ -143,7 +143,7 @@ def test_a_list_that_does_not_fit_is_counted_and_can_be_reached(trace_of: Make) 
     state = after(opened(trace_of(training()), size=Size(60, 18)), explained)
     assert "GPU time by module or annotation ▸2" in drawn(state)
     kernels = after(state, *do("into-answer", "answer-right"))
-    assert "by kernel" in drawn(kernels)
+    assert "by event" in drawn(kernels)
     assert after(kernels, *do("answer-show")).page == "kernels"
 
 

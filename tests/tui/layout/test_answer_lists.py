@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusetui.text.figures import unit_of
 from fusetui.tui.layout.answer import AnswerAt, AnswerList, choose_visible_lists
 
-ONE = AnswerList(title="GPU time by kernel", unit=unit_of([1]), entries=())
+ONE = AnswerList(title="GPU time by event", unit=unit_of([1]), entries=())
 
 
 def test_all_lists_are_shown_where_they_fit() -> None:
