@@ -102,7 +102,7 @@ def measure_replay(name: str, trace: Trace, items: int) -> None:
     is_exact = bool(
         (times.begin == graph.began).all() and (times.end == graph.ended).all()
     )
-    gpu_events = len(graph.nodes(Node.ITEM))
+    gpu_events = len(graph.nodes(Node.GPU_TASK))
     print(
         f"{name}, {gpu_events}, {len(graph)}, {making_seconds:.2f}, {replay_seconds:.2f}, "
         f"{is_exact}"

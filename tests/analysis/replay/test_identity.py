@@ -27,7 +27,7 @@ from fusetui.trace import Trace, open_trace
 def assert_identical(trace: Trace) -> None:
     graph = build_graph(trace)
     times = replay(graph)
-    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.ITEM)
+    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.GPU_TASK)
     assert sorted(graph.row[items]) == trace.gpu_rows.tolist()
     rows = graph.row[items]
     assert (times.begin[items] + graph.origin_ns == trace.start[rows]).all()

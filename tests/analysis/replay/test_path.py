@@ -113,7 +113,7 @@ def test_time_to_spare_of_a_slice(trace_of: Make) -> None:
     trace = trace_of([*launched(0, 5, 100, 1), *launched(4, 15, 50, 2, tid=8)])
     graph = build_graph(trace)
     slack = measure_slack(graph, graph.recorded)
-    items = graph.nodes(Node.ITEM)
+    items = graph.nodes(Node.GPU_TASK)
     assert sorted(slack[items].tolist()) == [0, 40_000]
 
 

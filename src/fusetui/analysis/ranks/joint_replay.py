@@ -42,7 +42,7 @@ from fusetui.trace.model.arrays import (
 
 ORIGIN = 0
 """The node at which the time of every graph begins, and that of the joined graph."""
-NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "gone")
+NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "is_removed")
 EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
 
 
@@ -211,7 +211,7 @@ def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
         began=whole.began[order],
         dur=whole.dur[order],
         unexplained=whole.unexplained[order],
-        gone=whole.gone[order],
+        is_removed=whole.is_removed[order],
         batches=renumber_batches(whole.batches, new_node),
     )
     return _SourcesFirst(graph=graph, new_node=new_node)

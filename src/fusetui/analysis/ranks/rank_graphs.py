@@ -340,7 +340,7 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
         NoAnswerError: If one of them is no kernel, so that it has no node.
     """
     rows = find_collectives(trace).rows[collectives]
-    nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
+    nodes: Rows = graph.node_of(trace, Node.GPU_TASK)[rows]
     if (nodes == NO_NODE).any():
         raise NoAnswerError("on_cpu")
     return nodes
@@ -362,7 +362,7 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
         The sum, in ns.
     """
     delay_ns = graph.residual.max(axis=0)
-    nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
+    nodes = graph.nodes(Node.GPU_TASK, Node.LAUNCH, Node.WAIT)
     late_nodes = nodes[delay_ns[nodes] > LATE_NS]
     others = np.setdiff1d(late_nodes, collectives)
 
@@ -401,7 +401,7 @@ def drop_removed_collectives(
     for index, rank in enumerate(graphs.ranks):
         is_of_rank = arrivals.rank == index
         node = arrivals.node[is_of_rank]
-        is_removed[is_of_rank] = rank.changed_graph.gone[node]
+        is_removed[is_of_rank] = rank.changed_graph.is_removed[node]
 
         # A transfer of 0 ns is as long after every change, which says nothing.
         recorded_ns = rank.graph.dur[node]

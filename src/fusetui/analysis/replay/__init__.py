@@ -12,7 +12,7 @@ with and without the change.
 `build_graph(trace)` keeps the graph with its trace. Times are in ns; those of a
 graph and of its Times count from `Graph.origin_ns`.
 
-The words of this package, and where they are defined: item (items.py), cut, handoff,
-mark and engine (thread_cuts.py), node, edge, chain, lag and residual (graph.py), stretch
+The words of this package, and where they are defined: GPU task (items.py), cut, handoff,
+mark and engine (thread_cuts.py), node, edge, lane, lag and residual (graph.py), stretch
 of the critical path and slack (route.py), covers (select.py), draft (draft.py).
 """

@@ -1,6 +1,6 @@
 """Applies changes to a graph: the effect of each kind of change on nodes and edges.
 
-The words node, item, edge, lag and residual are defined in graph.py; a *draft* is a
+The words node, task, edge, lag and residual are defined in graph.py; a *draft* is a
 graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches
 GPU work, a WAIT that of a call that waits for the device.
 """
@@ -33,9 +33,9 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import (
-    ACROSS,
-    IN_CHAIN,
     NO_BATCHES,
+    OTHER_LANE,
+    SAME_LANE,
     Graph,
     Node,
 )
@@ -59,7 +59,7 @@ UNKNOWN_BOUND = -1
 """The least time of a kernel is not known."""
 NO_NODE = 0
 """In the result of Graph.node_of: there is no such node. It is the origin, which is no
-call or item."""
+call or task."""
 
 
 def changed(
@@ -110,21 +110,23 @@ def _scale_durations(change: Scaled, draft: Draft) -> None:
         _scale_threads(change, draft)
         return
     if change.what == "comm":
-        items = _find_communication(draft)
+        tasks = _find_communication(draft)
     else:
-        items = select.find_items(draft.trace, draft.graph, change.what, change.pattern)
-    if communicates(draft.trace, draft.graph.row[items]).any():
+        tasks = select.find_gpu_tasks(
+            draft.trace, draft.graph, change.what, change.pattern
+        )
+    if communicates(draft.trace, draft.graph.row[tasks]).any():
         draft.notes.append("waits_scaled")
 
     factor = change.factor
     fixed_ns = change.ns
     if factor is not None:
-        draft.scale_items(items, lambda current_ns: current_ns * factor)
+        draft.scale_gpu_tasks(tasks, lambda current_ns: current_ns * factor)
     elif fixed_ns is not None:
-        new_ns = np.full(len(items), float(fixed_ns))
-        draft.scale_items(items, lambda _: new_ns)
+        new_ns = np.full(len(tasks), float(fixed_ns))
+        draft.scale_gpu_tasks(tasks, lambda _: new_ns)
     else:
-        _shorten_to_bound(draft, items, change.pattern)
+        _shorten_to_bound(draft, tasks, change.pattern)
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
@@ -164,14 +166,14 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
     draft.dur[calls] = np.rint(draft.dur[calls] * factor).astype(np.int64)
 
 
-def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
+def _shorten_to_bound(draft: Draft, tasks: Rows, pattern: str) -> None:
     """Make kernels take the least time that the device allows, if that is shorter.
 
     Kernels whose least time is not known take as long as before.
 
     Args:
         draft: The graph that is being changed.
-        items: The kernels.
+        tasks: The kernels.
         pattern: What the user named them by, for the message.
 
     Raises:
@@ -180,7 +182,7 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     trace = draft.trace
     bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
     bound_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
-    bound_ns = bound_of_row[draft.graph.row[items]]
+    bound_ns = bound_of_row[draft.graph.row[tasks]]
     is_known = bound_ns > UNKNOWN_BOUND
     if not is_known.any():
         raise WrongChangeError(
@@ -190,8 +192,8 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
         draft.notes.append("some_bounds_unknown")
 
     known_bound_ns = bound_ns[is_known].astype(np.float64)
-    draft.scale_items(
-        items[is_known], lambda current_ns: np.minimum(current_ns, known_bound_ns)
+    draft.scale_gpu_tasks(
+        tasks[is_known], lambda current_ns: np.minimum(current_ns, known_bound_ns)
     )
 
 
@@ -230,13 +232,13 @@ def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
         draft.notes.append("some_runs_keep_their_time")
     share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
     fused_ns = share_of_time * runs.ns
-    item_of_row = draft.graph.node_of(draft.trace, Node.ITEM)
-    first_items = item_of_row[runs.rows[runs.begin]]
-    draft.scale_items(first_items, lambda _: fused_ns)
+    task_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
+    first_tasks = task_of_row[runs.rows[runs.begin]]
+    draft.scale_gpu_tasks(first_tasks, lambda _: fused_ns)
 
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
     other_rows = runs.rows[is_other_kernel]
-    draft.remove_nodes(item_of_row[other_rows])
+    draft.remove_nodes(task_of_row[other_rows])
     draft.remove_nodes(_find_single_launches(draft, other_rows))
 
 
@@ -309,10 +311,10 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
     """
     launch_ns = _measure_graph_launch(draft)
     graphs = 0
-    for begin, end, chains in select.find_launch_ranges(
+    for begin, end, lanes in select.find_launch_ranges(
         draft.trace, draft.graph, change
     ):
-        calls = _find_calls_between(draft, begin, end, chains)
+        calls = _find_calls_between(draft, begin, end, lanes)
         launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
@@ -325,7 +327,7 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
             graph_end = int(draft.trace.end[rows].max())
         _refuse_waits(draft, calls, graph_begin, graph_end)
         _launch_as_one_graph(draft, launches, launch_ns)
-        _skip_own_time(draft, chains, graph_begin, graph_end)
+        _skip_own_time(draft, lanes, graph_begin, graph_end)
     if not graphs:
         raise NoMatchError(
             "The trace has no matching range with several launches to capture."
@@ -346,23 +348,23 @@ def _measure_graph_launch(draft: Draft) -> int:
     return ASSUMED_GRAPH_LAUNCH_NS
 
 
-def _skip_own_time(draft: Draft, chains: Rows, begin: int, end: int) -> None:
+def _skip_own_time(draft: Draft, lanes: Rows, begin: int, end: int) -> None:
     """Make the own time of some threads between two times disappear.
 
     It is the time in which they neither call CUDA nor wait for others.
 
     Args:
         draft: The graph that is being changed.
-        chains: The threads, as indices in Graph.chains.
+        lanes: The threads, as indices in Graph.lanes.
         begin: The first time, in ns of the file.
         end: The second time.
     """
     origin_ns = draft.graph.origin_ns
     cover = Cover(np.array([begin - origin_ns]), np.array([end - origin_ns]))
-    draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
+    draft.scale_threads(dict.fromkeys(lanes.tolist(), cover), 0.0)
 
 
-def _find_calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
+def _find_calls_between(draft: Draft, begin: int, end: int, lanes: Rows) -> Rows:
     """Find the nodes of the calls that launch work or wait for it, in a range of time,
     by start.
 
@@ -370,7 +372,7 @@ def _find_calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Row
         draft: The graph that is being changed.
         begin: The begin of the range, in ns of the file.
         end: The end of the range.
-        chains: The threads, as indices in Graph.chains.
+        lanes: The threads, as indices in Graph.lanes.
     """
     trace = draft.trace
     graph = draft.graph
@@ -378,7 +380,7 @@ def _find_calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Row
     call_start = trace.start[graph.row[calls]]
     call_end = trace.end[graph.row[calls]]
     is_within = (call_start >= begin) & (call_end <= end)
-    is_of_threads = np.isin(graph.chain[calls], chains)
+    is_of_threads = np.isin(graph.lane[calls], lanes)
     within = np.flatnonzero(is_within & is_of_threads)
     by_start = np.argsort(call_start[within], kind="stable")
     return calls[within[by_start]]
@@ -424,14 +426,14 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     first_launch = launches[0]
     draft.dur[launches] = 0
     draft.dur[first_launch] = launch_ns
-    draft.remove_edges(ACROSS, launches[1:])
+    draft.remove_edges(OTHER_LANE, launches[1:])
 
-    # An item waits for what the thread does before its launch call (see graph.py). So
-    # all items now wait for what is before the first call.
-    launching_row = draft.trace.launch[graph.row[draft.items]]
-    items = draft.items[np.isin(launching_row, graph.row[launches])]
-    draft.source[ACROSS, items] = draft.source[IN_CHAIN, first_launch]
-    draft.residual[ACROSS, items] = 0
+    # A GPU task waits for what the thread does before its launch call (see graph.py). So
+    # all tasks now wait for what is before the first call.
+    launching_row = draft.trace.launch[graph.row[draft.gpu_tasks]]
+    tasks = draft.gpu_tasks[np.isin(launching_row, graph.row[launches])]
+    draft.source[OTHER_LANE, tasks] = draft.source[SAME_LANE, first_launch]
+    draft.residual[OTHER_LANE, tasks] = 0
 
 
 def _remove_waits(change: Unsynced, draft: Draft) -> None:
@@ -445,7 +447,7 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     rows = select.find_slices(trace, graph, "wait", change.pattern)
     called = select.find_calls_within(trace, graph, select.covers(trace, graph, rows))
     waits = called[graph.kind[called] == Node.WAIT]
-    waits = waits[graph.has_edge(ACROSS, waits)]
+    waits = waits[graph.has_edge(OTHER_LANE, waits)]
     if not len(waits):
         raise NoMatchError(
             f"No call that matches {change.pattern} is known to wait for the device."
@@ -484,31 +486,31 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
         raise WrongChangeError(f"Only one batch is loaded, and {reason}.")
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
-    for chain, cover in loading.items():
-        _wait_for_batches(draft, chain, cover, change.workers)
+    for lane, cover in loading.items():
+        _wait_for_batches(draft, lane, cover, change.workers)
 
 
-def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) -> None:
+def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> None:
     """Make a thread wait for each batch where it used to load the batch itself.
 
     What follows the loading waits until the batch is ready. A node that waits for
-    something else already, by its edge ACROSS, has no edge left and is not changed.
+    something else already, by its edge OTHER_LANE, has no edge left and is not changed.
 
     Args:
         draft: The graph that is being changed.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         loading: When it loaded batches, in ns after the origin.
         workers: How many workers load them now.
     """
     graph = draft.graph
     ready = _predict_ready_batches(loading, workers)
-    nodes = np.flatnonzero(graph.chain == chain)
+    nodes = np.flatnonzero(graph.lane == lane)
     first_node_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
-    has_free_edge = ~graph.has_edge(ACROSS, first_node_after)
+    has_free_edge = ~graph.has_edge(OTHER_LANE, first_node_after)
     waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
-    draft.source[ACROSS, waiting] = 0
-    draft.lag[ACROSS, waiting] = ready[has_free_edge]
+    draft.source[OTHER_LANE, waiting] = 0
+    draft.lag[OTHER_LANE, waiting] = ready[has_free_edge]
 
 
 def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
@@ -543,11 +545,11 @@ def _select_free_intervals(covers: Covers, others: Covers) -> Covers:
         The remaining intervals, without the threads that have none.
     """
     remaining: Covers = {}
-    for chain, cover in covers.items():
-        other_ns = others.get(chain, NOTHING).within(cover.start, cover.end)
+    for lane, cover in covers.items():
+        other_ns = others.get(lane, NOTHING).within(cover.start, cover.end)
         is_free = other_ns == 0
         if is_free.any():
-            remaining[chain] = Cover(cover.start[is_free], cover.end[is_free])
+            remaining[lane] = Cover(cover.start[is_free], cover.end[is_free])
     return remaining
 
 
@@ -558,8 +560,8 @@ def _find_communication(draft: Draft) -> Rows:
     Raises:
         NoMatchError: If there are none.
     """
-    items = draft.items
-    communication = items[communicates(draft.trace, draft.graph.row[items])]
+    tasks = draft.gpu_tasks
+    communication = tasks[communicates(draft.trace, draft.graph.row[tasks])]
     if not len(communication):
         raise NoMatchError("The trace has no communication between devices.")
     return communication
@@ -582,18 +584,18 @@ def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     node_before = _find_nodes_before(draft, communication, is_communication)
 
     followers = _find_followers(draft, is_communication)
-    new_source = node_before[draft.source[IN_CHAIN, followers]]
-    same_chain = graph.chain[new_source] == graph.chain[followers]
-    has_source = (new_source > 0) & same_chain
-    draft.source[IN_CHAIN, followers] = new_source
-    draft.residual[IN_CHAIN, followers] = 0
-    draft.remove_edges(IN_CHAIN, followers[~has_source])
+    new_source = node_before[draft.source[SAME_LANE, followers]]
+    same_lane = graph.lane[new_source] == graph.lane[followers]
+    has_source = (new_source > 0) & same_lane
+    draft.source[SAME_LANE, followers] = new_source
+    draft.residual[SAME_LANE, followers] = 0
+    draft.remove_edges(SAME_LANE, followers[~has_source])
 
 
 def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
     """Find the nodes that follow communication on a stream, but do not communicate.
 
-    An item (a kernel, copy or set) that also waits for events is preceded by JOINs,
+    A GPU task (a kernel, copy or set) that also waits for events is preceded by JOINs,
     nodes that only wait. Its first JOIN is returned in its place.
 
     Args:
@@ -601,17 +603,17 @@ def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
         is_communication: Which nodes of the graph communicate.
     """
     graph = draft.graph
-    nodes = graph.nodes(Node.ITEM, Node.JOIN)
-    source = draft.source[IN_CHAIN, nodes]
-    is_on_stream = graph.chain[source] == graph.chain[nodes]
+    nodes = graph.nodes(Node.GPU_TASK, Node.JOIN)
+    source = draft.source[SAME_LANE, nodes]
+    is_on_stream = graph.lane[source] == graph.lane[nodes]
     followers = nodes[is_communication[source] & is_on_stream]
 
-    # Look up the item of each follower: the first item of its stream from the follower
+    # Look up the task of each follower: the first task of its stream from the follower
     # on. For that, nodes are numbered by stream first, and then by their order.
-    sort_key = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
-    items = draft.items[np.argsort(sort_key[draft.items])]
-    item_of_follower = items[np.searchsorted(sort_key[items], sort_key[followers])]
-    not_communicating: Rows = followers[~is_communication[item_of_follower]]
+    sort_key = graph.lane.astype(np.int64) * len(graph) + np.arange(len(graph))
+    tasks = draft.gpu_tasks[np.argsort(sort_key[draft.gpu_tasks])]
+    task_of_follower = tasks[np.searchsorted(sort_key[tasks], sort_key[followers])]
+    not_communicating: Rows = followers[~is_communication[task_of_follower]]
     return not_communicating
 
 
@@ -637,20 +639,20 @@ def _find_nodes_before(
     source = draft.source
     node_before = np.arange(len(graph))
     for node in communication.tolist():
-        chain = graph.chain[node]
-        last_node = int(source[IN_CHAIN, node])
+        lane = graph.lane[node]
+        last_node = int(source[SAME_LANE, node])
         while (
             graph.kind[last_node] == Node.JOIN
-            and is_communication[source[ACROSS, last_node]]
+            and is_communication[source[OTHER_LANE, last_node]]
         ):
-            is_of_other_stream = graph.chain[source[ACROSS, last_node]] != chain
+            is_of_other_stream = graph.lane[source[OTHER_LANE, last_node]] != lane
             if is_of_other_stream:
                 break
-            last_node = int(source[IN_CHAIN, last_node])
+            last_node = int(source[SAME_LANE, last_node])
 
         # The nodes are in order, so the result for an earlier communication is known.
         follows_communication = (
-            is_communication[last_node] and graph.chain[last_node] == chain
+            is_communication[last_node] and graph.lane[last_node] == lane
         )
         node_before[node] = (
             node_before[last_node] if follows_communication else last_node
@@ -680,22 +682,22 @@ def find_scalable_kernels(trace: Trace, graph: Graph, device: str) -> Scalable:
     Raises:
         WrongChangeError: If the device is unknown, or if there is no such kernel.
     """
-    items = graph.nodes(Node.ITEM)
+    tasks = graph.nodes(Node.GPU_TASK)
     on_device = select.on_device(describe_kernels(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
     ratio_of_row[trace.gpu_rows] = on_device.ratio
     least_of_row = np.full(len(trace), np.nan)
     least_of_row[trace.gpu_rows] = on_device.least_ns
 
-    ratio = ratio_of_row[graph.row[items]]
-    least_ns = least_of_row[graph.row[items]]
+    ratio = ratio_of_row[graph.row[tasks]]
+    least_ns = least_of_row[graph.row[tasks]]
     is_known = ~np.isnan(ratio)
     if not is_known.any():
         raise WrongChangeError(
             f"No kernel has a known roofline bound on both this device and {device}."
         )
     return Scalable(
-        nodes=items[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]
+        nodes=tasks[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]
     )
 
 
@@ -710,7 +712,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     """
     kernels = find_scalable_kernels(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
-    if len(kernels.nodes) < len(draft.items):
+    if len(kernels.nodes) < len(draft.gpu_tasks):
         draft.notes.append("unscaled")
     earlier_or_later = np.maximum if draft.latest else np.minimum
 
@@ -722,7 +724,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
         return earlier_or_later(same_ratio_ns, same_excess_ns)
 
-    draft.scale_items(kernels.nodes, on_device)
+    draft.scale_gpu_tasks(kernels.nodes, on_device)
 
 
 EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {

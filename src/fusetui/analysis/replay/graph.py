@@ -1,8 +1,8 @@
 """The work of a trace as a graph: nodes are work, and edges are waits.
 
 A *node* is a stretch of work: a call, the time of a thread between two calls, or an
-*item*, which is a kernel, copy or set. The nodes of one thread or one stream follow
-each other and are called its *chain*.
+*GPU task*, which is a kernel, copy or set. The nodes of one thread or one stream follow
+each other and are called its *lane*.
 
 Each node has up to two *sources*, which are nodes that must end before it begins. The
 edge from a source has a delay, which consists of a *lag* and a *residual*:
@@ -14,7 +14,7 @@ edge from a source has a delay, which consists of a *lag* and a *residual*:
     end = begin + dur
 
 The lag is the part of the recorded delay that is understood: the latency of a launch,
-or the usual switch from item to item. It may be shorter than usual, and even negative,
+or the usual switch from task to task. It may be shorter than usual, and even negative,
 where the recording shows it. The residual is the rest of the recorded delay, whose
 reason is not known.
 
@@ -22,13 +22,13 @@ Nodes are in an order in which sources come first. Node 0 is the *origin*, the b
 the recording. A node that has only one source has the origin as the other, with the lag
 NEVER. A node with more than two sources waits for JOINs, which take no time.
 
-    what waits            source[0], IN_CHAIN             source[1], ACROSS
+    what waits            source[0], SAME_LANE             source[1], OTHER_LANE
     HOST                  the node before on the thread   -
     MARK                  likewise                        - (a batch that workers load)
-    LAUNCH                likewise                        the item that makes room in a full queue
-    WAIT                  likewise                        the items that it waits for
+    LAUNCH                likewise                        the task that makes room in a full queue
+    WAIT                  likewise                        the tasks that it waits for
     HANDOFF               likewise                        the end of another thread's work
-    ITEM                  the item before on the stream,  the HOST before its launch call
+    GPU_TASK                  the task before on the stream,  the HOST before its launch call
                           and events (JOINs)
 
 A HANDOFF at which workers hand over a batch also waits for that batch: see Batches.
@@ -123,7 +123,7 @@ edge of the node always ends later."""
 MAX_TIED_NODES = 100
 """How many nodes that begin at the same time and wait for each other in a row are put
 in order by `_count_tie_levels`; longer rows are left to `_sort_topologically`."""
-IN_CHAIN, ACROSS = 0, 1
+SAME_LANE, OTHER_LANE = 0, 1
 """The two edges of a node: from the node before it on its thread or stream, and from a
 node of another thread or stream."""
 
@@ -141,7 +141,7 @@ class Node(IntEnum):
     # The rest of a call that waits for the device, once what it waits for has ended.
     WAIT = 5
     JOIN = 6  # ends when both of its sources have ended; takes no time
-    ITEM = 7  # a kernel, copy or set
+    GPU_TASK = 7  # a kernel, copy or set
 
 
 class Batches(msgspec.Struct, frozen=True, eq=False):
@@ -166,7 +166,7 @@ NO_BATCHES = Batches(
 )
 
 
-class Chain(msgspec.Struct, frozen=True):
+class Lane(msgspec.Struct, frozen=True):
     """A thread or a stream, whose nodes follow each other."""
 
     thread: int  # its number, as in Trace.thread_of_track
@@ -177,7 +177,7 @@ class Chain(msgspec.Struct, frozen=True):
 class Times(NamedTuple):
     """When each node begins and ends in a replay, in ns after the origin.
 
-    The times of nodes that a change removed (Graph.gone) mean nothing.
+    The times of nodes that a change removed (Graph.is_removed) mean nothing.
     """
 
     begin: Int64s
@@ -187,15 +187,15 @@ class Times(NamedTuple):
 class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The work of a trace: nodes, and two edges for each node.
 
-    Arrays have the shape [nodes], or [2, nodes] for the edges IN_CHAIN and ACROSS.
+    Arrays have the shape [nodes], or [2, nodes] for the edges SAME_LANE and OTHER_LANE.
     Times are ns after the origin. Recorded times stay as they are in a graph that has
     been changed.
     """
 
     origin_ns: int  # in ns of the file
-    chains: tuple[Chain, ...]  # threads first, then streams
+    lanes: tuple[Lane, ...]  # threads first, then streams
     kind: NDArray[np.uint8]  # see Node
-    chain: Int32s  # index in `chains`; of a JOIN that of what waits for it; -1: none
+    lane: Int32s  # index in `lanes`; of a JOIN that of what waits for it; -1: none
     row: Int32s  # the row of the call or GPU event in the trace, -1: none
     began: Int64s  # recorded; of a call that waits: when the waiting was over
     lasted: Int64s  # recorded
@@ -206,8 +206,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     residual: (
         Int64s  # the rest of the recorded delay, 0 of all edges that do not decide
     )
-    gone: Flags  # whether a change removed the node
-    time_scales: tuple[TimeScale, ...]  # per thread, in the order of `chains`
+    is_removed: Flags  # whether a change removed the node
+    time_scales: tuple[TimeScale, ...]  # per thread, in the order of `lanes`
     inferred_waits: int  # how many waits were not recorded but inferred
     batches: Batches = NO_BATCHES
 
@@ -244,7 +244,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         node of another one.
 
         Args:
-            edge: The edge, IN_CHAIN or ACROSS.
+            edge: The edge, SAME_LANE or OTHER_LANE.
             nodes: The nodes.
 
         Returns:

@@ -1,9 +1,9 @@
 """The GPU work of a trace by stream, and the waits between calls and GPU work.
 
-An *item* is one piece of GPU work: a kernel, a memory copy or a memory set. Items are
-numbered by stream and start; an "item" in an array is such an index.
+An *GPU task* is one piece of GPU work: a kernel, a memory copy or a memory set. GpuTasks are
+numbered by stream and start; a "task" in an array is such an index.
 
-A stream runs its items in the order in which they were launched. An item counts as
+A stream runs its tasks in the order in which they were launched. A GPU task counts as
 launched when the call that launches it begins.
 """
 
@@ -51,38 +51,38 @@ SLOW_LAUNCH_FACTOR = 2
 """A launch call is slow if it takes more than this many times the median of calls that
 certainly found room in the queue."""
 MAX_CLOCK_SKEW_NS = 20_000
-"""The clocks of CPU and device may differ by so much. An item that ends at most so long
+"""The clocks of CPU and device may differ by so much. A GPU task that ends at most so long
 after a call may still be what the call waited for."""
 MAX_SWITCH_NS = 10_000
-"""A longer gap between two queued items is no switch from one to the next: the second
+"""A longer gap between two queued tasks is no switch from one to the next: the second
 one waited for something else."""
 MAX_EVENT_DELAY_NS = 25_000
 """Work that waits for an event usually starts within this time after the event."""
 WAITS_EVENT = lazy_pattern(r"StreamWaitEvent")
 NONE = -1
-"""In arrays of items, streams, cuts or rows: there is none, or it is not known."""
+"""In arrays of tasks, streams, cuts or rows: there is none, or it is not known."""
 
 
-class Items(msgspec.Struct, frozen=True, eq=False):
+class GpuTasks(msgspec.Struct, frozen=True, eq=False):
     """All GPU work of a trace, sorted by stream and, within a stream, by start.
 
-    Arrays have one entry per item unless noted. Times are ns of the file.
+    Arrays have one entry per task unless noted. Times are ns of the file.
     """
 
-    rows: Rows  # the row of the item in the trace
+    rows: Rows  # the row of the task in the trace
     start: Int64s
     end: Int64s
     launch_cut: Rows  # the cut of its launch call (see ThreadCuts); NONE: not known
-    # When the launch call begins. If that call is not known: as for the item before on
+    # When the launch call begins. If that call is not known: as for the task before on
     # the stream, or the begin of the trace.
     launched_at: Int64s
     streams: Rows  # per stream: its number, as in Trace.thread_of_track
-    # The items of stream s are those from bounds[s] on, up to bounds[s + 1].
+    # The tasks of stream s are those from bounds[s] on, up to bounds[s + 1].
     bounds: Rows
-    # The items of each stream in the order of their launches. Stream s has the entries
+    # The tasks of each stream in the order of their launches. Stream s has the entries
     # from bounds[s] on, up to bounds[s + 1].
     by_launch: Rows
-    # For each entry of `by_launch`: which item ends last, of that one and all that were
+    # For each entry of `by_launch`: which task ends last, of that one and all that were
     # launched on the stream before it.
     last_to_end: Rows
     process: Rows  # per stream: the process that launches its work; NONE: not known
@@ -90,21 +90,21 @@ class Items(msgspec.Struct, frozen=True, eq=False):
     def last_to_end_before(
         self, stream: int, times: Int64s, ended: Int64s | None = None
     ) -> Rows:
-        """Find the item for which a call waits that waits for a stream at some time.
+        """Find the task for which a call waits that waits for a stream at some time.
 
-        This is the item that ends last, of those that were launched on the stream
+        This is the task that ends last, of those that were launched on the stream
         before that time.
 
         Args:
             stream: The index of the stream.
             times: The times.
-            ended: If given, the search goes only as far as all items launched so far
-                had ended by this time. E.g. of three launched items that end at 10, 50
+            ended: If given, the search goes only as far as all tasks launched so far
+                had ended by this time. E.g. of three launched tasks that end at 10, 50
                 and 20 ns, only the first one counts at 30 ns: the stream had not got
                 past the second one.
 
         Returns:
-            An item for each time; NONE if nothing was launched before it.
+            A GPU task for each time; NONE if nothing was launched before it.
         """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
         last_to_end = self.last_to_end[of_stream]
@@ -113,31 +113,31 @@ class Items(msgspec.Struct, frozen=True, eq=False):
         if ended is not None:
             all_ended = np.searchsorted(self.end[last_to_end], ended, side="right")
             launched_before = np.minimum(launched_before, all_ended)
-        item: Rows = at(last_to_end, launched_before - 1, missing=NONE)
-        return item
+        task: Rows = at(last_to_end, launched_before - 1, missing=NONE)
+        return task
 
     def first_launched_after(self, stream: int, times: Int64s) -> Rows:
-        """Find the first item (kernel, copy or set) that was launched on a stream at or
+        """Find the first GPU task (kernel, copy or set) that was launched on a stream at or
         after each time.
 
         Returns:
-            An item for each time; NONE if nothing was launched from then on.
+            A GPU task for each time; NONE if nothing was launched from then on.
         """
         by_launch = self.by_launch[self.bounds[stream] : self.bounds[stream + 1]]
         index = np.searchsorted(self.launched_at[by_launch], times)
-        next_item: Rows = at(by_launch, index, missing=NONE)
-        return next_item
+        next_task: Rows = at(by_launch, index, missing=NONE)
+        return next_task
 
-    def stream_of(self, items: Rows) -> Rows:
-        """Return the index of the stream on which each item ran."""
-        return last_at_or_before(self.bounds, items)
+    def stream_of(self, tasks: Rows) -> Rows:
+        """Return the index of the stream on which each task ran."""
+        return last_at_or_before(self.bounds, tasks)
 
 
 class WaitPairs(NamedTuple):
     """Pairs of something that waits, and what it waits for; one entry per pair.
 
     Both are indices. What they index is said where the pairs are made: calls (cuts)
-    that wait for items, items that wait for items, or nodes that wait for nodes.
+    that wait for tasks, tasks that wait for tasks, or nodes that wait for nodes.
     """
 
     waiting: Rows
@@ -150,21 +150,21 @@ class _Order(NamedTuple):
     rows: Rows
     stream: Int32s  # of each event: the number of its stream, see Trace.thread_of_track
     streams: Rows  # the numbers of all streams, ascending
-    bounds: Rows  # see Items.bounds
+    bounds: Rows  # see GpuTasks.bounds
 
 
 class _Launches(NamedTuple):
-    """The call that launched each item; one entry per item."""
+    """The call that launched each task; one entry per task."""
 
     row: Int32s  # the row of the call; only meaningful where `cut` is not NONE
-    cut: Rows  # see Items.launch_cut
+    cut: Rows  # see GpuTasks.launch_cut
 
 
-def collect_items(trace: Trace, cuts: ThreadCuts) -> Items:
+def collect_gpu_tasks(trace: Trace, cuts: ThreadCuts) -> GpuTasks:
     """Collect all GPU work of a trace, with the calls that launched it.
 
-    An *item* is a kernel, a copy or a set. Items are numbered by stream and, within a
-    stream, by start. E.g. of two streams with 2 items and 1 item, the numbers are 0, 1
+    An *GPU task* is a kernel, a copy or a set. GpuTasks are numbered by stream and, within a
+    stream, by start. E.g. of two streams with 2 tasks and 1 task, the numbers are 0, 1
     and 2, and `bounds` is 0, 2, 3.
 
     Args:
@@ -179,9 +179,9 @@ def collect_items(trace: Trace, cuts: ThreadCuts) -> Items:
 
     # Sort by stream, then by launch; launches at the same time stay in order of start.
     # np.lexsort sorts by its last key first.
-    item_indices = np.arange(len(order.rows))
-    by_launch = np.lexsort((item_indices, launched_at, order.stream))
-    return Items(
+    task_indices = np.arange(len(order.rows))
+    by_launch = np.lexsort((task_indices, launched_at, order.stream))
+    return GpuTasks(
         rows=order.rows,
         start=start,
         end=end,
@@ -231,21 +231,21 @@ def _find_launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
 
 
 def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
-    """Determine when each item (kernel, copy or set) was launched, which is when its
+    """Determine when each GPU task (kernel, copy or set) was launched, which is when its
     launch call began.
 
-    If the call is not known, the item counts as launched with the last item before it
+    If the call is not known, the task counts as launched with the last task before it
     on its stream whose call is known. If there is none either, it counts as launched
     when the trace begins: e.g. with calls at (?, 30, ?, 50) ns and a trace from 10 ns
-    on, the items of a stream are launched at 10, 30, 30 and 50 ns.
+    on, the tasks of a stream are launched at 10, 30, 30 and 50 ns.
 
     Args:
         trace: The trace.
-        launches: The launch calls of the items.
-        bounds: See Items.bounds.
+        launches: The launch calls of the tasks.
+        bounds: See GpuTasks.bounds.
 
     Returns:
-        ns of the file per item.
+        ns of the file per task.
     """
     has_launch = launches.cut >= 0
     last_with_launch = last_marked_of_group(has_launch, bounds)
@@ -254,15 +254,15 @@ def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> 
 
 
 def _find_last_to_end(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
-    """Find for each item which one ends last on its stream, of it and those launched
+    """Find for each task which one ends last on its stream, of it and those launched
     before it.
 
-    An item is a kernel, a copy or a set.
+    A GPU task is a kernel, copy or set.
 
     Args:
-        by_launch: The items by stream, those of a stream by launch.
-        end: When each item ends, in ns.
-        bounds: The first item of each stream, and the number of items.
+        by_launch: The tasks by stream, those of a stream by launch.
+        end: When each task ends, in ns.
+        bounds: The first task of each stream, and the number of tasks.
     """
     last_to_end = by_launch.copy()
     for first, stop in pairwise(bounds.tolist()):
@@ -273,7 +273,7 @@ def _find_last_to_end(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
 def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
     """Find the process that launches the work of each stream.
 
-    All items of a stream come from one process, so the first item with a known launch
+    All tasks of a stream come from one process, so the first task with a known launch
     call decides.
 
     Returns:
@@ -288,28 +288,28 @@ def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -
     return process
 
 
-def _find_last_to_end_so_far(items: Rows, end: Int64s) -> Rows:
-    """Find for each item (kernel, copy or set) which one ends last, of it and those
+def _find_last_to_end_so_far(tasks: Rows, end: Int64s) -> Rows:
+    """Find for each GPU task (kernel, copy or set) which one ends last, of it and those
     before it.
 
-    E.g. for items that end at 10, 50 and 20 ns: the first, the second, the second.
+    E.g. for tasks that end at 10, 50 and 20 ns: the first, the second, the second.
 
     Args:
-        items: The items of one stream, in the order of their launches.
-        end: When each item of the trace ends, in ns.
+        tasks: The tasks of one stream, in the order of their launches.
+        end: When each task of the trace ends, in ns.
     """
-    ends = end[items]
+    ends = end[tasks]
     is_last_so_far = ends >= np.maximum.accumulate(ends)
-    index_if_last = np.where(is_last_so_far, np.arange(len(items)), 0)
+    index_if_last = np.where(is_last_so_far, np.arange(len(tasks)), 0)
     index_of_last = np.maximum.accumulate(index_if_last)
-    return items[index_of_last]
+    return tasks[index_of_last]
 
 
 class Syncs(NamedTuple):
     """The waits that CUPTI recorded on the device; one entry per wait.
 
     A wait is for a whole stream, or for an event, which a program records on a stream
-    to mark how far that stream has got. Streams are indices into Items.streams. NONE
+    to mark how far that stream has got. Streams are indices into GpuTasks.streams. NONE
     stands for what is not known.
     """
 
@@ -320,7 +320,7 @@ class Syncs(NamedTuple):
     of_event: Flags  # whether it waits for an event; the two above are NONE if not
 
 
-def collect_syncs(trace: Trace, items: Items) -> Syncs:
+def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     """Collect the waits that CUPTI recorded on the device, with the calls that caused
     them.
 
@@ -330,7 +330,7 @@ def collect_syncs(trace: Trace, items: Items) -> Syncs:
     rows = trace.rows_of(Role.SYNC)
     rows = rows[trace.correlation[rows] > 0]
     index_of_stream = np.full(len(trace.tracks) + 1, NONE)
-    index_of_stream[items.streams] = np.arange(len(items.streams))
+    index_of_stream[tasks.streams] = np.arange(len(tasks.streams))
 
     of_event = trace.matching(rows, re.compile("Event").search)
     events = _read_recorded_events(trace, rows, np.flatnonzero(of_event))
@@ -412,10 +412,10 @@ class _WaitingCalls(NamedTuple):
 
 
 class WaitsOfCalls(NamedTuple):
-    """The items that calls wait for."""
+    """The tasks that calls wait for."""
 
-    pairs: list[WaitPairs]  # calls, as cuts, with the items that they wait for
-    inferred: int  # how many calls wait for an item that was inferred, not recorded
+    pairs: list[WaitPairs]  # calls, as cuts, with the tasks that they wait for
+    inferred: int  # how many calls wait for a GPU task that was inferred, not recorded
 
 
 class _Synchronizations(NamedTuple):
@@ -429,36 +429,36 @@ class _Synchronizations(NamedTuple):
 
 
 def find_waits_of_calls(
-    trace: Trace, cuts: ThreadCuts, items: Items, syncs: Syncs
+    trace: Trace, cuts: ThreadCuts, tasks: GpuTasks, syncs: Syncs
 ) -> WaitsOfCalls:
-    """Find the items that each waiting call waits for.
+    """Find the tasks that each waiting call waits for.
 
     A call that waits for a device waits for all its streams. For a call that waits for
     one stream or event, CUPTI may have recorded which one. If not, the stream is
-    inferred: of the items that the call may wait for, the one that ends last is taken.
+    inferred: of the tasks that the call may wait for, the one that ends last is taken.
 
     Args:
         trace: The trace.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
-        items: All kernels, copies and sets, by stream and start.
+        tasks: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
     """
     calls = _find_waiting_calls(trace, cuts)
     recorded = _look_up_synchronizations(trace, calls, syncs)
-    pairs = [_find_waits_for_own_launch(trace, cuts, items)]
+    pairs = [_find_waits_for_own_launch(trace, cuts, tasks)]
     inferred = np.full(len(calls.cut), NONE)
-    for stream in range(len(items.streams)):
-        last_launched = items.last_to_end_before(stream, calls.begin)
-        candidates = _find_candidates(items, calls, stream, last_launched)
+    for stream in range(len(tasks.streams)):
+        last_launched = tasks.last_to_end_before(stream, calls.begin)
+        candidates = _find_candidates(tasks, calls, stream, last_launched)
         for_device = candidates.is_possible_for_device & calls.for_device
         pairs.append(WaitPairs(calls.cut[for_device], last_launched[for_device]))
 
         may_be_inferred = recorded.is_unknown & candidates.is_possible
-        inferred = _replace_by_later(items, inferred, candidates.item, may_be_inferred)
+        inferred = _replace_by_later(tasks, inferred, candidates.task, may_be_inferred)
 
         on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
         before_row = recorded.launched_before_row[on_stream]
-        awaited = items.last_to_end_before(stream, trace.start[before_row])
+        awaited = tasks.last_to_end_before(stream, trace.start[before_row])
         pairs.append(_make_known_pairs(waiting=calls.cut[on_stream], awaited=awaited))
 
     is_inferred = inferred >= 0
@@ -467,58 +467,58 @@ def find_waits_of_calls(
 
 
 def _replace_by_later(
-    items: Items, best: Rows, candidates: Rows, may_replace: Flags
+    tasks: GpuTasks, best: Rows, candidates: Rows, may_replace: Flags
 ) -> Rows:
-    """Replace the best items found so far by candidates that end later.
+    """Replace the best tasks found so far by candidates that end later.
 
-    An item is a kernel, a copy or a set for which a call may have waited.
+    A GPU task is a kernel, a copy or a set for which a call may have waited.
 
     Args:
-        items: All kernels, copies and sets, by stream and start.
-        best: The best item so far of each entry; NONE if there is none yet.
-        candidates: Another item for each entry.
+        tasks: All kernels, copies and sets, by stream and start.
+        best: The best task so far of each entry; NONE if there is none yet.
+        candidates: Another task for each entry.
         may_replace: For which entries the candidate is allowed.
     """
-    ends_later = (best < 0) | (items.end[candidates] > items.end[best])
+    ends_later = (best < 0) | (tasks.end[candidates] > tasks.end[best])
     return np.where(may_replace & ends_later, candidates, best)
 
 
 class _Candidates(NamedTuple):
-    """The item of one stream that each waiting call may wait for; one entry per call."""
+    """The task of one stream that each waiting call may wait for; one entry per call."""
 
-    item: Rows  # for a call that waits for a stream or an event; NONE: there is none
-    is_possible: Flags  # whether such a call may wait for that item
+    task: Rows  # for a call that waits for a stream or an event; NONE: there is none
+    is_possible: Flags  # whether such a call may wait for that task
     # Whether a call that waits for a device may wait for what was launched before it.
     is_possible_for_device: Flags
 
 
 def _find_candidates(
-    items: Items, calls: _WaitingCalls, stream: int, last_launched: Rows
+    tasks: GpuTasks, calls: _WaitingCalls, stream: int, last_launched: Rows
 ) -> _Candidates:
-    """Find the item of a stream that each call may wait for.
+    """Find the task of a stream that each call may wait for.
 
-    A call can wait only for work of its own process, and only for an item that had
+    A call can wait only for work of its own process, and only for a GPU task that had
     ended when the call returned.
 
     Args:
-        items: All kernels, copies and sets, by stream and start.
+        tasks: All kernels, copies and sets, by stream and start.
         calls: The waiting calls.
         stream: The index of the stream.
-        last_launched: For each call the item that ends last, of those that were
+        last_launched: For each call the task that ends last, of those that were
             launched on the stream before the call.
     """
-    process = items.process[stream]
+    process = tasks.process[stream]
     # The work of a stream whose process is not known may be of any process.
     is_of_process = (process == calls.process) | (process < 0)
-    ends_in_time = items.end[last_launched] <= calls.end + MAX_CLOCK_SKEW_NS
+    ends_in_time = tasks.end[last_launched] <= calls.end + MAX_CLOCK_SKEW_NS
     may_be_last = is_of_process & (last_launched >= 0) & ends_in_time
 
     # An event may have been recorded before the last launches, so work may be left on
     # the stream when the call returns. What had ended by then still counts.
-    had_ended = items.last_to_end_before(stream, calls.begin, calls.end)
+    had_ended = tasks.last_to_end_before(stream, calls.begin, calls.end)
     may_be_event = is_of_process & (had_ended >= 0)
     return _Candidates(
-        item=np.where(calls.for_event, had_ended, last_launched),
+        task=np.where(calls.for_event, had_ended, last_launched),
         is_possible=np.where(calls.for_event, may_be_event, may_be_last),
         is_possible_for_device=may_be_last,
     )
@@ -568,26 +568,26 @@ def _find_waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
 
 
 def _find_waits_for_own_launch(
-    trace: Trace, cuts: ThreadCuts, items: Items
+    trace: Trace, cuts: ThreadCuts, tasks: GpuTasks
 ) -> WaitPairs:
-    """Find the items whose own launch call waits until they are done, such as copies.
+    """Find the tasks whose own launch call waits until they are done, such as copies.
 
-    The item must have ended when the call returned. A copy to the device often has
+    The task must have ended when the call returned. A copy to the device often has
     not: its call only fills a buffer, and the copy follows later. No clock skew is
     tolerated there, or short copies would seem to be waited for.
 
     Returns:
-        Calls, as cuts, with the items that they launched.
+        Calls, as cuts, with the tasks that they launched.
     """
-    no_kind = 0  # of items whose launch call is not known; no kind of a cut
-    kind_of_launch = at(cuts.kind, items.launch_cut, missing=no_kind)
+    no_kind = 0  # of tasks whose launch call is not known; no kind of a cut
+    kind_of_launch = at(cuts.kind, tasks.launch_cut, missing=no_kind)
     launched = np.flatnonzero(kind_of_launch == Node.WAIT)
 
-    to_device = trace.matching(items.rows[launched], TO_DEVICE.search)
+    to_device = trace.matching(tasks.rows[launched], TO_DEVICE.search)
     tolerated_skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
-    call_end = cuts.end[items.launch_cut[launched]]
-    awaited = launched[items.end[launched] <= call_end + tolerated_skew_ns]
-    return WaitPairs(items.launch_cut[awaited], awaited)
+    call_end = cuts.end[tasks.launch_cut[launched]]
+    awaited = launched[tasks.end[launched] <= call_end + tolerated_skew_ns]
+    return WaitPairs(tasks.launch_cut[awaited], awaited)
 
 
 class _RecordedWaits(NamedTuple):
@@ -620,17 +620,17 @@ def _look_up_recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
 
 
 def find_recorded_waits(
-    trace: Trace, items: Items, syncs: Syncs
+    trace: Trace, tasks: GpuTasks, syncs: Syncs
 ) -> Iterator[WaitPairs]:
-    """Yield which items (kernels, copies and sets) were recorded to wait for which
+    """Yield which GPU tasks (kernels, copies and sets) were recorded to wait for which
     others.
 
-    An item waits if its stream was told to wait for an event of another stream
-    (cudaStreamWaitEvent) before the item was launched. Nodes of a CUDA graph wait for
+    A GPU task waits if its stream was told to wait for an event of another stream
+    (cudaStreamWaitEvent) before the task was launched. Nodes of a CUDA graph wait for
     the nodes that they depend on.
 
     Yields:
-        Items with the items that they wait for.
+        GPU tasks with the GPU tasks that they wait for.
     """
     has_streams = (syncs.stream >= 0) & (syncs.event_stream >= 0)
     has_calls = (syncs.event_call >= 0) & (syncs.call >= 0)
@@ -646,23 +646,23 @@ def find_recorded_waits(
         waits = np.flatnonzero(is_recorded & is_of_pair)
         event_recorded_at = trace.start[syncs.event_call[waits]]
         wait_called_at = trace.start[syncs.call[waits]]
-        awaited = items.last_to_end_before(awaited_stream, event_recorded_at)
-        waiting = items.first_launched_after(waiting_stream, wait_called_at)
+        awaited = tasks.last_to_end_before(awaited_stream, event_recorded_at)
+        waiting = tasks.first_launched_after(waiting_stream, wait_called_at)
         yield _make_known_pairs(waiting=waiting, awaited=awaited)
 
     # Nodes of a graph on one stream follow each other anyway.
-    if mark_graph_calls(trace).any() and len(items.streams) > 1:
-        yield _find_dependencies_in_graphs(trace, items)
+    if mark_graph_calls(trace).any() and len(tasks.streams) > 1:
+        yield _find_dependencies_in_graphs(trace, tasks)
 
 
-def _find_dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
-    """Find the items of CUDA graphs (kernels, copies and sets) with the items that they
+def _find_dependencies_in_graphs(trace: Trace, tasks: GpuTasks) -> WaitPairs:
+    """Find the tasks of CUDA graphs (kernels, copies and sets) with the tasks that they
     depend on."""
     in_graphs = dependencies(trace)
-    item_of_row = np.full(len(trace), NONE)
-    item_of_row[items.rows] = np.arange(len(items.rows))
+    task_of_row = np.full(len(trace), NONE)
+    task_of_row[tasks.rows] = np.arange(len(tasks.rows))
     return _make_known_pairs(
-        waiting=item_of_row[in_graphs.after], awaited=item_of_row[in_graphs.before]
+        waiting=task_of_row[in_graphs.after], awaited=task_of_row[in_graphs.before]
     )
 
 
@@ -675,75 +675,75 @@ def _make_known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
     return WaitPairs(waiting[is_known], awaited[is_known])
 
 
-class _LateItems(NamedTuple):
-    """Items that start late, whose launch is known; one entry per item, ns of the file."""
+class _LateTasks(NamedTuple):
+    """GPU tasks that start late, whose launch is known; one entry per task, ns of the file."""
 
-    item: Rows
+    task: Rows
     stream: Rows  # the index of its stream
     start: Int64s
     launched_at: Int64s
-    # When the item before it on the stream was launched. For the first item of a stream
+    # When the task before it on the stream was launched. For the first task of a stream
     # it is the begin of the trace.
-    item_before_launched_at: Int64s
+    task_before_launched_at: Int64s
 
 
-def infer_waits(trace: Trace, items: Items, late: Rows) -> WaitPairs:
-    """Infer which event late items wait for, where the recording does not say it.
+def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
+    """Infer which event late tasks wait for, where the recording does not say it.
 
-    An item waits for an event if its stream was told to (cudaStreamWaitEvent) between
-    the launch of the item before it and its own. It is then taken to wait for the item
+    A GPU task waits for an event if its stream was told to (cudaStreamWaitEvent) between
+    the launch of the task before it and its own. It is then taken to wait for the task
     of another stream that had been launched before that call, ends last before the
-    late item starts, and ends at most MAX_EVENT_DELAY_NS before it.
+    late task starts, and ends at most MAX_EVENT_DELAY_NS before it.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        late: The items that start later than their launch and their stream explain.
+        tasks: All kernels, copies and sets, by stream and start.
+        late: The tasks that start later than their launch and their stream explain.
 
     Returns:
-        Late items with the items that they are taken to wait for.
+        Late tasks with the tasks that they are taken to wait for.
     """
     event_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     process_of_call = trace.process_of_track[trace.track[event_calls]]
-    late_items = _select_late_items(trace, items, late)
-    process_of_item = items.process[late_items.stream]
-    awaited = np.full(len(late_items.item), NONE)
-    for process in distinct(process_of_item).tolist():
+    late_tasks = _select_late_tasks(trace, tasks, late)
+    process_of_task = tasks.process[late_tasks.stream]
+    awaited = np.full(len(late_tasks.task), NONE)
+    for process in distinct(process_of_task).tolist():
         calls = event_calls[process_of_call == process]
-        wait_called_at = _find_last_before(trace.start[calls], late_items.launched_at)
-        is_of_process = process_of_item == process
-        is_told_to_wait = wait_called_at >= late_items.item_before_launched_at
+        wait_called_at = _find_last_before(trace.start[calls], late_tasks.launched_at)
+        is_of_process = process_of_task == process
+        is_told_to_wait = wait_called_at >= late_tasks.task_before_launched_at
         waits = is_of_process & is_told_to_wait
-        for stream in np.flatnonzero(items.process == process).tolist():
-            ended = items.last_to_end_before(stream, wait_called_at, late_items.start)
-            is_other_stream = (late_items.stream != stream) & (ended >= 0)
-            is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
+        for stream in np.flatnonzero(tasks.process == process).tolist():
+            ended = tasks.last_to_end_before(stream, wait_called_at, late_tasks.start)
+            is_other_stream = (late_tasks.stream != stream) & (ended >= 0)
+            is_soon = late_tasks.start - tasks.end[ended] <= MAX_EVENT_DELAY_NS
             may_await = waits & is_other_stream & is_soon
-            awaited = _replace_by_later(items, awaited, ended, may_await)
-    return _make_known_pairs(waiting=late_items.item, awaited=awaited)
+            awaited = _replace_by_later(tasks, awaited, ended, may_await)
+    return _make_known_pairs(waiting=late_tasks.task, awaited=awaited)
 
 
-def _select_late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
-    """Select those late items whose launch is known.
+def _select_late_tasks(trace: Trace, tasks: GpuTasks, late: Rows) -> _LateTasks:
+    """Select those late tasks whose launch is known.
 
-    An item is a kernel, a copy or a set. It is late if it starts later than its launch
+    A GPU task is a kernel, copy or set. It is late if it starts later than its launch
     and its stream explain.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        late: The late items.
+        tasks: All kernels, copies and sets, by stream and start.
+        late: The late tasks.
     """
-    late = late[items.launch_cut[late] >= 0]
-    stream = items.stream_of(late)
-    is_first_of_stream = late == items.bounds[stream]
-    return _LateItems(
-        item=late,
+    late = late[tasks.launch_cut[late] >= 0]
+    stream = tasks.stream_of(late)
+    is_first_of_stream = late == tasks.bounds[stream]
+    return _LateTasks(
+        task=late,
         stream=stream,
-        start=items.start[late],
-        launched_at=items.launched_at[late],
-        item_before_launched_at=np.where(
-            is_first_of_stream, trace.begin_ns, items.launched_at[late - 1]
+        start=tasks.start[late],
+        launched_at=tasks.launched_at[late],
+        task_before_launched_at=np.where(
+            is_first_of_stream, trace.begin_ns, tasks.launched_at[late - 1]
         ),
     )
 
@@ -769,91 +769,93 @@ class CommunicationWaits(NamedTuple):
     """Waits for communication that are implied by other waits.
 
     As recorded they never decide when something starts. They matter if a change lets
-    the item between go ahead of the communication, as `overlap` does.
+    the task between go ahead of the communication, as `overlap` does.
     """
 
-    # What waits for an item also waits for the last communication before that item.
+    # What waits for a GPU task also waits for the last communication before that task.
     implied: WaitPairs
     # Communication waits for the communication before it on its stream.
     of_communication: WaitPairs
 
 
 def infer_waits_for_communication(
-    trace: Trace, items: Items, pairs: WaitPairs
+    trace: Trace, tasks: GpuTasks, pairs: WaitPairs
 ) -> CommunicationWaits:
-    """Infer the waits for communication that waits for other items imply.
+    """Infer the waits for communication that waits for other tasks imply.
 
     E.g. a stream runs an all-reduce, then a kernel, and a call waits for the kernel. So
     the call also waits for the all-reduce.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        pairs: What waits (calls or items), with the items that it waits for.
+        tasks: All kernels, copies and sets, by stream and start.
+        pairs: What waits (calls or tasks), with the tasks that it waits for.
     """
-    is_communication = communicates(trace, items.rows)
-    last_so_far = last_marked_of_group(is_communication, items.bounds)
+    is_communication = communicates(trace, tasks.rows)
+    last_so_far = last_marked_of_group(is_communication, tasks.bounds)
 
     # What waits for a communication itself is known to wait for it already.
     before_awaited = np.where(is_communication, NONE, last_so_far)[pairs.awaited]
     implied = _make_known_pairs(waiting=pairs.waiting, awaited=before_awaited)
 
-    # That before a communication is the last one up to the item before it. If that item
+    # That before a communication is the last one up to the task before it. If that task
     # is a communication too, the two follow each other on the stream anyway.
-    item_indices = np.arange(len(items.rows))
-    is_first_of_stream = np.zeros(len(items.rows), dtype=np.bool_)
-    is_first_of_stream[items.bounds[:-1]] = True
-    follows_item = item_indices[is_communication & ~is_first_of_stream]
+    task_indices = np.arange(len(tasks.rows))
+    is_first_of_stream = np.zeros(len(tasks.rows), dtype=np.bool_)
+    is_first_of_stream[tasks.bounds[:-1]] = True
+    follows_task = task_indices[is_communication & ~is_first_of_stream]
     of_communication = _make_known_pairs(
-        waiting=follows_item,
-        awaited=np.where(is_communication, NONE, last_so_far)[follows_item - 1],
+        waiting=follows_task,
+        awaited=np.where(is_communication, NONE, last_so_far)[follows_task - 1],
     )
     return CommunicationWaits(implied=implied, of_communication=of_communication)
 
 
-def infer_waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
+def infer_waits_for_full_queues(
+    cuts: ThreadCuts, tasks: GpuTasks
+) -> Iterator[WaitPairs]:
     """Yield the launch calls that had to wait for room in a full queue of a stream.
 
-    A queue holds a fixed number of items: kernels, copies and sets. If it is full, a
-    launch call returns only when an item ends and makes room: the item that was
-    launched so many items earlier.
+    A queue holds a fixed number of tasks: kernels, copies and sets. If it is full, a
+    launch call returns only when a GPU task ends and makes room: the task that was
+    launched so many tasks earlier.
 
-    Streams with unknown launches, or with calls that launch several items, are left
-    out, because there it is not known how many items were in the queue.
+    Streams with unknown launches, or with calls that launch several tasks, are left
+    out, because there it is not known how many tasks were in the queue.
 
     Yields:
-        Launch calls, as cuts, with the item that makes room for theirs.
+        Launch calls, as cuts, with the task that makes room for theirs.
     """
-    has_launch = items.launch_cut >= 0
-    items_of_cut = np.bincount(items.launch_cut[has_launch], minlength=len(cuts.kind))
-    for first, stop in pairwise(items.bounds.tolist()):
-        launches = items.launch_cut[items.by_launch[first:stop]]
+    has_launch = tasks.launch_cut >= 0
+    tasks_of_cut = np.bincount(tasks.launch_cut[has_launch], minlength=len(cuts.kind))
+    for first, stop in pairwise(tasks.bounds.tolist()):
+        launches = tasks.launch_cut[tasks.by_launch[first:stop]]
         if not len(launches) or (launches < 0).any():
             continue
-        launches_several = (items_of_cut[launches] != 1).any()
+        launches_several = (tasks_of_cut[launches] != 1).any()
         if launches_several:
             continue
-        last_to_end = items.last_to_end[first:stop]
-        queue_length = _measure_queue_length(cuts, launches, items.end[last_to_end])
+        last_to_end = tasks.last_to_end[first:stop]
+        queue_length = _measure_queue_length(cuts, launches, tasks.end[last_to_end])
         if queue_length > 0:
             makes_room = last_to_end[: len(launches) - queue_length]
             yield WaitPairs(waiting=launches[queue_length:], awaited=makes_room)
 
 
 def _measure_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
-    """Measure how many items the queue of a stream holds, if it was ever full.
+    """Measure how many tasks the queue of a stream holds, if it was ever full.
 
-    An item is a kernel, a copy or a set.
+    A GPU task is a kernel, copy or set.
 
-    The most items that were ever in flight at the end of a launch call are taken as the
+    The most tasks that were ever in flight at the end of a launch call are taken as the
     length of the queue. Calls that were made with so many in flight would have had to
     wait. Only if most of these were slow was the queue really full; otherwise the
     program just never launched more.
 
     Args:
         cuts: The calls of all threads.
-        launches: The cuts of the launch calls, in the order of their items.
-        ended: When all items up to that of each call had ended, in ns, ascending.
+        launches: The cuts of the launch calls, in the order of their tasks.
+        ended: When all tasks up to that of each call had ended, in ns, ascending.
 
     Returns:
         The length; 0 if the queue was never full.
@@ -883,7 +885,7 @@ def merge_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
     """Concatenate pairs of what waits and what it waits for, and sort them by what
     waits.
 
-    Pairs of the same waiting call, item or node stay in their order.
+    Pairs of the same waiting call, task or node stay in their order.
     """
     no_rows = np.empty(0, dtype=np.intp)
     waiting = np.concatenate([no_rows, *(each.waiting for each in pairs)])

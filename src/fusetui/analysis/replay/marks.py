@@ -1,6 +1,6 @@
 """Computes how much of each slice lies on the critical path, and its slack.
 
-The timeline of the app marks slices with it. The words node, item and chain are
+The timeline of the app marks slices with it. The words node, task and lane are
 defined in graph.py, those of a path and its stretches in route.py.
 """
 
@@ -116,12 +116,12 @@ def _add_gpu_work(
         route: The critical path.
         slack_of_node: The slack of each node, in ns.
     """
-    items = graph.nodes(Node.ITEM)
-    times.slack_ns[graph.row[items]] = slack_of_node[items]
+    tasks = graph.nodes(Node.GPU_TASK)
+    times.slack_ns[graph.row[tasks]] = slack_of_node[tasks]
 
-    is_of_item = _is_work(route) & (graph.kind[route.node] == Node.ITEM)
-    row_of_stretch = graph.row[route.node[is_of_item]]
-    np.add.at(times.on_path_ns, row_of_stretch, route.ns[is_of_item])
+    is_of_task = _is_work(route) & (graph.kind[route.node] == Node.GPU_TASK)
+    row_of_stretch = graph.row[route.node[is_of_task]]
+    np.add.at(times.on_path_ns, row_of_stretch, route.ns[is_of_task])
 
 
 def _add_threads(
@@ -142,13 +142,13 @@ def _add_threads(
         route: The critical path.
         slack_of_node: The slack of each node, in ns.
     """
-    for chain_index, chain in enumerate(graph.chains):
-        is_of_chain = graph.chain == chain_index
-        nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
-        if chain.is_stream or not len(nodes):
+    for lane_index, lane in enumerate(graph.lanes):
+        is_of_lane = graph.lane == lane_index
+        nodes = np.flatnonzero(is_of_lane & (graph.kind != Node.JOIN))
+        if lane.is_stream or not len(nodes):
             continue
-        path = _find_path_of_thread(graph, route, chain_index)
-        for track in _find_tracks(trace, chain.thread):
+        path = _find_path_of_thread(graph, route, lane_index)
+        for track in _find_tracks(trace, lane.thread):
             start = trace.start[track.rows] - graph.origin_ns
             end = trace.end[track.rows] - graph.origin_ns
             times.on_path_ns[track.rows] += path.within(start, end)
@@ -157,18 +157,18 @@ def _add_threads(
             )
 
 
-def _find_path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
+def _find_path_of_thread(graph: Graph, route: Route, lane: int) -> Cover:
     """Find when the critical path runs through the work of one thread.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         route: The critical path.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
 
     Returns:
         Intervals in ns after the origin, in order of time, which do not overlap.
     """
-    is_of_thread = _is_work(route) & (graph.chain[route.node] == chain)
+    is_of_thread = _is_work(route) & (graph.lane[route.node] == lane)
     stretches_of_thread = np.flatnonzero(is_of_thread & (route.ns > 0))
     begin = route.begin[stretches_of_thread]
     return Cover(begin, begin + route.ns[stretches_of_thread])
@@ -234,7 +234,7 @@ def _find_slices_on_path(trace: Trace, graph: Graph, route: Route) -> _Stops:
     stretches = np.flatnonzero((route.part == OWN) & (route.ns > 0))
     node = route.node[stretches]
     # Other nodes are a thread's own time, in which any slices may be innermost.
-    is_slice = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
+    is_slice = np.isin(graph.kind[node], (Node.GPU_TASK, Node.LAUNCH, Node.WAIT))
     rows_of_nodes = graph.row[node[is_slice]]
     begin_of_nodes = route.begin[stretches[is_slice]] + graph.origin_ns
     innermost = _find_innermost_slices(trace, graph, node[~is_slice])

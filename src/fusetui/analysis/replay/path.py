@@ -1,7 +1,7 @@
 """Summarizes the critical path in a few rows, and finds work with slack.
 
-The critical path and its stretches are defined in route.py; the words node, item and
-chain in graph.py.
+The critical path and its stretches are defined in route.py; the words node, task and
+lane in graph.py.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PathRow(msgspec.Struct, frozen=True):
     `what` is the name of the kernel or call, or that of the innermost op, Python frame
     or annotation. It is "" for several names together, for time in which nothing was
     recorded, and for delays: the latency of launches (launch) and the switches from
-    item to item (wait).
+    task to task (wait).
     """
 
     kind: Kind
@@ -126,7 +126,7 @@ def measure_residuals(trace: Trace) -> tuple[DeviceResidual, ...]:
     That is the share, from 0 to 1, of delays whose reason was not recorded.
     """
     graph = build_graph(trace)
-    devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
+    devices = dict.fromkeys(lane.device for lane in graph.lanes if lane.is_stream)
     residuals = []
     for device in devices:
         share = residual_share(graph, graph.recorded, device)
@@ -226,15 +226,15 @@ def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     kind = graph.kind[route.node]
     row = graph.row[route.node]
     is_work = route.part == OWN
-    is_item = kind == Node.ITEM
+    is_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
-    is_communication[is_item] = communicates(trace, row[is_item])
+    is_communication[is_task] = communicates(trace, row[is_task])
     is_kernel = trace.role[row] == Role.KERNEL
-    is_other_item = is_item & ~is_communication
+    is_other_task = is_task & ~is_communication
 
     stretches_of_kind: dict[Kind, Flags] = {
-        "kernel": is_other_item & is_kernel,
-        "copy": is_other_item & ~is_kernel,
+        "kernel": is_other_task & is_kernel,
+        "copy": is_other_task & ~is_kernel,
         "communication": is_communication,
         "launch": kind == Node.LAUNCH,
         "wait": kind == Node.WAIT,
@@ -265,7 +265,7 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
-    is_latency = is_lag & (kind == Node.ITEM) & follows_thread
+    is_latency = is_lag & (kind == Node.GPU_TASK) & follows_thread
     # After the change `loader`, it is the mark at which the batch arrives that waits.
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
     is_loading = is_lag & takes_batch & (route.ns > 0)
@@ -290,7 +290,7 @@ def _sum_up_by_name(
         graph: Its work as nodes, with what each of them waits for.
         route: The path.
         kind: The kind of the totals.
-        is_counted: True for the stretches that count, all of calls or items; one flag
+        is_counted: True for the stretches that count, all of calls or tasks; one flag
             per stretch.
     """
     stretches = np.flatnonzero(is_counted & (route.ns > 0))
@@ -337,19 +337,19 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """
     parts = _OwnTimes()
     own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
-    for chain in distinct(graph.chain[own_time]).tolist():
-        nodes_of_thread = np.sort(own_time[graph.chain[own_time] == chain])
-        _add_parts_of_thread(parts, trace, graph, chain, nodes_of_thread)
+    for lane in distinct(graph.lane[own_time]).tolist():
+        nodes_of_thread = np.sort(own_time[graph.lane[own_time] == lane])
+        _add_parts_of_thread(parts, trace, graph, lane, nodes_of_thread)
 
     # Stretch the parts as the time scales of their threads say.
     node = np.concatenate(parts.node)
     start = np.concatenate(parts.start)
     end = np.concatenate(parts.end)
     ns = np.zeros(len(node), dtype=np.int64)
-    for chain, scale in enumerate(graph.time_scales):
-        is_of_chain = graph.chain[node] == chain
-        until_end = scale.elapsed_until(end[is_of_chain])
-        ns[is_of_chain] = until_end - scale.elapsed_until(start[is_of_chain])
+    for lane, scale in enumerate(graph.time_scales):
+        is_of_lane = graph.lane[node] == lane
+        until_end = scale.elapsed_until(end[is_of_lane])
+        ns[is_of_lane] = until_end - scale.elapsed_until(start[is_of_lane])
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 
@@ -384,7 +384,7 @@ class _OwnTimes:
 
 
 def _add_parts_of_thread(
-    parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
+    parts: _OwnTimes, trace: Trace, graph: Graph, lane: int, nodes: Rows
 ) -> None:
     """Divide the own time of one thread by what it was doing.
 
@@ -397,7 +397,7 @@ def _add_parts_of_thread(
         parts: The parts of all threads so far; those of this one are added, in place.
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         nodes: Its nodes of own time (HOST), in order.
     """
     began = graph.began[nodes]
@@ -407,7 +407,7 @@ def _add_parts_of_thread(
         """Return the node in which each time lies."""
         return nodes[last_at_or_before(began, start)]
 
-    for threads, offset in find_axis(trace, graph.chains[chain].thread):
+    for threads, offset in find_axis(trace, graph.lanes[lane].thread):
         # To be added to times of the axis, for times after the origin.
         axis_to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
@@ -585,8 +585,8 @@ class _NamedTimes(NamedTuple):
 def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     """Measure the effective time of each kernel: without what overlaps the kernel
     before it."""
-    items = graph.nodes(Node.ITEM)
-    kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
+    tasks = graph.nodes(Node.GPU_TASK)
+    kernels = tasks[trace.role[graph.row[tasks]] == Role.KERNEL]
     rows = graph.row[kernels].astype(np.intp)
     effective_of_row = np.zeros(len(trace), dtype=np.int64)
     effective_of_row[trace.gpu_rows] = effective_ns(trace)

@@ -191,15 +191,15 @@ def _mark_kept_slices(trace: Trace, graph: Graph, start: Int64s, end: Int64s) ->
     Returns:
         A flag per slice of the recorded trace.
     """
-    threads = [chain.thread for chain in graph.chains if not chain.is_stream]
+    threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
     is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
     is_replayed = is_on_cpu & np.isin(trace.thread_of_track, threads)
     is_kept: Flags = is_replayed[trace.track]
-    items = graph.nodes(Node.ITEM)
-    is_kept[graph.row[items]] = True
+    tasks = graph.nodes(Node.GPU_TASK)
+    is_kept[graph.row[tasks]] = True
 
     has_row = graph.row >= 0
-    removed_rows = graph.row[graph.gone & has_row]
+    removed_rows = graph.row[graph.is_removed & has_row]
     is_kept[removed_rows] = False
     takes_time = end > start
     took_no_time = trace.dur == 0

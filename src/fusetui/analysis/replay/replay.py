@@ -163,5 +163,5 @@ def find_last_node(graph: Graph, times: Times) -> int:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end.
     """
-    is_work = ~graph.gone & (graph.kind != Node.JOIN)
+    is_work = ~graph.is_removed & (graph.kind != Node.JOIN)
     return int(np.argmax(np.where(is_work, times.end, NEVER)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.analysis.replay.build import LATE_NS
-from fusetui.analysis.replay.graph import ACROSS, IN_CHAIN, Graph, Node, Times
+from fusetui.analysis.replay.graph import OTHER_LANE, SAME_LANE, Graph, Node, Times
 from fusetui.analysis.replay.replay import BLOCK_NODES, find_last_node
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
@@ -86,7 +86,7 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     if last is None:
         last = find_last_node(graph, times)
     edges_end = times.end[graph.source] + graph.lag + graph.residual
-    last_edge = np.argmax(edges_end, axis=0)  # per node: IN_CHAIN or ACROSS
+    last_edge = np.argmax(edges_end, axis=0)  # per node: SAME_LANE or OTHER_LANE
     nodes = _find_nodes_to(graph, last_edge, last)
 
     begins = _find_begins_of_parts(graph, times, nodes, last_edge[nodes])
@@ -114,7 +114,7 @@ def _find_begins_of_parts(
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         nodes: The nodes of the path.
-        edge: For each of them the edge by which it waited, IN_CHAIN or ACROSS.
+        edge: For each of them the edge by which it waited, SAME_LANE or OTHER_LANE.
 
     Returns:
         ns after the origin, of shape [nodes, PARTS].
@@ -158,40 +158,40 @@ def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
     """Measure how much of the critical path of a device is not understood.
 
-    This path leads to the last end of an item of the device. It counts from the first
+    This path leads to the last end of a GPU task of the device. It counts from the first
     launch for the device on, because what a program does before says nothing about it.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
-        device: The device, as in Chain.device.
+        device: The device, as in Lane.device.
 
     Returns:
         A share from 0 to 1; 0 if nothing runs on the device.
     """
     is_of_device = []
-    for chain in graph.chains:
-        is_of_device.append(chain.is_stream and chain.device == device)
-    is_of_device.append(False)  # for the chain -1, which stands for none
-    on_device = np.array(is_of_device)[graph.chain]
-    items = np.flatnonzero(on_device & ~graph.gone)
-    if not len(items):
+    for lane in graph.lanes:
+        is_of_device.append(lane.is_stream and lane.device == device)
+    is_of_device.append(False)  # for the lane -1, which stands for none
+    on_device = np.array(is_of_device)[graph.lane]
+    tasks = np.flatnonzero(on_device & ~graph.is_removed)
+    if not len(tasks):
         return 0.0
 
-    launch = graph.source[ACROSS, items]
+    launch = graph.source[OTHER_LANE, tasks]
     has_launch = launch > 0  # 0, the origin, stands for none
-    launched_at = np.where(has_launch, times.end[launch], times.begin[items])
+    launched_at = np.where(has_launch, times.end[launch], times.begin[tasks])
     first_launch = int(launched_at.min())
-    last_item = int(items[np.argmax(times.end[items])])
-    return find_route(graph, times, last_item).since(first_launch).unknown_share
+    last_task = int(tasks[np.argmax(times.end[tasks])])
+    return find_route(graph, times, last_task).since(first_launch).unknown_share
 
 
 def measure_late_share(graph: Graph, route: Route) -> float:
-    """Measure the share of a path in which items are late for no recorded reason.
+    """Measure the share of a path in which tasks are late for no recorded reason.
 
-    An item is a kernel, a copy or a set. A late one may wait for something that was not
+    A GPU task is a kernel, copy or set. A late one may wait for something that was not
     recorded, which a change could remove or not: so an answer mentions it. The first
-    item of a stream does not count, because nothing says when it could have started.
+    task of a stream does not count, because nothing says when it could have started.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -201,9 +201,9 @@ def measure_late_share(graph: Graph, route: Route) -> float:
         A share from 0 to 1.
     """
     is_late = (route.part == RESIDUAL) & (route.ns > LATE_NS)
-    is_item = graph.kind[route.node] == Node.ITEM
-    follows_another = graph.source[IN_CHAIN, route.node] > 0
-    return route.share_of(is_late & is_item & follows_another)
+    is_task = graph.kind[route.node] == Node.GPU_TASK
+    follows_another = graph.source[SAME_LANE, route.node] > 0
+    return route.share_of(is_late & is_task & follows_another)
 
 
 def measure_slack(graph: Graph, times: Times) -> Int64s:
@@ -224,7 +224,7 @@ def measure_slack(graph: Graph, times: Times) -> Int64s:
     latest_end = [int(times.end.max())] * len(graph)
     delay = graph.lag + graph.residual
     # A thread takes over a batch only after the time that it works for it in any case.
-    delay[IN_CHAIN, graph.batches.node] += graph.batches.unsure
+    delay[SAME_LANE, graph.batches.node] += graph.batches.unsure
     for last in range(len(graph) - 1, 0, -BLOCK_NODES):
         first = max(1, last - BLOCK_NODES + 1)
         _limit_sources(graph, delay, first, last + 1, latest_end)

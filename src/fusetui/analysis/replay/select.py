@@ -1,7 +1,7 @@
 """Finds the target of a change in a trace and its graph: GPU work, and times of
 threads.
 
-The words node, item and chain are defined in graph.py. *Covers* say when threads do
+The words node, task and lane are defined in graph.py. *Covers* say when threads do
 something: for each thread, the intervals in which it does.
 """
 
@@ -39,8 +39,8 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.program.origin import origins
 
 Covers = dict[int, Cover]
-"""By thread (an index in Graph.chains): intervals, in ns after the origin of the graph."""
-NO_CHAIN = -1
+"""By thread (an index in Graph.lanes): intervals, in ns after the origin of the graph."""
+NO_LANE = -1
 """A track belongs to no thread that is replayed."""
 ROLES_OF_SLICES = {
     "op": ((Role.OP,), (Role.CALL,)),
@@ -88,7 +88,7 @@ def find_rows(trace: Trace, pattern: str, *roles: Role) -> Rows:
     return np.intersect1d(rows, hits)
 
 
-def find_items(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
+def find_gpu_tasks(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     """Find the nodes of the kernels, copies and sets that a change names.
 
     Args:
@@ -106,10 +106,10 @@ def find_items(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
         rows = find_rows(trace, f'kind:"{pattern}"', *GPU_ROLES)
     else:
         rows = find_rows(trace, pattern, *GPU_ROLES)
-    items = graph.nodes(Node.ITEM, rows=rows)
-    if not len(items):
+    tasks = graph.nodes(Node.GPU_TASK, rows=rows)
+    if not len(tasks):
         raise NoMatchError(f"No kernel matches {what}:{pattern}.")
-    return items
+    return tasks
 
 
 def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
@@ -130,8 +130,8 @@ def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = find_rows(trace, pattern, *roles)
         if what == "module":
             rows = _add_backward_ops(trace, graph, rows)
-        chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
-        is_replayed: Flags = chain != NO_CHAIN
+        lane = _find_lanes_of_tracks(trace, graph)[trace.track[rows]]
+        is_replayed: Flags = lane != NO_LANE
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
@@ -161,17 +161,17 @@ def _add_backward_ops(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     return np.concatenate((modules, backward_ops[is_of_module]))
 
 
-def _find_chains_of_tracks(trace: Trace, graph: Graph) -> Rows:
-    """Find for each track the chain of its thread, NO_CHAIN if the thread is not
+def _find_lanes_of_tracks(trace: Trace, graph: Graph) -> Rows:
+    """Find for each track the lane of its thread, NO_LANE if the thread is not
     replayed.
 
-    A chain is the index of the thread in the graph.
+    A lane is the index of the thread in the graph.
     """
-    chain_of_thread = np.full(len(trace.tracks) + 1, NO_CHAIN)
-    for index, chain in enumerate(graph.chains):
-        if not chain.is_stream:
-            chain_of_thread[chain.thread] = index
-    return chain_of_thread[trace.thread_of_track]
+    lane_of_thread = np.full(len(trace.tracks) + 1, NO_LANE)
+    for index, lane in enumerate(graph.lanes):
+        if not lane.is_stream:
+            lane_of_thread[lane.thread] = index
+    return lane_of_thread[trace.thread_of_track]
 
 
 def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
@@ -185,14 +185,14 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     Returns:
         The intervals of each thread, without the threads that have none of the slices.
     """
-    chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
+    lane = _find_lanes_of_tracks(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
-    cover_of_chain: Covers = {}
-    for index in distinct(chain[chain != NO_CHAIN]).tolist():
-        is_of_chain = chain == index
-        cover_of_chain[index] = union(start[is_of_chain], end[is_of_chain])
-    return cover_of_chain
+    cover_of_lane: Covers = {}
+    for index in distinct(lane[lane != NO_LANE]).tolist():
+        is_of_lane = lane == index
+        cover_of_lane[index] = union(start[is_of_lane], end[is_of_lane])
+    return cover_of_lane
 
 
 def inside(
@@ -209,15 +209,15 @@ def inside(
     Returns:
         A flag for each of `rows`.
     """
-    chain_of_track = _find_chains_of_tracks(trace, graph)
-    chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], NO_CHAIN)
+    lane_of_track = _find_lanes_of_tracks(trace, graph)
+    lane = np.where(rows >= 0, lane_of_track[trace.track[rows]], NO_LANE)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
     for index, cover in within.items():
-        of_chain = np.flatnonzero(chain == index)
-        start = trace.start[rows[of_chain]] - graph.origin_ns
-        end = trace.end[rows[of_chain]] - graph.origin_ns
+        of_lane = np.flatnonzero(lane == index)
+        start = trace.start[rows[of_lane]] - graph.origin_ns
+        end = trace.end[rows[of_lane]] - graph.origin_ns
         interval = cover.place_of(start)
-        is_inside[of_chain] = (interval >= 0) & (end <= cover.end[interval])
+        is_inside[of_lane] = (interval >= 0) & (end <= cover.end[interval])
     return is_inside
 
 
@@ -230,9 +230,9 @@ def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
         within: The intervals of each thread.
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    items = graph.nodes(Node.ITEM)
-    nodes = np.append(calls, items)
-    call_rows = np.append(graph.row[calls], trace.launch[graph.row[items]])
+    tasks = graph.nodes(Node.GPU_TASK)
+    nodes = np.append(calls, tasks)
+    call_rows = np.append(graph.row[calls], trace.launch[graph.row[tasks]])
     return nodes[inside(trace, graph, within, call_rows)]
 
 
@@ -248,14 +248,14 @@ def find_python_time(trace: Trace, graph: Graph) -> Covers:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
     """
-    cover_of_chain: Covers = {}
+    cover_of_lane: Covers = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
     engines = find_engines(trace)
-    for index, chain in enumerate(graph.chains):
-        nodes = np.flatnonzero(graph.chain == index)
-        if chain.is_stream or chain.thread in engines or not len(nodes):
+    for index, lane in enumerate(graph.lanes):
+        nodes = np.flatnonzero(graph.lane == index)
+        if lane.is_stream or lane.thread in engines or not len(nodes):
             continue
-        for threads, offset in find_axis(trace, chain.thread):
+        for threads, offset in find_axis(trace, lane.thread):
             # To be added to times after the origin, for times of the axis.
             graph_to_axis_ns = graph.origin_ns + offset
             begin = graph.began[nodes].min() + graph_to_axis_ns
@@ -267,10 +267,10 @@ def find_python_time(trace: Trace, graph: Graph) -> Covers:
                 # The covers are ordered by activity: those of calls first, up to ops.
                 ops_and_calls = joined(*threads.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
-            cover_of_chain[index] = Cover(
+            cover_of_lane[index] = Cover(
                 python.start - graph_to_axis_ns, python.end - graph_to_axis_ns
             )
-    return cover_of_chain
+    return cover_of_lane
 
 
 def _find_time_in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
@@ -300,15 +300,15 @@ class LaunchRange(NamedTuple):
     begin: int  # ns of the file
     end: int
     # The thread of the range and those that run backward for it: indices in
-    # Graph.chains.
-    chains: Rows
+    # Graph.lanes.
+    lanes: Rows
 
 
 class _Threads:
     """The threads of a graph, and which of them belong together.
 
-    Arrays have one entry per thread, in the order of Graph.chains. Threads come first
-    there, so an index of a thread is also one of its chain.
+    Arrays have one entry per thread, in the order of Graph.lanes. Threads come first
+    there, so an index of a thread is also one of its lane.
     """
 
     def __init__(self, trace: Trace, graph: Graph) -> None:
@@ -318,7 +318,7 @@ class _Threads:
             trace: The trace.
             graph: Its work as nodes, with what each of them waits for.
         """
-        threads = [chain.thread for chain in graph.chains if not chain.is_stream]
+        threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
         self._runs_backward = np.isin(self._thread, find_engines(trace))
         process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
@@ -332,7 +332,7 @@ class _Threads:
         return process
 
     def with_engines(self, thread: int) -> Rows:
-        """Return the chain of a thread, and of those of its process that run backward.
+        """Return the lane of a thread, and of those of its process that run backward.
 
         Args:
             thread: The number of the thread, as in Trace.thread_of_track.
@@ -377,8 +377,8 @@ def find_launch_ranges(
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
     if not len(steps):
         for process in distinct(threads.process).tolist():
-            chains = np.flatnonzero(threads.process == process)
-            yield LaunchRange(trace.begin_ns, trace.end_ns, chains)
+            lanes = np.flatnonzero(threads.process == process)
+            yield LaunchRange(trace.begin_ns, trace.end_ns, lanes)
 
 
 def _find_ranges(
@@ -397,11 +397,11 @@ def _find_ranges(
     """
     rows = find_slices(trace, graph, "wait", pattern)
     for index, cover in covers(trace, graph, rows).items():
-        chains = threads.with_engines(graph.chains[index].thread)
+        lanes = threads.with_engines(graph.lanes[index].thread)
         starts = (cover.start + graph.origin_ns).tolist()
         ends = (cover.end + graph.origin_ns).tolist()
         for begin, end in zip(starts, ends, strict=True):
-            yield LaunchRange(begin, end, chains)
+            yield LaunchRange(begin, end, lanes)
 
 
 class OnOtherDevice(NamedTuple):

@@ -22,13 +22,13 @@ from fusetui.trace.model.arrays import Floats, Int64s, Rows, at, numbers_of_size
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
-NO_CHAIN = -1
-"""A thread is not replayed, so no chain of the graph stands for it."""
+NO_LANE = -1
+"""A thread is not replayed, so no lane of the graph stands for it."""
 NO_NODE_BEGINS = -1
 """Stands for the begin of a node behind the last one; no time that is so late equals it."""
 
 
-def translate_times(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+def translate_times(graph: Graph, times: Times, lane: int, recorded: Int64s) -> Int64s:
     """Translate recorded times of a thread: when it gets to the same places in a
     replay.
 
@@ -38,17 +38,17 @@ def translate_times(graph: Graph, times: Times, chain: int, recorded: Int64s) ->
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         recorded: The recorded times, in ns after the origin.
 
     Returns:
         ns after the origin, in the shape of `recorded`.
     """
-    nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
+    nodes = np.flatnonzero((graph.lane == lane) & (graph.kind != Node.JOIN))
     index = _find_nodes_at(graph.began[nodes], recorded)
     node = nodes[index]
     inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
-    inside_ns = _measure_time_inside(graph, chain, node, inside_until)
+    inside_ns = _measure_time_inside(graph, lane, node, inside_until)
 
     # A time that lies behind the end of its node lies in a wait, or after the thread
     # has ended. (One before the begin of its node lies before the thread begins.)
@@ -81,7 +81,7 @@ def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
 
 
 def _measure_time_inside(
-    graph: Graph, chain: int, node: Rows, inside_until: Int64s
+    graph: Graph, lane: int, node: Rows, inside_until: Int64s
 ) -> Int64s:
     """Measure how long a thread takes in a replay to get to a time inside each node.
 
@@ -90,7 +90,7 @@ def _measure_time_inside(
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         node: The nodes.
         inside_until: For each of them a recorded time within the node.
 
@@ -98,7 +98,7 @@ def _measure_time_inside(
         ns of the replay, for each of `node`.
     """
     began = graph.began[node]
-    scale = graph.time_scales[chain]
+    scale = graph.time_scales[lane]
     own_ns = scale.elapsed_until(inside_until) - scale.elapsed_until(began)
 
     recorded_call_ns = np.maximum(graph.lasted[node], 1)  # never divide by 0
@@ -144,23 +144,23 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     """
     start = trace.start.copy()
     end = trace.end.copy()
-    items = graph.nodes(Node.ITEM)
-    start[graph.row[items]] = times.begin[items] + graph.origin_ns
-    end[graph.row[items]] = times.end[items] + graph.origin_ns
+    tasks = graph.nodes(Node.GPU_TASK)
+    start[graph.row[tasks]] = times.begin[tasks] + graph.origin_ns
+    end[graph.row[tasks]] = times.end[tasks] + graph.origin_ns
 
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer not in CPU_LAYERS:
             continue
-        for chain in _find_chains(graph, thread):
+        for lane in _find_lanes(graph, thread):
             for column in (start, end):
                 recorded = column[track.rows] - graph.origin_ns
-                replayed = translate_times(graph, times, chain, recorded)
+                replayed = translate_times(graph, times, lane, recorded)
                 column[track.rows] = replayed + graph.origin_ns
     return start, end
 
 
-def _find_chains(graph: Graph, thread: int) -> list[int]:
-    """Find the chain of a thread: its index in the graph.
+def _find_lanes(graph: Graph, thread: int) -> list[int]:
+    """Find the lane of a thread: its index in the graph.
 
     Returns a list with that index, or an empty list if the thread is not replayed.
 
@@ -169,20 +169,20 @@ def _find_chains(graph: Graph, thread: int) -> list[int]:
         thread: The number of the thread, as in Trace.thread_of_track.
     """
     threads = range(len(graph.time_scales))
-    return [chain for chain in threads if graph.chains[chain].thread == thread]
+    return [lane for lane in threads if graph.lanes[lane].thread == thread]
 
 
 class StepEnds(NamedTuple):
     """What decides when steps end: their thread, and the work that they launched.
 
-    A step ends when the thread has ended it and all items that it launched have ended.
+    A step ends when the thread has ended it and all tasks that it launched have ended.
     """
 
-    chain: int  # the thread, an index in Graph.chains; NO_CHAIN: it is not replayed
+    lane: int  # the thread, an index in Graph.lanes; NO_LANE: it is not replayed
     # Recorded, in ns after the origin: when the first step begins, and when the thread
     # ends each step. Empty in a trace without steps.
     edges: Int64s
-    item: Rows  # the items that steps launched, as nodes of the graph
+    task: Rows  # the tasks that steps launched, as nodes of the graph
     step: Rows  # for each of them the index of its step
 
 
@@ -202,24 +202,24 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     no_rows = np.empty(0, dtype=np.intp)
     if not len(steps):
         return StepEnds(
-            chain=NO_CHAIN,
+            lane=NO_LANE,
             edges=no_rows.astype(np.int64),
-            item=no_rows,
+            task=no_rows,
             step=no_rows,
         )
 
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    chains = _find_chains(graph, thread)
+    lanes = _find_lanes(graph, thread)
 
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
     launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
-    item_of_row = graph.node_of(trace, Node.ITEM)
+    task_of_row = graph.node_of(trace, Node.GPU_TASK)
     return StepEnds(
-        chain=chains[0] if chains else NO_CHAIN,
+        lane=lanes[0] if lanes else NO_LANE,
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
-        item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
+        task=task_of_row[np.concatenate([no_rows, *rows_of_steps])],
         step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
@@ -242,12 +242,12 @@ def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
         return np.array([0, times.end[find_last_node(graph, times)]])
 
     wall_bounds = ends.edges
-    if ends.chain != NO_CHAIN:
-        wall_bounds = translate_times(graph, times, ends.chain, wall_bounds)
-    is_left = ~graph.gone[ends.item]
+    if ends.lane != NO_LANE:
+        wall_bounds = translate_times(graph, times, ends.lane, wall_bounds)
+    is_left = ~graph.is_removed[ends.task]
     return launched_bounds(
         wall_bounds=wall_bounds,
-        work_end=times.end[ends.item[is_left]],
+        work_end=times.end[ends.task[is_left]],
         step_of_work=ends.step[is_left],
     )
 

@@ -627,7 +627,7 @@ def _sum_up_limit(
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
-    is_in_steps = ~graph.gone & (times.end <= end)
+    is_in_steps = ~graph.is_removed & (times.end <= end)
     last_node = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
     return rows_of(trace, graph, find_route(graph, times, last_node).since(begin))
 

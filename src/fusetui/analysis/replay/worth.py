@@ -19,7 +19,7 @@ from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
-from fusetui.analysis.replay.graph import ACROSS, Graph, Node, Times
+from fusetui.analysis.replay.graph import OTHER_LANE, Graph, Node, Times
 from fusetui.analysis.replay.path import measure_residuals
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import find_route, measure_late_share
@@ -296,11 +296,11 @@ def _measure_lengths(
     """
     if len(steps_of(trace, by)):
         return measure_lengths(trace, graph, times, by)
-    items = graph.nodes(Node.ITEM)
-    items = items[~graph.gone[items]]
-    if not len(items):
+    tasks = graph.nodes(Node.GPU_TASK)
+    tasks = tasks[~graph.is_removed[tasks]]
+    if not len(tasks):
         return measure_lengths(trace, graph, times, by)
-    return np.array([times.end[items].max() - times.begin[items].min()])
+    return np.array([times.end[tasks].max() - times.begin[tasks].min()])
 
 
 LOADER_CHANGE = "loader"
@@ -571,13 +571,15 @@ def _shorten_durations(wanted: ReducedDurations, draft: Draft) -> None:
     """
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
-    items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
+    tasks = draft.graph.nodes(Node.GPU_TASK, rows=wanted.rows)
     calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
-    if not len(items) and not len(calls):
+    if not len(tasks) and not len(calls):
         raise WrongChangeError("Nothing to shorten.")
 
-    saved_ns = saved_of_row[draft.graph.row[items]]
-    draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
+    saved_ns = saved_of_row[draft.graph.row[tasks]]
+    draft.scale_gpu_tasks(
+        tasks, lambda current_ns: np.maximum(current_ns - saved_ns, 0)
+    )
     saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
     draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
 
@@ -591,7 +593,7 @@ def _remove_calls(wanted: RemovedCalls, draft: Draft) -> None:
     """
     draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
-    draft.remove_edges(ACROSS, waits)
+    draft.remove_edges(OTHER_LANE, waits)
     draft.dur[waits] = 0
     draft.unexplained[waits] = 0
 
@@ -607,13 +609,13 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
-    does_wait = graph.has_edge(ACROSS, calls)
+    does_wait = graph.has_edge(OTHER_LANE, calls)
     copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
-    copies = graph.nodes(Node.ITEM, rows=copy_rows)
+    copies = graph.nodes(Node.GPU_TASK, rows=copy_rows)
     if not does_wait.any() and not len(copies):
         raise WrongChangeError("Nothing is known to wait.")
 
-    draft.scale_items(copies, np.zeros_like)
+    draft.scale_gpu_tasks(copies, np.zeros_like)
     launching_rows = trace.launch[trace.gpu_rows]
     does_launch = np.isin(graph.row[calls], launching_rows)
     draft.dur[calls[~does_wait & does_launch]] = 0
