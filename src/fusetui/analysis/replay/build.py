@@ -10,7 +10,6 @@ to others (see thread_cuts.py); an *GPU task* is a kernel, copy or set (see item
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.replay.graph import (
     AS_RECORDED,
     NEVER,
+    ORIGIN_NODE,
     OTHER_LANE,
     SAME_LANE,
     Batches,
@@ -49,9 +49,7 @@ from fusetui.trace.model.arrays import (
     Int32s,
     Int64s,
     Rows,
-    distinct,
     ends_runs,
-    numbers_of_sized_groups,
     ordinals,
 )
 from fusetui.trace.model.categories import Layer
@@ -73,25 +71,25 @@ NO_ROW = -1
 
 
 class NodeOrder(NamedTuple):
-    """Which nodes of a GraphDraft stand for which cuts and tasks.
+    """Which nodes of a GraphDraft stand for which cuts and GPU tasks.
 
     The nodes are, in this order:
 
     1. the origin;
-    2. for each thread: a HOST and a node for each of its cuts, in turn, and a last HOST
-       for the time behind its last cut;
-    3. the tasks;
+    2. for each thread: CPU_WORK and a node for each of its cuts, in turn, and a last
+       CPU_WORK for the time behind its last cut;
+    3. the GPU tasks;
     4. the JOINs, which are added while the draft is connected.
     """
 
     cut: Rows  # per cut: its node
-    tail: Rows  # per thread: its last HOST
-    task: Rows  # per task: its node
+    tail: Rows  # per thread: its last CPU_WORK
+    task: Rows  # per GPU task: its node
     size: int  # how many nodes there are without JOINs
 
     @property
     def before_cut(self) -> Rows:
-        """The HOST before each cut: what the thread itself does until the cut."""
+        """The CPU_WORK before each cut: what the thread itself does until the cut."""
         return self.cut - 1
 
     @property
@@ -156,7 +154,7 @@ class GraphDraft:
 
     def follow_origin(self, target: Rows) -> None:
         """Make nodes wait for the origin only, as first nodes of threads and streams."""
-        self.connect(SAME_LANE, target, np.zeros(len(target), dtype=np.intp))
+        self.connect(SAME_LANE, target, np.full(len(target), ORIGIN_NODE))
 
     def join(self, edge: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
         """Make nodes wait for any number of sources besides those that they have.
@@ -175,19 +173,17 @@ class GraphDraft:
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
-        lags = np.broadcast_to(usual_lag, len(pairs.waiting))
-        is_first_of_target = ordinals(pairs.waiting) == 0
-        is_edge_free = self.usual_lag[edge, pairs.waiting] == NEVER
+        target, source = pairs
+        lag = np.broadcast_to(usual_lag, len(target))
+        is_first_of_target = ordinals(target) == 0
+        is_edge_free = self.usual_lag[edge, target] == NEVER
         takes_edge = is_first_of_target & is_edge_free
-        self.connect(
-            edge, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
-        )
+        self.connect(edge, target[takes_edge], source[takes_edge], lag[takes_edge])
 
         needs_join = ~takes_edge
-        target = pairs.waiting[needs_join]
-        joins = self._new_joins(target)
-        self.connect(OTHER_LANE, joins, pairs.awaited[needs_join], lags[needs_join])
-        self._connect_joins(edge, target, joins)
+        joins = self._new_joins(target[needs_join])
+        self.connect(OTHER_LANE, joins, source[needs_join], lag[needs_join])
+        self._connect_joins(edge, target[needs_join], joins)
 
     def _connect_joins(self, edge: int, target: Rows, joins: Rows) -> None:
         """Connect the JOINs of each target in a row, and the target behind the last.
@@ -202,8 +198,8 @@ class GraphDraft:
             joins: The JOINs.
         """
         is_first_of_target = ordinals(target) == 0
-        follows_join = joins[~is_first_of_target]
-        self.connect(SAME_LANE, follows_join, follows_join - 1)
+        later_joins = joins[~is_first_of_target]
+        self.connect(SAME_LANE, later_joins, later_joins - 1)
 
         targets = target[is_first_of_target]
         self.connect(
@@ -289,7 +285,7 @@ def build_graph(trace: Trace) -> Graph:
     # streams.
     waiting_cuts = layout.cut[waits_of_calls.waiting]
     awaited_tasks = layout.task[waits_of_calls.awaited]
-    draft.join(OTHER_LANE, WaitPairs(waiting_cuts, awaited_tasks))
+    draft.join(OTHER_LANE, WaitPairs(waiting=waiting_cuts, awaited=awaited_tasks))
     _connect_threads(draft, layout, cuts)
     inferred_between_streams = _connect_streams(
         trace, draft, layout, tasks, syncs, delays
@@ -313,9 +309,9 @@ def _connect_streams(
     syncs: Syncs,
     delays: _Delays,
 ) -> int:
-    """Make tasks wait for tasks of other streams, as recorded or as inferred.
+    """Make GPU tasks wait for tasks of other streams, as recorded or as inferred.
 
-    A wait is inferred for a GPU task that starts more than LATE_NS (5 us) later than what
+    A wait is inferred for a task that starts more than LATE_NS (5 us) later than what
     it is known to wait for explains, unless the recording says that it waits.
 
     Args:
@@ -332,16 +328,14 @@ def _connect_streams(
     """
     recorded = merge_by_waiting([*find_recorded_waits(trace, tasks, syncs)])
     late = np.flatnonzero(draft.late_ns(layout.task) > LATE_NS)
-    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
-    inferred = infer_waits(trace, tasks, late)
+    waits_as_recorded = np.isin(late, recorded.waiting)
+    inferred = infer_waits(trace, tasks, late[~waits_as_recorded])
     waits = _collect_waits_of_gpu_tasks(trace, tasks, [recorded, inferred])
-    draft.join(
-        SAME_LANE,
-        WaitPairs(
-            waiting=layout.task[waits.waiting], awaited=layout.task[waits.awaited]
-        ),
-        delays.switch[tasks.stream_of(waits.waiting)],
+    pairs_of_nodes = WaitPairs(
+        waiting=layout.task[waits.waiting], awaited=layout.task[waits.awaited]
     )
+    switch_ns = delays.switch[tasks.stream_of(waits.waiting)]
+    draft.join(SAME_LANE, pairs_of_nodes, switch_ns)
     return len(inferred.waiting)
 
 
@@ -358,7 +352,7 @@ def _find_origin(cuts: ThreadCuts, tasks: GpuTasks) -> int:
 def _collect_waits_of_calls(
     trace: Trace, cuts: ThreadCuts, tasks: GpuTasks, found_waits: list[WaitPairs]
 ) -> WaitPairs:
-    """Collect all GPU tasks (kernels, copies and sets) that calls wait for, sorted by call.
+    """Collect all GPU tasks that calls wait for, sorted by call.
 
     Args:
         trace: The trace.
@@ -380,9 +374,7 @@ def _collect_waits_of_calls(
 def _collect_waits_of_gpu_tasks(
     trace: Trace, tasks: GpuTasks, waits_for_events: list[WaitPairs]
 ) -> WaitPairs:
-    """Collect all tasks of other streams that tasks wait for, sorted by what waits.
-
-    A GPU task is a kernel, copy or set.
+    """Collect all tasks of other streams that GPU tasks wait for, sorted by what waits.
 
     A pair is left out if the awaited task starts after the waiting one: the recording
     contradicts it.
@@ -395,19 +387,19 @@ def _collect_waits_of_gpu_tasks(
     """
     pairs = merge_by_waiting(waits_for_events)
     communication = infer_waits_for_communication(trace, tasks, pairs)
-    pairs = merge_by_waiting(
+    waiting, awaited = merge_by_waiting(
         [pairs, communication.implied, communication.of_communication]
     )
-
-    starts_first = tasks.start[pairs.awaited] <= tasks.start[pairs.waiting]
-    is_possible = starts_first & (pairs.awaited != pairs.waiting)
-    return WaitPairs(pairs.waiting[is_possible], pairs.awaited[is_possible])
+    starts_first = tasks.start[awaited] <= tasks.start[waiting]
+    is_possible = starts_first & (awaited != waiting)
+    return WaitPairs(waiting=waiting[is_possible], awaited=awaited[is_possible])
 
 
 def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     """Note how much longer than usual synchronizations take to return, in the draft.
 
-    They usually return within MAX_RETURN_NS after the end of what they wait for.
+    They usually return within MAX_RETURN_NS (100 us) after the end of what they wait
+    for: of one that returns after 130 us, 30 us are unexplained.
     """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
@@ -420,10 +412,10 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
 def _list_lanes(trace: Trace, cuts: ThreadCuts, tasks: GpuTasks) -> tuple[Lane, ...]:
     """List the lanes of the graph, in which nodes follow each other: the threads, then
     the streams."""
-    tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
-    device_of_stream = {
-        thread: track.pid for thread, track in tracks if track.layer is Layer.STREAM
-    }
+    device_of_stream = {}
+    for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if track.layer is Layer.STREAM:
+            device_of_stream[thread] = track.pid
     threads = [Lane(thread) for thread in cuts.threads.tolist()]
     streams = [
         Lane(stream, is_stream=True, device=device_of_stream[stream])
@@ -456,9 +448,10 @@ def _find_batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Bat
 def _lay_out_nodes(cuts: ThreadCuts, tasks: GpuTasks) -> NodeOrder:
     """Decide which node of the graph stands for which part of a trace.
 
-    The origin comes first, then the nodes of each thread, and last those of the
-    kernels, copies and sets. A thread alternates between its own time and cuts, such as
-    calls.
+    Node 0 is the origin. E.g. a thread with two cuts, such as calls, has the nodes 1 to
+    5: what it does before the first cut, that cut (2), what it does between them, the
+    second cut (4), and the rest (5). The nodes of the next thread begin at 6; the GPU
+    tasks come behind those of all threads.
 
     Args:
         cuts: The cuts of all threads.
@@ -466,12 +459,15 @@ def _lay_out_nodes(cuts: ThreadCuts, tasks: GpuTasks) -> NodeOrder:
     """
     threads = len(cuts.threads)
     earlier_cuts = np.arange(len(cuts.kind))
-    earlier_threads = _find_threads_of_cuts(cuts)
-
+    earlier_threads = cuts.thread_of_cut
     # Before the node of a cut there are the origin, two nodes for each earlier cut, the
-    # HOST of this cut, and the last HOST of each earlier thread.
-    cut = 1 + 2 * earlier_cuts + 1 + earlier_threads
-    tail = 1 + 2 * cuts.bounds[1:] + np.arange(threads)
+    # rest of each earlier thread, and what this thread does before the cut.
+    cut = 1 + 2 * earlier_cuts + earlier_threads + 1
+
+    # Before the rest of a thread there are the origin, two nodes for each cut up to its
+    # last one, and the rest of each earlier thread.
+    cuts_until_end = cuts.bounds[1:]
+    tail = 1 + 2 * cuts_until_end + np.arange(threads)
     first_task = 1 + 2 * len(cut) + threads
     return NodeOrder(
         cut=cut,
@@ -481,19 +477,13 @@ def _lay_out_nodes(cuts: ThreadCuts, tasks: GpuTasks) -> NodeOrder:
     )
 
 
-def _find_threads_of_cuts(cuts: ThreadCuts) -> Rows:
-    """Find for each cut (a call or a wait of a thread) the index of its thread in
-    `cuts.threads`."""
-    return numbers_of_sized_groups(np.diff(cuts.bounds))
-
-
 def _fill_in_threads(
     draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, origin: int
 ) -> None:
     """Fill in the nodes of threads, and connect those of each thread in a row.
 
-    The time between two cuts is the thread's own time (HOST). When the cuts themselves
-    begin is filled in later, by `_fill_in_begins_of_cuts`.
+    The time between two cuts is the thread's own time (CPU_WORK). When the cuts
+    themselves begin is filled in later, by `_fill_in_begins_of_cuts`.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
@@ -501,26 +491,25 @@ def _fill_in_threads(
         cuts: The calls that launch or wait, and other cuts of the threads' time.
         origin: The time of the origin, in ns of the file.
     """
-    draft.kind[0] = Node.ORIGIN
-    thread_of_cut = _find_threads_of_cuts(cuts)
+    draft.kind[ORIGIN_NODE] = Node.ORIGIN
     draft.kind[layout.cut] = cuts.kind
     draft.row[layout.cut] = cuts.row
-    draft.lane[layout.cut] = thread_of_cut
+    draft.lane[layout.cut] = cuts.thread_of_cut
     draft.ended[layout.cut] = cuts.end - origin
 
-    draft.kind[layout.before_cut] = Node.HOST
-    draft.lane[layout.before_cut] = thread_of_cut
+    draft.kind[layout.before_cut] = Node.CPU_WORK
+    draft.lane[layout.before_cut] = cuts.thread_of_cut
     draft.ended[layout.before_cut] = cuts.begin - origin
-    draft.kind[layout.tail] = Node.HOST
+    draft.kind[layout.tail] = Node.CPU_WORK
     draft.lane[layout.tail] = np.arange(len(cuts.threads))
     draft.ended[layout.tail] = cuts.last - origin
 
     # The nodes of a thread follow each other, so the one before node n is n - 1.
-    host = np.concatenate((layout.before_cut, layout.tail))
-    nodes_of_threads = np.concatenate((layout.cut, host))
+    cpu_work = np.concatenate((layout.before_cut, layout.tail))
+    nodes_of_threads = np.concatenate((layout.cut, cpu_work))
     draft.connect(SAME_LANE, nodes_of_threads, nodes_of_threads - 1)
     draft.follow_origin(layout.first_of_thread)
-    draft.began[host] = draft.ended[host - 1]
+    draft.began[cpu_work] = draft.ended[cpu_work - 1]
     draft.began[layout.first_of_thread] = cuts.first - origin
 
 
@@ -561,35 +550,41 @@ def _fill_in_begins_of_cuts(
 def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
     """Connect threads that work for other threads, such as autograd's for backward.
 
-    The *asking* thread calls backward and waits; the *working* one runs it:
+    The *asking* thread calls backward and waits; the *engine* is the thread that runs
+    it:
 
         asking    ... own time | waits for the work              | own time ...
-        working   waits to be asked | own time (backward) | done | ...
+        engine    waits to be asked | own time (backward) | done | ...
 
-    So the working thread goes on when the own time of the asking one ends, and the
-    asking thread goes on when the working one is done. If that is the first work of the
-    working thread, it has not existed before it was asked.
+    So the engine goes on when the own time of the asking thread ends, and the asking
+    thread goes on when the engine is done. If that is the first work of the engine, it
+    has not existed before it was asked.
 
     Args:
         draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
     """
-    asking_waits, working_waits, working_is_done = layout.cut[cuts.handoffs]
+    asking_waits = layout.cut[cuts.handoffs.asking_waits]
+    engine_waits = layout.cut[cuts.handoffs.engine_waits]
+    engine_is_done = layout.cut[cuts.handoffs.engine_is_done]
     # The nodes of a thread follow each other: before node n is n - 1.
     asking_own_time = asking_waits - 1
-    working_before = working_waits - 1
-    draft.connect(OTHER_LANE, working_waits, asking_own_time)
+    engine_before = engine_waits - 1
+    draft.connect(OTHER_LANE, engine_waits, asking_own_time)
 
-    is_first_of_thread = draft.source[SAME_LANE, working_before] == 0
-    takes_no_time = draft.began[working_before] == draft.ended[working_waits]
+    is_first_of_thread = draft.source[SAME_LANE, engine_before] == ORIGIN_NODE
+    takes_no_time = draft.began[engine_before] == draft.ended[engine_waits]
     is_first_work = is_first_of_thread & takes_no_time
     draft.connect(
-        SAME_LANE, working_before[is_first_work], asking_own_time[is_first_work]
+        SAME_LANE, engine_before[is_first_work], asking_own_time[is_first_work]
     )
 
     order = np.argsort(asking_waits, kind="stable")  # `join` takes ascending nodes
-    draft.join(OTHER_LANE, WaitPairs(asking_waits[order], working_is_done[order]))
+    waits_for_engine = WaitPairs(
+        waiting=asking_waits[order], awaited=engine_is_done[order]
+    )
+    draft.join(OTHER_LANE, waits_for_engine)
 
 
 def _fill_in_gpu_tasks(
@@ -619,11 +614,11 @@ def _connect_gpu_tasks(
     tasks: GpuTasks,
     delays: _Delays,
 ) -> None:
-    """Make each task wait for the one before it on its stream, and for its launch.
+    """Make each GPU task wait for the one before it on its stream, and for its launch.
 
-    A GPU task (kernel, copy or set) may start while its launch call still runs, so it
-    waits for what the thread did before that call, with the usual latency as lag. E.g.
-    a thread works until 10 us, when a launch call begins: with a latency of 5 us its
+    A task (kernel, copy or set) may start while its launch call still runs, so it waits
+    for what the thread did before that call, with the usual latency as lag. E.g. a
+    thread works until 10 us, when a launch call begins: with a latency of 5 us its
     kernel starts at 15 us, or later if the kernel before it ends later.
 
     Args:
@@ -634,21 +629,20 @@ def _connect_gpu_tasks(
         delays: How long tasks usually take to start.
     """
     node = layout.task
-    is_first_of_stream = np.zeros(len(node), dtype=np.bool_)
-    is_first_of_stream[tasks.bounds[:-1]] = True
-    later_tasks = np.flatnonzero(~is_first_of_stream)
+    later_tasks = np.flatnonzero(~tasks.is_first_of_stream)
     switch_ns = delays.switch[tasks.stream_of(later_tasks)]
     draft.connect(SAME_LANE, node[later_tasks], node[later_tasks - 1], switch_ns)
 
     # The launch call may lie inside another call, which is then the cut. So it may
     # begin later than the cut does.
-    has_launch = tasks.launch_cut >= 0
-    launch = tasks.launch_cut[has_launch]
-    since_cut_began = tasks.launched_at[has_launch] - cuts.begin[launch]
-    lag = delays.latency[has_launch] + since_cut_began
-    draft.connect(OTHER_LANE, node[has_launch], layout.before_cut[launch], lag)
+    launched_tasks = np.flatnonzero(tasks.has_launch)
+    launch_cut = tasks.launch_cut[launched_tasks]
+    since_cut_began = tasks.launched_at[launched_tasks] - cuts.begin[launch_cut]
+    lag = delays.latency[launched_tasks] + since_cut_began
+    before_launch = layout.before_cut[launch_cut]
+    draft.connect(OTHER_LANE, node[launched_tasks], before_launch, lag)
 
-    waits_for_nothing = is_first_of_stream & ~has_launch
+    waits_for_nothing = tasks.is_first_of_stream & ~tasks.has_launch
     draft.follow_origin(node[waits_for_nothing])
 
 
@@ -664,7 +658,8 @@ def _measure_usual_delays(trace: Trace, tasks: GpuTasks) -> _Delays:
 
 
 def _measure_switches(tasks: GpuTasks, latency: Int64s) -> Int64s:
-    """Measure how long each stream usually takes to switch from one task to the next.
+    """Measure how long each stream usually takes to switch from one GPU task to the
+    next.
 
     It is the upper median of the gaps between tasks: 2 us for gaps of 1, 2 and 3 us. A
     gap counts only if the second task had been launched long enough before the first
@@ -679,25 +674,24 @@ def _measure_switches(tasks: GpuTasks, latency: Int64s) -> Int64s:
         ns per stream; 0 where no gap counts.
     """
     switches = np.zeros(len(tasks.streams), dtype=np.int64)
-    ready = tasks.launched_at + latency
-    for stream, (first, stop) in enumerate(pairwise(tasks.bounds.tolist())):
-        end_before = tasks.end[first:stop][:-1]
-        start = tasks.start[first:stop][1:]
-        was_ready = ready[first:stop][1:] <= end_before
-        gap_ns = (start - end_before)[was_ready]
-        gap_ns = gap_ns[gap_ns <= MAX_SWITCH_NS]
-        if len(gap_ns):
-            # GpuTasks that overlap would make it negative.
-            switches[stream] = max(0, upper_median(gap_ns))
+    could_start_at = tasks.launched_at + latency
+    for stream, of_stream in enumerate(tasks.slices_of_streams):
+        end_before = tasks.end[of_stream][:-1]
+        gap_ns = tasks.start[of_stream][1:] - end_before
+        was_ready = could_start_at[of_stream][1:] <= end_before
+        switch_ns = gap_ns[was_ready & (gap_ns <= MAX_SWITCH_NS)]
+        if len(switch_ns):
+            # Tasks that overlap would make it negative.
+            switches[stream] = max(0, upper_median(switch_ns))
     return switches
 
 
 def _measure_latency(trace: Trace) -> Int64s:
-    """Measure the usual latency of each device from a launch call to its task.
+    """Measure the usual latency of each device from a launch call to its GPU task.
 
     It is measured at tasks that start after a gap on an otherwise idle device. If a
     device has too few gaps for that, even few gaps and the first task count, unless the
-    result is longer than MAX_LATENCY_NS.
+    result is longer than MAX_LATENCY_NS (100 us).
 
     Returns:
         ns, indexed by the process of the device (Trace.process_of_track); 0 where it is
@@ -709,7 +703,8 @@ def _measure_latency(trace: Trace) -> Int64s:
         with_first_tasks = devices.with_lead(trace.begin_ns - 1)
         by_few_gaps = devices.latency_of(with_first_tasks, 1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
-        latency = np.where(devices.latency_ns > 0, devices.latency_ns, by_few_gaps)
+        is_measured = devices.latency_ns > 0
+        latency = np.where(is_measured, devices.latency_ns, by_few_gaps)
         process = trace.process_of_track[trace.track[devices.events]]
         latency_of_process[process] = latency[devices.device_index(devices.events)]
     return latency_of_process
@@ -797,7 +792,7 @@ def _renumber_edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
     # The edges of the origin lead to itself, and sorting breaks circles of nodes that
     # wait for each other. Both leave edges that lead backward, which are removed.
     is_backward = source >= np.arange(len(order))
-    source[is_backward] = 0
+    source[is_backward] = ORIGIN_NODE
     usual_lag[is_backward] = NEVER
 
     lag = np.minimum(usual_lag, began - ended[source])
@@ -826,9 +821,10 @@ def _compute_residuals(
 ) -> Int64s:
     """Compute how much later each node begins than its edges explain.
 
-    The residual is put on the edge that ends last. If that edge comes from a JOIN, the
-    JOIN is delayed instead: its times in `began` and `ended` change, and the residual
-    is put on the edge of the JOIN that ends last.
+    E.g. 3 ns for a node that begins at 20 ns, if its edges let it begin at 11 and at 17
+    ns. This residual is put on the edge that ends last. If that edge comes from a JOIN,
+    the JOIN is delayed instead: its times in `began` and `ended` change, and the
+    residual is put on the edge of the JOIN that ends last.
 
     Returns:
         ns of shape [2, nodes]; 0 on the other edge of each node.
@@ -849,5 +845,5 @@ def _compute_residuals(
         ended[joins] = began[joins]
         residual[last_edge[delays_join], nodes[delays_join]] = 0
         nodes = joins
-    residual[:, 0] = 0  # the origin
+    residual[:, ORIGIN_NODE] = 0
     return residual

@@ -202,7 +202,7 @@ class Draft:
         recorded time takes. It applies to what the thread does between calls.
         """
         graph = self.graph
-        hosts = graph.nodes(Node.HOST)
+        hosts = graph.nodes(Node.CPU_WORK)
         for lane, scale in enumerate(self.time_scales):
             nodes = hosts[graph.lane[hosts] == lane]
             until_begin = scale.elapsed_until(graph.began[nodes])

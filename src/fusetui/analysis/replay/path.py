@@ -264,7 +264,7 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
     is_delay_without_reason = ~is_lag & (route.part != OWN)
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
-    follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
+    follows_thread = graph.kind[np.roll(route.node, 1)] == Node.CPU_WORK
     is_latency = is_lag & (kind == Node.GPU_TASK) & follows_thread
     # After the change `loader`, it is the mark at which the batch arrives that waits.
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
@@ -336,7 +336,7 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
         nodes: The nodes to divide. Those that are no HOST are ignored.
     """
     parts = _OwnTimes()
-    own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
+    own_time = nodes[(graph.kind[nodes] == Node.CPU_WORK) & (graph.lasted[nodes] > 0)]
     for lane in distinct(graph.lane[own_time]).tolist():
         nodes_of_thread = np.sort(own_time[graph.lane[own_time] == lane])
         _add_parts_of_thread(parts, trace, graph, lane, nodes_of_thread)
@@ -490,7 +490,7 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
         graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
-    is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
+    is_own_time = (graph.kind[route.node] == Node.CPU_WORK) & (route.part == OWN)
     stretches = np.flatnonzero(is_own_time & (route.ns > 0))
     if not len(stretches):
         return
@@ -599,7 +599,7 @@ def _measure_op_times(trace: Trace, graph: Graph) -> _NamedTimes:
     A part is the time in one op between two CUDA calls. The own time is without these
     calls.
     """
-    parts = divide_thread_time(trace, graph, graph.nodes(Node.HOST))
+    parts = divide_thread_time(trace, graph, graph.nodes(Node.CPU_WORK))
     is_recorded = parts.row != NOTHING_RECORDED
     is_in_op = is_recorded & (trace.role[parts.row] == Role.OP)
     return _NamedTimes(

@@ -104,7 +104,7 @@ def _measure_time_inside(
     recorded_call_ns = np.maximum(graph.lasted[node], 1)  # never divide by 0
     call_factor = graph.dur[node] / recorded_call_ns
     call_ns = np.rint((inside_until - began) * call_factor).astype(np.int64)
-    return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
+    return np.where(graph.kind[node] == Node.CPU_WORK, own_ns, call_ns)
 
 
 def _compute_wait_factors(

@@ -33,7 +33,7 @@ from fusetui.analysis.replay.changes import (
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
-from fusetui.analysis.replay.items import WAITS_EVENT
+from fusetui.analysis.replay.items import MAKES_STREAM_WAIT
 from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import OWN, Route, find_route, measure_late_share
@@ -671,7 +671,7 @@ def events_unknown(trace: Trace) -> bool:
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     if len(streams) <= 1:
         return False
-    waiting_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
+    waiting_calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
     recorded = trace.correlation[trace.rows_of(Role.SYNC)]
     return not np.isin(trace.correlation[waiting_calls], recorded).all()
 
