@@ -1,6 +1,6 @@
 """Applies changes to a graph: the effect of each kind of change on nodes and edges.
 
-The words node, task, edge, lag and residual are defined in graph.py; a *draft* is a
+The words node, GPU task, edge, lag and residual are defined in graph.py; a *draft* is a
 graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches
 GPU work, a WAIT that of a call that waits for the device.
 """
@@ -34,15 +34,24 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import (
     NO_BATCHES,
+    ORIGIN_NODE,
     OTHER_LANE,
     SAME_LANE,
     Graph,
     Node,
 )
-from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.replay.select import Covers, LaunchRange
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import runs_of
-from fusetui.trace.model.arrays import Flags, Floats, Rows, inside_ranges
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Floats,
+    Rows,
+    distinct,
+    inside_ranges,
+    sums_of_ranges,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover
@@ -57,9 +66,6 @@ MIN_LOADED_BATCHES = 2
 begun the only one."""
 UNKNOWN_BOUND = -1
 """The least time of a kernel is not known."""
-NO_NODE = 0
-"""In the result of Graph.node_of: there is no such node. It is the origin, which is no
-call or task."""
 
 
 def changed(
@@ -84,8 +90,10 @@ def changed(
     """
     draft = Draft(trace, graph, latest)
     for change in changes:
-        EDITS[type(change)](change, draft)
-    return draft.finished(), tuple(dict.fromkeys(draft.notes))
+        edit = EDITS[type(change)]
+        edit(change, draft)
+    notes = tuple(dict.fromkeys(draft.notes))  # each once
+    return draft.finished(), notes
 
 
 def is_range(changes: Sequence[Change]) -> bool:
@@ -109,13 +117,13 @@ def _scale_durations(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
+    trace = draft.trace
+    graph = draft.graph
     if change.what == "comm":
         tasks = _find_communication(draft)
     else:
-        tasks = select.find_gpu_tasks(
-            draft.trace, draft.graph, change.what, change.pattern
-        )
-    if communicates(draft.trace, draft.graph.row[tasks]).any():
+        tasks = select.find_gpu_tasks(trace, graph, change.what, change.pattern)
+    if communicates(trace, graph.row[tasks]).any():
         draft.notes.append("waits_scaled")
 
     factor = change.factor
@@ -153,37 +161,38 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
         draft.scale_threads(select.find_python_time(trace, graph), factor)
         return
 
-    rows = select.find_slices(trace, graph, change.what, change.pattern)
-    covers = select.covers(trace, graph, rows)
-    draft.scale_threads(covers, factor)
-    if not factor:
-        draft.remove_nodes(select.find_calls_within(trace, graph, covers))
-        draft.wait_for_no_batch(covers)
+    slices = select.find_slices(trace, graph, change.what, change.pattern)
+    intervals = select.covers(trace, graph, slices)
+    draft.scale_threads(intervals, factor)
+    is_skipped = factor == 0
+    if is_skipped:
+        draft.remove_nodes(select.find_calls_within(trace, graph, intervals))
+        draft.wait_for_no_batch(intervals)
 
     # The slices may be calls themselves (see ROLES_OF_SLICES), which are nodes of their
     # own and no time of the thread.
-    calls = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
+    calls = graph.nodes(Node.LAUNCH, Node.WAIT, rows=slices)
     draft.dur[calls] = np.rint(draft.dur[calls] * factor).astype(np.int64)
 
 
-def _shorten_to_bound(draft: Draft, tasks: Rows, pattern: str) -> None:
+def _shorten_to_bound(draft: Draft, kernels: Rows, pattern: str) -> None:
     """Make kernels take the least time that the device allows, if that is shorter.
 
     Kernels whose least time is not known take as long as before.
 
     Args:
         draft: The graph that is being changed.
-        tasks: The kernels.
+        kernels: The nodes of the kernels.
         pattern: What the user named them by, for the message.
 
     Raises:
         WrongChangeError: If the least time is known for no kernel.
     """
     trace = draft.trace
-    bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
-    bound_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
-    bound_ns = bound_of_row[draft.graph.row[tasks]]
-    is_known = bound_ns > UNKNOWN_BOUND
+    least_of_row = np.full(len(trace), UNKNOWN_BOUND)
+    least_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
+    least_ns = least_of_row[draft.graph.row[kernels]]
+    is_known = least_ns != UNKNOWN_BOUND
     if not is_known.any():
         raise WrongChangeError(
             f"No kernel that matches {pattern} has a known roofline bound."
@@ -191,9 +200,9 @@ def _shorten_to_bound(draft: Draft, tasks: Rows, pattern: str) -> None:
     if not is_known.all():
         draft.notes.append("some_bounds_unknown")
 
-    known_bound_ns = bound_ns[is_known].astype(np.float64)
+    known_least_ns = least_ns[is_known].astype(np.float64)
     draft.scale_gpu_tasks(
-        tasks[is_known], lambda current_ns: np.minimum(current_ns, known_bound_ns)
+        kernels[is_known], lambda current_ns: np.minimum(current_ns, known_least_ns)
     )
 
 
@@ -232,13 +241,13 @@ def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
         draft.notes.append("some_runs_keep_their_time")
     share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
     fused_ns = share_of_time * runs.ns
-    task_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
-    first_tasks = task_of_row[runs.rows[runs.begin]]
-    draft.scale_gpu_tasks(first_tasks, lambda _: fused_ns)
+    node_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
+    first_kernels = node_of_row[runs.rows[runs.begin]]
+    draft.scale_gpu_tasks(first_kernels, lambda _: fused_ns)
 
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
     other_rows = runs.rows[is_other_kernel]
-    draft.remove_nodes(task_of_row[other_rows])
+    draft.remove_nodes(node_of_row[other_rows])
     draft.remove_nodes(_find_single_launches(draft, other_rows))
 
 
@@ -255,14 +264,14 @@ def _choose_runs(trace: Trace, event: int | None) -> _ChosenRuns:
     kernels = describe_kernels(trace)
     runs = runs_of(kernels)
     rows = kernels.rows[kernels.stream_order]
-    is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
-    condition = ""
-    if event is not None:
+    if event is None:
+        is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
+        condition = ""
+    else:
+        event_of_kernel = trace.order[rows]
+        is_event = event_of_kernel == event
+        is_chosen = sums_of_ranges(is_event, runs.begin, runs.end) > 0
         condition = f" with event {event}"
-        is_chosen[:] = False
-        # There is one kernel with this index, or none.
-        for kernel in np.flatnonzero(trace.order[rows] == event).tolist():
-            is_chosen |= (runs.begin <= kernel) & (kernel < runs.end)
     if not is_chosen.any():
         raise NoMatchError(f"The trace has no fusable run of kernels{condition}.")
     return _ChosenRuns(
@@ -287,14 +296,16 @@ def _find_single_launches(draft: Draft, rows: Rows) -> Rows:
         The nodes of the calls in the graph; none for calls that are not in it.
     """
     trace = draft.trace
+    all_launches = trace.launch[trace.gpu_rows]
+    known_launches = all_launches[all_launches != NO_ROW]
+    events_of_call = np.bincount(known_launches, minlength=len(trace))
+
     calls = trace.launch[rows]
-    calls = calls[calls >= 0]
-    launch_of_event = trace.launch[trace.gpu_rows]
-    has_launch = launch_of_event >= 0
-    events_of_call = np.bincount(launch_of_event[has_launch], minlength=len(trace))
+    calls = calls[calls != NO_ROW]
     single_launches = calls[events_of_call[calls] == 1]
     nodes = draft.graph.node_of(trace, Node.LAUNCH)[single_launches]
-    launches: Rows = nodes[nodes != NO_NODE]
+    is_in_graph = nodes != ORIGIN_NODE
+    launches: Rows = nodes[is_in_graph]
     return launches
 
 
@@ -309,26 +320,26 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         NoMatchError: If no range has several launches.
         WrongChangeError: If a range waits for the device, which a graph cannot.
     """
+    trace = draft.trace
+    graph = draft.graph
     launch_ns = _measure_graph_launch(draft)
-    graphs = 0
-    for begin, end, lanes in select.find_launch_ranges(
-        draft.trace, draft.graph, change
-    ):
-        calls = _find_calls_between(draft, begin, end, lanes)
-        launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
+    graph_launches = 0
+    for launch_range in select.find_launch_ranges(trace, graph, change):
+        calls = _find_calls_between(draft, launch_range)
+        launches = calls[graph.kind[calls] == Node.LAUNCH]
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
-        graphs += 1
-        graph_begin = begin
-        graph_end = end
+        graph_launches += 1
+        captured = launch_range
         if change.is_of_steps:
-            rows = draft.graph.row[launches]
-            graph_begin = int(draft.trace.start[rows[0]])
-            graph_end = int(draft.trace.end[rows].max())
-        _refuse_waits(draft, calls, graph_begin, graph_end)
+            rows = graph.row[launches]
+            captured = launch_range._replace(
+                begin=int(trace.start[rows[0]]), end=int(trace.end[rows].max())
+            )
+        _refuse_waits(draft, calls, captured)
         _launch_as_one_graph(draft, launches, launch_ns)
-        _skip_own_time(draft, lanes, graph_begin, graph_end)
-    if not graphs:
+        _skip_own_time(draft, captured)
+    if not graph_launches:
         raise NoMatchError(
             "The trace has no matching range with several launches to capture."
         )
@@ -348,65 +359,64 @@ def _measure_graph_launch(draft: Draft) -> int:
     return ASSUMED_GRAPH_LAUNCH_NS
 
 
-def _skip_own_time(draft: Draft, lanes: Rows, begin: int, end: int) -> None:
-    """Make the own time of some threads between two times disappear.
+def _skip_own_time(draft: Draft, launch_range: LaunchRange) -> None:
+    """Make the own time of the threads of a range of time disappear.
 
     It is the time in which they neither call CUDA nor wait for others.
 
     Args:
         draft: The graph that is being changed.
-        lanes: The threads, as indices in Graph.lanes.
-        begin: The first time, in ns of the file.
-        end: The second time.
+        launch_range: The begin and the end, and the threads.
     """
-    origin_ns = draft.graph.origin_ns
-    cover = Cover(np.array([begin - origin_ns]), np.array([end - origin_ns]))
-    draft.scale_threads(dict.fromkeys(lanes.tolist(), cover), 0.0)
+    begin = launch_range.begin - draft.graph.origin_ns
+    end = launch_range.end - draft.graph.origin_ns
+    interval = Cover(np.array([begin]), np.array([end]))
+    threads = launch_range.lanes.tolist()
+    draft.scale_threads(dict.fromkeys(threads, interval), 0.0)
 
 
-def _find_calls_between(draft: Draft, begin: int, end: int, lanes: Rows) -> Rows:
+def _find_calls_between(draft: Draft, launch_range: LaunchRange) -> Rows:
     """Find the nodes of the calls that launch work or wait for it, in a range of time,
     by start.
 
     Args:
         draft: The graph that is being changed.
-        begin: The begin of the range, in ns of the file.
-        end: The end of the range.
-        lanes: The threads, as indices in Graph.lanes.
+        launch_range: The begin and the end, and the threads whose calls count.
     """
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     call_start = trace.start[graph.row[calls]]
     call_end = trace.end[graph.row[calls]]
-    is_within = (call_start >= begin) & (call_end <= end)
-    is_of_threads = np.isin(graph.lane[calls], lanes)
-    within = np.flatnonzero(is_within & is_of_threads)
-    by_start = np.argsort(call_start[within], kind="stable")
-    return calls[within[by_start]]
+    starts_inside = call_start >= launch_range.begin
+    ends_inside = call_end <= launch_range.end
+    is_of_threads = np.isin(graph.lane[calls], launch_range.lanes)
+    inside = np.flatnonzero(starts_inside & ends_inside & is_of_threads)
+    by_start = np.argsort(call_start[inside], kind="stable")
+    return calls[inside[by_start]]
 
 
-def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
-    """Raise an error if a call between two times waits for the device.
+def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
+    """Raise an error if a call within a range of time waits for the device.
 
     A CUDA graph is to replace these calls, and it cannot contain such a wait.
 
     Args:
         draft: The graph that is being changed.
         calls: The nodes of the launching and waiting calls to check.
-        begin: The first time, in ns of the file.
-        end: The second time.
+        captured: The range of time.
 
     Raises:
-        WrongChangeError: If one does, because a graph cannot wait.
+        WrongChangeError: If one does.
     """
     trace = draft.trace
-    row = draft.graph.row[calls]
-    is_within = (trace.start[row] >= begin) & (trace.end[row] <= end)
-    is_wait = draft.graph.kind[calls] == Node.WAIT
-    waits = row[is_within & is_wait]
-    if len(waits):
-        name = trace.name_of(int(waits[0]))
+    waits = calls[draft.graph.kind[calls] == Node.WAIT]
+    rows = draft.graph.row[waits]
+    starts_inside = trace.start[rows] >= captured.begin
+    ends_inside = trace.end[rows] <= captured.end
+    rows_inside = rows[starts_inside & ends_inside]
+    if len(rows_inside):
+        name = trace.name_of(int(rows_inside[0]))
         reason = f"{name} runs between its launches"
         raise WrongChangeError(
             f"A graph cannot contain a wait for the device: {reason}."
@@ -428,10 +438,11 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     draft.dur[first_launch] = launch_ns
     draft.remove_edges(OTHER_LANE, launches[1:])
 
-    # A GPU task waits for what the thread does before its launch call (see graph.py). So
-    # all tasks now wait for what is before the first call.
-    launching_row = draft.trace.launch[graph.row[draft.gpu_tasks]]
-    tasks = draft.gpu_tasks[np.isin(launching_row, graph.row[launches])]
+    # A GPU task waits for what the thread does before its launch call (see graph.py).
+    # So all tasks of the graph now wait for what is before the first call.
+    all_tasks = draft.gpu_tasks
+    launching_rows = draft.trace.launch[graph.row[all_tasks]]
+    tasks = all_tasks[np.isin(launching_rows, graph.row[launches])]
     draft.source[OTHER_LANE, tasks] = draft.source[SAME_LANE, first_launch]
     draft.residual[OTHER_LANE, tasks] = 0
 
@@ -444,15 +455,16 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    rows = select.find_slices(trace, graph, "wait", change.pattern)
-    called = select.find_calls_within(trace, graph, select.covers(trace, graph, rows))
-    waits = called[graph.kind[called] == Node.WAIT]
-    waits = waits[graph.has_edge(OTHER_LANE, waits)]
-    if not len(waits):
+    slices = select.find_slices(trace, graph, "wait", change.pattern)
+    intervals = select.covers(trace, graph, slices)
+    nodes = select.find_calls_within(trace, graph, intervals)
+    waits = nodes[graph.kind[nodes] == Node.WAIT]
+    known_waits = waits[graph.has_edge(OTHER_LANE, waits)]
+    if not len(known_waits):
         raise NoMatchError(
             f"No call that matches {change.pattern} is known to wait for the device."
         )
-    draft.return_at_once(waits)
+    draft.return_at_once(known_waits)
 
 
 def _load_by_workers(change: Loaded, draft: Draft) -> None:
@@ -494,7 +506,7 @@ def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> 
     """Make a thread wait for each batch where it used to load the batch itself.
 
     What follows the loading waits until the batch is ready. A node that waits for
-    something else already, by its edge OTHER_LANE, has no edge left and is not changed.
+    another thread or for the device already has no edge left and is not changed.
 
     Args:
         draft: The graph that is being changed.
@@ -509,7 +521,7 @@ def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> 
     has_free_edge = ~graph.has_edge(OTHER_LANE, first_node_after)
     waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
-    draft.source[OTHER_LANE, waiting] = 0
+    draft.source[OTHER_LANE, waiting] = ORIGIN_NODE
     draft.lag[OTHER_LANE, waiting] = ready[has_free_edge]
 
 
@@ -570,8 +582,9 @@ def _find_communication(draft: Draft) -> Rows:
 def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     """Let work that follows communication on its stream no longer wait for it.
 
-    It waits for what is before the communication instead. Work that waits for the
-    communication by an event still does.
+    It waits for what is before the communication instead: of kernel A, an all-reduce
+    and kernel B on a stream, B then waits for A. Work that waits for the communication
+    by an event still does.
 
     Raises:
         NoMatchError: If nothing communicates.
@@ -585,8 +598,8 @@ def _overlap_communication(_: Overlapped, draft: Draft) -> None:
 
     followers = _find_followers(draft, is_communication)
     new_source = node_before[draft.source[SAME_LANE, followers]]
-    same_lane = graph.lane[new_source] == graph.lane[followers]
-    has_source = (new_source > 0) & same_lane
+    is_same_lane = graph.lane[new_source] == graph.lane[followers]
+    has_source = (new_source != ORIGIN_NODE) & is_same_lane
     draft.source[SAME_LANE, followers] = new_source
     draft.residual[SAME_LANE, followers] = 0
     draft.remove_edges(SAME_LANE, followers[~has_source])
@@ -608,11 +621,14 @@ def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
     is_on_stream = graph.lane[source] == graph.lane[nodes]
     followers = nodes[is_communication[source] & is_on_stream]
 
-    # Look up the task of each follower: the first task of its stream from the follower
-    # on. For that, nodes are numbered by stream first, and then by their order.
-    sort_key = graph.lane.astype(np.int64) * len(graph) + np.arange(len(graph))
-    tasks = draft.gpu_tasks[np.argsort(sort_key[draft.gpu_tasks])]
-    task_of_follower = tasks[np.searchsorted(sort_key[tasks], sort_key[followers])]
+    # The task of a follower is the first one on its stream from the follower on.
+    tasks = draft.gpu_tasks
+    task_of_follower = np.empty_like(followers)
+    for stream in distinct(graph.lane[followers]).tolist():
+        tasks_of_stream = tasks[graph.lane[tasks] == stream]
+        is_of_stream = graph.lane[followers] == stream
+        index = np.searchsorted(tasks_of_stream, followers[is_of_stream])
+        task_of_follower[is_of_stream] = tasks_of_stream[index]
     not_communicating: Rows = followers[~is_communication[task_of_follower]]
     return not_communicating
 
@@ -635,29 +651,37 @@ def _find_nodes_before(
         One node for each node of the graph. For those that do not communicate it is the
         node itself.
     """
-    graph = draft.graph
-    source = draft.source
-    node_before = np.arange(len(graph))
+    node_before = np.arange(len(draft.graph))
     for node in communication.tolist():
-        lane = graph.lane[node]
-        last_node = int(source[SAME_LANE, node])
-        while (
-            graph.kind[last_node] == Node.JOIN
-            and is_communication[source[OTHER_LANE, last_node]]
-        ):
-            is_of_other_stream = graph.lane[source[OTHER_LANE, last_node]] != lane
-            if is_of_other_stream:
-                break
-            last_node = int(source[SAME_LANE, last_node])
+        stream = draft.graph.lane[node]
+        before = int(draft.source[SAME_LANE, node])
+        while _only_awaits_communication(draft, before, stream, is_communication):
+            before = int(draft.source[SAME_LANE, before])
 
         # The nodes are in order, so the result for an earlier communication is known.
-        follows_communication = (
-            is_communication[last_node] and graph.lane[last_node] == lane
-        )
-        node_before[node] = (
-            node_before[last_node] if follows_communication else last_node
-        )
+        is_on_stream = draft.graph.lane[before] == stream
+        if is_communication[before] and is_on_stream:
+            before = int(node_before[before])
+        node_before[node] = before
     return node_before
+
+
+def _only_awaits_communication(
+    draft: Draft, node: int, stream: int, is_communication: Flags
+) -> bool:
+    """Return whether a node is a JOIN, which only waits, for communication of a stream.
+
+    Args:
+        draft: The graph that is being changed.
+        node: The node.
+        stream: The stream, an index in Graph.lanes.
+        is_communication: Which nodes of the graph communicate.
+    """
+    if draft.graph.kind[node] != Node.JOIN:
+        return False
+    awaited = draft.source[OTHER_LANE, node]
+    is_on_stream = draft.graph.lane[awaited] == stream
+    return bool(is_communication[awaited] and is_on_stream)
 
 
 class Scalable(NamedTuple):
@@ -682,22 +706,24 @@ def find_scalable_kernels(trace: Trace, graph: Graph, device: str) -> Scalable:
     Raises:
         WrongChangeError: If the device is unknown, or if there is no such kernel.
     """
-    tasks = graph.nodes(Node.GPU_TASK)
     on_device = select.on_device(describe_kernels(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
     ratio_of_row[trace.gpu_rows] = on_device.ratio
     least_of_row = np.full(len(trace), np.nan)
     least_of_row[trace.gpu_rows] = on_device.least_ns
 
-    ratio = ratio_of_row[graph.row[tasks]]
-    least_ns = least_of_row[graph.row[tasks]]
-    is_known = ~np.isnan(ratio)
+    nodes = graph.gpu_tasks
+    rows = graph.row[nodes]
+    is_known = ~np.isnan(ratio_of_row[rows])
     if not is_known.any():
         raise WrongChangeError(
             f"No kernel has a known roofline bound on both this device and {device}."
         )
+    known_rows = rows[is_known]
     return Scalable(
-        nodes=tasks[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]
+        nodes=nodes[is_known],
+        ratio=ratio_of_row[known_rows],
+        least_ns=least_of_row[known_rows],
     )
 
 

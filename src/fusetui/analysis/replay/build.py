@@ -5,7 +5,7 @@ such work usually has after what it waits for, and a *residual* is the rest. So 
 of the unchanged graph gives the recorded times to the nanosecond.
 
 A *cut* is a call that launches work or waits, or another event of a thread that matters
-to others (see thread_cuts.py); an *GPU task* is a kernel, copy or set (see items.py).
+to others (see thread_cuts.py); a *GPU task* is a kernel, copy or set (see items.py).
 """
 
 from __future__ import annotations

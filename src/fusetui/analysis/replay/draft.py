@@ -13,15 +13,16 @@ import numpy as np
 from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.replay.graph import (
     NEVER,
+    ORIGIN_NODE,
     OTHER_LANE,
     SAME_LANE,
-    Batches,
     Graph,
     Node,
 )
 from fusetui.analysis.replay.select import Covers
 from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import NO_INTERVAL
 
 
 class Draft:
@@ -49,14 +50,13 @@ class Draft:
         self.is_removed = graph.is_removed.copy()
         self.time_scales = list(graph.time_scales)
         self.batches = graph.batches
-        self.notes: list[
-            str
-        ] = []  # what has to be said about the changes, see whatif.Note
+        # What has to be said about the changes, see whatif.Note.
+        self.notes: list[str] = []
 
     @property
     def gpu_tasks(self) -> Rows:
         """The nodes of kernels, copies and sets."""
-        return self.graph.nodes(Node.GPU_TASK)
+        return self.graph.gpu_tasks
 
     def remove_edges(self, edge: int, nodes: Rows) -> None:
         """Make nodes wait for nothing by one of their two edges.
@@ -66,16 +66,16 @@ class Draft:
                 OTHER_LANE, to a node of another one.
             nodes: The nodes.
         """
-        self.source[edge, nodes] = 0
+        self.source[edge, nodes] = ORIGIN_NODE
         self.residual[edge, nodes] = 0
         self.lag[edge, nodes] = NEVER
 
     def remove_nodes(self, nodes: Rows) -> None:
         """Take nodes out: they take no time and wait only for the one before them.
 
-        What waits for a removed GPU task (kernel, copy or set) waits for it without delay.
-        An unexplained delay (residual) was recorded between these two only, so it goes
-        with the task.
+        What waits for a removed GPU task (kernel, copy or set) waits for it without
+        delay. An unexplained delay (residual) was recorded between these two only, so
+        it goes with the task.
 
         Args:
             nodes: The nodes of calls or tasks.
@@ -92,23 +92,24 @@ class Draft:
 
         # A negative lag lets a node begin before its source has ended. A source of no
         # length has nothing to overlap with.
-        is_edge = (self.lag != NEVER) & (self.source > 0)
+        is_edge = (self.lag != NEVER) & (self.source != ORIGIN_NODE)
         is_from_removed = is_edge & np.isin(self.source, tasks)
         self.residual[is_from_removed] = 0
         self.lag[is_from_removed] = np.maximum(self.lag[is_from_removed], 0)
 
     def scale_gpu_tasks(
-        self, nodes: Rows, effective: Callable[[Floats], Floats]
+        self, nodes: Rows, new_effective_ns: Callable[[Floats], Floats]
     ) -> None:
-        """Change the effective durations of tasks: kernels, copies and sets.
+        """Change the effective durations of GPU tasks: kernels, copies and sets.
 
-        The effective duration of a GPU task is its duration without the time by which it
-        overlaps the task before it on its stream. That overlap stays as it is.
+        The effective duration of a task is its duration without the time by which it
+        overlaps the task before it on its stream. That overlap stays as it is: a kernel
+        of 10 ns, of which 4 ns overlap, takes 4 + 3 ns at half its effective duration.
 
         Args:
             nodes: The tasks.
-            effective: Computes the new effective durations from the current ones; both
-                are ns, one for each of `nodes`.
+            new_effective_ns: Computes the new effective durations from the current
+                ones; both are ns, one for each of `nodes`.
         """
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
         effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
@@ -117,7 +118,7 @@ class Draft:
 
         # An earlier change may have made the task shorter than the overlap.
         current_ns = np.maximum(self.dur[nodes] - overlap_ns, 0).astype(np.float64)
-        changed_ns = np.rint(effective(current_ns)).astype(np.int64)
+        changed_ns = np.rint(new_effective_ns(current_ns)).astype(np.int64)
         self.dur[nodes] = overlap_ns + changed_ns
 
     def scale_threads(self, covers: Covers, factor: float) -> None:
@@ -145,33 +146,30 @@ class Draft:
         self.unexplained[waits] = 0
 
     def wait_for_no_batch(self, covers: Covers) -> None:
-        """Let threads wait for no batch during some intervals.
+        """Let threads wait for no batch of a data loader during some intervals.
 
         Args:
             covers: The intervals of each thread. A wait counts if it lies in one of
                 them as a whole.
         """
         batches = self.batches
-        taken_at = self.graph.began[batches.node]
-        still_waits = np.ones(len(taken_at), dtype=np.bool_)
-        for lane, cover in covers.items():
-            of_lane = np.flatnonzero(self.graph.lane[batches.node] == lane)
-            wait_begins = taken_at[of_lane] - batches.waited[of_lane]
+        lane = self.graph.lane[batches.node]
+        wait_ends = self.graph.began[batches.node]
+        wait_begins = wait_ends - batches.waited
+        still_waits = np.ones(len(lane), dtype=np.bool_)
+        for lane_of_thread, cover in covers.items():
+            is_of_thread = lane == lane_of_thread
             interval = cover.place_of(wait_begins)
-            is_outside = (interval < 0) | (taken_at[of_lane] > cover.end[interval])
-            still_waits[of_lane] = is_outside
-        self.batches = Batches(
-            node=batches.node[still_waits],
-            waited=batches.waited[still_waits],
-            unsure=batches.unsure[still_waits],
-            loader=batches.loader[still_waits],
-        )
+            begins_inside = interval != NO_INTERVAL
+            ends_inside = wait_ends <= cover.end[interval]
+            still_waits &= ~(is_of_thread & begins_inside & ends_inside)
+        self.batches = batches.take(still_waits)
 
     def finished(self) -> Graph:
         """Return the changed graph.
 
         What follows from all the changes together is computed here: how long threads
-        take, which launches wait for room in a full queue, and that no task starts
+        take, which launches wait for room in a full queue, and that no GPU task starts
         before the one before it on its stream.
         """
         graph = self.graph
@@ -180,6 +178,7 @@ class Draft:
         if removes_nodes:
             self._queue_launches_again()
 
+        # A node cannot begin earlier before the end of a task than the task now takes.
         overlaps = self._mark_overlapping_edges()
         lag_within_task = np.maximum(self.lag, -self.dur[self.source])
         self.lag = np.where(overlaps, lag_within_task, self.lag)
@@ -202,9 +201,9 @@ class Draft:
         recorded time takes. It applies to what the thread does between calls.
         """
         graph = self.graph
-        hosts = graph.nodes(Node.CPU_WORK)
+        cpu_work = graph.nodes(Node.CPU_WORK)
         for lane, scale in enumerate(self.time_scales):
-            nodes = hosts[graph.lane[hosts] == lane]
+            nodes = cpu_work[graph.lane[cpu_work] == lane]
             until_begin = scale.elapsed_until(graph.began[nodes])
             until_end = scale.elapsed_until(graph.ended[nodes])
             self.dur[nodes] = until_end - until_begin
@@ -213,9 +212,9 @@ class Draft:
         """Mark the edges by which a node begins before the kernel, copy or set that it
         waits for ends.
 
-        Such an edge has a negative lag. If the lag is longer than the task itself, the
-        node seems to begin before the task does: this comes from clocks that differ, is
-        no overlap, and does not depend on how long the task takes.
+        Such an edge has a negative lag. If the lag is longer than the kernel itself,
+        the node seems to begin before the kernel does: this comes from clocks that
+        differ, is no overlap, and does not depend on how long the kernel takes.
 
         Returns:
             Flags of shape [2, nodes].
@@ -226,11 +225,11 @@ class Draft:
         return is_early & is_from_task & is_within_task
 
     def _queue_launches_again(self) -> None:
-        """Make launch calls wait for room in full queues again, after tasks were
-        removed.
+        """Make launch calls wait for room in full queues again, after kernels, copies
+        or sets were removed.
 
-        A GPU task is a kernel, copy or set. A removed one takes no room in the queue
-        of its stream, so the calls behind it wait for other tasks than before.
+        A removed one takes no room in the queue of its stream, so the calls behind it
+        wait for others than before.
         """
         graph = self.graph
         tasks = self.gpu_tasks
@@ -243,17 +242,18 @@ class Draft:
     def _queue_launches_again_on(self, stream: int, tasks: Rows) -> None:
         """Make launch calls wait for room in the queue of one stream.
 
-        Each call waits for the task that was launched n tasks before its own, if the
-        queue holds n tasks.
+        If the queue holds n tasks, each call waits for the task that was launched n
+        tasks before its own.
 
         Args:
             stream: The stream, an index in Graph.lanes.
-            tasks: All of its tasks. Some of their launch calls wait for one of them.
+            tasks: All of its kernels, copies and sets, as nodes. Some of their launch
+                calls wait for one of them.
         """
         graph = self.graph
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
         launch_of_task = launch_of_row[self.trace.launch[graph.row[tasks]]]
-        has_launch = launch_of_task > 0  # 0, the origin, stands for none
+        has_launch = launch_of_task != ORIGIN_NODE
 
         # The queue holds as many tasks as lie between the task of a call that waited
         # and the task that made room for it.
@@ -267,8 +267,8 @@ class Draft:
         is_left = (
             has_launch & ~self.is_removed[tasks] & ~self.is_removed[launch_of_task]
         )
+        remaining_tasks = tasks[is_left]
         waiting_launches = launch_of_task[is_left][queue_length:]
-        self.source[OTHER_LANE, waiting_launches] = tasks[is_left][
-            : len(waiting_launches)
-        ]
+        now_makes_room = remaining_tasks[: len(waiting_launches)]
+        self.source[OTHER_LANE, waiting_launches] = now_makes_room
         self.lag[OTHER_LANE, waiting_launches] = 0

@@ -15,7 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.analysis.replay.build import LATE_NS
-from fusetui.analysis.replay.graph import OTHER_LANE, SAME_LANE, Graph, Node, Times
+from fusetui.analysis.replay.graph import (
+    ORIGIN_NODE,
+    OTHER_LANE,
+    SAME_LANE,
+    Graph,
+    Node,
+    Times,
+)
 from fusetui.analysis.replay.replay import BLOCK_NODES, find_last_node
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
@@ -85,7 +92,7 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     """
     if last is None:
         last = find_last_node(graph, times)
-    edges_end = times.end[graph.source] + graph.lag + graph.residual
+    edges_end = times.end[graph.source] + graph.delay
     last_edge = np.argmax(edges_end, axis=0)  # per node: SAME_LANE or OTHER_LANE
     nodes = _find_nodes_to(graph, last_edge, last)
 
@@ -108,7 +115,9 @@ def _find_begins_of_parts(
     """Find when each of the four parts of each node on a critical path begins.
 
     First comes the usual delay (LAG), then the unexplained one (RESIDUAL). Then come
-    the work of the node (OWN) and its unexplained end (LATE).
+    the work of the node (OWN) and its unexplained end (LATE). E.g. (10, 15, 18, 30) for
+    a kernel that was launched at 10 us and could start 5 us later, but started 3 us
+    after that and ran until 30 us, none of it unexplained.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -123,8 +132,8 @@ def _find_begins_of_parts(
     lag_is_over = source_ended + graph.lag[edge, nodes]
     # A thread that takes a batch waited for the data loader. That is understood, though
     # no edge has it, so all of the delay counts as lag.
-    is_batch = np.isin(nodes, graph.batches.node)
-    lag_is_over[is_batch] = times.begin[nodes[is_batch]]
+    takes_batch = np.isin(nodes, graph.batches.node)
+    lag_is_over[takes_batch] = times.begin[nodes[takes_batch]]
 
     unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = {
@@ -149,7 +158,7 @@ def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     node_before = graph.source[last_edge, np.arange(len(graph))].tolist()
     backward: list[int] = []
     node = last
-    while node:  # up to the origin, which is 0
+    while node != ORIGIN_NODE:
         backward.append(node)
         node = node_before[node]
     return np.array(backward[::-1], dtype=np.intp)
@@ -158,8 +167,9 @@ def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
     """Measure how much of the critical path of a device is not understood.
 
-    This path leads to the last end of a GPU task of the device. It counts from the first
-    launch for the device on, because what a program does before says nothing about it.
+    This path leads to the last end of a GPU task of the device. It counts from the
+    first launch for the device on, because what a program does before says nothing
+    about it.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -169,29 +179,30 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     Returns:
         A share from 0 to 1; 0 if nothing runs on the device.
     """
-    is_of_device = []
-    for lane in graph.lanes:
-        is_of_device.append(lane.is_stream and lane.device == device)
-    is_of_device.append(False)  # for the lane -1, which stands for none
-    on_device = np.array(is_of_device)[graph.lane]
-    tasks = np.flatnonzero(on_device & ~graph.is_removed)
-    if not len(tasks):
+    streams = []
+    for index, lane in enumerate(graph.lanes):
+        if lane.is_stream and lane.device == device:
+            streams.append(index)
+    runs_on_device = np.isin(graph.lane, streams)
+    nodes = np.flatnonzero(runs_on_device & ~graph.is_removed)
+    if not len(nodes):
         return 0.0
 
-    launch = graph.source[OTHER_LANE, tasks]
-    has_launch = launch > 0  # 0, the origin, stands for none
-    launched_at = np.where(has_launch, times.end[launch], times.begin[tasks])
+    launch = graph.source[OTHER_LANE, nodes]
+    has_launch = launch != ORIGIN_NODE
+    launched_at = np.where(has_launch, times.end[launch], times.begin[nodes])
     first_launch = int(launched_at.min())
-    last_task = int(tasks[np.argmax(times.end[tasks])])
-    return find_route(graph, times, last_task).since(first_launch).unknown_share
+    last_node = int(nodes[np.argmax(times.end[nodes])])
+    route = find_route(graph, times, last_node)
+    return route.since(first_launch).unknown_share
 
 
 def measure_late_share(graph: Graph, route: Route) -> float:
-    """Measure the share of a path in which tasks are late for no recorded reason.
+    """Measure the share of a path in which GPU tasks are late for no recorded reason.
 
-    A GPU task is a kernel, copy or set. A late one may wait for something that was not
-    recorded, which a change could remove or not: so an answer mentions it. The first
-    task of a stream does not count, because nothing says when it could have started.
+    A late task (kernel, copy or set) may wait for something that was not recorded,
+    which a change could remove or not: so an answer mentions it. The first task of a
+    stream does not count, because nothing says when it could have started.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -201,9 +212,9 @@ def measure_late_share(graph: Graph, route: Route) -> float:
         A share from 0 to 1.
     """
     is_late = (route.part == RESIDUAL) & (route.ns > LATE_NS)
-    is_task = graph.kind[route.node] == Node.GPU_TASK
-    follows_another = graph.source[SAME_LANE, route.node] > 0
-    return route.share_of(is_late & is_task & follows_another)
+    is_of_task = graph.kind[route.node] == Node.GPU_TASK
+    follows_another = graph.source[SAME_LANE, route.node] != ORIGIN_NODE
+    return route.share_of(is_late & is_of_task & follows_another)
 
 
 def measure_slack(graph: Graph, times: Times) -> Int64s:
@@ -222,7 +233,7 @@ def measure_slack(graph: Graph, times: Times) -> Int64s:
         ns per node; 0 for nodes of the critical path.
     """
     latest_end = [int(times.end.max())] * len(graph)
-    delay = graph.lag + graph.residual
+    delay = graph.delay
     # A thread takes over a batch only after the time that it works for it in any case.
     delay[SAME_LANE, graph.batches.node] += graph.batches.unsure
     for last in range(len(graph) - 1, 0, -BLOCK_NODES):
@@ -248,13 +259,19 @@ def _limit_sources(
         latest_end: The latest end of each node of the graph, which is changed in place.
             Those of nodes behind the range are final.
     """
-    node_range = slice(first, stop)
-    source_a, source_b = graph.source[:, node_range].tolist()
-    delay_a, delay_b = delay[:, node_range].tolist()
-    durations = graph.dur[node_range].tolist()
-    nodes = range(first, stop)
-    in_order = zip(nodes, source_a, source_b, delay_a, delay_b, durations, strict=True)
-    for node, a, b, after_a, after_b, dur in reversed(list(in_order)):
+    last_first = np.arange(first, stop)[::-1]
+    source_a, source_b = graph.source[:, last_first].tolist()
+    delay_a, delay_b = delay[:, last_first].tolist()
+    durations = graph.dur[last_first].tolist()
+    for node, a, b, after_a, after_b, dur in zip(
+        last_first.tolist(),
+        source_a,
+        source_b,
+        delay_a,
+        delay_b,
+        durations,
+        strict=True,
+    ):
         latest_begin = latest_end[node] - dur
         if latest_begin - after_a < latest_end[a]:
             latest_end[a] = latest_begin - after_a
