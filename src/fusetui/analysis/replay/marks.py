@@ -1,6 +1,6 @@
 """Computes how much of each slice lies on the critical path, and its slack.
 
-The timeline of the app marks slices with it. The words node, task and lane are
+The timeline of the app marks slices with it. The words node, GPU task and lane are
 defined in graph.py, those of a path and its stretches in route.py.
 """
 
@@ -20,6 +20,7 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
+    ordinals,
     prefix_sums,
     reduce_ranges,
 )
@@ -116,7 +117,7 @@ def _add_gpu_work(
         route: The critical path.
         slack_of_node: The slack of each node, in ns.
     """
-    tasks = graph.nodes(Node.GPU_TASK)
+    tasks = graph.gpu_tasks
     times.slack_ns[graph.row[tasks]] = slack_of_node[tasks]
 
     is_of_task = _is_work(route) & (graph.kind[route.node] == Node.GPU_TASK)
@@ -142,9 +143,9 @@ def _add_threads(
         route: The critical path.
         slack_of_node: The slack of each node, in ns.
     """
+    is_join = graph.kind == Node.JOIN  # no work of its thread, but a wait for others
     for lane_index, lane in enumerate(graph.lanes):
-        is_of_lane = graph.lane == lane_index
-        nodes = np.flatnonzero(is_of_lane & (graph.kind != Node.JOIN))
+        nodes = np.flatnonzero((graph.lane == lane_index) & ~is_join)
         if lane.is_stream or not len(nodes):
             continue
         path = _find_path_of_thread(graph, route, lane_index)
@@ -239,13 +240,12 @@ def _find_slices_on_path(trace: Trace, graph: Graph, route: Route) -> _Stops:
     begin_of_nodes = route.begin[stretches[is_slice]] + graph.origin_ns
     innermost = _find_innermost_slices(trace, graph, node[~is_slice])
 
-    # Keep the first stop at each slice.
     row = np.append(rows_of_nodes, innermost.row).astype(np.intp)
     begin = np.append(begin_of_nodes, innermost.begin)
     by_begin = np.argsort(begin, kind="stable")
-    _, first_indices = np.unique(row[by_begin], return_index=True)
-    first = by_begin[np.sort(first_indices)]
-    return _Stops(row=row[first], begin=begin[first])
+    is_first_visit = ordinals(row[by_begin]) == 0
+    first_visits = by_begin[is_first_visit]
+    return _Stops(row=row[first_visits], begin=begin[first_visits])
 
 
 def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
@@ -254,7 +254,7 @@ def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        nodes: Nodes of a thread's own time (HOST).
+        nodes: Nodes of a thread's own time (CPU_WORK).
     """
     parts = divide_thread_time(trace, graph, nodes)
     is_recorded = parts.row != NOTHING_RECORDED

@@ -155,10 +155,12 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
         At most MAX_ROWS rows, the longest first. Names that get no row of their own are
         added up in one row without a name for each kind.
     """
-    totals_of_nodes = _sum_up_nodes(trace, graph, route)
-    totals_of_threads = _totals_of_threads(trace, graph, route)
-    totals = _merge_totals([*totals_of_nodes, *totals_of_threads])
-    totals = [total for total in totals if total.ns]
+    every_total = [
+        *_totals_of_gpu_and_calls(trace, graph, route),
+        *_totals_of_delays(trace, graph, route),
+        *_totals_of_threads(trace, graph, route),
+    ]
+    totals = [total for total in _merge_totals(every_total) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
 
     named_rows = _count_named_rows(totals)
@@ -203,20 +205,20 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
     sums: dict[tuple[Kind, str], _Total] = {}
     for total in totals:
         key = (total.kind, total.name)
-        if key in sums:
-            sum_so_far = sums[key]
-            total = total._replace(
-                events=sum_so_far.events + total.events, ns=sum_so_far.ns + total.ns
-            )
-        sums[key] = total
+        sum_so_far = sums.get(key, _Total(total.kind, total.name, events=0, ns=0))
+        sums[key] = _Total(
+            kind=total.kind,
+            name=total.name,
+            events=sum_so_far.events + total.events,
+            ns=sum_so_far.ns + total.ns,
+        )
     return list(sums.values())
 
 
-def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of a path without those of the threads' own time.
-
-    First come kernels, copies, sets and calls by their names, then the delays before
-    nodes.
+def _totals_of_gpu_and_calls(
+    trace: Trace, graph: Graph, route: Route
+) -> Iterator[_Total]:
+    """Yield how much of a path is kernels, copies and sets, and calls, by their names.
 
     Args:
         trace: The trace.
@@ -226,11 +228,11 @@ def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     kind = graph.kind[route.node]
     row = graph.row[route.node]
     is_work = route.part == OWN
-    is_task = kind == Node.GPU_TASK
+    is_gpu_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
-    is_communication[is_task] = communicates(trace, row[is_task])
+    is_communication[is_gpu_task] = communicates(trace, row[is_gpu_task])
     is_kernel = trace.role[row] == Role.KERNEL
-    is_other_task = is_task & ~is_communication
+    is_other_task = is_gpu_task & ~is_communication
 
     stretches_of_kind: dict[Kind, Flags] = {
         "kernel": is_other_task & is_kernel,
@@ -243,7 +245,6 @@ def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
         yield from _sum_up_by_name(
             trace, graph, route, kind_of_row, is_counted=is_work & is_of_kind
         )
-    yield from _totals_of_delays(trace, graph, route)
 
 
 def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
@@ -260,19 +261,20 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
         route: The path.
     """
     kind = graph.kind[route.node]
-    is_lag = route.part == LAG
-    is_delay_without_reason = ~is_lag & (route.part != OWN)
+    is_known_delay = route.part == LAG
+    is_unknown_delay = ~is_known_delay & (route.part != OWN)
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.CPU_WORK
-    is_latency = is_lag & (kind == Node.GPU_TASK) & follows_thread
+    is_latency = is_known_delay & (kind == Node.GPU_TASK) & follows_thread
     # After the change `loader`, it is the mark at which the batch arrives that waits.
     takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
-    is_loading = is_lag & takes_batch & (route.ns > 0)
+    is_loading = is_known_delay & takes_batch & (route.ns > 0)
+    is_switch = is_known_delay & ~is_latency & ~is_loading
 
     yield _make_nameless_total(route, "launch", is_latency)
-    yield _make_nameless_total(route, "wait", is_lag & ~is_latency & ~is_loading)
-    yield _make_nameless_total(route, "residual", is_delay_without_reason)
+    yield _make_nameless_total(route, "wait", is_switch)
+    yield _make_nameless_total(route, "residual", is_unknown_delay)
     if is_loading.any():
         first_load = int(find_loader_calls(trace)[0])
         loading = _make_nameless_total(route, "host", is_loading)
@@ -290,15 +292,14 @@ def _sum_up_by_name(
         graph: Its work as nodes, with what each of them waits for.
         route: The path.
         kind: The kind of the totals.
-        is_counted: True for the stretches that count, all of calls or tasks; one flag
-            per stretch.
+        is_counted: True for the stretches that count, all of calls or GPU tasks; one
+            flag per stretch.
     """
     stretches = np.flatnonzero(is_counted & (route.ns > 0))
     rows = graph.row[route.node[stretches]].astype(np.intp)
-    for name, (events, ns) in add_up_by_text(
-        trace, rows, route.ns[stretches], str
-    ).items():
-        yield _Total(kind, name, events, ns)
+    sums = add_up_by_text(trace, rows, route.ns[stretches], str)
+    for name, (events, ns) in sums.items():
+        yield _Total(kind=kind, name=name, events=events, ns=ns)
 
 
 def _make_nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
@@ -310,7 +311,7 @@ def _make_nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
         is_counted: True for the stretches that count; one flag per stretch.
     """
     ns = route.ns[is_counted & (route.ns > 0)]
-    return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
+    return _Total(kind=kind, name="", events=len(ns), ns=int(ns.sum()))
 
 
 class HostTimes(NamedTuple):
@@ -319,7 +320,7 @@ class HostTimes(NamedTuple):
     There is one entry per part.
     """
 
-    node: Rows  # the node (HOST) that the part belongs to
+    node: Rows  # the node (CPU_WORK) that the part belongs to
     row: Rows  # the innermost slice, a row of the trace, or NOTHING_RECORDED
     ns: Int64s  # how long the part takes with the time scale of its thread
 
@@ -333,7 +334,7 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        nodes: The nodes to divide. Those that are no HOST are ignored.
+        nodes: The nodes to divide. Those that are no CPU_WORK are ignored.
     """
     parts = _OwnTimes()
     own_time = nodes[(graph.kind[nodes] == Node.CPU_WORK) & (graph.lasted[nodes] > 0)]
@@ -348,8 +349,9 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     ns = np.zeros(len(node), dtype=np.int64)
     for lane, scale in enumerate(graph.time_scales):
         is_of_lane = graph.lane[node] == lane
+        until_start = scale.elapsed_until(start[is_of_lane])
         until_end = scale.elapsed_until(end[is_of_lane])
-        ns[is_of_lane] = until_end - scale.elapsed_until(start[is_of_lane])
+        ns[is_of_lane] = until_end - until_start
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 
@@ -398,7 +400,7 @@ def _add_parts_of_thread(
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         lane: The thread, an index in Graph.lanes.
-        nodes: Its nodes of own time (HOST), in order.
+        nodes: Its nodes of own time (CPU_WORK), in order.
     """
     began = graph.began[nodes]
     remaining = Cover(began, graph.ended[nodes])
@@ -501,16 +503,17 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     parts = _sort_last_first(divide_thread_time(trace, graph, node))
     part_on_path_ns = _measure_parts_on_path(parts, on_path_ns)
     is_on_path = part_on_path_ns > 0
-    row = parts.row[is_on_path]
-    ns = part_on_path_ns[is_on_path]
+    is_in_slice = parts.row != NOTHING_RECORDED
 
-    is_in_slice = row != NOTHING_RECORDED
-    totals_of_names = add_up_by_text(trace, row[is_in_slice], ns[is_in_slice], str)
-    for name, (events, ns_of_name) in totals_of_names.items():
-        yield _Total("host", name, events, ns_of_name)
+    named = is_on_path & is_in_slice
+    sums = add_up_by_text(trace, parts.row[named], part_on_path_ns[named], str)
+    for name, (events, ns) in sums.items():
+        yield _Total(kind="host", name=name, events=events, ns=ns)
 
-    nameless_ns = ns[~is_in_slice]
-    yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
+    nameless_ns = part_on_path_ns[is_on_path & ~is_in_slice]
+    yield _Total(
+        kind="host", name="", events=len(nameless_ns), ns=int(nameless_ns.sum())
+    )
 
 
 def _sort_last_first(parts: HostTimes) -> HostTimes:
@@ -519,7 +522,8 @@ def _sort_last_first(parts: HostTimes) -> HostTimes:
     A node is a stretch of a thread between two calls, which several ops and frames
     divide into parts.
     """
-    order = np.lexsort((-np.arange(len(parts.node)), parts.node))
+    last_first = -np.arange(len(parts.node))
+    order = np.lexsort((last_first, parts.node))
     return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
 
 
@@ -536,22 +540,21 @@ def _measure_parts_on_path(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     Returns:
         ns per part.
     """
-    # How long the parts behind each part take until its node ends. They come before it.
-    ns_before: Int64s = prefix_sums(parts.ns)
+    # How long the later parts of the same node take. In `parts`, they come before.
+    sums: Int64s = prefix_sums(parts.ns)
     first_of_node = np.searchsorted(parts.node, parts.node)
-    behind_ns = ns_before[:-1] - ns_before[first_of_node]
+    later_parts_ns = sums[:-1] - sums[first_of_node]
 
     # What these leave of the path is on the part, up to its own length.
-    left_ns = on_path_ns[parts.node] - behind_ns
+    left_ns = on_path_ns[parts.node] - later_parts_ns
     return np.asarray(np.clip(left_ns, 0, parts.ns))
 
 
 def _list_slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
     """List the slack of the kernels and of the ops that take the most time.
 
-    The slack is how much longer they could take without delaying the end.
-
-    Kernels are grouped by what they do, such as all matrix products.
+    The slack is how much longer they could take without delaying the end. Kernels are
+    grouped by what they do, such as all matrix products.
 
     Returns:
         At most MAX_GROUPS of both sorts, the most slack first.
@@ -585,11 +588,12 @@ class _NamedTimes(NamedTuple):
 def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     """Measure the effective time of each kernel: without what overlaps the kernel
     before it."""
-    tasks = graph.nodes(Node.GPU_TASK)
-    kernels = tasks[trace.role[graph.row[tasks]] == Role.KERNEL]
-    rows = graph.row[kernels].astype(np.intp)
     effective_of_row = np.zeros(len(trace), dtype=np.int64)
     effective_of_row[trace.gpu_rows] = effective_ns(trace)
+    tasks = graph.gpu_tasks
+    is_kernel = trace.role[graph.row[tasks]] == Role.KERNEL
+    kernels = tasks[is_kernel]
+    rows = graph.row[kernels].astype(np.intp)
     return _NamedTimes(node=kernels, ns=effective_of_row[rows], name=trace.name[rows])
 
 
@@ -641,22 +645,22 @@ def _find_slack_by_name(
         group_of_name: For each of Trace.names the group in which it counts.
     """
     groups = list(dict.fromkeys(group_of_name))
-    index_of_group = {group: index for index, group in enumerate(groups)}
+    index_by_group = {group: index for index, group in enumerate(groups)}
     # At least one entry, because an empty array would be one of floats.
-    index_of_name = np.array([index_of_group[group] for group in group_of_name] or [0])
-    group_of_time = index_of_name[times.name]
-    ns_by_group = np.bincount(group_of_time, times.ns, minlength=len(groups))
-    largest = np.argsort(-ns_by_group, kind="stable")[:MAX_GROUPS]
+    index_of_name = np.array([index_by_group[group] for group in group_of_name] or [0])
+    index_of_time = index_of_name[times.name]
+    ns_of_group = np.bincount(index_of_time, times.ns, minlength=len(groups))
+    largest_first = np.argsort(-ns_of_group, kind="stable")
 
     end = int(graph.ended.max())
-    for group in largest.tolist():
-        is_of_group = group_of_time == group
+    for index in largest_first[:MAX_GROUPS].tolist():
+        is_of_group = index_of_time == index
         ns_of_node = summed(times.node[is_of_group], times.ns[is_of_group], len(graph))
         if not ns_of_node.any():
             continue
         is_critical = ns_of_node[route.node].any()
         slack_ns = 0 if is_critical else _measure_slack_of_nodes(graph, ns_of_node, end)
-        yield Slack(what=groups[group], kind=kind, ns=slack_ns)
+        yield Slack(what=groups[index], kind=kind, ns=slack_ns)
 
 
 def _measure_slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:

@@ -1,7 +1,7 @@
 """Finds the target of a change in a trace and its graph: GPU work, and times of
 threads.
 
-The words node, task and lane are defined in graph.py. *Covers* say when threads do
+The words node, GPU task and lane are defined in graph.py. *Covers* say when threads do
 something: for each thread, the intervals in which it does.
 """
 
