@@ -51,13 +51,15 @@ def translate_times(graph: Graph, times: Times, lane: int, recorded: Int64s) -> 
     inside_ns = _measure_time_inside(graph, lane, node, inside_until)
 
     # A time that lies behind the end of its node lies in a wait, or after the thread
-    # has ended. (One before the begin of its node lies before the thread begins.)
+    # has ended. (One before the begin of its node lies before the thread begins; like
+    # the time after the end, it is not stretched.)
     next_node = nodes[np.minimum(index + 1, len(nodes) - 1)]
     wait_factor = _compute_wait_factors(graph, times, node, next_node)
-    behind_ns = recorded - inside_until
-    wait_factor = np.where(behind_ns > 0, wait_factor, 1.0)
-    waited_ns = np.rint(behind_ns * wait_factor).astype(np.int64)
-    return times.begin[node] + inside_ns + waited_ns
+    outside_ns = recorded - inside_until
+    factor = np.where(outside_ns > 0, wait_factor, 1.0)
+    replayed_outside_ns = np.rint(outside_ns * factor).astype(np.int64)
+    replayed: Int64s = times.begin[node] + inside_ns + replayed_outside_ns
+    return replayed
 
 
 def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
@@ -144,46 +146,52 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     """
     start = trace.start.copy()
     end = trace.end.copy()
-    tasks = graph.nodes(Node.GPU_TASK)
+    tasks = graph.gpu_tasks
     start[graph.row[tasks]] = times.begin[tasks] + graph.origin_ns
     end[graph.row[tasks]] = times.end[tasks] + graph.origin_ns
 
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        if track.layer not in CPU_LAYERS:
+        lane = _find_lane(graph, thread)
+        if track.layer not in CPU_LAYERS or lane == NO_LANE:
             continue
-        for lane in _find_lanes(graph, thread):
-            for column in (start, end):
-                recorded = column[track.rows] - graph.origin_ns
-                replayed = translate_times(graph, times, lane, recorded)
-                column[track.rows] = replayed + graph.origin_ns
+        for column in (start, end):
+            recorded = column[track.rows] - graph.origin_ns
+            replayed = translate_times(graph, times, lane, recorded)
+            column[track.rows] = replayed + graph.origin_ns
     return start, end
 
 
-def _find_lanes(graph: Graph, thread: int) -> list[int]:
-    """Find the lane of a thread: its index in the graph.
-
-    Returns a list with that index, or an empty list if the thread is not replayed.
+def _find_lane(graph: Graph, thread: int) -> int:
+    """Find the index of a thread in Graph.lanes; NO_LANE if it is not replayed.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         thread: The number of the thread, as in Trace.thread_of_track.
     """
-    threads = range(len(graph.time_scales))
-    return [lane for lane in threads if graph.lanes[lane].thread == thread]
+    for index, lane in enumerate(graph.lanes):
+        if lane.thread == thread and not lane.is_stream:
+            return index
+    return NO_LANE
 
 
 class StepEnds(NamedTuple):
     """What decides when steps end: their thread, and the work that they launched.
 
-    A step ends when the thread has ended it and all tasks that it launched have ended.
+    A step ends when the thread has ended it and all GPU tasks (kernels, copies and
+    sets) that it launched have ended.
     """
 
     lane: int  # the thread, an index in Graph.lanes; NO_LANE: it is not replayed
     # Recorded, in ns after the origin: when the first step begins, and when the thread
     # ends each step. Empty in a trace without steps.
     edges: Int64s
-    task: Rows  # the tasks that steps launched, as nodes of the graph
+    task: Rows  # the GPU tasks that steps launched, as nodes of the graph
     step: Rows  # for each of them the index of its step
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the trace has steps."""
+        return len(self.edges) > 0
 
 
 def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
@@ -201,23 +209,17 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     steps = steps_of(trace, by)
     no_rows = np.empty(0, dtype=np.intp)
     if not len(steps):
-        return StepEnds(
-            lane=NO_LANE,
-            edges=no_rows.astype(np.int64),
-            task=no_rows,
-            step=no_rows,
-        )
-
-    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    lanes = _find_lanes(graph, thread)
+        no_times = np.empty(0, dtype=np.int64)
+        return StepEnds(lane=NO_LANE, edges=no_times, task=no_rows, step=no_rows)
 
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
     launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
     task_of_row = graph.node_of(trace, Node.GPU_TASK)
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     return StepEnds(
-        lane=lanes[0] if lanes else NO_LANE,
+        lane=_find_lane(graph, thread),
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
         task=task_of_row[np.concatenate([no_rows, *rows_of_steps])],
         step=numbers_of_sized_groups(np.array(launches_of_steps)),
@@ -238,7 +240,7 @@ def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     Returns:
         One time more than steps, in ns after the origin.
     """
-    if not len(ends.edges):
+    if not ends.has_steps:
         return np.array([0, times.end[find_last_node(graph, times)]])
 
     wall_bounds = ends.edges
@@ -257,9 +259,8 @@ def measure_lengths(
 ) -> Int64s:
     """Measure how long each step takes in a replay, in ns.
 
-    A step lasts until all work that it launched has ended.
-
-    Without steps the only length is that of the whole replay.
+    A step lasts until all work that it launched has ended. Without steps the only
+    length is that of the whole replay.
 
     Args:
         trace: The trace.
@@ -267,4 +268,5 @@ def measure_lengths(
         times: The times of its nodes in the replay.
         by: What counts as a step; see `steps_of`.
     """
-    return step_launched(measure_bounds(graph, times, find_step_ends(trace, graph, by)))
+    ends = find_step_ends(trace, graph, by)
+    return step_launched(measure_bounds(graph, times, ends))
