@@ -40,7 +40,7 @@ from fusetui.analysis.replay.route import OWN, Route, find_route, measure_late_s
 from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
@@ -365,7 +365,9 @@ def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) ->
         routes: The critical paths before and after them.
     """
     only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
-    return only_removes_waits and is_certain(
+    if not only_removes_waits:
+        return False
+    return is_certain(
         trace, routes.recorded.unknown_share, routes.replayed.unknown_share
     )
 
@@ -421,15 +423,11 @@ def _find_range(
     Returns:
         The least and the most of the four medians, in ns.
     """
-    bounds_of_replays = (
-        earlier.bounds,
-        earlier.late_bounds,
-        later.bounds,
-        later.late_bounds,
-    )
     medians_ns = []
-    for bounds in bounds_of_replays:
-        medians_ns.append(lower_median(step_launched(bounds)[counted_steps]))
+    for replayed in (earlier, later):
+        for bounds in (replayed.bounds, replayed.late_bounds):
+            lengths = step_launched(bounds)
+            medians_ns.append(lower_median(lengths[counted_steps]))
     return min(medians_ns), max(medians_ns)
 
 
@@ -520,14 +518,17 @@ def _measure_scaled_share(
         changes: The changes, of which at least one names a device.
         replayed: Replays with these changes.
     """
-    nodes = []
+    nodes_of_changes = []
     for change in changes:
         if isinstance(change, OnDevice):
-            nodes.append(find_scalable_kernels(trace, graph, change.name).nodes)
-    scaled = np.concatenate(nodes)
-    routes = [find_route(graph, graph.recorded)]
-    routes += [find_route(each.graph, each.times) for each in replayed]
-    return max(share_of(scaled, route) for route in routes)
+            kernels = find_scalable_kernels(trace, graph, change.name)
+            nodes_of_changes.append(kernels.nodes)
+    nodes = np.concatenate(nodes_of_changes)
+
+    shares = [share_of(nodes, find_route(graph, graph.recorded))]
+    for each in replayed:
+        shares.append(share_of(nodes, find_route(each.graph, each.times)))
+    return max(shares)
 
 
 def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
@@ -540,17 +541,14 @@ def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(steps)), select_steps_of_median(trace))
+    counted_steps = set(select_steps_of_median(trace).tolist())
     effects = []
-    for name, before_ns, after_ns, is_counted in zip(
-        labels_of(steps.names),
-        lengths.before.tolist(),
-        lengths.after.tolist(),
-        in_median.tolist(),
-        strict=True,
-    ):
+    for index, name in enumerate(labels_of(steps.names)):
         effect = StepEffect(
-            name=name, before_ns=before_ns, after_ns=after_ns, in_median=is_counted
+            name=name,
+            before_ns=int(lengths.before[index]),
+            after_ns=int(lengths.after[index]),
+            in_median=index in counted_steps,
         )
         effects.append(effect)
     return tuple(effects)
@@ -599,11 +597,12 @@ def select_steps_of_median(trace: Trace, by: str | None = None) -> Rows:
     gpu_rows = trace.gpu_rows
     gpu_work = union(trace.start[gpu_rows], trace.end[gpu_rows])
     device_ran = gpu_work.within(steps.start, steps.end) > 0
+    if not device_ran.any():
+        device_ran[:] = True
     indices = np.flatnonzero(device_ran)
-    if not len(indices):
-        indices = np.arange(len(steps))
     behind_first = indices[indices > 0]
-    return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
+    only_the_first = np.zeros(1, dtype=np.intp)
+    return behind_first if len(behind_first) else only_the_first
 
 
 def _sum_up_limit(
@@ -627,9 +626,10 @@ def _sum_up_limit(
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
-    is_in_steps = ~graph.is_removed & (times.end <= end)
-    last_node = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
-    return rows_of(trace, graph, find_route(graph, times, last_node).since(begin))
+    ends_in_steps = ~graph.is_removed & (times.end <= end)
+    last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
+    route = find_route(graph, times, last_node)
+    return rows_of(trace, graph, route.since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -638,12 +638,12 @@ def leaves_waits_out(trace: Trace) -> bool:
     Some recorders keep no other calls. In a full recording of a program that launches
     much there are others: the profiler itself waits for the device when it stops.
     """
-    launching = distinct(trace.launch[trace.gpu_rows])
-    launching = launching[launching >= 0]
-    if len(launching) <= MANY_LAUNCHES:
+    launches = distinct(trace.launch[trace.gpu_rows])
+    launches = launches[launches != NO_ROW]
+    if len(launches) <= MANY_LAUNCHES:
         return False
     names_of_calls = trace.name[trace.rows_of(Role.CALL)]
-    is_name_of_launch = np.isin(names_of_calls, trace.name[launching])
+    is_name_of_launch = np.isin(names_of_calls, trace.name[launches])
     return bool(is_name_of_launch.all())
 
 
@@ -659,7 +659,8 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
     """
     if leaves_waits_out(trace) or events_unknown(trace):
         return False
-    return not build_graph(trace).inferred_waits and not any(unknown_shares)
+    was_inferred = build_graph(trace).inferred_waits > 0
+    return not was_inferred and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:
@@ -671,9 +672,10 @@ def events_unknown(trace: Trace) -> bool:
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     if len(streams) <= 1:
         return False
-    waiting_calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
-    recorded = trace.correlation[trace.rows_of(Role.SYNC)]
-    return not np.isin(trace.correlation[waiting_calls], recorded).all()
+    calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
+    synchronizations = trace.rows_of(Role.SYNC)
+    is_recorded = np.isin(trace.correlation[calls], trace.correlation[synchronizations])
+    return not is_recorded.all()
 
 
 def _check_notes_about_trace(trace: Trace) -> dict[Note, bool]:
@@ -769,6 +771,9 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
     E.g. if a step takes 50, 50, 70 and 100 us at the factors 0.1, 0.4, 0.7 and 1, the
     knee is 0.4: making it even faster does not help.
 
+    Args:
+        points: The length of a step at each factor, from the smallest factor on.
+
     Returns:
         The factor. None if it is the smallest one, because the gain may continue below
         it, and None if no factor gains anything.
@@ -777,6 +782,6 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
     if not times_ns or max(times_ns) == min(times_ns):
         return None
     nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    last_index = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
-    # At the smallest factor the gain may continue below it.
-    return points[last_index].factor if last_index else None
+    factors = [point.factor for point in points if point.after_ns <= nearly_all_ns]
+    knee = factors[-1]
+    return None if knee == points[0].factor else knee
