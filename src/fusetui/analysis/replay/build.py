@@ -46,6 +46,7 @@ from fusetui.analysis.replay.items import (
 from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int32s,
     Int64s,
     Rows,
@@ -67,7 +68,6 @@ MAX_RETURN_NS = 100_000
 """If a synchronization returns later than this after the task for which it waited, it
 must have waited for something else as well."""
 NO_LANE = -1
-NO_ROW = -1
 
 
 class NodeOrder(NamedTuple):

@@ -22,6 +22,7 @@ from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.times import find_step_ends, measure_bounds, slices_of
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -38,8 +39,6 @@ KEPT_WHOLE = ("report", "keys", "names", "categories", "elements")
 """The fields of a recorded trace that a predicted trace shares with it."""
 KEPT_OF_SLICES = ("name", "cat", "role", "correlation", "external_id", "order")
 """The columns that have the same value for a slice in both traces."""
-NO_ROW = -1
-"""A slice is not in the predicted trace."""
 
 
 class Predicted(msgspec.Struct, frozen=True, eq=False):

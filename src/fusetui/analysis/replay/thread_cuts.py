@@ -42,6 +42,7 @@ from fusetui.analysis.why.thread_activity import ThreadActivity, classify_rows
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
@@ -63,7 +64,6 @@ FREES = lazy_pattern(r"\A(?:cuda|hip)Free\Z")
 HANDING_NS = 10_000_000
 """How long it may take to take over a batch that is ready, because its tensors are
 opened one by one. If a call for a batch takes longer, the rest is certainly waiting."""
-NO_ROW = -1
 NO_GROUP = -1
 
 
