@@ -381,7 +381,7 @@ def _sum_times_by_name(
         One entry per name, the largest time first; equal times in the order of
         names.
     """
-    groups = grouped(trace.name[rows], then_by=np.arange(len(rows)))
+    groups = grouped(trace.name[rows])
     times = []
     for name, first_row, events, ns in zip(
         groups.keys.tolist(),
