@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -122,14 +124,18 @@ def _sort_by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return sorted_rows
 
 
-def sum_launched_gpu_rows(trace: Trace, row: int) -> tuple[int, int, int]:
-    """Count and add up the GPU events that were launched under a CPU slice.
+class LaunchedWork(NamedTuple):
+    """The GPU events that were launched under a CPU slice, added up."""
+
+    events: int
+    kernels: int  # how many of the events are kernels
+    ns: int
+
+
+def sum_launched_gpu_rows(trace: Trace, row: int) -> LaunchedWork:
+    """Count and add up the GPU events that `find_launched_gpu_rows` finds.
 
     It uses running totals, so that it takes O(log n) however many events there are.
-
-    Returns:
-        How many events `find_launched_gpu_rows` finds, how many of them are kernels, and
-        their time in ns.
     """
     index = trace.launch_index
     events = 0
@@ -139,7 +145,7 @@ def sum_launched_gpu_rows(trace: Trace, row: int) -> tuple[int, int, int]:
         events += part.stop - part.start
         kernels += int(index.kernels[part.stop] - index.kernels[part.start])
         ns += int(index.ns[part.stop] - index.ns[part.start])
-    return events, kernels, ns
+    return LaunchedWork(events=events, kernels=kernels, ns=ns)
 
 
 def _find_index_parts(trace: Trace, row: int) -> list[slice]:
@@ -152,10 +158,11 @@ def _find_index_parts(trace: Trace, row: int) -> list[slice]:
     if trace.track_of(row).layer is Layer.OPS:
         return [index.within(row, int(trace.end_row[row]))]
 
-    thread = trace.thread_of_track
+    # An annotation or a Python frame is on another track than the launches.
+    thread = trace.thread_of_track[trace.track[row]]
     times = [trace.start[row], trace.end[row]]
     parts = []
-    for track in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
+    for track in np.flatnonzero(trace.thread_of_track == thread).tolist():
         first, end = find_rows_starting_between(trace, trace.tracks[track], times)
         parts.append(index.within(first, end))
     return parts

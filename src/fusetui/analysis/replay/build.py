@@ -225,9 +225,7 @@ class GraphDraft:
             The new nodes.
         """
         joins = len(self.kind) + np.arange(len(target))
-        new_columns = vars(GraphDraft(len(target)))
-        for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, new_columns[name]), axis=-1))
+        self._append(GraphDraft(len(target)))
         self.began[joins] = self.began[target]
         self.ended[joins] = self.began[target]
         self.lane[joins] = self.lane[target]
@@ -238,6 +236,12 @@ class GraphDraft:
         most_joins = nth_of_target.max(initial=0) + 1
         self.tie_order[joins] = target - 0.5 + nth_of_target / (2 * most_joins)
         return joins
+
+    def _append(self, other: GraphDraft) -> None:
+        """Append the nodes of another draft, column by column."""
+        for name, column in vars(self).items():
+            longer = np.concatenate((column, getattr(other, name)), axis=-1)
+            setattr(self, name, longer)
 
     def late_ns(self, nodes: Rows) -> Int64s:
         """Measure how much later some nodes begin than their edges explain.
@@ -699,12 +703,12 @@ def _measure_latency(trace: Trace) -> Int64s:
     """
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for devices in Accounts(trace).devices_by_axis:
-        # One gap is enough here; the time before the first task is such a gap, too.
-        with_first_tasks = devices.with_lead(trace.begin_ns - 1)
-        by_few_gaps = devices.latency_of(with_first_tasks, 1)
+        # The time before the first task is a gap, too.
+        gaps = devices.with_lead(trace.begin_ns - 1)
+        by_few_gaps = devices.latency_of(gaps, fewest=1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
-        is_measured = devices.latency_ns > 0
-        latency = np.where(is_measured, devices.latency_ns, by_few_gaps)
+        by_many_gaps = devices.latency_ns
+        latency = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
         process = trace.process_of_track[trace.track[devices.events]]
         latency_of_process[process] = latency[devices.device_index(devices.events)]
     return latency_of_process

@@ -14,7 +14,7 @@ import numpy as np
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import NOTHING_RECORDED, divide_thread_time
-from fusetui.analysis.replay.route import LATE, OWN, Route, find_route, measure_slack
+from fusetui.analysis.replay.route import Part, Route, find_route, measure_slack
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import (
     Flags,
@@ -96,7 +96,7 @@ def compute_marks(trace: Trace) -> Marks:
 
 def _is_work(route: Route) -> Flags:
     """Return which stretches of a path are the work of nodes, not delays before them."""
-    return np.isin(route.part, (OWN, LATE))
+    return np.isin(route.part, (Part.WORK, Part.LATE_RETURN))
 
 
 class _TimesOfSlices(NamedTuple):
@@ -232,7 +232,7 @@ def _find_slices_on_path(trace: Trace, graph: Graph, route: Route) -> _Stops:
         graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
-    stretches = np.flatnonzero((route.part == OWN) & (route.ns > 0))
+    stretches = np.flatnonzero((route.part == Part.WORK) & (route.ns > 0))
     node = route.node[stretches]
     # Other nodes are a thread's own time, in which any slices may be innermost.
     is_slice = np.isin(graph.kind[node], (Node.GPU_TASK, Node.LAUNCH, Node.WAIT))

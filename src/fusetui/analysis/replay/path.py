@@ -18,7 +18,7 @@ from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import find_last_node, replay
-from fusetui.analysis.replay.route import LAG, OWN, Route, find_route, residual_share
+from fusetui.analysis.replay.route import Part, Route, find_route, residual_share
 from fusetui.analysis.why.account import find_axis
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import DeviceResidual
@@ -227,7 +227,7 @@ def _totals_of_gpu_and_calls(
     """
     kind = graph.kind[route.node]
     row = graph.row[route.node]
-    is_work = route.part == OWN
+    is_work = route.part == Part.WORK
     is_gpu_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
     is_communication[is_gpu_task] = communicates(trace, row[is_gpu_task])
@@ -261,8 +261,8 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
         route: The path.
     """
     kind = graph.kind[route.node]
-    is_known_delay = route.part == LAG
-    is_unknown_delay = ~is_known_delay & (route.part != OWN)
+    is_known_delay = route.part == Part.KNOWN_DELAY
+    is_unknown_delay = route.is_unexplained
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
     follows_thread = graph.kind[np.roll(route.node, 1)] == Node.CPU_WORK
@@ -492,7 +492,7 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
         graph: Its work as nodes, with what each of them waits for.
         route: The path.
     """
-    is_own_time = (graph.kind[route.node] == Node.CPU_WORK) & (route.part == OWN)
+    is_own_time = (graph.kind[route.node] == Node.CPU_WORK) & (route.part == Part.WORK)
     stretches = np.flatnonzero(is_own_time & (route.ns > 0))
     if not len(stretches):
         return

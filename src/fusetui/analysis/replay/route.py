@@ -10,6 +10,7 @@ The words node, edge, lag and residual are defined in graph.py.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -27,21 +28,26 @@ from fusetui.analysis.replay.replay import BLOCK_NODES, find_last_node
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
-PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
-"""The four stretches of the critical path that belong to a node, in order of time: the
-lag and the residual of the edge to it, the node's own work, and the end of that by which
-it takes unexplainedly long (Graph.unexplained)."""
+
+class Part(IntEnum):
+    """The four stretches of the critical path that belong to a node, in order of time."""
+
+    KNOWN_DELAY = 0  # the lag of the edge to the node
+    UNEXPLAINED_DELAY = 1  # the residual of that edge
+    WORK = 2  # the node's own work
+    # The end of that by which it takes unexplainedly long (Graph.unexplained).
+    LATE_RETURN = 3
 
 
 class Route(NamedTuple):
     """The critical path up to a node, as *stretches* without gaps between them.
 
-    Each node of the path has four stretches, see PARTS; some have no length. A stretch
+    Each node of the path has four stretches, see Part; some have no length. A stretch
     reaches from its begin to the begin of the next one.
     """
 
     node: Rows  # per stretch: its node
-    part: Rows  # per stretch: one of PARTS
+    part: Rows  # per stretch: one of Part
     # Per stretch: when it begins, in ns after the origin; and when the last one ends.
     begin: Int64s
 
@@ -56,9 +62,14 @@ class Route(NamedTuple):
         return int(self.ns.sum())
 
     @property
+    def is_unexplained(self) -> Flags:
+        """For each stretch, whether its reason is not known."""
+        return np.isin(self.part, (Part.UNEXPLAINED_DELAY, Part.LATE_RETURN))
+
+    @property
     def unknown_share(self) -> float:
         """The share of the path, from 0 to 1, whose reason is not known."""
-        return self.share_of(np.isin(self.part, (RESIDUAL, LATE)))
+        return self.share_of(self.is_unexplained)
 
     def share_of(self, stretches: Flags) -> float:
         """Return the share of the path, from 0 to 1, that some stretches take.
@@ -103,8 +114,8 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
     return Route(
-        node=np.repeat(nodes, len(PARTS)),
-        part=np.tile(PARTS, len(nodes)),
+        node=np.repeat(nodes, len(Part)),
+        part=np.tile(np.array(list(Part)), len(nodes)),
         begin=np.maximum(begin, 0),
     )
 
@@ -114,10 +125,8 @@ def _find_begins_of_parts(
 ) -> Int64s:
     """Find when each of the four parts of each node on a critical path begins.
 
-    First comes the usual delay (LAG), then the unexplained one (RESIDUAL). Then come
-    the work of the node (OWN) and its unexplained end (LATE). E.g. (10, 15, 18, 30) for
-    a kernel that was launched at 10 us and could start 5 us later, but started 3 us
-    after that and ran until 30 us, none of it unexplained.
+    E.g. (10, 15, 18, 30) for a kernel that was launched at 10 us and could start 5 us
+    later, but started 3 us after that and ran until 30 us, none of it unexplained.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -126,7 +135,7 @@ def _find_begins_of_parts(
         edge: For each of them the edge by which it waited, SAME_LANE or OTHER_LANE.
 
     Returns:
-        ns after the origin, of shape [nodes, PARTS].
+        ns after the origin, of shape [nodes, parts], in the order of Part.
     """
     source_ended = times.end[graph.source[edge, nodes]]
     lag_is_over = source_ended + graph.lag[edge, nodes]
@@ -137,12 +146,12 @@ def _find_begins_of_parts(
 
     unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = {
-        LAG: source_ended,
-        RESIDUAL: lag_is_over,
-        OWN: times.begin[nodes],
-        LATE: times.end[nodes] - unexplained_ns,
+        Part.KNOWN_DELAY: source_ended,
+        Part.UNEXPLAINED_DELAY: lag_is_over,
+        Part.WORK: times.begin[nodes],
+        Part.LATE_RETURN: times.end[nodes] - unexplained_ns,
     }
-    return np.stack([begins[part] for part in PARTS], axis=1)
+    return np.stack([begins[part] for part in Part], axis=1)
 
 
 def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
@@ -211,7 +220,7 @@ def measure_late_share(graph: Graph, route: Route) -> float:
     Returns:
         A share from 0 to 1.
     """
-    is_late = (route.part == RESIDUAL) & (route.ns > LATE_NS)
+    is_late = (route.part == Part.UNEXPLAINED_DELAY) & (route.ns > LATE_NS)
     is_of_task = graph.kind[route.node] == Node.GPU_TASK
     follows_another = graph.source[SAME_LANE, route.node] != ORIGIN_NODE
     return route.share_of(is_late & is_of_task & follows_another)

@@ -36,7 +36,7 @@ from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import MAKES_STREAM_WAIT
 from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import OWN, Route, find_route, measure_late_share
+from fusetui.analysis.replay.route import Part, Route, find_route, measure_late_share
 from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
@@ -569,7 +569,7 @@ def share_of(nodes: Rows, route: Route) -> float:
     Returns:
         A share from 0 to 1.
     """
-    return route.share_of((route.part == OWN) & np.isin(route.node, nodes))
+    return route.share_of((route.part == Part.WORK) & np.isin(route.node, nodes))
 
 
 def differs(ns: int, other_ns: int) -> bool:
