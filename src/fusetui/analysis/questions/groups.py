@@ -2,7 +2,7 @@
 by name with the shapes and types of their inputs.
 
 A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the
-trace and the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has
+trace and the jobs of its kernels and returns a `Grouping`. `arguments.KERNELS_BY` has
 the same names.
 """
 
@@ -161,7 +161,7 @@ def _group_given_ops(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     ):
         inputs_of_group = {}
         if inputs:
-            inputs_of_group = inputs.fields(int(inputs.number[first]))
+            inputs_of_group = inputs.identify(int(inputs.number[first]))
         statistics = asdict(durations_of_group)
         # Unlike the sum of all durations, this leaves out ops inside another op.
         statistics["total_ns"] = sums_of_group.total_ns
@@ -184,7 +184,7 @@ _NO_OP: Final = -1
 """The number of the group of kernels that no op launched."""
 
 
-def group_by_inputs(inputs: Arguments) -> Keys:
+def group_by_inputs(inputs: Arguments) -> Grouping:
     """Return the grouping by the shapes and types of the inputs of ops.
 
     Strides and values do not matter. The number is -1 if nothing was recorded.
@@ -202,7 +202,7 @@ def group_by_inputs(inputs: Arguments) -> Keys:
             number_of_args[index] = number
     distinct_texts = list(number_by_texts)
 
-    def fields(number: int) -> dict[str, Any]:
+    def identify(number: int) -> dict[str, Any]:
         """Return `shapes` and `dtypes` as lists; None if nothing was recorded."""
         if number == _NO_INPUTS:
             return {"shapes": None, "dtypes": None}
@@ -212,7 +212,7 @@ def group_by_inputs(inputs: Arguments) -> Keys:
             "dtypes": _rename_types(_to_json_list(parsed(types_text))),
         }
 
-    return Keys(number=number_of_args[inputs.number], fields=fields)
+    return Grouping(number=number_of_args[inputs.number], identify=identify)
 
 
 def _to_json_list(value: Any) -> list[Any] | None:
@@ -259,11 +259,13 @@ def _to_json_value(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
     return None
 
 
-class Keys(msgspec.Struct, frozen=True, eq=False):
-    """A grouping: the number of the group of each kernel, and what identifies a group."""
+class Grouping(msgspec.Struct, frozen=True, eq=False):
+    """Numbers that say to which group each kernel or op belongs, and what identifies a
+    group."""
 
-    number: NDArray[np.integer]  # one per kernel
-    fields: Callable[[int], dict[str, Any]]  # of the group with a number
+    number: NDArray[np.integer]  # the number of the group of each kernel or op
+    # Returns for the number of a group the fields that identify it, such as its name.
+    identify: Callable[[int], dict[str, Any]]
 
 
 def group_kernels(
@@ -284,48 +286,51 @@ def group_kernels(
     rows = jobs.rows
     if not len(rows):
         return ()
-    keys = GROUPINGS[by](trace, jobs)
-    by_key = grouped(keys.number, trace.start[rows])
+    grouping = GROUPINGS[by](trace, jobs)
+    members = grouped(grouping.number, trace.start[rows])
+    durations = spreads(grouping.number, trace.dur[rows])
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
-    durations = spreads(keys.number, trace.dur[rows])
-    work = _describe_work_of_groups(trace, jobs, effective, by_key)
+    work = _describe_work_of_groups(trace, jobs, effective, members)
 
     groups = []
     for number, durations_of_group, work_of_group in zip(
-        by_key.keys.tolist(), durations, work, strict=True
+        members.keys.tolist(), durations, work, strict=True
     ):
-        identity = keys.fields(number)
-        group = KernelGroup(**identity, **asdict(durations_of_group), **work_of_group)
+        group = KernelGroup(
+            **grouping.identify(number), **asdict(durations_of_group), **work_of_group
+        )
         groups.append(group)
     if by != "step":
         groups.sort(key=lambda group: (-group.total_ns, _sort_key_of_group(group)))
     return tuple(groups)
 
 
-def _group_by_name(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_name(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their names. The number of a group is the index of the name in
     the trace."""
-    return Keys(
+    return Grouping(
         number=trace.name[jobs.rows],
-        fields=lambda name: {"name": trace.names[name]},
+        identify=lambda name: {"name": trace.names[name]},
     )
 
 
-def _group_by_op(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_op(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the innermost op around their launch.
 
     The number is that of the name of the op, -1 for none.
     """
 
-    def fields(name: int) -> dict[str, Any]:
+    def identify(name: int) -> dict[str, Any]:
         """Return the name of the op; None for none."""
         return {"op": None if name == _NO_OP else trace.names[name]}
 
     op = trace.op[jobs.rows]
-    return Keys(number=np.where(op != NO_ROW, trace.name[op], _NO_OP), fields=fields)
+    return Grouping(
+        number=np.where(op != NO_ROW, trace.name[op], _NO_OP), identify=identify
+    )
 
 
-def _group_by_shape(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_shape(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their name, the op that launched them, and the op's inputs.
 
     Kernels of a group agree in all three. Of inputs only the shapes and types count.
@@ -334,29 +339,30 @@ def _group_by_shape(trace: Trace, jobs: Jobs) -> Keys:
         trace: The trace.
         jobs: The kernels, with the recorded inputs of their ops.
     """
-    name_of_kernel = trace.name[jobs.rows]
-    ops = _group_by_op(trace, jobs)
-    inputs = group_by_inputs(jobs.inputs)
+    by_name = _group_by_name(trace, jobs)
+    by_op = _group_by_op(trace, jobs)
+    by_inputs = group_by_inputs(jobs.inputs)
     first_of_group, group_of_kernel = distinct_rows(
-        (name_of_kernel, ops.number, inputs.number)
+        (by_name.number, by_op.number, by_inputs.number)
     )
 
-    def fields(group: int) -> dict[str, Any]:
+    def identify(group: int) -> dict[str, Any]:
         """Return the name, the op and the inputs of the first kernel of a group."""
         kernel = first_of_group[group]
-        name = {"name": trace.names[int(name_of_kernel[kernel])]}
-        op = ops.fields(int(ops.number[kernel]))
-        return name | op | inputs.fields(int(inputs.number[kernel]))
+        fields: dict[str, Any] = {}
+        for grouping in (by_name, by_op, by_inputs):
+            fields |= grouping.identify(int(grouping.number[kernel]))
+        return fields
 
-    return Keys(number=group_of_kernel, fields=fields)
+    return Grouping(number=group_of_kernel, identify=identify)
 
 
-def _group_by_module(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_module(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by module; see `module_keys`."""
     return module_keys(trace, jobs.rows, origins(trace))
 
 
-def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
+def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
     """Group kernels by the kind of module, or the annotation, that they work for.
 
     Args:
@@ -367,12 +373,12 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     return _group_by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _group_by_kind(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_kind(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their kind, as the legend of the timeline shows it."""
     return _group_by_label(trace, jobs.rows, "kind", legend_kind)
 
 
-def _group_by_library(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_library(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their library, as far as their names show it."""
     return _group_by_label(trace, jobs.rows, "family", _recognize_family)
 
@@ -389,7 +395,7 @@ def _group_by_label(
     rows: NDArray[np.integer],
     field: str,
     label: Callable[[str], str | None],
-) -> Keys:
+) -> Grouping:
     """Group rows by a label that follows from their names.
 
     Args:
@@ -408,29 +414,29 @@ def _group_by_label(
 
     no_label = len(number_by_label)
     labels = [*number_by_label, None]
-    return Keys(
+    return Grouping(
         number=np.where(has_row, number_of_name[trace.name[rows]], no_label),
-        fields=lambda number: {field: labels[number]},
+        identify=lambda number: {field: labels[number]},
     )
 
 
-def _group_by_stream(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_stream(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the stream on which they ran.
 
     Overlapping kernels of a stream are drawn in several rows; all of these are one
     stream. The number of a group is that of the stream in Trace.thread_of_track.
     """
 
-    def fields(thread: int) -> dict[str, Any]:
+    def identify(thread: int) -> dict[str, Any]:
         """Return the device and the stream."""
         track = trace.first_track(thread)
         return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
 
     thread = trace.thread_of_track[trace.track[jobs.rows]]
-    return Keys(number=thread, fields=fields)
+    return Grouping(number=thread, identify=identify)
 
 
-def _group_by_step(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_step(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the step, such as a training step, that launched them. Kernels
     that no step launched are the group None."""
     names = labels_of(steps_of(trace).names)
@@ -439,13 +445,13 @@ def _group_by_step(trace: Trace, jobs: Jobs) -> Keys:
     step_of_row = np.full(len(trace), no_step, dtype=np.int64)
     for step, launched in enumerate(launched_in_steps(trace)):
         step_of_row[launched] = step
-    return Keys(
+    return Grouping(
         number=step_of_row[jobs.rows],
-        fields=lambda step: {"step": names_or_none[step]},
+        identify=lambda step: {"step": names_or_none[step]},
     )
 
 
-GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
+GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Grouping]]] = {
     "name": _group_by_name,
     "op": _group_by_op,
     "shape": _group_by_shape,
