@@ -27,7 +27,7 @@ from fusetui.analysis.replay.graph import (
     sort_nodes,
 )
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.route import find_route
+from fusetui.analysis.replay.route import find_critical_path
 from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
@@ -170,7 +170,7 @@ def replay_job(
     return ChangedTimes(
         times=tuple(times_of_ranks),
         arrived=end[layout.arrival] - shift_of_rank[arrivals.rank],
-        residual_share=find_route(ordered.graph, times).unknown_share,
+        residual_share=find_critical_path(ordered.graph, times).unknown_share,
     )
 
 

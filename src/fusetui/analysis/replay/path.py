@@ -18,7 +18,12 @@ from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import find_last_node, replay
-from fusetui.analysis.replay.route import Part, Route, find_route, residual_share
+from fusetui.analysis.replay.route import (
+    CriticalPath,
+    Part,
+    find_critical_path,
+    residual_share,
+)
 from fusetui.analysis.why.account import find_axis
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import DeviceResidual
@@ -105,13 +110,13 @@ def path(trace: Trace) -> Path:
     is left out of traces with more than MAX_REPLAYED_NODES nodes.
     """
     graph = build_graph(trace)
-    route = find_route(graph, graph.recorded)
+    critical_path = find_critical_path(graph, graph.recorded)
     devices = measure_residuals(trace)
     is_too_large = len(graph) > MAX_REPLAYED_NODES
     return Path(
-        span_ns=route.span_ns,
-        rows=rows_of(trace, graph, route),
-        slack=() if is_too_large else _list_slack(trace, graph, route),
+        span_ns=critical_path.span_ns,
+        rows=rows_of(trace, graph, critical_path),
+        slack=() if is_too_large else _list_slack(trace, graph, critical_path),
         slack_left_out=is_too_large,
         devices=devices,
         residual_share=max((device.residual_share for device in devices), default=0.0),
@@ -143,22 +148,24 @@ class _Total(NamedTuple):
     ns: int
 
 
-def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
+def rows_of(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> tuple[PathRow, ...]:
     """Sum up the stretches of a path by kind and name.
 
     Args:
         trace: The trace.
         graph: Its graph, as recorded or changed.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         At most MAX_ROWS rows, the longest first. Names that get no row of their own are
         added up in one row without a name for each kind.
     """
     every_total = [
-        *_totals_of_gpu_and_calls(trace, graph, route),
-        *_totals_of_delays(trace, graph, route),
-        *_totals_of_threads(trace, graph, route),
+        *_totals_of_gpu_and_calls(trace, graph, critical_path),
+        *_totals_of_delays(trace, graph, critical_path),
+        *_totals_of_threads(trace, graph, critical_path),
     ]
     totals = [total for total in _merge_totals(every_total) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
@@ -172,7 +179,7 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
             what=total.name,
             count=total.events,
             ns=total.ns,
-            share=total.ns / route.span_ns,
+            share=total.ns / critical_path.span_ns,
         )
         rows.append(row)
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
@@ -216,18 +223,18 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
 
 
 def _totals_of_gpu_and_calls(
-    trace: Trace, graph: Graph, route: Route
+    trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is kernels, copies and sets, and calls, by their names.
 
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    kind = graph.kind[route.node]
-    row = graph.row[route.node]
-    is_work = route.part == Part.WORK
+    kind = graph.kind[critical_path.node]
+    row = graph.row[critical_path.node]
+    is_work = critical_path.part == Part.WORK
     is_gpu_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
     is_communication[is_gpu_task] = communicates(trace, row[is_gpu_task])
@@ -243,11 +250,13 @@ def _totals_of_gpu_and_calls(
     }
     for kind_of_row, is_of_kind in stretches_of_kind.items():
         yield from _sum_up_by_name(
-            trace, graph, route, kind_of_row, is_counted=is_work & is_of_kind
+            trace, graph, critical_path, kind_of_row, is_counted=is_work & is_of_kind
         )
 
 
-def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+def _totals_of_delays(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> Iterator[_Total]:
     """Yield how much of a path is delays between the end of one node and the next.
 
     There are three sorts: the latency from a launch call to its kernel, other known
@@ -258,31 +267,36 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    kind = graph.kind[route.node]
-    is_known_delay = route.part == Part.KNOWN_DELAY
-    is_unknown_delay = route.is_unexplained
+    kind = graph.kind[critical_path.node]
+    is_known_delay = critical_path.part == Part.KNOWN_DELAY
+    is_unknown_delay = critical_path.is_unexplained
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
-    follows_thread = graph.kind[np.roll(route.node, 1)] == Node.CPU_WORK
+    follows_thread = graph.kind[np.roll(critical_path.node, 1)] == Node.CPU_WORK
     is_latency = is_known_delay & (kind == Node.GPU_TASK) & follows_thread
     # After the change `loader`, it is the mark at which the batch arrives that waits.
-    takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
-    is_loading = is_known_delay & takes_batch & (route.ns > 0)
+    takes_batch = np.isin(critical_path.node, graph.batches.node) | (kind == Node.MARK)
+    is_loading = is_known_delay & takes_batch & (critical_path.ns > 0)
     is_switch = is_known_delay & ~is_latency & ~is_loading
 
-    yield _make_nameless_total(route, "launch", is_latency)
-    yield _make_nameless_total(route, "wait", is_switch)
-    yield _make_nameless_total(route, "residual", is_unknown_delay)
+    yield _make_nameless_total(critical_path, "launch", is_latency)
+    yield _make_nameless_total(critical_path, "wait", is_switch)
+    yield _make_nameless_total(critical_path, "residual", is_unknown_delay)
     if is_loading.any():
         first_load = int(find_loader_calls(trace)[0])
-        loading = _make_nameless_total(route, "host", is_loading)
+        loading = _make_nameless_total(critical_path, "host", is_loading)
         yield loading._replace(name=trace.name_of(first_load))
 
 
 def _sum_up_by_name(
-    trace: Trace, graph: Graph, route: Route, kind: Kind, *, is_counted: Flags
+    trace: Trace,
+    graph: Graph,
+    critical_path: CriticalPath,
+    kind: Kind,
+    *,
+    is_counted: Flags,
 ) -> Iterator[_Total]:
     """Yield the totals of some stretches of a critical path by the names of their
     slices.
@@ -290,27 +304,29 @@ def _sum_up_by_name(
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
         kind: The kind of the totals.
         is_counted: True for the stretches that count, all of calls or GPU tasks; one
             flag per stretch.
     """
-    stretches = np.flatnonzero(is_counted & (route.ns > 0))
-    rows = graph.row[route.node[stretches]].astype(np.intp)
-    sums = add_up_by_text(trace, rows, route.ns[stretches], str)
+    stretches = np.flatnonzero(is_counted & (critical_path.ns > 0))
+    rows = graph.row[critical_path.node[stretches]].astype(np.intp)
+    sums = add_up_by_text(trace, rows, critical_path.ns[stretches], str)
     for name, (events, ns) in sums.items():
         yield _Total(kind=kind, name=name, events=events, ns=ns)
 
 
-def _make_nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
+def _make_nameless_total(
+    critical_path: CriticalPath, kind: Kind, is_counted: Flags
+) -> _Total:
     """Make the total of some stretches of a path that have no name, such as delays.
 
     Args:
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
         kind: The kind of the total.
         is_counted: True for the stretches that count; one flag per stretch.
     """
-    ns = route.ns[is_counted & (route.ns > 0)]
+    ns = critical_path.ns[is_counted & (critical_path.ns > 0)]
     return _Total(kind=kind, name="", events=len(ns), ns=int(ns.sum()))
 
 
@@ -480,7 +496,9 @@ def _find_parts_in_slices(
     )
 
 
-def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+def _totals_of_threads(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> Iterator[_Total]:
     """Yield how much of a path is the own time of threads, by the innermost slice.
 
     A moment counts for the op, Python frame or annotation that is innermost then. If
@@ -490,15 +508,16 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    is_own_time = (graph.kind[route.node] == Node.CPU_WORK) & (route.part == Part.WORK)
-    stretches = np.flatnonzero(is_own_time & (route.ns > 0))
+    is_of_thread = graph.kind[critical_path.node] == Node.CPU_WORK
+    is_own_time = is_of_thread & (critical_path.part == Part.WORK)
+    stretches = np.flatnonzero(is_own_time & (critical_path.ns > 0))
     if not len(stretches):
         return
-    node = route.node[stretches]
+    node = critical_path.node[stretches]
     on_path_ns = np.zeros(len(graph), dtype=np.int64)
-    on_path_ns[node] = route.ns[stretches]
+    on_path_ns[node] = critical_path.ns[stretches]
 
     parts = _sort_last_first(divide_thread_time(trace, graph, node))
     part_on_path_ns = _measure_parts_on_path(parts, on_path_ns)
@@ -550,7 +569,9 @@ def _measure_parts_on_path(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     return np.asarray(np.clip(left_ns, 0, parts.ns))
 
 
-def _list_slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
+def _list_slack(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> tuple[Slack, ...]:
     """List the slack of the kernels and of the ops that take the most time.
 
     The slack is how much longer they could take without delaying the end. Kernels are
@@ -561,14 +582,14 @@ def _list_slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
     """
     slack_of_kernels = _find_slack_by_name(
         graph,
-        route,
+        critical_path,
         kind="kernel",
         times=_measure_kernel_times(trace, graph),
         group_of_name=[_read_family(name) for name in trace.names],
     )
     slack_of_ops = _find_slack_by_name(
         graph,
-        route,
+        critical_path,
         kind="op",
         times=_measure_op_times(trace, graph),
         group_of_name=list(trace.names),
@@ -626,7 +647,7 @@ def _read_family(name: str) -> str:
 
 def _find_slack_by_name(
     graph: Graph,
-    route: Route,
+    critical_path: CriticalPath,
     *,
     kind: Literal["kernel", "op"],
     times: _NamedTimes,
@@ -639,7 +660,7 @@ def _find_slack_by_name(
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        route: Its critical path. A group of which anything lies on it has no slack.
+        critical_path: Its critical path. A group of which anything lies on it has no slack.
         kind: What the names are of.
         times: How long nodes take under a name.
         group_of_name: For each of Trace.names the group in which it counts.
@@ -658,7 +679,7 @@ def _find_slack_by_name(
         ns_of_node = summed(times.node[is_of_group], times.ns[is_of_group], len(graph))
         if not ns_of_node.any():
             continue
-        is_critical = ns_of_node[route.node].any()
+        is_critical = ns_of_node[critical_path.node].any()
         slack_ns = 0 if is_critical else _measure_slack_of_nodes(graph, ns_of_node, end)
         yield Slack(what=groups[index], kind=kind, ns=slack_ns)
 
@@ -691,7 +712,7 @@ def _measure_slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
             return int(longer_ns.sum())
 
         # The end is late by what the nodes on the critical path take longer.
-        on_path = distinct(find_route(slower, times, last).node)
+        on_path = distinct(find_critical_path(slower, times, last).node)
         late_ns_per_factor = int(ns_of_node[on_path].sum())
         factor = max(0.0, factor - late_ns / late_ns_per_factor)
     return 0

@@ -39,7 +39,7 @@ class Part(IntEnum):
     LATE_RETURN = 3
 
 
-class Route(NamedTuple):
+class CriticalPath(NamedTuple):
     """The critical path up to a node, as *stretches* without gaps between them.
 
     Each node of the path has four stretches, see Part; some have no length. A stretch
@@ -79,7 +79,7 @@ class Route(NamedTuple):
         """
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
-    def since(self, begin: int) -> Route:
+    def since(self, begin: int) -> CriticalPath:
         """Cut off the part of the path before a time, and return the rest.
 
         Earlier stretches remain, but have no length.
@@ -90,7 +90,9 @@ class Route(NamedTuple):
         return self._replace(begin=np.maximum(self.begin, begin))
 
 
-def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
+def find_critical_path(
+    graph: Graph, times: Times, last: int | None = None
+) -> CriticalPath:
     """Find the critical path from the origin to the end of a node.
 
     It is followed backward from that node. At each node, the edge that ends last is the
@@ -113,7 +115,7 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     # cuts that one short: each begin becomes the least of itself and all later ones.
     begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
-    return Route(
+    return CriticalPath(
         node=np.repeat(nodes, len(Part)),
         part=np.tile(np.array(list(Part)), len(nodes)),
         begin=np.maximum(begin, 0),
@@ -202,11 +204,11 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     launched_at = np.where(has_launch, times.end[launch], times.begin[nodes])
     first_launch = int(launched_at.min())
     last_node = int(nodes[np.argmax(times.end[nodes])])
-    route = find_route(graph, times, last_node)
-    return route.since(first_launch).unknown_share
+    critical_path = find_critical_path(graph, times, last_node)
+    return critical_path.since(first_launch).unknown_share
 
 
-def measure_late_share(graph: Graph, route: Route) -> float:
+def measure_late_share(graph: Graph, critical_path: CriticalPath) -> float:
     """Measure the share of a path in which GPU tasks are late for no recorded reason.
 
     A late task (kernel, copy or set) may wait for something that was not recorded,
@@ -215,15 +217,17 @@ def measure_late_share(graph: Graph, route: Route) -> float:
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         A share from 0 to 1.
     """
-    is_late = (route.part == Part.UNEXPLAINED_DELAY) & (route.ns > LATE_NS)
-    is_of_task = graph.kind[route.node] == Node.GPU_TASK
-    follows_another = graph.source[SAME_LANE, route.node] != ORIGIN_NODE
-    return route.share_of(is_late & is_of_task & follows_another)
+    is_late = (critical_path.part == Part.UNEXPLAINED_DELAY) & (
+        critical_path.ns > LATE_NS
+    )
+    is_of_task = graph.kind[critical_path.node] == Node.GPU_TASK
+    follows_another = graph.source[SAME_LANE, critical_path.node] != ORIGIN_NODE
+    return critical_path.share_of(is_late & is_of_task & follows_another)
 
 
 def measure_slack(graph: Graph, times: Times) -> Int64s:

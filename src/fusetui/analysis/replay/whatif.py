@@ -36,7 +36,12 @@ from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import MAKES_STREAM_WAIT
 from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import Part, Route, find_route, measure_late_share
+from fusetui.analysis.replay.route import (
+    CriticalPath,
+    Part,
+    find_critical_path,
+    measure_late_share,
+)
 from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
@@ -182,9 +187,9 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     graph = build_graph(trace)
     replayed = _replay_changes(trace, graph, parsed)
     lengths = _measure_step_lengths(graph, replayed, counted_steps)
-    routes = _Routes(
-        recorded=find_route(graph, graph.recorded),
-        replayed=find_route(replayed.graph, replayed.times),
+    paths = _CriticalPaths(
+        recorded=find_critical_path(graph, graph.recorded),
+        replayed=find_critical_path(replayed.graph, replayed.times),
     )
     range_of_change = _estimate_range(trace, graph, parsed, replayed, counted_steps)
     effects = _list_effects(trace, lengths)
@@ -199,28 +204,28 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         before_range_ns=_shortest_and_longest(lengths.before[counted_steps]),
         after_range_ns=_shortest_and_longest(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
-        residual_share=_find_largest_residual_share(trace, routes),
+        residual_share=_find_largest_residual_share(trace, paths),
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if _is_upper_bound(trace, parsed, routes) else "estimate",
+        certainty="bound" if _is_upper_bound(trace, parsed, paths) else "estimate",
         limit=_sum_up_limit(trace, replayed, counted_steps),
-        notes=_collect_notes(trace, graph, replayed, routes, lengths),
+        notes=_collect_notes(trace, graph, replayed, paths, lengths),
         scaled_share=range_of_change.scaled_share,
     )
     answer = _mark_as_bound(answer, replayed, lengths)
     return _remove_unsupported(answer, is_range=is_range(parsed))
 
 
-def _find_largest_residual_share(trace: Trace, routes: _Routes) -> float:
+def _find_largest_residual_share(trace: Trace, paths: _CriticalPaths) -> float:
     """Find the largest share of a critical path that is not understood.
 
     These are the paths of each device as recorded, and the path after the change.
 
     Args:
         trace: The trace.
-        routes: The critical paths before and after the change.
+        paths: The critical paths before and after the change.
     """
     shares = [device.residual_share for device in measure_residuals(trace)]
-    return max([*shares, routes.replayed.unknown_share])
+    return max([*shares, paths.replayed.unknown_share])
 
 
 def _mark_as_bound(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
@@ -304,11 +309,11 @@ def _measure_step_lengths(
     )
 
 
-class _Routes(NamedTuple):
+class _CriticalPaths(NamedTuple):
     """The critical paths before and after a change."""
 
-    recorded: Route
-    replayed: Route
+    recorded: CriticalPath
+    replayed: CriticalPath
 
 
 class _RangeOfChange(NamedTuple):
@@ -353,7 +358,9 @@ def _estimate_range(
     return _RangeOfChange(between_ns=between_ns, scaled_share=scaled_share)
 
 
-def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
+def _is_upper_bound(
+    trace: Trace, changes: Sequence[Change], paths: _CriticalPaths
+) -> bool:
     """Return whether no program with these changes can save more than the replay.
 
     That holds if the changes only remove waits, and all of the trace is understood: a
@@ -362,18 +369,20 @@ def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) ->
     Args:
         trace: The trace.
         changes: The changes.
-        routes: The critical paths before and after them.
+        paths: The critical paths before and after them.
     """
     only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
     if not only_removes_waits:
         return False
-    return is_certain(
-        trace, routes.recorded.unknown_share, routes.replayed.unknown_share
-    )
+    return is_certain(trace, paths.recorded.unknown_share, paths.replayed.unknown_share)
 
 
 def _collect_notes(
-    trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
+    trace: Trace,
+    graph: Graph,
+    replayed: _Replayed,
+    paths: _CriticalPaths,
+    lengths: _Lengths,
 ) -> tuple[str, ...]:
     """Collect the notes that an answer needs: what it assumes and what is doubtful,
     each once.
@@ -384,12 +393,12 @@ def _collect_notes(
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         replayed: The replay with the changes.
-        routes: The critical paths before and after the changes.
+        paths: The critical paths before and after the changes.
         lengths: How long steps take before and after the changes.
     """
     largest_late_share = max(
-        measure_late_share(graph, routes.recorded),
-        measure_late_share(replayed.graph, routes.replayed),
+        measure_late_share(graph, paths.recorded),
+        measure_late_share(replayed.graph, paths.replayed),
     )
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
@@ -525,9 +534,9 @@ def _measure_scaled_share(
             nodes_of_changes.append(kernels.nodes)
     nodes = np.concatenate(nodes_of_changes)
 
-    shares = [share_of(nodes, find_route(graph, graph.recorded))]
+    shares = [share_of(nodes, find_critical_path(graph, graph.recorded))]
     for each in replayed:
-        shares.append(share_of(nodes, find_route(each.graph, each.times)))
+        shares.append(share_of(nodes, find_critical_path(each.graph, each.times)))
     return max(shares)
 
 
@@ -559,17 +568,19 @@ def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
     return int(lengths.min()), int(lengths.max())
 
 
-def share_of(nodes: Rows, route: Route) -> float:
+def share_of(nodes: Rows, critical_path: CriticalPath) -> float:
     """Measure the share of a critical path that is the own work of some nodes.
 
     Args:
         nodes: The nodes.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         A share from 0 to 1.
     """
-    return route.share_of((route.part == Part.WORK) & np.isin(route.node, nodes))
+    is_work = critical_path.part == Part.WORK
+    is_of_nodes = np.isin(critical_path.node, nodes)
+    return critical_path.share_of(is_work & is_of_nodes)
 
 
 def differs(ns: int, other_ns: int) -> bool:
@@ -622,14 +633,14 @@ def _sum_up_limit(
     graph = replayed.graph
     times = replayed.times
     if not len(steps_of(trace)):
-        return rows_of(trace, graph, find_route(graph, times))
+        return rows_of(trace, graph, find_critical_path(graph, times))
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
     ends_in_steps = ~graph.is_removed & (times.end <= end)
     last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
-    route = find_route(graph, times, last_node)
-    return rows_of(trace, graph, route.since(begin))
+    critical_path = find_critical_path(graph, times, last_node)
+    return rows_of(trace, graph, critical_path.since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:

@@ -22,7 +22,7 @@ from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import OTHER_LANE, Graph, Node, Times
 from fusetui.analysis.replay.path import measure_residuals
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import find_route, measure_late_share
+from fusetui.analysis.replay.route import find_critical_path, measure_late_share
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.times import measure_lengths
 from fusetui.analysis.replay.whatif import (
@@ -260,12 +260,12 @@ def _measure_result(
     latest = lengths
     if late_times is not times:
         latest = _measure_lengths(trace, graph, late_times, by)[counted_steps]
-    route = find_route(graph, times)
+    critical_path = find_critical_path(graph, times)
     return ReplayResult(
         lengths=lengths,
         latest=latest,
-        unknown_share=route.unknown_share,
-        may_wait_for_more=measure_late_share(graph, route) > MAX_LATE_SHARE,
+        unknown_share=critical_path.unknown_share,
+        may_wait_for_more=measure_late_share(graph, critical_path) > MAX_LATE_SHARE,
     )
 
 
