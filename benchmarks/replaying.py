@@ -27,7 +27,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.route import measure_slack
-from fusetui.analysis.replay.times import slices_of
+from fusetui.analysis.replay.times import compute_slice_times
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 
@@ -118,7 +118,7 @@ def measure_answers(trace: Trace) -> None:
     path_end = time.perf_counter()
     change = whatif(trace, ["python x0.5"])
     change_end = time.perf_counter()
-    slices_of(trace, graph, graph.recorded)
+    compute_slice_times(trace, graph, graph.recorded)
     measure_slack(graph, graph.recorded)
     slices_end = time.perf_counter()
     if change.abstains:

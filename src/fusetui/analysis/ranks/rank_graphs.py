@@ -17,7 +17,7 @@ from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import LATE_NS, build_graph
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
@@ -271,7 +271,7 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
         raise NoAnswerError("not_linked")
 
     # Even without a change, `changed` corrects the edges of overlapping work.
-    unchanged, _ = changed(trace, graph, ())
+    unchanged, _ = apply_changes(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
 
@@ -295,13 +295,13 @@ def _apply_changes(
     applied_texts: list[str] = []
     for change_of_rank in changes:
         try:
-            changed(trace, graph, [change_of_rank.change])
+            apply_changes(trace, graph, [change_of_rank.change])
         except NoMatchError as reason:
             not_applied[change_of_rank.text] = reason
         else:
             applied.append(change_of_rank.change)
             applied_texts.append(change_of_rank.text)
-    changed_graph, notes = changed(trace, graph, applied)
+    changed_graph, notes = apply_changes(trace, graph, applied)
     return _Changed(graph=changed_graph, applied=frozenset(applied_texts), notes=notes)
 
 

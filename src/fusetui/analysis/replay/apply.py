@@ -40,7 +40,7 @@ from fusetui.analysis.replay.graph import (
     Graph,
     Node,
 )
-from fusetui.analysis.replay.select import Covers, LaunchRange
+from fusetui.analysis.replay.select import LaunchRange, ThreadIntervals
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import runs_of
 from fusetui.trace.model.arrays import (
@@ -68,7 +68,7 @@ UNKNOWN_BOUND = -1
 """The least time of a kernel is not known."""
 
 
-def changed(
+def apply_changes(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> tuple[Graph, tuple[str, ...]]:
     """Apply changes to the graph of a trace, one after the other.
@@ -162,7 +162,7 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
         return
 
     slices = select.find_slices(trace, graph, change.what, change.pattern)
-    intervals = select.covers(trace, graph, slices)
+    intervals = select.find_intervals(trace, graph, slices)
     draft.scale_threads(intervals, factor)
     is_skipped = factor == 0
     if is_skipped:
@@ -456,7 +456,7 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     trace = draft.trace
     graph = draft.graph
     slices = select.find_slices(trace, graph, "wait", change.pattern)
-    intervals = select.covers(trace, graph, slices)
+    intervals = select.find_intervals(trace, graph, slices)
     nodes = select.find_calls_within(trace, graph, intervals)
     waits = nodes[graph.kind[nodes] == Node.WAIT]
     known_waits = waits[graph.has_edge(OTHER_LANE, waits)]
@@ -478,13 +478,13 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    loading = select.covers(trace, graph, find_loader_calls(trace))
+    loading = select.find_intervals(trace, graph, find_loader_calls(trace))
     if not loading:
         raise NoMatchError(
             "No thread that launches work loads data, so there is nothing to speed up."
         )
 
-    with_workers = select.covers(trace, graph, find_worker_loader_calls(trace))
+    with_workers = select.find_intervals(trace, graph, find_worker_loader_calls(trace))
     if with_workers:
         draft.batches = NO_BATCHES
         draft.notes.append("loader_never_waits")
@@ -546,18 +546,20 @@ def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
     return ready
 
 
-def _select_free_intervals(covers: Covers, others: Covers) -> Covers:
+def _select_free_intervals(
+    intervals: ThreadIntervals, others: ThreadIntervals
+) -> ThreadIntervals:
     """Select the intervals of threads that do not overlap any of some other intervals.
 
     Args:
-        covers: The intervals of each thread.
+        intervals: The intervals of each thread.
         others: The other intervals of each thread.
 
     Returns:
         The remaining intervals, without the threads that have none.
     """
-    remaining: Covers = {}
-    for lane, cover in covers.items():
+    remaining: ThreadIntervals = {}
+    for lane, cover in intervals.items():
         other_ns = others.get(lane, NOTHING).within(cover.start, cover.end)
         is_free = other_ns == 0
         if is_free.any():
@@ -706,11 +708,11 @@ def find_scalable_kernels(trace: Trace, graph: Graph, device: str) -> Scalable:
     Raises:
         WrongChangeError: If the device is unknown, or if there is no such kernel.
     """
-    on_device = select.on_device(describe_kernels(trace), device)
+    comparison = select.compare_with_device(describe_kernels(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
-    ratio_of_row[trace.gpu_rows] = on_device.ratio
+    ratio_of_row[trace.gpu_rows] = comparison.ratio
     least_of_row = np.full(len(trace), np.nan)
-    least_of_row[trace.gpu_rows] = on_device.least_ns
+    least_of_row[trace.gpu_rows] = comparison.least_ns
 
     nodes = graph.gpu_tasks
     rows = graph.row[nodes]

@@ -59,8 +59,8 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import upper_median
 
 LATE_NS = 5_000
-"""A GPU task that starts more than this after its edges explain is late. It may wait for
-something that was not recorded."""
+"""A GPU task that starts more than this after its edges explain is late. It may wait
+for something that was not recorded."""
 MAX_LATENCY_NS = 100_000
 """A longer usual latency from a launch to its task, measured from few launches, is not
 believed: the tasks waited for something else."""

@@ -19,7 +19,7 @@ from fusetui.analysis.replay.graph import (
     Graph,
     Node,
 )
-from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.replay.select import ThreadIntervals
 from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NO_INTERVAL
@@ -121,14 +121,14 @@ class Draft:
         changed_ns = np.rint(new_effective_ns(current_ns)).astype(np.int64)
         self.dur[nodes] = overlap_ns + changed_ns
 
-    def scale_threads(self, covers: Covers, factor: float) -> None:
+    def scale_threads(self, intervals: ThreadIntervals, factor: float) -> None:
         """Make what threads do during some intervals take longer or less.
 
         Args:
-            covers: The intervals of each thread.
+            intervals: The intervals of each thread.
             factor: How many times as long it takes.
         """
-        for lane, cover in covers.items():
+        for lane, cover in intervals.items():
             scale = self.time_scales[lane]
             self.time_scales[lane] = scale.scaled_within(cover, factor)
 
@@ -145,11 +145,11 @@ class Draft:
         self.dur[waits] -= self.unexplained[waits]
         self.unexplained[waits] = 0
 
-    def wait_for_no_batch(self, covers: Covers) -> None:
+    def wait_for_no_batch(self, intervals: ThreadIntervals) -> None:
         """Let threads wait for no batch of a data loader during some intervals.
 
         Args:
-            covers: The intervals of each thread. A wait counts if it lies in one of
+            intervals: The intervals of each thread. A wait counts if it lies in one of
                 them as a whole.
         """
         batches = self.batches
@@ -157,7 +157,7 @@ class Draft:
         wait_ends = self.graph.began[batches.node]
         wait_begins = wait_ends - batches.waited
         still_waits = np.ones(len(lane), dtype=np.bool_)
-        for lane_of_thread, cover in covers.items():
+        for lane_of_thread, cover in intervals.items():
             is_of_thread = lane == lane_of_thread
             interval = cover.place_of(wait_begins)
             begins_inside = interval != NO_INTERVAL

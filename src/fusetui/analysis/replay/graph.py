@@ -25,7 +25,7 @@ NEVER. A node with more than two sources waits for JOINs, which take no time.
     what waits   source[SAME_LANE]               source[OTHER_LANE]
     CPU_WORK     the node before on the thread   -
     MARK         likewise                        - (a batch that workers load)
-    LAUNCH       likewise                        the task that makes room in a full queue
+    LAUNCH       likewise                        the task that makes room in a queue
     WAIT         likewise                        the tasks that it waits for
     HANDOFF      likewise                        the end of another thread's work
     GPU_TASK     the task before on the stream,  the CPU_WORK before its launch call

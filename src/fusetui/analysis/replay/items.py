@@ -54,8 +54,8 @@ SLOW_LAUNCH_FACTOR = 2
 """A launch call is slow if it takes more than this many times the median of calls that
 certainly found room in the queue."""
 MAX_CLOCK_SKEW_NS = 20_000
-"""The clocks of CPU and device may differ by so much. A GPU task that ends at most so long
-after a call may still be what the call waited for."""
+"""The clocks of CPU and device may differ by so much. A GPU task that ends at most so
+long after a call may still be what the call waited for."""
 MAX_SWITCH_NS = 10_000
 """A longer gap between two queued tasks is no switch from one to the next: the second
 one waited for something else."""
@@ -736,7 +736,10 @@ def _make_known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
 
 
 class _LateTasks(NamedTuple):
-    """GPU tasks that start late, whose launch is known; one entry per task, ns of the file."""
+    """GPU tasks that start late, whose launch is known.
+
+    There is one entry per task. Times are ns of the file.
+    """
 
     task: Rows
     stream: Rows  # the index of its stream

@@ -100,7 +100,7 @@ def compute_marks(trace: Trace) -> Marks:
 
 
 def _is_work(critical_path: CriticalPath) -> Flags:
-    """Return which stretches of a path are the work of nodes, not delays before them."""
+    """Return which stretches of a path are work of nodes, not delays before them."""
     return np.isin(critical_path.part, (Part.WORK, Part.LATE_RETURN))
 
 

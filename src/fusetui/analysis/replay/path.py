@@ -22,7 +22,7 @@ from fusetui.analysis.replay.route import (
     CriticalPath,
     Part,
     find_critical_path,
-    residual_share,
+    measure_residual_share,
 )
 from fusetui.analysis.why.account import find_axis
 from fusetui.analysis.why.kernels import add_up_by_text
@@ -115,7 +115,7 @@ def path(trace: Trace) -> Path:
     is_too_large = len(graph) > MAX_REPLAYED_NODES
     return Path(
         span_ns=critical_path.span_ns,
-        rows=rows_of(trace, graph, critical_path),
+        rows=sum_up_path(trace, graph, critical_path),
         slack=() if is_too_large else _list_slack(trace, graph, critical_path),
         slack_left_out=is_too_large,
         devices=devices,
@@ -134,7 +134,7 @@ def measure_residuals(trace: Trace) -> tuple[DeviceResidual, ...]:
     devices = dict.fromkeys(lane.device for lane in graph.lanes if lane.is_stream)
     residuals = []
     for device in devices:
-        share = residual_share(graph, graph.recorded, device)
+        share = measure_residual_share(graph, graph.recorded, device)
         residuals.append(DeviceResidual(exact_id(device), share))
     return tuple(residuals)
 
@@ -148,7 +148,7 @@ class _Total(NamedTuple):
     ns: int
 
 
-def rows_of(
+def sum_up_path(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> tuple[PathRow, ...]:
     """Sum up the stretches of a path by kind and name.
@@ -660,7 +660,8 @@ def _find_slack_by_name(
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        critical_path: Its critical path. A group of which anything lies on it has no slack.
+        critical_path: Its critical path. A group of which anything lies on it has no
+            slack.
         kind: What the names are of.
         times: How long nodes take under a name.
         group_of_name: For each of Trace.names the group in which it counts.

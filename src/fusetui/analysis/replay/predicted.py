@@ -14,12 +14,16 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.times import find_step_ends, measure_bounds, slices_of
+from fusetui.analysis.replay.times import (
+    compute_slice_times,
+    find_step_ends,
+    measure_step_bounds,
+)
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -54,8 +58,8 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     dur: Int64s
     tree: Nesting
-    # The bounds of steps (see measure_bounds), first as recorded and then as replayed: of
-    # shape [2, steps + 1], or [2, 0] without steps.
+    # The bounds of steps (see measure_step_bounds), first as recorded and then as
+    # replayed: of shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 
     def predicted_rows(self, trace: Trace) -> Int32s:
@@ -139,10 +143,10 @@ def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
     """
     graph = build_graph(trace)
     parsed = [parse_change(text) for text in changes]
-    changed_graph, _ = changed(trace, graph, parsed)
+    changed_graph, _ = apply_changes(trace, graph, parsed)
     times = replay(changed_graph)
 
-    start, end = slices_of(trace, changed_graph, times)
+    start, end = compute_slice_times(trace, changed_graph, times)
     is_kept = _mark_kept_slices(trace, changed_graph, start, end)
     laid_out = _lay_out_slices(trace, np.flatnonzero(is_kept), start, end)
     rows = laid_out.rows
@@ -175,8 +179,8 @@ def _find_step_bounds(
     ends = find_step_ends(trace, graph)
     if not ends.has_steps:
         return np.empty((2, 0), dtype=np.int64)
-    recorded = measure_bounds(graph, graph.recorded, ends)
-    replayed = measure_bounds(changed_graph, times, ends)
+    recorded = measure_step_bounds(graph, graph.recorded, ends)
+    replayed = measure_step_bounds(changed_graph, times, ends)
     return np.stack([recorded, replayed]) + graph.origin_ns
 
 

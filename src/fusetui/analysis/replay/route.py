@@ -30,7 +30,7 @@ from fusetui.trace.model.ids import Id
 
 
 class Part(IntEnum):
-    """The four stretches of the critical path that belong to a node, in order of time."""
+    """The four stretches of the critical path at each of its nodes, in order of time."""
 
     KNOWN_DELAY = 0  # the lag of the edge to the node
     UNEXPLAINED_DELAY = 1  # the residual of that edge
@@ -175,7 +175,7 @@ def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     return np.array(backward[::-1], dtype=np.intp)
 
 
-def residual_share(graph: Graph, times: Times, device: Id) -> float:
+def measure_residual_share(graph: Graph, times: Times, device: Id) -> float:
     """Measure how much of the critical path of a device is not understood.
 
     This path leads to the last end of a GPU task of the device. It counts from the

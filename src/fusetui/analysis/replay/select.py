@@ -1,8 +1,8 @@
 """Finds the target of a change in a trace and its graph: GPU work, and times of
 threads.
 
-The words node, GPU task and lane are defined in graph.py. *Covers* say when threads do
-something: for each thread, the intervals in which it does.
+The words node, GPU task and lane are defined in graph.py. ThreadIntervals say when
+threads do something: for each thread, the intervals in which it does.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fusetui.trace.model.intervals import (
 )
 from fusetui.trace.program.origin import origins
 
-Covers = dict[int, Cover]
+ThreadIntervals = dict[int, Cover]
 """By thread (an index in Graph.lanes): intervals, in ns after the origin of the graph."""
 NO_LANE = -1
 """A track belongs to no thread that is replayed."""
@@ -158,8 +158,8 @@ def _add_backward_ops(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     all_origins = origins(trace)
     backward = all_origins.backward
     modules = np.intersect1d(rows, all_origins.regions.rows)
-    intervals = covers(trace, graph, modules)
-    is_of_module = inside(trace, graph, intervals, backward.forward)
+    intervals = find_intervals(trace, graph, modules)
+    is_of_module = mark_slices_inside(trace, graph, intervals, backward.forward)
     return np.concatenate((modules, backward.rows[is_of_module]))
 
 
@@ -173,7 +173,9 @@ def _find_lanes_of_tracks(trace: Trace, graph: Graph) -> Rows:
     return lane_of_thread[trace.thread_of_track]
 
 
-def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
+def find_intervals(
+    trace: Trace, graph: Graph, rows: NDArray[np.integer]
+) -> ThreadIntervals:
     """Find the intervals of time in which each thread is in any of some slices.
 
     Args:
@@ -187,15 +189,15 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     lane_of_slice = _find_lanes_of_tracks(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
-    intervals: Covers = {}
+    intervals: ThreadIntervals = {}
     for lane in distinct(lane_of_slice[lane_of_slice != NO_LANE]).tolist():
         is_of_lane = lane_of_slice == lane
         intervals[lane] = union(start[is_of_lane], end[is_of_lane])
     return intervals
 
 
-def inside(
-    trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
+def mark_slices_inside(
+    trace: Trace, graph: Graph, within: ThreadIntervals, rows: NDArray[np.integer]
 ) -> Flags:
     """Mark the slices of threads that lie as a whole within one of some intervals.
 
@@ -222,7 +224,7 @@ def inside(
     return is_inside
 
 
-def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
+def find_calls_within(trace: Trace, graph: Graph, within: ThreadIntervals) -> Rows:
     """Find the nodes of the calls within some intervals, and of what these launch.
 
     Args:
@@ -231,14 +233,14 @@ def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
         within: The intervals of each thread.
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    is_call_inside = inside(trace, graph, within, graph.row[calls])
+    is_call_inside = mark_slices_inside(trace, graph, within, graph.row[calls])
     tasks = graph.gpu_tasks
     launching_calls = trace.launch[graph.row[tasks]]
-    is_launched_inside = inside(trace, graph, within, launching_calls)
+    is_launched_inside = mark_slices_inside(trace, graph, within, launching_calls)
     return np.append(calls[is_call_inside], tasks[is_launched_inside])
 
 
-def find_python_time(trace: Trace, graph: Graph) -> Covers:
+def find_python_time(trace: Trace, graph: Graph) -> ThreadIntervals:
     """Find the intervals in which threads run Python.
 
     A thread runs Python while it is in a Python frame, outside of ops and calls. It
@@ -250,7 +252,7 @@ def find_python_time(trace: Trace, graph: Graph) -> Covers:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
     """
-    intervals: Covers = {}
+    intervals: ThreadIntervals = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
     backward_threads = find_engines(trace)
     for index, lane in enumerate(graph.lanes):
@@ -394,7 +396,7 @@ def _find_ranges(
         NoMatchError: If there are none.
     """
     rows = find_slices(trace, graph, "wait", pattern)
-    for lane, cover in covers(trace, graph, rows).items():
+    for lane, cover in find_intervals(trace, graph, rows).items():
         lanes = threads.with_engines(graph.lanes[lane].thread)
         begins = (cover.start + graph.origin_ns).tolist()
         ends = (cover.end + graph.origin_ns).tolist()
@@ -414,7 +416,7 @@ class OnOtherDevice(NamedTuple):
     least_ns: Floats  # the least time on the device of the trace
 
 
-def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
+def compare_with_device(kernels: Kernels, name: str) -> OnOtherDevice:
     """Compare the least times of kernels on the device of the trace and on another one.
 
     E.g. a ratio of 0.5 for a kernel that is limited by memory, if the other device has

@@ -131,7 +131,9 @@ def _compute_wait_factors(
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
-def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
+def compute_slice_times(
+    trace: Trace, graph: Graph, times: Times
+) -> tuple[Int64s, Int64s]:
     """Compute when each slice of the trace starts and ends in a replay.
 
     Slices on threads and streams that are not replayed keep their recorded times.
@@ -226,7 +228,7 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     )
 
 
-def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+def measure_step_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     """Measure when the first step begins in a replay, and when each step has ended.
 
     Step n lasts from the n-th bound to the next one; see `steps.launched_bounds`.
@@ -269,4 +271,4 @@ def measure_lengths(
         by: What counts as a step; see `steps_of`.
     """
     ends = find_step_ends(trace, graph, by)
-    return step_launched(measure_bounds(graph, times, ends))
+    return step_launched(measure_step_bounds(graph, times, ends))

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.replay.apply import changed, find_scalable_kernels, is_range
+from fusetui.analysis.replay.apply import apply_changes, find_scalable_kernels, is_range
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import (
     Change,
@@ -34,7 +34,7 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import MAKES_STREAM_WAIT
-from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
+from fusetui.analysis.replay.path import PathRow, measure_residuals, sum_up_path
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import (
     CriticalPath,
@@ -42,7 +42,7 @@ from fusetui.analysis.replay.route import (
     find_critical_path,
     measure_late_share,
 )
-from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
+from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_step_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
 from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
@@ -241,7 +241,7 @@ def _mark_as_bound(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> Wh
     """
     if "loader_never_waits" in replayed.notes:
         return replace(answer, certainty="bound")
-    if differs(lengths.after_ns, lengths.latest_ns):
+    if differ_notably(lengths.after_ns, lengths.latest_ns):
         return replace(answer, certainty="bound", latest_ns=lengths.latest_ns)
     return answer
 
@@ -294,7 +294,7 @@ def _measure_step_lengths(
         replayed: The replay with the change.
         counted_steps: The indices of the steps that count in medians.
     """
-    recorded_bounds = measure_bounds(graph, graph.recorded, replayed.ends)
+    recorded_bounds = measure_step_bounds(graph, graph.recorded, replayed.ends)
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
     latest = step_launched(replayed.late_bounds)
@@ -402,7 +402,7 @@ def _collect_notes(
     )
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
-    depends_on_batches = differs(lengths.after_ns, lengths.latest_ns)
+    depends_on_batches = differ_notably(lengths.after_ns, lengths.latest_ns)
     is_needed: dict[Note, bool] = {
         **_check_notes_about_trace(trace),
         "late_unexplained": largest_late_share > MAX_LATE_SHARE,
@@ -446,7 +446,7 @@ class _Replayed(NamedTuple):
     graph: Graph  # the changed one
     times: Times
     ends: StepEnds
-    bounds: Int64s  # when steps begin and end, see `measure_bounds`
+    bounds: Int64s  # when steps begin and end, see `measure_step_bounds`
     late_bounds: Int64s  # the same if batches come as late as the recording allows
     notes: tuple[str, ...]  # those of the changes, see Note
 
@@ -465,7 +465,7 @@ def _replay_changes(
     Raises:
         WrongChangeError: For a change that changes nothing.
     """
-    changed_graph, notes = changed(trace, graph, changes, latest=latest)
+    changed_graph, notes = apply_changes(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
     ends = find_step_ends(trace, graph)
@@ -473,8 +473,8 @@ def _replay_changes(
         graph=changed_graph,
         times=times,
         ends=ends,
-        bounds=measure_bounds(changed_graph, times, ends),
-        late_bounds=measure_bounds(changed_graph, late_times, ends),
+        bounds=measure_step_bounds(changed_graph, times, ends),
+        late_bounds=measure_step_bounds(changed_graph, late_times, ends),
         notes=notes,
     )
 
@@ -534,10 +534,10 @@ def _measure_scaled_share(
             nodes_of_changes.append(kernels.nodes)
     nodes = np.concatenate(nodes_of_changes)
 
-    shares = [share_of(nodes, find_critical_path(graph, graph.recorded))]
+    paths = [find_critical_path(graph, graph.recorded)]
     for each in replayed:
-        shares.append(share_of(nodes, find_critical_path(each.graph, each.times)))
-    return max(shares)
+        paths.append(find_critical_path(each.graph, each.times))
+    return max(measure_work_share(nodes, path) for path in paths)
 
 
 def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
@@ -568,7 +568,7 @@ def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
     return int(lengths.min()), int(lengths.max())
 
 
-def share_of(nodes: Rows, critical_path: CriticalPath) -> float:
+def measure_work_share(nodes: Rows, critical_path: CriticalPath) -> float:
     """Measure the share of a critical path that is the own work of some nodes.
 
     Args:
@@ -583,7 +583,7 @@ def share_of(nodes: Rows, critical_path: CriticalPath) -> float:
     return critical_path.share_of(is_work & is_of_nodes)
 
 
-def differs(ns: int, other_ns: int) -> bool:
+def differ_notably(ns: int, other_ns: int) -> bool:
     """Return whether two times differ by so much that an answer has to mention it.
 
     That is more than the fraction 1 / SAME of the longer one.
@@ -633,14 +633,14 @@ def _sum_up_limit(
     graph = replayed.graph
     times = replayed.times
     if not len(steps_of(trace)):
-        return rows_of(trace, graph, find_critical_path(graph, times))
+        return sum_up_path(trace, graph, find_critical_path(graph, times))
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
     ends_in_steps = ~graph.is_removed & (times.end <= end)
     last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
     critical_path = find_critical_path(graph, times, last_node)
-    return rows_of(trace, graph, critical_path.since(begin))
+    return sum_up_path(trace, graph, critical_path.since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -668,13 +668,13 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
         trace: The trace.
         unknown_shares: The shares of critical paths that are not understood.
     """
-    if leaves_waits_out(trace) or events_unknown(trace):
+    if leaves_waits_out(trace) or lacks_awaited_events(trace):
         return False
     was_inferred = build_graph(trace).inferred_waits > 0
     return not was_inferred and not any(unknown_shares)
 
 
-def events_unknown(trace: Trace) -> bool:
+def lacks_awaited_events(trace: Trace) -> bool:
     """Return whether a stream was told to wait for an event that was not recorded.
 
     A single stream runs its work in order anyway, so events matter only if there are
@@ -697,7 +697,7 @@ def _check_notes_about_trace(trace: Trace) -> dict[Note, bool]:
     """
     return {
         "no_waits": leaves_waits_out(trace),
-        "events_unknown": events_unknown(trace),
+        "events_unknown": lacks_awaited_events(trace),
         "no_gpu": not len(trace.gpu_rows),
         "other_ranks_unchanged": bool(communicates(trace, trace.gpu_rows).any()),
     }

@@ -23,14 +23,14 @@ from fusetui.analysis.replay.graph import OTHER_LANE, Graph, Node, Times
 from fusetui.analysis.replay.path import measure_residuals
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import find_critical_path, measure_late_share
-from fusetui.analysis.replay.select import covers
+from fusetui.analysis.replay.select import find_intervals
 from fusetui.analysis.replay.times import measure_lengths
 from fusetui.analysis.replay.whatif import (
     MAX_LATE_SHARE,
     UNKNOWN,
-    differs,
-    events_unknown,
+    differ_notably,
     is_certain,
+    lacks_awaited_events,
     leaves_waits_out,
     select_steps_of_median,
 )
@@ -433,7 +433,7 @@ def _choose_note(
     # If batches come later than in the replay, the change saves less.
     after_ns = lower_median(after.lengths)
     latest_ns = lower_median(after.latest)
-    if note is None and differs(after_ns, latest_ns):
+    if note is None and differ_notably(after_ns, latest_ns):
         return "at_most"
     return note
 
@@ -449,7 +449,8 @@ def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
         before: The steps as recorded.
         after: The steps with the change.
     """
-    if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
+    may_wait_for_more = before.may_wait_for_more or after.may_wait_for_more
+    if may_wait_for_more or lacks_awaited_events(trace):
         return True
     hardly_more_share = before.unknown_share + 1 / MIN_GAIN_DIVISOR
     tolerated_share = min(MIN_DOUBTFUL_SHARE, hardly_more_share)
@@ -601,7 +602,8 @@ def _remove_calls(wanted: RemovedCalls, draft: Draft) -> None:
         wanted: The change, which has the rows of the calls.
         draft: The graph that is changed in place.
     """
-    draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
+    in_calls = find_intervals(draft.trace, draft.graph, wanted.rows)
+    draft.scale_threads(in_calls, 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.remove_edges(OTHER_LANE, waits)
     draft.dur[waits] = 0
