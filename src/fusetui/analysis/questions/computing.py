@@ -170,7 +170,7 @@ class Tallies(msgspec.Struct, frozen=True):
         )
 
 
-def tallies(trace: Trace) -> Tallies:
+def count_kinds_by_step(trace: Trace) -> Tallies:
     """Count the kernels, copies and sets of each step by kind, or else its CPU ops.
 
     A GPU event belongs to the step that launched it. If a trace has none, the ops of
