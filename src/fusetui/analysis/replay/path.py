@@ -66,8 +66,8 @@ class PathRow(msgspec.Struct, frozen=True):
 
     `what` is the name of the kernel or call, or that of the innermost op, Python frame
     or annotation. It is "" for several names together, for time in which nothing was
-    recorded, and for delays: the latency of launches (launch) and the switches from
-    task to task (wait).
+    recorded, and for delays: the latency of launches (launch) and the switches from one
+    GPU event to the next (wait).
     """
 
     kind: Kind
