@@ -103,7 +103,11 @@ def with_worth(
         findings.append(gains.with_gain(finding, change, note))
 
     best_first = _rank_findings(trace, why, findings, gains.usual_ns, by)
-    changes_with_gain = [changes[n] for n in best_first if _has_gain(findings[n])]
+    changes_with_gain = []
+    for n in best_first:
+        change = changes[n]
+        if change is not None and _has_gain(findings[n]):
+            changes_with_gain.append(change)
     combined = gains.combined(changes_with_gain[:together])
     return replace(
         why,
@@ -163,12 +167,8 @@ class _Gains:
         self.unknown_shares.append(result_after.unknown_share)
         return _add_gain(self._trace, finding, note, self._before, result_after)
 
-    def combined(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
+    def combined(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
         """Estimate what some changes save of the median step if they are all made.
-
-        Args:
-            changes: The changes. None stands for a finding without one, which has no
-                gain and does not occur here.
 
         Returns:
             The gain; None without changes, or if it is not known.
@@ -179,7 +179,7 @@ class _Gains:
         if not isinstance(result_after, ReplayResult):
             return None
         self.unknown_shares.append(result_after.unknown_share)
-        return _combine_gains(self._before, result_after, len(changes))
+        return _combine_gains(self._before, result_after, findings=len(changes))
 
 
 def _rank_findings(
@@ -545,7 +545,7 @@ def _explain_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | No
 
 
 def _replay_changes(
-    trace: Trace, graph: Graph, changes: Sequence[Wanted | None], by: str | None
+    trace: Trace, graph: Graph, changes: Sequence[Wanted], by: str | None
 ) -> ReplayResult | WorthNote:
     """Replay a trace with some changes, and return how long its steps then take.
 
