@@ -9,6 +9,7 @@ the trace is replayed with that change. Each rule of `why` says which change tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -64,9 +65,23 @@ RUNS_OF_GRAPH = 4
 """How many replays take as long as making the graph and its recorded answer."""
 HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
 """Rules about what happens once, however many steps were recorded."""
-RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
-"""The order of findings: first those whose change saves time, then those whose change
-saves none, then notes, and last those that cost next to no time."""
+
+
+class _Rank(IntEnum):
+    """The order of findings."""
+
+    GAIN = 0  # their change saves time
+    NO_GAIN = 1
+    NOTE = 2
+    NEGLIGIBLE = 3  # they cost next to no time
+
+
+class _SortKey(NamedTuple):
+    """What findings are sorted by, ascending; so that more comes first, it is negated."""
+
+    rank: _Rank
+    minus_gain_ns: int
+    minus_bound_ns: int
 
 
 def with_worth(
@@ -160,7 +175,8 @@ class _Gains:
             return replace(finding, worth_note=note)
         result_after = _replay_changes(self._trace, self._graph, [change], self._by)
         if not isinstance(result_after, ReplayResult):
-            return replace(finding, worth_note=result_after)
+            reason_why_unknown = result_after
+            return replace(finding, worth_note=reason_why_unknown)
         if change == LOADER_CHANGE:
             has_workers = len(find_worker_loader_calls(self._trace)) > 0
             note = "no_batch_waits" if has_workers else "one_worker"
@@ -201,7 +217,7 @@ def _rank_findings(
     steps = max(len(steps_of(trace, by)), 1)
     devices = max(len(why.devices), 1)
 
-    def sort_key(index: int) -> tuple[int, int, int]:
+    def sort_key(index: int) -> _SortKey:
         return _make_sort_key(
             findings[index], steps=steps, devices=devices, usual_ns=usual_ns
         )
@@ -459,7 +475,7 @@ def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
 
 def _make_sort_key(
     finding: Finding, *, steps: int, devices: int, usual_ns: int
-) -> tuple[int, int, int]:
+) -> _SortKey:
     """Make the key by which findings are sorted.
 
     The largest estimated gain comes first. If the gain is unknown, the upper bound
@@ -475,24 +491,23 @@ def _make_sort_key(
     """
     bound_ns = finding.at_stake_ns
     if bound_ns is None:
-        return RANK_OF_NOTES, 0, 0
+        return _SortKey(_Rank.NOTE, minus_gain_ns=0, minus_bound_ns=0)
     if finding.negligible:
-        return RANK_OF_NEGLIGIBLE, 0, -bound_ns
-    if finding.worth_steps is not None:
-        gain_per_step_ns = finding.worth_steps.net_ns // finding.worth_steps.of
-        return RANK_OF_GAINS, -gain_per_step_ns, -bound_ns
+        return _SortKey(_Rank.NEGLIGIBLE, minus_gain_ns=0, minus_bound_ns=-bound_ns)
 
-    gain_ns = finding.worth_ns
-    if gain_ns is None:
-        bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
-        return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
-    if not _is_notable(finding.worth_share or 0.0, of=1):
-        return RANK_OF_NO_GAIN, 0, -bound_ns
-    if finding.worth_note == "own_time":
+    if finding.worth_steps is not None:
+        gain_ns = finding.worth_steps.net_ns // finding.worth_steps.of
+    elif finding.worth_ns is None:
+        gain_ns = min(bound_ns // (steps * devices), usual_ns)
+    elif not _is_notable(finding.worth_share or 0.0, of=1):
+        return _SortKey(_Rank.NO_GAIN, minus_gain_ns=0, minus_bound_ns=-bound_ns)
+    elif finding.worth_note == "own_time":
         # A CPU that takes no time at all would also solve what other findings are
         # about, so its gain counts with no more than its own upper bound.
-        gain_ns = min(gain_ns, bound_ns // steps)
-    return RANK_OF_GAINS, -gain_ns, -bound_ns
+        gain_ns = min(finding.worth_ns, bound_ns // steps)
+    else:
+        gain_ns = finding.worth_ns
+    return _SortKey(_Rank.GAIN, minus_gain_ns=-gain_ns, minus_bound_ns=-bound_ns)
 
 
 NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
