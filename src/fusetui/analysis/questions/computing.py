@@ -87,6 +87,8 @@ def _may_compute(name: str) -> bool:
 def mark_inside(trace: Trace, rows: Rows) -> Flags:
     """Mark the slices that lie inside one of some slices, at any depth.
 
+    E.g. the op and the call in a module, if the module is one of the slices.
+
     Args:
         trace: The trace.
         rows: The slices around them. They are marked themselves only if they lie inside

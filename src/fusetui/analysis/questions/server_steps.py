@@ -180,7 +180,10 @@ def _parse_sglang_name(match: re.Match[str]) -> Requested:
 
 
 def _sum_known_values(values: Mapping[str, int], *keys: str) -> int | None:
-    """Add up the values of those keys that exist; None if none of them does."""
+    """Add up the values of those keys that exist; None if none of them does.
+
+    E.g. 3 of {"c_sq": 1, "g_sq": 2} for both keys, and 1 for "c_sq" and "x".
+    """
     known_values = [values[key] for key in keys if key in values]
     return sum(known_values) if known_values else None
 

@@ -457,6 +457,8 @@ def _make_marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _C
 def _number_overlapping(cuts: _Cuts) -> Rows:
     """Number the groups of cuts of one thread that overlap.
 
+    E.g. 0, 0 and 1 for cuts from 0 to 10, from 5 to 8 and from 10 to 12 ns.
+
     Args:
         cuts: The cuts, sorted by thread and begin.
 

@@ -355,7 +355,9 @@ def _is_notable(gain: T, *, of: T) -> Any:
 def _count_changed_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
     """Count the steps that become shorter with a change, and those that become longer.
 
-    A difference counts if it is notable: more than one part in 2000 of the step.
+    A difference counts if it is notable: more than one part in 2000 of the step. E.g.
+    if steps of 10 ms each become 8, 10 and 11 ms, one step saves 2 ms and one loses 1
+    ms.
 
     Args:
         before: The steps as recorded.
