@@ -73,6 +73,7 @@ from fusetui.tui.state.state import (
     open_overlay,
     told,
 )
+from fusetui.tui.state.words import divide_words
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -172,11 +173,12 @@ def toggle_help(state: State) -> Outcome:
     overlay = state.overlay
     if isinstance(overlay, Help):
         return overlays.close(state)
-    from fusetui.tui.state.words import read_screen_words  # only for the help
-
+    sections = tuple(help_sections(state))
+    titles = [title for title, _ in sections]
     help_overlay = Help(
-        sections=(*help_sections(state),),
-        meanings=read_screen_words(),
+        sections=sections,
+        sections_here=titles.index(EVERYWHERE),
+        explained=divide_words(state.page),
         before=overlay,
         list_before=state.lists.get(OVERLAY),
     )

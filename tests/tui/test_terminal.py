@@ -35,7 +35,7 @@ LOOKING: list[Visit] = [
     ("j", "launched 1 GPU event"),
     ("J", ".py:1   800 us"),
     ("i", "everything about this slice"),
-    (ESCAPE, "? keys"),
+    (ESCAPE, "? help"),
     ("vv", "i all figures of the range"),
     ("i", "everything about this range"),
     (ESCAPE, "i all figures of the range"),
@@ -72,7 +72,7 @@ KEYS = [
 COMPARING: list[Visit] = [
     ("jj", ">"),
     ("y", "copied"),
-    ("\r", "? keys"),
+    ("\r", "? help"),
     ("4", "x swap"),
     ("x", r"removed \x1b]0;PWN\x07b"),
     ("jj", ">"),

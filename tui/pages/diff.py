@@ -155,7 +155,7 @@ class DiffPage(ListPage):
     name, title, key = DIFF, "Diff", "4"
     help = "what changed from A to B"
     hints = (
-        "help keys; row-down/row-up move; show show in both timelines; "
+        "help help; row-down/row-up move; show show in both timelines; "
         "diff-open open a region; swap swap; copy copy"
     )
 

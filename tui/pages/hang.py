@@ -69,7 +69,7 @@ class HangPage(ListPage):
     help = "which rank is missing in which collective, by flight-recorder dumps"
     copies = "line"
     hints = (
-        "help keys; row-down/row-up rank; hang-before/hang-after collective; "
+        "help help; row-down/row-up rank; hang-before/hang-after collective; "
         "hang-group group; hang-reason the reason; details stack; copy copy"
     )
 

@@ -94,7 +94,7 @@ class KernelsPage(ListPage):
     short = "Kern"
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
-        "help keys; row-down/row-up move; show go to longest; narrow drill in; "
+        "help help; row-down/row-up move; show go to longest; narrow drill in; "
         "group-by group by; search search; sort-right/sort-left sort; kernel-columns columns; "
         "instances instances; copy copy"
     )

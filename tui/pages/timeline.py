@@ -176,13 +176,13 @@ class TimelinePage(Page):
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "help keys; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
+        "help help; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
         "down/up line; previous/next slice; fold fold; details info; search search; "
         "to-kernel/to-launch launch-kernel; next-gap gap; range range; copy copy; "
         "mark/to-mark mark; command command; quit quit"
     )
     narrow_hints = (
-        "help keys; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
+        "help help; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
         "down/up line; details info; fold fold; search search; previous/next slice"
     )
 

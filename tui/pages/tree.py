@@ -69,7 +69,7 @@ class TreePage(TreeListPage[OpTree]):
     short = "Tree"
     help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
-        "help keys; row-down/row-up move; turn open; show go to longest; "
+        "help help; row-down/row-up move; turn open; show go to longest; "
         "details info; search search; tree-mode top-down/bottom-up/flat; "
         "tree-sort-right/tree-sort-left sort; copy copy"
     )
@@ -298,7 +298,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
     short = "Mod"
     help = "GPU time of each module and annotation"
     hints = (
-        "help keys; row-down/row-up move; turn open; show go to longest call; "
+        "help help; row-down/row-up move; turn open; show go to longest call; "
         "details info; search search; modules-sort-right/modules-sort-left sort; copy copy"
     )
 

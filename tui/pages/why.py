@@ -82,7 +82,7 @@ class WhyPage(ListPage):
     copies = "line"
     help = "where the time went, and what would help"
     hints = (
-        "help keys; row-down/row-up move; show show the evidence; details info; "
+        "help help; row-down/row-up move; show show the evidence; details info; "
         "next-gap next gap; copy copy all as Markdown"
     )
 

@@ -24,6 +24,7 @@ from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison, Second
 from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.session import Hits, Range, ViewSession
+from fusetui.tui.state.words import WordsOfHelp
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
@@ -40,12 +41,14 @@ OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 class Help(msgspec.Struct, frozen=True):
     """All keys: the title of each section, and of each action its keys, title and
-    help; and words on the screen with their meanings. `words`: what is typed to narrow
-    them. `before`: the overlay over which the keys were asked for, to which closing
-    them leads back, and where its list was."""
+    help; and words on the screen with their meanings. The first `sections_here` have
+    the keys that act on the page. `words`: what is typed to narrow them. `before`: the
+    overlay over which the keys were asked for, to which closing them leads back, and
+    where its list was."""
 
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
-    meanings: tuple[tuple[str, str], ...] = ()
+    sections_here: int = 0
+    explained: WordsOfHelp = WordsOfHelp()
     words: str = ""
     before: Overlay | None = None
     list_before: ListState | None = None
