@@ -28,6 +28,7 @@ from fusetui.tui.drawing.schemes import Styled, choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, make_page_table
@@ -36,12 +37,13 @@ from fusetui.tui.state.action import Run, action, format_hint, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, find_rows_of_line
 from fusetui.tui.state.moving import Move, P, bring_to_timeline
 from fusetui.tui.state.reading import compare_again
-from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State
+from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
 STYLE_OF_MARK = {"+": "bad", "-": "good", "~": "plain"}
+MAX_ROW_CELLS = 1000  # of a row of an overlay, before it is wrapped
 MIN_NUMBER_CELLS = 8  # of a column of numbers
 ROOMY_LINES = 25  # of a page: with more, there is room for a line about each side
 MIN_LINES_WITH_TIMELINES = 22  # with fewer, the list of changes has their room
@@ -53,13 +55,19 @@ WHY_LINES = 2
 MAX_STORY_LINES = 3
 NAME_LINES = 4
 WORKING = "Comparing A and B..."
+NO_WORK = "this row has no work of its own to show"
 
 
 @lru_cache(maxsize=4)
 def columns_of(found: DiffLines | None) -> tuple[ListColumn, ...]:
-    """Return the columns of the diff. Columns of numbers are as wide as their widest
-    number, so that none is cut."""
-    texts = [_format_line(line) for line in _collect_all_lines(found)]
+    """Return the columns of the diff, in which no number is cut."""
+    return _make_columns(_collect_all_lines(found))
+
+
+def _make_columns(lines: Sequence[DiffLine]) -> tuple[ListColumn, ...]:
+    """Return the columns for some lines. Columns of numbers are as wide as their widest
+    number."""
+    texts = [_format_line(line) for line in lines]
     kind_cells = max([len("step"), *(len(text.kind) for text in texts)])
     return (
         ListColumn("", 1),
@@ -186,13 +194,21 @@ class DiffPage(ListPage):
         )
 
     def chosen(self, state: State, index: int) -> State:
-        """Carry out Enter: show the work of the line in the timelines of both traces."""
+        """Carry out Enter: show the work of the line in the timelines of both traces. Of
+        a region all of its work is in sight."""
         line = self.line(state)
         if line is None:
             return state
-        return bring_to_timeline(
-            state, state.session.paired(find_rows_of_line(line)), 0
-        )
+        rows_of_sides = find_rows_of_line(line)
+        has_a, has_b = map(bool, rows_of_sides)
+        if not has_a and not has_b:
+            return told(state, NO_WORK)
+        first_side = 0 if has_a else 1
+        if line.kind == REGION:
+            session = state.session.paired_regions(rows_of_sides)
+        else:
+            session = state.session.paired(rows_of_sides)
+        return bring_to_timeline(state, session, first_side)
 
     def line(self, state: State) -> DiffLine | None:
         """Return the line of the diff under the cursor; None for an empty list."""
@@ -201,10 +217,13 @@ class DiffPage(ListPage):
 
     def described(self, state: State) -> Overlay | str:
         """Return the details of the first slice of the line, on the active side if it
-        has one there. A line without slices gives a sentence."""
+        has one there. A region gives its own lines, a line without slices a sentence."""
         line = self.line(state)
-        if line is None:
+        if line is None or state.comparison is None:
             return NO_MORE
+        if line.kind == REGION:
+            inner = state.comparison.inner_of(state.list_of(DIFF).cursor)
+            return _make_region_overlay(line, inner)
         rows_of_sides = find_rows_of_line(line)
         for index in (state.active, 1 - state.active):
             if rows_of_sides[index]:
@@ -296,6 +315,20 @@ class DiffPage(ListPage):
             choose_glyphs(state.ascii_only).rule,
             partial(_draw_reason, line, reason, columns_of(_known_diff(state))),
         )
+
+
+def _make_region_overlay(line: DiffLine, inner: Sequence[DiffLine]) -> OverlayLines:
+    """Return an overlay with all lines of a region: its sums, then what changed in it,
+    the largest change first."""
+    sums = f"A {microseconds(line.a_ns or 0)} us   B {microseconds(line.b_ns or 0)} us"
+    change = f"change {microseconds(line.change_ns, signed=True)} us"
+    columns = _make_columns(inner)
+    rows = [titles(columns, MAX_ROW_CELLS)]
+    for row in inner:
+        unindented = replace(row, what=row.what.strip())
+        rows.append("".join(fit_line(columns, unindented, MAX_ROW_CELLS)))
+    lines = [narrow(line.what), f"{sums}   {change}", "", *map(str.rstrip, rows)]
+    return OverlayLines("region", tuple(lines))
 
 
 def _draw_reason(
