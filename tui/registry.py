@@ -361,6 +361,24 @@ def _describe_use(entry: Action, state: State) -> str:
     return f"{where}: {title}"
 
 
+OF_ROW = ("diff-open", "details", "copy")
+"""Actions that act on the row under the cursor of a list, beside those of all lists."""
+
+
+def is_list_awaited(state: State) -> bool:
+    """Return whether the page in front computes its list, with nothing over it."""
+    if state.overlay is not None:
+        return False
+    page = page_of(state)
+    return page.has(state) and page.awaits(state)
+
+
+def waits_for_list(entry: Action, state: State) -> bool:
+    """Return whether an action has to wait until the page in front has its list."""
+    is_of_list = entry.section in (LISTS, folding.SECTION) or entry.name in OF_ROW
+    return is_of_list and is_list_awaited(state)
+
+
 def always(key: str, state: State) -> Action | None:
     """Return the action that a key has everywhere, also while a text is typed, or None."""
     return chosen((action for action in ACTIONS if action.always), key, state)

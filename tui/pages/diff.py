@@ -174,6 +174,10 @@ class DiffPage(ListPage):
             return ""
         return "Diff needs two fully loaded traces: fusetui open A B"
 
+    def awaits(self, state: State) -> bool:
+        """Return whether the traces are being compared."""
+        return state.comparison is not None and state.comparison.found is None
+
     def open(self, state: State) -> Outcome:
         """Return the state with the diff at the windows of the timeline. The traces are
         compared if they were not yet."""

@@ -358,6 +358,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         of_self = f"of self time on the {'GPU' if tree.gpu_ns else 'CPU'}"
         return "modules and annotations", OF_MODULES.get(measure, of_self)
 
+    def awaits(self, state: State) -> bool:
+        """Return whether the modules are being computed. A part of a trace has none."""
+        return self.tree(state) is None and state.side.trace.report.prefix is None
+
     def nothing(self, state: State) -> str:
         """Return the sentence that is shown without modules: they are not known yet, or
         why there are none and how to record them."""

@@ -114,6 +114,11 @@ class WhyPage(ListPage):
             format=formatted,
         )
 
+    def awaits(self, state: State) -> bool:
+        """Return whether the answer is being computed. A part of a trace has none."""
+        trace = state.side.trace
+        return _find_answer(state.side) is None and trace.report.prefix is None
+
     def change(self, state: State) -> str:
         """Return the what-if change that the finding under the cursor is about, such as
         `kind:gemm x0.8`. It is "" for gaps, negligible findings, and findings without a
