@@ -63,6 +63,7 @@ MIN_LIST_LINES = 6
 LEAST_LIST_LINES = 4  # where the lines are needed below the list
 MIN_BELOW_LINES = 7  # of the pane below the list
 MAX_THREADS = 5  # that the page names
+OF_ALL_STEPS = ", all"  # after the title of times of all steps together
 LIST_TITLE = "finding, then the longest gaps"
 
 
@@ -296,11 +297,21 @@ def _collect_times(entries: Sequence[Entry]) -> list[int]:
 
 def _make_columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
     """Return the columns of the list. Estimated gains get a column once they are known.
-    `unit` is that of the times, "" where no row has a time."""
+    `unit` is that of the times, "" where no row has a time.
+
+    In a trace with several steps, the bound is of all of them together and the gain of
+    one, and the titles say so.
+    """
     bound_title = f"bound {unit}" if unit else "bound"
-    gain_columns = (ListColumn("est. gain", 10),) if why.worth_of else ()
+    bound_cells = 11
+    gain_title = "est. gain"
+    if why.worth_of == "step" and len(why.steps) > 1:
+        bound_title += OF_ALL_STEPS
+        bound_cells += 2
+        gain_title = "gain/step"
+    gain_columns = (ListColumn(gain_title, 10),) if why.worth_of else ()
     return (
-        ListColumn(bound_title, 11),
+        ListColumn(bound_title, bound_cells),
         ListColumn("share", 7),
         *gain_columns,
         ListColumn("", BAR_CELLS, left=True, from_width=110),

@@ -190,7 +190,7 @@ def test_the_share_not_understood_stands_beside_the_worth(
     keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
     assert "Unexplained delays: 7.0 % of the time after a change." in text
-    assert "est. gain" in text.partition("Unexplained")[2]
+    assert "gain/step" in text.partition("Unexplained")[2]
 
 
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
@@ -201,6 +201,23 @@ def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
             state = reading.accept_answer(state, waiting, piece)
     before = drawn(after(state, *do("why")))
     assert "bound ms" in before
-    assert "est. gain" not in before
+    assert "gain/step" not in before
     known = drawn(after(state, explained, *do("why")))
-    assert "est. gain" in known
+    assert "gain/step" in known
+
+
+@pytest.mark.parametrize(
+    ("steps", "titles"),
+    [(1, ["bound us", "est. gain"]), (3, ["bound ms, all", "gain/step"])],
+)
+def test_the_columns_say_of_which_time_they_are(
+    trace_of: Make, steps: int, titles: list[str]
+) -> None:
+    """The bound is of all steps, the gain of one: side by side they must say so."""
+    trace = trace_of(training(steps))
+    keep_result(trace, WORTH, with_worth(trace, why(trace)))
+    text = drawn(after(opened(trace), explained, *do("why")))
+    (heading,) = (
+        line for line in text.splitlines() if "bound" in line and "share" in line
+    )
+    assert all(title in heading for title in titles)

@@ -30,7 +30,14 @@ WITHOUT_MEANING = {"rule", "letters"}  # a line between panes; no character
 WORDS_OF_CLOSING_LINES = ("boundary", "earlier", "later", "overlap", "odd")
 WORDS_OF_NEWCOMERS = (
     *("offset by", "x25", "region", diff_lines.NOISE, "noise", "inconclusive"),
-    *("note", "bound", "est. gain", "data-sheet rates", "launching thread"),
+    *(
+        "note",
+        "bound",
+        "est. gain",
+        "gain/step",
+        "data-sheet rates",
+        "launching thread",
+    ),
     *("kernels whose work is known", "reconstructed", "looks like a secret"),
     *("ogs", "1C11", "4.64.64", "512x1.4", "x4", "s5"),
 )
