@@ -102,6 +102,7 @@ class HangPage(ListPage):
             count=len(shown.progress.members),
             titles=partial(_format_column_titles, shown),
             format=partial(_draw_rank_row, shown),
+            are_counted=False,  # the titles are a ruler as wide as the screen
         )
 
     def chosen(self, state: State, index: int) -> Outcome:

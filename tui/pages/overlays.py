@@ -239,6 +239,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows
         count=len(overlay.hits.rows),
         titles=partial(_format_hit_titles, columns, notes),
         format=formatted,
+        are_counted=False,  # the line above them has their number
     )
 
 
@@ -480,6 +481,7 @@ class OverlayList(ListPage):
             count=len(shown.lines),
             titles=lambda width: heading,
             format=lambda index, width: [shown.lines[index]],
+            are_counted=False,  # the heading says which lines are in sight
         )
 
     def _heading(

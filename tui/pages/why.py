@@ -381,10 +381,9 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
     verdict = _wrap_sentence(say.answer(why), width, "title", " ")
     doubt = _draw_verdict(why, width)[len(verdict) :]
     free_lines = height - len(verdict) - len(doubt)
-    if (
-        free_lines <= 0
-    ):  # the doubt stands beside each worth, in the room of rows if it must
-        return [*verdict[:height], *doubt]
+    if free_lines <= 0:
+        # the doubt stands beside each gain, in the room of rows if it must
+        return [*_draw_short_verdict(why, width, height), *doubt]
     account = _draw_account(why, width - 2, free_lines)
     account_lines = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.describe_ceiling(why)):
@@ -394,6 +393,16 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
                 sentence_lines  # cut below, if nothing else says where the time went
             )
     return [*verdict, *doubt, *cut(account_lines, free_lines)]
+
+
+def _draw_short_verdict(why: Why, width: int, height: int) -> Sequence[Said]:
+    """Return the verdict on at most `height` lines: in fewer words where these fit
+    better, and with an ellipsis where even they do not fit."""
+    verdict = _wrap_sentence(say.answer(why), width, "title", " ")
+    if len(verdict) <= height:
+        return verdict
+    brief = _wrap_sentence(say.format_brief_answer(why), width, "title", " ")
+    return cut(min(verdict, brief, key=len), height)
 
 
 def _draw_verdict(why: Why, width: int) -> list[Said]:

@@ -15,6 +15,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import list_considerable
+from fusetui.report.why_answer import answer, format_brief_answer
 from fusetui.trace import Trace
 from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
@@ -221,3 +222,15 @@ def test_the_columns_say_of_which_time_they_are(
         line for line in text.splitlines() if "bound" in line and "share" in line
     )
     assert all(title in heading for title in titles)
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_verdict_that_does_not_fit_says_so(waiting: Trace, width: int) -> None:
+    """On a low screen it is in fewer words, or ends with an ellipsis."""
+    state = after(opened(waiting, size=Size(width, 18)), explained, *do("why"))
+    lines = drawn(state).splitlines()
+    titles = next(number for number, line in enumerate(lines) if "bound" in line)
+    verdict = " ".join(" ".join(lines[2:titles]).split())
+    whole = (answer(why(waiting)), format_brief_answer(why(waiting)))
+    assert verdict
+    assert verdict.startswith(whole) or verdict.endswith("…")
