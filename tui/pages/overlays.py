@@ -771,9 +771,11 @@ def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
     if overlay.raw:
         lines = format_event_as_json(side.trace, about, width, glyphs)
         return _Text("this slice in the file", lines)
-    return _Text(
-        "everything about this slice", _describe_slice(side, about, width, glyphs)
-    )
+    lines = _describe_slice(side, about, width, glyphs)
+    if overlay.before:
+        before = _wrap_lines(overlay.before, width)
+        return _Text("finding, then its evidence", [*before, Said(""), *lines])
+    return _Text("everything about this slice", lines)
 
 
 def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:

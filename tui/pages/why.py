@@ -156,14 +156,16 @@ class WhyPage(ListPage):
                 return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
-        """Return the overlay about the row under the cursor: details of the next slice
-        of evidence, or of the gap. A finding without evidence gives all of its text;
-        other rows a sentence."""
+        """Return the overlay about the row under the cursor. Of a finding it is all of
+        its text, with the details of the next slice of evidence below it; of a gap its
+        details. Other rows give a sentence."""
         entry = self.under_cursor(state, _known_entries(state.side))
         if isinstance(entry, Finding):
-            if not entry.evidence:
-                return _make_finding_overlay(state, entry)
-            return Details(state.side, _next_evidence(state, entry).row)
+            overlay = _make_finding_overlay(state, entry)
+            if not entry.evidence or isinstance(overlay, str):
+                return overlay
+            evidence_row = _next_evidence(state, entry).row
+            return Details(state.side, evidence_row, before=overlay.lines)
         if isinstance(entry, Gap):
             gap_place = jumping.find_gap(state.side, entry)
             if gap_place:

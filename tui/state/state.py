@@ -56,11 +56,12 @@ class Help(msgspec.Struct, frozen=True):
 
 class Details(msgspec.Struct, frozen=True, eq=False):
     """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range
-    of time."""
+    of time. `before`: sentences above it, such as the finding whose evidence it is."""
 
     side: Side
     about: int | GapAt | Range
     raw: bool = False
+    before: tuple[str, ...] = ()
 
     @property
     def is_slice(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
@@ -25,7 +25,7 @@ from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.pages.why import WhyPage, list_entries
 from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import TIMELINE, Size, State
+from fusetui.tui.state.state import TIMELINE, Details, Size, State
 
 Make = Callable[..., Trace]
 SIZES = [Size(80, 24), Size(120, 35)]
@@ -68,6 +68,21 @@ def test_all_of_a_finding_without_evidence_is_read_over_the_page(
     assert isinstance(overlay, OverlayLines)
     assert overlay.lines[0] == finding.text
     assert overlay.lines[-1] == f"Try: {finding.try_}"
+
+
+@pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24)], ids=str)
+def test_all_of_a_finding_is_read_above_its_evidence(
+    waiting: Trace, size: Size
+) -> None:
+    state = after(opened(waiting, size=size), explained, *do("why"))
+    finding = list_considerable(why(waiting))[0]
+    overlay = after(state, *do("details")).overlay
+    assert isinstance(overlay, Details)
+    assert overlay.about == finding.evidence[0]
+    assert overlay.before[0] == finding.text
+    assert overlay.before[-1] == f"Try: {finding.try_}"
+    words = " ".join(laid_over(after(state, *do("details"))).split())
+    assert finding.text.split(",")[0] in words
 
 
 def test_no_finding_is_cut_below_the_list(waiting: Trace) -> None:
