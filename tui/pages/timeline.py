@@ -15,7 +15,11 @@ from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import describe_path_position, details_height
 from fusetui.tui.drawing.picture import Said, TextPicture, make_ruled_picture
-from fusetui.tui.drawing.range_lines import describe_gap, describe_range
+from fusetui.tui.drawing.range_lines import (
+    describe_gap,
+    describe_gap_with_legend,
+    describe_range,
+)
 from fusetui.tui.drawing.schemes import choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import explain_missing_result
@@ -469,7 +473,9 @@ def _make_details(state: State) -> TextPicture:
             (side, time_range), "range of time", glyphs.rule, draw_lines
         )
     if view.gap:
-        draw_gap_lines = partial(describe_gap, side, view.gap, glyphs=glyphs)
+        draw_gap_lines = partial(
+            describe_gap_with_legend, side, view.gap, glyphs=glyphs
+        )
         return make_ruled_picture(
             (side, view.gap), "idle time", glyphs.rule, draw_gap_lines
         )

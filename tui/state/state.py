@@ -225,6 +225,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     # by the name of an action: keys that a person chose
     keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
+    is_tour_step_done: bool = False  # it stays on the screen until the user goes on
     colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property
