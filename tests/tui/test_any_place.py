@@ -111,7 +111,7 @@ def test_help_is_narrowed_by_words(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"))
     narrowed = after(state, partial(overlays.narrowed, words="HALF slice"))
     lines = [line.strip() for line in laid_over(narrowed).splitlines() if line.strip()]
-    assert lines[0].startswith("keys and words: HALF slice")
+    assert lines[0].startswith("help: HALF slice")
     assert lines[1] == ">In the timeline"
     assert "Zoom to the slice" in lines[2]
     assert len(lines) == 3

@@ -53,7 +53,7 @@ LOOKING: list[Visit] = [
     ("jjj", ">"),
     ("3", "longest instance"),
     ("jjj", "launched 20 us earlier"),
-    ("?", "keys and words   Esc closes"),
+    ("?", "help   Esc closes"),
     (ESCAPE, "longest instance"),
     ("\x10", "Search for commands"),
     ("PWN", "PWN"),
@@ -220,7 +220,7 @@ def test_no_color_draws_grays_alone(shown: Shown) -> None:
                 ("jj", "launched"),
                 ("2", "count op"),
                 ("3", "longest instance"),
-                ("?", "keys and words  "),
+                ("?", "help   Esc"),
             ],
         )
         terminal.press(INTERRUPT)

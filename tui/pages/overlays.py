@@ -138,8 +138,13 @@ def _draw_name_rows(
     unit = unit_of(name.ns for name in found.names)
     no_title = " " * BAR_CELLS
     heading = f"{unit.name:>9}   share {no_title}   count name"
+    shown_names = found.names[: max(0, height - 1)]
+    name_count = max(found.names_count, len(found.names))
+    if len(shown_names) < name_count:
+        place = f"1-{len(shown_names)} of {count(name_count)}"
+        heading = heading.ljust(width - 1 - len(place)) + place
     rows: list[Said | list[Styled]] = [Said(heading, "title")]
-    for name in found.names[: max(0, height - 1)]:
+    for name in shown_names:
         rows.append(_draw_name_row(name, found.ns, unit, width, glyphs))
     return rows
 
@@ -315,9 +320,10 @@ def summarize_durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     over_time = compute_trend(trace, rows, hit_durations, steps_of(trace), trend_cells)
     if over_time is None:
         return f" {plural(len(rows), 'hit')}"
-    bars = draw_spark_line(over_time.medians, choose_glyphs(ascii_only).levels)
+    glyphs = choose_glyphs(ascii_only)
+    bars = draw_spark_line(over_time.medians, glyphs.levels)
     figures = f"{count(len(rows))} hits   {_format_trend(over_time)}"
-    return f" {figures} {bars}"
+    return clip(f" {figures} {bars}", width, glyphs.ellipsis)
 
 
 def _format_trend(over_time: Trend) -> str:
@@ -425,7 +431,7 @@ KEYS_CELLS = 20
 TITLE_CELLS = 22
 MIN_HELP_CELLS = 16
 MEANING_INDENT = 6  # of the second line of a word's meaning
-HELP_TITLE = "keys and words"
+HELP_TITLE = "help"
 """The columns of the help: the keys of an action, its title, and its help."""
 EDGE_CELLS = 4  # of an overlay, beside its text
 
@@ -463,7 +469,7 @@ class OverlayList(ListPage):
             return make_source_rows(overlay, state.ascii_only, keys_text)
         hints = [CLOSE]
         if is_help(state):
-            hints += [NARROW, NEXT_PART]
+            hints += [NEXT_PART, NARROW]
         if replays.is_worth(state):
             hints.append(SECOND)
         if is_slice(state):
