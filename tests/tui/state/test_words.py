@@ -13,9 +13,12 @@ from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.why.model import IDLE
 from fusetui.gpu.kernel_names import decode
 from fusetui.report import diff_lines
+from fusetui.tui.drawing.memory import MEANING_OF_HOLDER
 from fusetui.tui.drawing.schemes import ASCII, UNICODE, spell_sign
 from fusetui.tui.drawing.timeline import ACTIVE
+from fusetui.tui.layout.kernel_table import SORTS
 from fusetui.tui.layout.kinds import SliceKind
+from fusetui.tui.pages.ranks import COLUMNS as RANK_COLUMNS
 from fusetui.tui.registry import BY_NAME
 from fusetui.tui.state.words import (
     EVERYWHERE,
@@ -103,6 +106,27 @@ def test_each_kind_in_the_legend_is_explained(page: str) -> None:
     last_of_gpu = [*SliceKind].index(SliceKind.GPU_OTHER)
     kinds = [kind.removeprefix("gpu-") for kind in [*SliceKind][: last_of_gpu + 1]]
     assert set(kinds) <= explained_on(page)
+
+
+@pytest.mark.parametrize("holder", MEANING_OF_HOLDER)
+def test_each_category_of_memory_has_one_meaning(holder: str) -> None:
+    """The same below the list of memory and in the help."""
+    meaning = find_meaning(holder.replace("_", " "), "memory")
+    assert MEANING_OF_HOLDER[holder] in meaning
+
+
+@pytest.mark.parametrize(
+    ("page", "titles"),
+    [
+        ("kernels", {*SORTS} - {"name"}),
+        ("ranks", {column.title for column in RANK_COLUMNS} - {""}),
+        ("tree", {"GPU", "share", "total", "self", "kernels", "count"}),
+        ("modules", {"GPU", "share", "forward", "backward", "self", "kernels"}),
+        ("memory", {"share", "blocks", "in use", "holes"}),
+    ],
+)
+def test_each_column_of_a_page_is_explained(page: str, titles: set[str]) -> None:
+    assert titles <= explained_on(page)
 
 
 def names_of_libraries() -> Iterator[str]:
