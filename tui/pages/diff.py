@@ -33,7 +33,7 @@ from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, make_page_table
 from fusetui.tui.pages.timeline import LETTERS, view_after_click
-from fusetui.tui.state.action import Run, action, format_hint, on
+from fusetui.tui.state.action import Run, action, format_hints, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, find_rows_of_line
 from fusetui.tui.state.moving import Move, P, bring_to_timeline
 from fusetui.tui.state.reading import compare_again
@@ -53,8 +53,14 @@ STYLE_OF_ANSWER = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 MIN_LINES_WITH_TWO_REASONS = 17
 WHY_LINES = 2
 MAX_STORY_LINES = 3
+LOW_STORY_LINES = 1  # on a low page, whose room the rows need; its end is an ellipsis
 NAME_LINES = 4
 WORKING = "Comparing A and B..."
+REGION_HINTS = (
+    "diff-open opens and closes the region",
+    "show shows all of it",
+    "details lists its rows",
+)
 NO_WORK = "this row has no work of its own to show"
 
 
@@ -254,7 +260,12 @@ class DiffPage(ListPage):
             timeline_lines, verdict_lines = 4, 7
         else:
             timeline_lines, verdict_lines = 3, 3
-        panes = [_make_verdict_pane(comparison.found, size.width, verdict_lines)]
+        story_lines = MAX_STORY_LINES
+        if size.height < MIN_LINES_WITH_TWO_REASONS:
+            story_lines = LOW_STORY_LINES
+        panes = [
+            _make_verdict_pane(comparison.found, size.width, verdict_lines, story_lines)
+        ]
         if size.height >= MIN_LINES_WITH_TIMELINES:
             for index in range(len(comparison.sides)):
                 panes.append(
@@ -310,11 +321,11 @@ class DiffPage(ListPage):
         line = self.line(state)
         if line is None:
             return text([])
-        open_hint = format_hint("diff-open opens and closes it", state)
-        reason = open_hint if line.kind == REGION else _find_reason(line)
+        keys_of_region = format_hints(REGION_HINTS, state)
+        reason = keys_of_region if line.kind == REGION else _find_reason(line)
         cursor = state.list_of(DIFF).cursor
         return make_ruled_picture(
-            (_list_identity(state), cursor, open_hint),
+            (_list_identity(state), cursor, keys_of_region),
             "",
             choose_glyphs(state.ascii_only).rule,
             partial(_draw_reason, line, reason, columns_of(_known_diff(state))),
@@ -346,8 +357,10 @@ def _draw_reason(
     kernel was replaced.
 
     Where the reason does not fit, it begins with the texts that the row in the list had
-    to leave out. `columns` are those of the list.
+    to leave out. Of a region the keys come first. `columns` are those of the list.
     """
+    if line.kind == REGION:
+        return [*cut(folded([reason, narrow(line.what)], width), height)]
     name_lines = compare_names(line)
     reason_lines = max(1, height - len(name_lines))
     lines = _wrap_reason(line.what, reason, width)
@@ -466,12 +479,14 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     return [*_draw_answer(diff, width), *_draw_sides_and_notes(diff, width)]
 
 
-def _draw_answer(diff: Diff, width: int) -> list[Said]:
+def _draw_answer(
+    diff: Diff, width: int, story_lines: int = MAX_STORY_LINES
+) -> list[Said]:
     """Return the answer of the diff on as many lines as it needs, and the story of the
-    change on at most MAX_STORY_LINES."""
+    change on at most `story_lines`."""
     style = STYLE_OF_ANSWER.get(diff.verdict.answer, "title")
     answer = folded([narrow(judgment(diff))], width, style)
-    story = folded([narrow(diff.story)], width, "plain", most=MAX_STORY_LINES)
+    story = folded([narrow(diff.story)], width, "plain", most=story_lines)
     return [*answer, *story]
 
 
@@ -483,12 +498,14 @@ def _draw_sides_and_notes(diff: Diff, width: int) -> list[Said]:
 
 
 @lru_cache(maxsize=4)
-def _make_verdict_pane(found: DiffLines | None, width: int, most: int) -> Pane:
+def _make_verdict_pane(
+    found: DiffLines | None, width: int, most: int, story_lines: int = MAX_STORY_LINES
+) -> Pane:
     """Return the pane with the verdict, at most `most` lines high unless the answer and
     the story need more. Sides and notes get what room is left."""
     if found is None:
         return Pane(most, text([Said(WORKING)]))
-    lines = _draw_answer(found.diff, width)
+    lines = _draw_answer(found.diff, width, story_lines)
     free_lines = most - len(lines)
     if free_lines > 0:
         lines += cut(_draw_sides_and_notes(found.diff, width), free_lines)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.tui.prepared import after, do, laid_over, opened
+from tests.tui.prepared import after, do, drawn, laid_over, opened
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff, Verdict
@@ -25,8 +25,9 @@ from fusetui.tui.pages.diff import (
     verdict,
 )
 from fusetui.tui.state.comparison import Comparison, make_diff_lines
+from fusetui.tui.state.screen import page_size
 from fusetui.tui.state.session import Range
-from fusetui.tui.state.state import State
+from fusetui.tui.state.state import Size, State
 
 PAGE = DiffPage()
 
@@ -275,3 +276,32 @@ def test_enter_shows_side_b_where_only_it_has_the_work(
     state = after(state, lambda now: PAGE.at_row(now, cursor), *do("show"))
     assert state.active == 1
     assert state.side.trace.name_of(state.view.selected) == "only_b"
+
+
+@pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24)], ids=str)
+def test_the_keys_of_a_region_stand_below_the_list(
+    trace_of: Callable[..., Trace], launched: Launched, size: Size
+) -> None:
+    """Also on a low page, whose last line has no room for them."""
+    state = with_region(compared(trace_of, launched, 90_000))
+    shown = drawn(replace(state, size=size))
+    assert "Space opens and closes the region   Enter shows all" in shown
+
+
+def test_on_a_low_page_the_rows_come_before_the_story(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = replace(
+        diff(trace, trace), story="a step takes 5 us more: " + "+1 us, " * 99
+    )
+    state = after(opened(trace, trace, size=Size(60, 18)), *do("diff"))
+    assert state.comparison
+    state = replace(
+        state, comparison=replace(state.comparison, found=make_diff_lines(found))
+    )
+    lines = drawn(state).splitlines()
+    story = [line for line in lines if "+1 us" in line]
+    assert len(story) == 1
+    assert story[0].rstrip().endswith("…")
+    assert PAGE.room(state, page_size(state)) >= 4
