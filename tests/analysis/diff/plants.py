@@ -129,7 +129,7 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     ns_in_step: dict[int, int] = {}  # of the kernel of each item, in the last step
     for step in sorted(steps, reverse=True):
         for item, change in changes:
-            row = int(work.row[work.slice_of_window(step)][item])
+            row = int(work.row[work.slice_of_step(step)][item])
             labels |= change(editor, item, row, int(subject.trace.op[row]))
             ns_in_step[item] = int(subject.trace.dur[row])
     once = place == PLACES[0]
@@ -242,7 +242,7 @@ def each(
     editor, labels = Editor(subject), {"launch calls", *(dispatch or ())}
     work, times = subject.items.work, []
     for step in sorted(steps, reverse=True):
-        row = int(work.row[work.slice_of_window(step)][item])
+        row = int(work.row[work.slice_of_step(step)][item])
         labels |= change(editor, item, row, int(subject.trace.op[row]))
         times.append(int(subject.trace.dur[row]))
     once = place == PLACES[0]
@@ -306,7 +306,7 @@ def _fuse(editor: Editor, item: int, row: int, op: int) -> set[str]:
     subject = editor.subject
     trace, found = subject.trace, subject.items
     step = found.work.windows.index_of(trace.start[[int(trace.launch[row])]])[0]
-    second = int(found.work.row[found.work.slice_of_window(int(step))][item + 1])
+    second = int(found.work.row[found.work.slice_of_step(int(step))][item + 1])
     gone = {int(trace.op[second])}
     names = [
         trace.name_of(o).removeprefix("aten::").rstrip("_")
@@ -427,7 +427,7 @@ def _name(subject: Subject, item: int) -> str:
 def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
     """A moment in a step, near a kernel, at which no GPU event runs."""
     trace, work = subject.trace, subject.items.work
-    row = int(work.row[work.slice_of_window(step)][item])
+    row = int(work.row[work.slice_of_step(step)][item])
     begin, end = int(work.windows.start[step]), int(work.windows.end[step])
     gpu = trace.gpu_rows
     starts = trace.start[gpu]

@@ -38,7 +38,7 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
         return None
     editor, work = Editor(subject), subject.items.work
     for step in range(len(work.windows)):
-        _into_graph(editor, work.row[work.slice_of_window(step)], everything=True)
+        _into_graph(editor, work.row[work.slice_of_step(step)], everything=True)
     return _only_launched(editor, note="with 1 CUDA graph")
 
 
@@ -61,7 +61,7 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
         return None  # some of them are in a graph already
     for step in steps:
         _into_graph(
-            editor, work.row[work.slice_of_window(step)][members], everything=False
+            editor, work.row[work.slice_of_step(step)][members], everything=False
         )
     once = place == PLACES[0]
     return _only_launched(editor, note="" if once else "with 1 CUDA graph", once=once)
@@ -231,7 +231,7 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
         return None
     editor = Editor(subject)
     busiest = int(np.bincount(work.lane).argmax())
-    moved = work.row[(work.lane == busiest) & (work.window_of_piece % 2 == 1)]
+    moved = work.row[(work.lane == busiest) & (work.step_of_piece % 2 == 1)]
     for row in moved.tolist():
         _to_other_stream(editor, row)
     return _on_streams(editor, pieces=len(moved))
@@ -277,7 +277,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
     if place == PLACES[0] or item is None or not alone or not steps:
         return None
     work, before = subject.items.work, Editor(subject)
-    row = int(work.row[work.slice_of_window(alone[0])][item])
+    row = int(work.row[work.slice_of_step(alone[0])][item])
     kernel = before.edit(row)
     whole = number(kernel["dur"])
     before.make_room(number(kernel["ts"]) + whole, (SLOW - 1) * whole)
@@ -287,7 +287,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
     after.events = [*base]
     times = []
     for step in sorted(steps, reverse=True):
-        row = int(work.row[work.slice_of_window(step)][item])
+        row = int(work.row[work.slice_of_step(step)][item])
         times.append(scale_kernel(after, row))
     by_step = [3 * ns // 10 for ns in reversed(times)]
     op = subject.items.op_names[item]

@@ -149,10 +149,10 @@ def changed(one: Work, other: Work) -> list[Row]:
 def slower_piece_is_told(path: Path) -> None:
     """One of the longest kernels is made a third slower in one half."""
     one, other = halves(path)
-    ns, first = other.ns.copy(), other.slice_of_window(0)
+    ns, first = other.ns.copy(), other.slice_of_step(0)
     place = int(np.argsort(ns[first])[-10])
     for step in range(len(other.windows)):
-        ns[other.slice_of_window(step).start + place] *= 1.3
+        ns[other.slice_of_step(step).start + place] *= 1.3
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
     assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)
     assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)

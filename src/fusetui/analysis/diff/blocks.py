@@ -1,7 +1,7 @@
 """Finds blocks of work (layers, iterations) that one side repeats more often.
 
-A *block* is a sequence of pieces of work that a lane runs several times in a row, such
-as the kernels of one layer. A *piece* is one GPU event, or one CPU op in a trace
+A *block* is a sequence of kernels that a lane runs several times in a row, such
+as the kernels of one layer. A *kernel* is one GPU event, or one CPU op in a trace
 without a GPU. Where a lane of A repeats a block more often than its partner in B, or
 the reverse, the *surplus* are the blocks that have no counterpart.
 
@@ -32,21 +32,21 @@ MAX_BLOCKS = 8
 pass, that of the backward pass and others."""
 
 MAX_COMPARED_CELLS = 1 << 24
-"""Blocks are compared by all of their pieces if that takes at most this many
-comparisons; else by every second piece, or every third, and so on."""
+"""Blocks are compared by all of their kernels if that takes at most this many
+comparisons; else by every second kernel, or every third, and so on."""
 
-MIN_DISTINCT_PIECES = 4
-"""A block consists of at least this many different pieces."""
+MIN_DISTINCT_KERNELS = 4
+"""A block consists of at least this many different kernels."""
 
 MIN_REPETITIONS = 3
 """A block occurs at least this often in a row on the side that has it more often."""
 
 MAX_BLOCK_SIZES = 16
 """This many sizes of a block are tried: the most frequent distances between equal
-pieces."""
+kernels."""
 
 MIN_AGREEING_SHARE = 0.75
-"""At least this share of the pieces of a block must agree on how many blocks one side
+"""At least this share of the kernels of a block must agree on how many blocks one side
 has more."""
 
 NO_WORK = 0
@@ -54,11 +54,11 @@ NO_WORK = 0
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
-    """The pieces of work of a lane, in order of time."""
+    """The kernels of a lane, in order of time."""
 
-    keys: Int64s  # one per piece: equal for what may be the same work
-    features: Int64s  # times, [pieces, features] in ns: see `WorkItems.features`
-    items: Rows  # one per piece: its index into the items of the side
+    keys: Int64s  # one per kernel: equal for what may be the same work
+    features: Int64s  # times, [kernels, features] in ns: see `WorkItems.features`
+    items: Rows  # one per kernel: its index into the items of the side
 
     def without(self, positions: Rows) -> LaneWork:
         """Return the lane without the kernels at these positions."""
@@ -82,11 +82,11 @@ class Block(msgspec.Struct, frozen=True):
 class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
     """A block that the longer lane has more often than the shorter one.
 
-    Each block has a *mark*: a kind of piece that occurs once in it. The positions of
+    Each block has a *mark*: a kind of kernel that occurs once in it. The positions of
     the marks say where the blocks are.
     """
 
-    pieces_per_block: int
+    kernels_per_block: int
     surplus_blocks: int  # how many blocks more the longer lane has
     marks_in_longer: Rows  # positions in the longer lane, one per block
     marks_in_shorter: Rows
@@ -185,10 +185,10 @@ def _compute_pairing_costs(
         For each block of the shorter lane, one cost per candidate.
     """
     offsets = _choose_compared_offsets(
-        block, features_per_piece=longer.features.shape[1]
+        block, features_per_kernel=longer.features.shape[1]
     )
-    longer_blocks = _collect_block_pieces(longer, block.marks_in_longer, offsets)
-    shorter_blocks = _collect_block_pieces(shorter, block.marks_in_shorter, offsets)
+    longer_blocks = _collect_block_kernels(longer, block.marks_in_longer, offsets)
+    shorter_blocks = _collect_block_kernels(shorter, block.marks_in_shorter, offsets)
 
     for index in range(len(block.marks_in_shorter)):
         candidates = slice(index, index + block.surplus_blocks + 1)
@@ -198,11 +198,11 @@ def _compute_pairing_costs(
         is_same_work = longer_blocks.keys[candidates] == shorter_blocks.keys[index]
         differences = np.abs(candidate_features - own_features).sum(axis=2)
         sums = (candidate_features + own_features).sum(axis=2)
-        cost_of_piece = np.where(is_same_work, differences, sums)
-        yield cost_of_piece.sum(axis=1)
+        cost_of_kernel = np.where(is_same_work, differences, sums)
+        yield cost_of_kernel.sum(axis=1)
 
 
-def _choose_compared_offsets(block: RepeatedBlock, *, features_per_piece: int) -> Rows:
+def _choose_compared_offsets(block: RepeatedBlock, *, features_per_kernel: int) -> Rows:
     """Choose by which kernels two blocks are compared, as offsets in a block.
 
     Comparing every kernel of large blocks would be slow. Beyond MAX_COMPARED_CELLS
@@ -210,27 +210,29 @@ def _choose_compared_offsets(block: RepeatedBlock, *, features_per_piece: int) -
 
     Args:
         block: The repeated block.
-        features_per_piece: How many times are compared for each kernel.
+        features_per_kernel: How many times are compared for each kernel.
     """
     candidates_per_block = block.surplus_blocks + 1
     block_pairs = len(block.marks_in_shorter) * candidates_per_block
-    comparisons = block_pairs * block.pieces_per_block * features_per_piece
+    comparisons = block_pairs * block.kernels_per_block * features_per_kernel
 
     stride = 1 + comparisons // MAX_COMPARED_CELLS
-    return np.arange(0, block.pieces_per_block, stride)
+    return np.arange(0, block.kernels_per_block, stride)
 
 
-class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
-    """The compared pieces of several blocks.
+class _BlockKernels(msgspec.Struct, frozen=True, eq=False):
+    """The compared kernels of several blocks.
 
     What lies beyond the end of the lane has the key NO_WORK and takes no time.
     """
 
-    keys: Int64s  # shape [blocks, pieces]
-    features: Int64s  # shape [blocks, pieces, features]
+    keys: Int64s  # shape [blocks, kernels]
+    features: Int64s  # shape [blocks, kernels, features]
 
 
-def _collect_block_pieces(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
+def _collect_block_kernels(
+    lane: LaneWork, starts: Rows, offsets: Rows
+) -> _BlockKernels:
     """Collect some kernels of each repeated block of a lane (stream).
 
     With blocks that start at 10 and 14, and the offsets 0 and 2, these are the kernels
@@ -242,11 +244,11 @@ def _collect_block_pieces(lane: LaneWork, starts: Rows, offsets: Rows) -> _Block
         starts: The position in the lane at which each block starts.
         offsets: Which kernels to collect, counted from the start of their block.
     """
-    # A column plus a row: positions of the shape [blocks, pieces].
+    # A column plus a row: positions of the shape [blocks, kernels].
     positions = starts[:, None] + offsets
     is_inside = positions < len(lane.keys)
     positions = np.minimum(positions, len(lane.keys) - 1)
-    return _BlockPieces(
+    return _BlockKernels(
         keys=np.where(is_inside, lane.keys[positions], NO_WORK),
         features=np.where(is_inside[..., None], lane.features[positions], 0),
     )
@@ -294,9 +296,9 @@ def _find_best_fitting_range(
     """
     begin, end, counterpart = _find_marked_range(block, with_counterpart, run)
 
-    # A shift forward takes the first piece out of the range and the one behind it in; a
-    # shift backward takes the last piece out and the one before the range in.
-    forward = np.arange(block.pieces_per_block)
+    # A shift forward takes the first kernel out of the range and the one behind it in; a
+    # shift backward takes the last kernel out and the one before the range in.
+    forward = np.arange(block.kernels_per_block)
     backward = -1 - forward
     misfit_forward = _measure_misfit_of_shifts(
         longer,
@@ -371,7 +373,7 @@ def _find_best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     2
 
     Args:
-        misfit_backward: The misfit of a backward shift by 0, 1, 2, ... pieces.
+        misfit_backward: The misfit of a backward shift by 0, 1, 2, ... kernels.
         misfit_forward: The same for forward shifts.
     """
     if misfit_forward.min() < misfit_backward.min():
@@ -459,10 +461,10 @@ def find_most_explaining_block(
         candidate = _measure_surplus_of_block(block_keys, longer_keys, shorter_keys)
         if candidate is None:
             continue
-        explained_pieces = candidate.pieces_per_block * candidate.surplus_blocks
-        if best is None or explained_pieces > most_explained:
+        explained_kernels = candidate.kernels_per_block * candidate.surplus_blocks
+        if best is None or explained_kernels > most_explained:
             best = candidate
-            most_explained = explained_pieces
+            most_explained = explained_kernels
     return best
 
 
@@ -471,11 +473,11 @@ def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
 
     A block is a sequence of kernels, and equal keys mean equal work. Small blocks come
     first. Two things are left out: a known block that begins at another of its kernels,
-    and blocks of fewer than MIN_DISTINCT_PIECES different keys.
+    and blocks of fewer than MIN_DISTINCT_KERNELS different keys.
     """
     known_blocks: set[bytes] = set()
     for size in _find_block_sizes(keys):
-        # A part of the lane in which each piece equals the piece `size` positions later
+        # A part of the lane in which each kernel equals the kernel `size` positions later
         # repeats a block of that size: once more than the part is long.
         repeating = runs_of_true(keys[:-size] == keys[size:])
         repetitions = 1 + (repeating.end - repeating.begin) // size
@@ -486,7 +488,7 @@ def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
             sorted_keys = np.sort(block_keys).tobytes()
             if sorted_keys in known_blocks:
                 continue
-            if len(distinct(block_keys)) >= MIN_DISTINCT_PIECES:
+            if len(distinct(block_keys)) >= MIN_DISTINCT_KERNELS:
                 known_blocks.add(sorted_keys)
                 yield block_keys
 
@@ -495,16 +497,16 @@ def _find_block_sizes(keys: Int64s) -> list[int]:
     """Return the numbers of kernels that a repeated block may have, ascending.
 
     These are the MAX_BLOCK_SIZES most frequent distances between one kernel and the
-    next equal one. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
+    next equal one. No size is below MIN_DISTINCT_KERNELS. The keys (5, 7, 6, 5, 7, 6, 5)
     have the distance 3 four times, so 3 is the only size.
     """
-    # A stable sort by key puts the positions of equal pieces next to each other, in
+    # A stable sort by key puts the positions of equal kernels next to each other, in
     # ascending order.
     by_key = np.argsort(keys, kind="stable")
     equals_next = keys[by_key[1:]] == keys[by_key[:-1]]
     distance_to_next = by_key[1:] - by_key[:-1]
     distances = distance_to_next[equals_next]
-    distances = distances[distances >= MIN_DISTINCT_PIECES]
+    distances = distances[distances >= MIN_DISTINCT_KERNELS]
 
     sizes, frequencies = np.unique(distances, return_counts=True)
     most_frequent_first = np.argsort(-frequencies, kind="stable")
@@ -533,8 +535,8 @@ def _measure_surplus_of_block(
     times_in_longer = occurrences(keys, longer_keys)
     times_in_shorter = occurrences(keys, shorter_keys)
 
-    surplus_pieces = times_in_longer - times_in_shorter
-    surplus_blocks, remainder = np.divmod(surplus_pieces, times_in_block)
+    surplus_kernels = times_in_longer - times_in_shorter
+    surplus_blocks, remainder = np.divmod(surplus_kernels, times_in_block)
     is_multiple = (remainder == 0) & (surplus_blocks > 0)
     agreed_number = _find_agreed_number(surplus_blocks, times_in_block, is_multiple)
     if agreed_number is None:
@@ -548,7 +550,7 @@ def _measure_surplus_of_block(
 
     rarest_mark = marks[times_in_longer[marks].argmin()]
     return RepeatedBlock(
-        pieces_per_block=len(block_keys),
+        kernels_per_block=len(block_keys),
         surplus_blocks=agreed_number,
         marks_in_longer=np.flatnonzero(longer_keys == keys[rarest_mark]),
         marks_in_shorter=np.flatnonzero(shorter_keys == keys[rarest_mark]),
@@ -558,7 +560,7 @@ def _measure_surplus_of_block(
 def _find_agreed_number(
     surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
-    """Return the number of surplus blocks on which most pieces of a block agree.
+    """Return the number of surplus blocks on which most kernels of a block agree.
 
     >>> surplus_blocks, times_in_block = np.array([2, 2, 5]), np.array([4, 3, 1])
     >>> _find_agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
@@ -567,22 +569,22 @@ def _find_agreed_number(
     Args:
         surplus_blocks: For each key of the block, the number of surplus blocks by the
             occurrences of this key alone.
-        times_in_block: For each key, how many pieces of the block have it.
+        times_in_block: For each key, how many kernels of the block have it.
         is_counted: For each key, whether its number is meaningful.
 
     Returns:
-        None if fewer than MIN_AGREEING_SHARE of the pieces of the block agree.
+        None if fewer than MIN_AGREEING_SHARE of the kernels of the block agree.
     """
-    pieces_per_block = times_in_block.sum()
+    kernels_per_block = times_in_block.sum()
     numbers, index_of_number = np.unique(
         surplus_blocks[is_counted], return_inverse=True
     )
     if not len(numbers):
         return None
 
-    # For each number, how many pieces of the block agree on it.
-    agreeing_pieces = np.bincount(index_of_number, weights=times_in_block[is_counted])
-    most_agreed = agreeing_pieces.argmax()
-    if agreeing_pieces[most_agreed] < MIN_AGREEING_SHARE * pieces_per_block:
+    # For each number, how many kernels of the block agree on it.
+    agreeing_kernels = np.bincount(index_of_number, weights=times_in_block[is_counted])
+    most_agreed = agreeing_kernels.argmax()
+    if agreeing_kernels[most_agreed] < MIN_AGREEING_SHARE * kernels_per_block:
         return None
     return int(numbers[most_agreed])

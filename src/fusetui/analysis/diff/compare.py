@@ -658,7 +658,7 @@ def _cut_steps_into_pieces(items: WorkItems) -> _StepsInPieces:
         return no_steps
 
     # When each piece begins in each step, [steps, pieces], and the order of the pieces.
-    slices = [work.slice_of_window(step) for step in items.alike_steps.tolist()]
+    slices = [work.slice_of_step(step) for step in items.alike_steps.tolist()]
     begins = np.stack([work.trace.start[work.row[pieces]] for pieces in slices])
     orders = np.argsort(begins, axis=1, kind="stable")
     order = orders[0]

@@ -170,11 +170,11 @@ def _count_pieces_in_common_with_usual(side: WorkItems) -> int:
     Two kernels are in common if their name, their op and their lane (stream) are. Only
     the first MAX_UNUSUAL_STEPS unusual steps count.
     """
-    usual_pieces = side.work.slice_of_window(side.representative_step)
+    usual_pieces = side.work.slice_of_step(side.representative_step)
     usual_keys = Counter(side.keys_of(usual_pieces).tolist())
     common_pieces = 0
     for step in _find_unusual_steps(side):
-        keys = side.keys_of(side.work.slice_of_window(step)).tolist()
+        keys = side.keys_of(side.work.slice_of_step(step)).tolist()
         common_pieces += (usual_keys & Counter(keys)).total()
     return common_pieces
 
@@ -417,7 +417,7 @@ def _collect_pieces_of_step(side: WorkItems, step: int) -> _StepPieces:
 
     The result has their keys, and whether a CUDA graph launched them.
     """
-    pieces = side.work.slice_of_window(step)
+    pieces = side.work.slice_of_step(step)
     return _StepPieces(
         exact_keys=side.exact_keys_of_all_steps[pieces],
         by_graph=is_launched_by_graph(side.work, side.work.row[pieces]),

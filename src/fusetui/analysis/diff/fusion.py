@@ -27,25 +27,25 @@ WORK_APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
 MAX_DIVIDED_ITEMS = 64
-"""Gaps with more open items than this are divided among fused kernels greedily."""
+"""Gaps with more unpaired items than this are divided among fused kernels greedily."""
 
 MAX_NAMED_ITEMS = 64
-"""This many open items of a gap are looked at where the ops around a hand-written
+"""This many unpaired items of a gap are looked at where the ops around a hand-written
 kernel tell what the words of its name mean."""
 
 
 class _FusedItem(msgspec.Struct, frozen=True):
-    """An open item whose name says which ops it may do the work of."""
+    """An unpaired item whose name says which ops it may do the work of."""
 
     item: int
-    gap_index: int  # of the gap in which it is open
+    gap_index: int  # of the gap in which it is unpaired
     collector: Collector
 
 
 def group_by_name(alignment: Alignment, side: int) -> None:
     """Group kernels with the fused kernel of the other trace that lists their ops.
 
-    Only open items count: kernels and copies without a counterpart so far. Those
+    Only unpaired items count: kernels and copies without a counterpart so far. Those
     between the same two pairs as the fused kernel come first. Ops that it still lacks
     are searched nearby. A kernel is grouped only if enough of its ops are found, one of
     its core among them.
@@ -59,10 +59,12 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
     claimed_items: set[int] = set()
-    for gap_index in range(len(alignment.gaps)):
+    for gap_index, gap in enumerate(alignment.gaps):
         fused_items = _find_fused_items(alignment, side, gap_index)
-        open_items = alignment.gaps[gap_index][side]
-        claims_in_gap = _divide_among_kernels(alignment, side, open_items, fused_items)
+        unpaired_items = gap.unpaired(side)
+        claims_in_gap = _divide_among_kernels(
+            alignment, side, unpaired_items, fused_items
+        )
         for items in claims_in_gap.values():
             claimed_items.update(items)
         claims.update(claims_in_gap)
@@ -98,9 +100,9 @@ def _group_if_enough(
     # For each item, the names under which the kernel may list it.
     listed_names = [alignment.known_as(side, item) & collector.ops for item in claimed]
     has_core = any(names & collector.core for names in listed_names)
-    if len(claimed) >= collector.min_pieces and has_core:
+    if len(claimed) >= collector.min_kernels and has_core:
         why = collector.says({_choose_most_readable(names) for names in listed_names})
-        alignment.claim(
+        alignment.group_with_one(
             side,
             own_items=claimed,
             other_item=fused.item,
@@ -128,9 +130,10 @@ def _find_fused_items(
         side: The trace whose ops the kernels may do the work of: 0 for A, 1 for B.
         gap_index: The index of the gap between two pairs.
     """
-    other = alignment.items[1 - side]
+    other_side = 1 - side
+    other = alignment.items[other_side]
     fused_items = []
-    for item in alignment.gaps[gap_index][1 - side]:
+    for item in alignment.gaps[gap_index].unpaired(other_side):
         if not other.computes[item]:
             continue
         name = other.names[item]
@@ -153,19 +156,20 @@ def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[st
     stems = alignment.items[side].stems
     ops: set[str] = set()
     for gap in alignment.gaps_near(gap_index):
-        ops.update(stems[item] for item in gap[side][:MAX_NAMED_ITEMS])
+        for item in gap.unpaired(side)[:MAX_NAMED_ITEMS]:
+            ops.add(stems[item])
     return ops
 
 
 Covers = list[list[frozenset[str]]]
-"""`covers[kernel][item]`: the ops on the list of a fused kernel that an open item may
+"""`covers[kernel][item]`: the ops on the list of a fused kernel that an unpaired item may
 be (see `_find_covered_ops`); both are positions within a gap."""
 
 
 def _divide_among_kernels(
     alignment: Alignment,
     side: int,
-    open_items: list[int],
+    unpaired_items: list[int],
     fused_items: list[_FusedItem],
 ) -> Claims:
     """Divide the unpaired items of a gap among the fused kernels in it.
@@ -179,7 +183,7 @@ def _divide_among_kernels(
         alignment: Two lanes (streams), one of A and one of B, and what is paired so
             far.
         side: The trace of the items: 0 for A, 1 for B.
-        open_items: The unpaired items of that trace in the gap.
+        unpaired_items: The unpaired items of that trace in the gap.
         fused_items: The fused kernels of the other trace in the gap.
 
     Returns:
@@ -190,13 +194,13 @@ def _divide_among_kernels(
 
     covers: Covers = []
     for fused in fused_items:
-        covers.append(
-            [
-                _find_covered_ops(alignment, side, item, fused.collector)
-                for item in open_items
-            ]
-        )
-    if len(open_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
+        covered_by_kernel = []
+        for item in unpaired_items:
+            covered = _find_covered_ops(alignment, side, item, fused.collector)
+            covered_by_kernel.append(covered)
+        covers.append(covered_by_kernel)
+
+    if len(unpaired_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
         cuts = _find_best_cuts(covers)
     else:
         cuts = _find_greedy_cuts(covers)
@@ -206,7 +210,7 @@ def _divide_among_kernels(
         items = []
         for position in range(cuts[kernel_index], cuts[kernel_index + 1]):
             if covers[kernel_index][position]:
-                items.append(open_items[position])
+                items.append(unpaired_items[position])
         claims[fused.item] = items
     return claims
 
@@ -372,7 +376,7 @@ def _find_missing_ops_nearby(
         missing_ops -= _find_covered_ops(alignment, side, item, collector)
 
     nearby = []
-    for item in _list_nearest_open_items(alignment, side, fused.gap_index):
+    for item in _list_nearest_unpaired_items(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue
         covered = _find_covered_ops(alignment, side, item, collector) & missing_ops
@@ -382,7 +386,7 @@ def _find_missing_ops_nearby(
     return nearby
 
 
-def _list_nearest_open_items(
+def _list_nearest_unpaired_items(
     alignment: Alignment, side: int, gap_index: int
 ) -> list[int]:
     """List the unpaired items of a trace in the gaps around a gap.
@@ -395,9 +399,9 @@ def _list_nearest_open_items(
     stop = gap_index + MAX_GAPS_TO_FUSED_OP + 1
     items: list[int] = []
     for gap_before in reversed(alignment.gaps[first:gap_index]):
-        items += reversed(gap_before[side])
+        items += reversed(gap_before.unpaired(side))
     for gap_after in alignment.gaps[gap_index + 1 : stop]:
-        items += gap_after[side]
+        items += gap_after.unpaired(side)
     return items
 
 
@@ -409,7 +413,7 @@ class Collector(msgspec.Struct, frozen=True):
 
     ops: frozenset[str]
     core: frozenset[str]  # at least one of these ops must be among what it does
-    min_pieces: int  # with fewer pieces of these ops, the name is no evidence
+    min_kernels: int  # with fewer kernels of these ops, the name is no evidence
     gemms: bool  # whether it may do the work of matrix products
     listed: bool  # whether the name lists the ops; else its words imply them
 
@@ -451,7 +455,7 @@ _COMPOUNDS: Final = tuple(
         Collector(
             ops=words(f"{core} {others}"),
             core=words(core),
-            min_pieces=2,
+            min_kernels=2,
             gemms=core == _ATTENTION,
             listed=False,
         ),
@@ -492,7 +496,7 @@ def collector_of(kernel: str) -> Collector | None:
         return Collector(
             ops=ops,
             core=ops - METADATA or ops,
-            min_pieces=1,
+            min_kernels=1,
             gemms=decoded.kernel_category == "template",
             listed=True,
         )
@@ -530,4 +534,4 @@ def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
     if len(named_ops) < 2:
         return None
     ops = frozenset(named_ops)
-    return Collector(ops=ops, core=ops, min_pieces=2, gemms=False, listed=True)
+    return Collector(ops=ops, core=ops, min_kernels=2, gemms=False, listed=True)

@@ -142,11 +142,19 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
 
     @cached_property
+    def op_ids(self) -> Int64s:
+        """The id of the op of each item, NO_OP for none; equal for equal ops."""
+        return self.exact_keys >> OP_SHIFT
+
+    @cached_property
+    def kernel_ids(self) -> Int64s:
+        """The id of the kernel of each item; equal for equal kernels."""
+        return self.exact_keys & KERNEL_MASK
+
+    @cached_property
     def op_or_kernel(self) -> list[int]:
         """The id of the op of each item; minus the id of the kernel without an op."""
-        op_ids = self.exact_keys >> OP_SHIFT
-        kernel_ids = self.exact_keys & KERNEL_MASK
-        return [*np.where(op_ids != NO_OP, op_ids, -kernel_ids).tolist()]
+        return [*np.where(self.op_ids != NO_OP, self.op_ids, -self.kernel_ids).tolist()]
 
     @cached_property
     def stems(self) -> list[str]:
@@ -171,7 +179,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
             return [0] * len(self)
 
         rows_by_step = [
-            work.row[work.slice_of_window(step)] for step in self.usual_steps.tolist()
+            work.row[work.slice_of_step(step)] for step in self.usual_steps.tolist()
         ]
         hidden_ns = measure_hidden_time(self.trace, np.stack(rows_by_step))
         return [*mean(hidden_ns).tolist()]
@@ -239,13 +247,17 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         lane_numbers = (lanes[pieces] - first_lane).astype(np.int64)
         return self.exact_keys_of_all_steps[pieces] ^ (lane_numbers << LANE_SHIFT)
 
+    def has_op(self, item: int) -> bool:
+        """Return whether a CPU op is around the launch of an item."""
+        return bool(self.op[item] >= 0)
+
     def op_id(self, item: int) -> int:
         """Return the id of the op of an item; NO_OP if it has none."""
-        return int(self.exact_keys[item]) >> OP_SHIFT
+        return int(self.op_ids[item])
 
     def kernel_id(self, item: int) -> int:
         """Return the id of the kernel of an item."""
-        return int(self.exact_keys[item]) & KERNEL_MASK
+        return int(self.kernel_ids[item])
 
     def _names_of_rows(self, rows: Rows) -> list[str]:
         """Return the names of the slices in these rows; "" for row -1."""
@@ -281,10 +293,10 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     alike_steps = _find_alike_steps(work, exact_keys)
     representative_step = _find_median_step(work, alike_steps)
 
-    pieces = work.slice_of_window(representative_step)
+    pieces = work.slice_of_step(representative_step)
     kernel_ids = piece_ids.kernel[pieces]
     op_ids = piece_ids.op[pieces]
-    ns_by_step = [work.ns[work.slice_of_window(step)] for step in alike_steps]
+    ns_by_step = [work.ns[work.slice_of_step(step)] for step in alike_steps]
     samples = np.array(ns_by_step, dtype=np.int64)
     # Without any step there is still one row of samples, of no items.
     samples_shape = (max(1, len(alike_steps)), pieces.stop - pieces.start)
@@ -443,7 +455,7 @@ def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
     """
     sequences = []
     for step in range(len(work.windows)):
-        pieces = work.slice_of_window(step)
+        pieces = work.slice_of_step(step)
         sequences.append(exact_keys[pieces].tobytes() + work.lane[pieces].tobytes())
     if not sequences:
         return []

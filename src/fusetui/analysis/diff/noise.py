@@ -9,7 +9,7 @@ of one recording out to two sides:
 * Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
 So each row is judged at this level divided by the number of rows (Bonferroni). * The
 variance of a row is that of its own steps, averaged with the usual variance of
-  pieces of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
+  kernels of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
   Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
   the tick of the clock is added.
 * Where the n-th steps of both sides vary together, their differences are judged. * From
@@ -41,16 +41,16 @@ FALSE_ALARM_PROBABILITY = 0.05
 """How likely it is that a diff reports any row where nothing changed."""
 
 PRIOR_STEPS = 2
-"""The usual variance of other pieces counts as much as this many steps of the row
+"""The usual variance of other kernels counts as much as this many steps of the row
 itself: by chance, a few samples may lie closer together than they usually do."""
 
-MAX_CLASSES, MIN_PIECES_OF_CLASS = 8, 32
-"""Other pieces are those of about the same length, in up to so many classes of at least
-so many pieces: what takes 5 us may vary by a third where what takes 1 ms varies by
+MAX_CLASSES, MIN_KERNELS_OF_CLASS = 8, 32
+"""Other kernels are those of about the same length, in up to so many classes of at least
+so many kernels: what takes 5 us may vary by a third where what takes 1 ms varies by
 1 %."""
 
-SHARE_OF_PIECES = 0.75
-"""This share of the pieces of a class varies by no more than its usual variance."""
+SHARE_OF_KERNELS = 0.75
+"""This share of the kernels of a class varies by no more than its usual variance."""
 
 MIN_RATIO_OF_VARIANCES = 4
 """Both sides vary together where the variance of their differences, step by step, is
@@ -76,10 +76,10 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
     rows: int
     """How many rows are judged: the level is that of all together."""
     longest: Floats = _NO_BOUNDS
-    """The logarithm of the time of the longest piece of each class of pieces by length,
+    """The logarithm of the time of the longest kernel of each class of kernels by length,
     but for the last class; shape [classes - 1]."""
     variance: Floats = _NO_VARIANCE
-    """The usual variance of the logarithm of the times of a piece from step to step;
+    """The usual variance of the logarithm of the times of a kernel from step to step;
     one per class."""
     paired: bool = False
     """The n-th steps of both sides vary together: `variance` is of differences."""
@@ -88,11 +88,11 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
-    """Estimate the noise of a diff from the pieces that run the same kernel in both.
+    """Estimate the noise of a diff from the kernels that run the same kernel in both.
 
     Args:
-        a: Samples of A in ns, [steps of A, pieces].
-        b: Samples of B in ns, [steps of B, pieces], of the same pieces.
+        a: Samples of A in ns, [steps of A, kernels].
+        b: Samples of B in ns, [steps of B, kernels], of the same kernels.
         same_steps: Whether the n-th step of A belongs to the n-th step of B, as where
             steps took turns or where one trace was made from the other. The samples
             decide whether the two vary together (`Noise.paired`).
@@ -149,7 +149,7 @@ def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> 
     """Determine how much the times of kernels usually vary, by their length.
 
     Kernels are divided into classes of about the same length. The usual variance of a
-    class is the one that SHARE_OF_PIECES of its kernels do not exceed.
+    class is the one that SHARE_OF_KERNELS of its kernels do not exceed.
 
     Args:
         log_a: The logarithms of the times of A, [steps, kernels].
@@ -158,14 +158,15 @@ def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> 
             and B.
     """
     length = np.median(log_a, axis=0)
-    classes = len(length) // MIN_PIECES_OF_CLASS
+    classes = len(length) // MIN_KERNELS_OF_CLASS
     classes = max(1, min(MAX_CLASSES, classes))
 
     shortest_first = np.argsort(length, kind="stable")
-    pieces_by_class = np.array_split(shortest_first, classes)
-    longest = [length[pieces[-1]] for pieces in pieces_by_class[:-1]]
+    kernels_by_class = np.array_split(shortest_first, classes)
+    longest = [length[kernels[-1]] for kernels in kernels_by_class[:-1]]
     usual_variance = [
-        lower_quantile(variance[pieces], SHARE_OF_PIECES) for pieces in pieces_by_class
+        lower_quantile(variance[kernels], SHARE_OF_KERNELS)
+        for kernels in kernels_by_class
     ]
     return Noise(
         rows=len(length),
@@ -230,7 +231,7 @@ def _does_interval_exclude_one(
         return np.abs(change) > noise.min_change
 
     # Average the variance of the column with the usual one of its class. The number of
-    # the class is how many classes have only shorter pieces.
+    # the class is how many classes have only shorter kernels.
     class_of_column = count_below(noise.longest, np.median(log_a, axis=0))
     usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
     freedom = PRIOR_STEPS + variation.freedom

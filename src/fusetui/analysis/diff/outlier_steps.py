@@ -15,7 +15,7 @@ from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.outlier_work import NO_PIECE, collect_rows_by_step
+from fusetui.analysis.diff.outlier_work import NO_ROW, collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
@@ -199,9 +199,7 @@ class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
 
     items_a: Rows  # the item of A of each pair
     items_b: Rows
-    rows_a: (
-        Rows  # rows of the trace of A, [steps, pairs]; NO_PIECE if the step lacks it
-    )
+    rows_a: Rows  # rows of the trace of A, [steps, pairs]; NO_ROW if the step lacks it
     rows_b: Rows
     before: Int64s  # ns in A, [steps, pairs]; its median time where a side lacks it
     after: Int64s
@@ -218,7 +216,7 @@ def _collect_paired_times(
     items_a, items_b = paired_items(groups)
     rows_a = collect_rows_by_step(a, b)[:, items_a]
     rows_b = collect_rows_by_step(b, a)[:, items_b]
-    is_missing = (rows_a == NO_PIECE) | (rows_b == NO_PIECE)
+    is_missing = (rows_a == NO_ROW) | (rows_b == NO_ROW)
     median_a = np.array(a.medians)[items_a]
     median_b = np.array(b.medians)[items_b]
     return _PairedTimes(

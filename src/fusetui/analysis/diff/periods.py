@@ -51,7 +51,7 @@ def find_launch_periods(
     """
     trace = items.trace
     work = items.work
-    launch_of_item = trace.launch[work.row[work.slice_of_window(step)]]
+    launch_of_item = trace.launch[work.row[work.slice_of_step(step)]]
 
     periods = []
     for first, last in consecutive_runs(np.array(members, dtype=np.intp)):

@@ -39,7 +39,7 @@ MAX_RATIO_OF_TIMES, MIN_SHARE_WITHIN_RATIO = 2.0, 0.8
 factor, beside the factor by which all of them differ."""
 
 
-class OpenItems(msgspec.Struct, frozen=True):
+class UnpairedItems(msgspec.Struct, frozen=True):
     """The items of each side that are in no group yet, ascending."""
 
     a: list[int]
@@ -56,11 +56,11 @@ class OpenItems(msgspec.Struct, frozen=True):
         smaller, larger = sorted((len(self.a), len(self.b)))
         return smaller > 0 and smaller >= MIN_LIKE_SHARE * larger
 
-    def without(self, groups: Sequence[WorkGroup]) -> OpenItems:
+    def without(self, groups: Sequence[WorkGroup]) -> UnpairedItems:
         """Return the items that are not in these groups."""
         grouped_a = {item for group in groups for item in group.a}
         grouped_b = {item for group in groups for item in group.b}
-        return OpenItems(
+        return UnpairedItems(
             a=[item for item in self.a if item not in grouped_a],
             b=[item for item in self.b if item not in grouped_b],
         )
@@ -99,13 +99,13 @@ def group_by_region(
         The groups, with new ones in place of items without a counterpart.
     """
     for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
-        still_open = OpenItems(
+        unpaired = UnpairedItems(
             a=sorted(group.a[0] for group in groups if not group.b),
             b=sorted(group.b[0] for group in groups if not group.a),
         )
         matched: list[WorkGroup] = []
         for region, items_of_region in _divide_by_key(
-            a, b, still_open, region_of
+            a, b, unpaired, region_of
         ).items():
             if items_of_region.are_on_both_sides and not _are_all_ops_known(
                 a, b, items_of_region
@@ -137,7 +137,9 @@ def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
 
 
-def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
+def _are_all_ops_known(
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems
+) -> bool:
     """Return whether the op of every kernel is known, in A and in B.
 
     Args:
@@ -153,9 +155,9 @@ def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> 
 def _divide_by_key(
     a: ProgramPlaces,
     b: ProgramPlaces,
-    items: OpenItems,
+    items: UnpairedItems,
     key_of: Callable[[ProgramPlaces, int], T | None],
-) -> dict[T, OpenItems]:
+) -> dict[T, UnpairedItems]:
     """Divide the kernels and copies of A and of B by a key, such as their phase.
 
     Args:
@@ -167,7 +169,9 @@ def _divide_by_key(
     Returns:
         The items of each key. A key may have items of one trace only.
     """
-    items_by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
+    items_by_key: defaultdict[T, UnpairedItems] = defaultdict(
+        lambda: UnpairedItems(a=[], b=[])
+    )
     for item in items.a:
         key_a = key_of(a, item)
         if key_a is not None:
@@ -180,7 +184,7 @@ def _divide_by_key(
 
 
 def _group_one_sort(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, region: _Region
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, region: _Region
 ) -> list[WorkGroup]:
     """Group the unpaired work of one sort in a part of the program.
 
@@ -221,7 +225,7 @@ def _kernel_id(program: ProgramPlaces, item: int) -> int:
 
 
 def _group_main_work(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, where: str
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, sort: str, where: str
 ) -> list[WorkGroup]:
     """Pair main work, such as products, in order if A and B seem to agree on it.
 
@@ -253,7 +257,7 @@ def _group_main_work(
     return groups
 
 
-def _make_one_group(items: OpenItems, why: str) -> list[WorkGroup]:
+def _make_one_group(items: UnpairedItems, why: str) -> list[WorkGroup]:
     """Make one group of all items; no group if A or B has no items.
 
     Args:
@@ -273,7 +277,7 @@ def _make_one_group(items: OpenItems, why: str) -> list[WorkGroup]:
 
 
 def _pair_in_order(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, why: str
 ) -> list[WorkGroup]:
     """Pair items of A and of B in order, by the closest times.
 

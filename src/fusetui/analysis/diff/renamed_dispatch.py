@@ -193,7 +193,7 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     """Where the ops of one thread run, one entry per op unless it says otherwise."""
 
     kernels: Int64s  # ids of the kernels that the thread launched, in order of time
-    pieces_before: Rows  # how many of these it had launched when each op began
+    kernels_before: Rows  # how many of these it had launched when each op began
     ops_since_work: Rows
     ops_inside: Int64s
 
@@ -205,10 +205,10 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
         Args:
             position: The index of the op.
         """
-        pieces_before = int(self.pieces_before[position])
-        has_work_after = pieces_before < len(self.kernels)
-        work_before = self.kernels[pieces_before - 1] if pieces_before else NO_KERNEL
-        work_after = self.kernels[pieces_before] if has_work_after else NO_KERNEL
+        kernels_before = int(self.kernels_before[position])
+        has_work_after = kernels_before < len(self.kernels)
+        work_before = self.kernels[kernels_before - 1] if kernels_before else NO_KERNEL
+        work_after = self.kernels[kernels_before] if has_work_after else NO_KERNEL
         return Place(
             work_before=int(work_before),
             work_after=int(work_after),
@@ -230,16 +230,16 @@ def _locate_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
     trace = side.trace
     launched = _find_work_launched_by(side, thread)
     begins = trace.start[ops]
-    pieces_before = count_below(launched.times_ns, begins)
+    kernels_before = count_below(launched.times_ns, begins)
 
-    # In order of time the numbers of pieces before ascend, so that equal ones are
-    # neighbors, and `ordinals` counts the ops since the last piece.
+    # In order of time the numbers of kernels before ascend, so that equal ones are
+    # neighbors, and `ordinals` counts the ops since the last kernel.
     by_start = np.lexsort((ops, begins))
     ops_since_work = np.empty(len(ops), dtype=np.intp)
-    ops_since_work[by_start] = ordinals(pieces_before[by_start])
+    ops_since_work[by_start] = ordinals(kernels_before[by_start])
     return _PlacesOfOps(
         kernels=launched.kernels,
-        pieces_before=pieces_before,
+        kernels_before=kernels_before,
         ops_since_work=ops_since_work,
         ops_inside=_count_ops_inside(trace, ops),
     )
@@ -255,7 +255,7 @@ def _count_ops_inside(trace: Trace, ops: Rows) -> Int64s:
 class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
     """The work of the step that a thread launched, in order of time."""
 
-    times_ns: Int64s  # when each piece was launched
+    times_ns: Int64s  # when each kernel was launched
     kernels: Int64s  # the ids of the kernels
 
 

@@ -20,8 +20,8 @@ MIN_SHARE_OF_PARTNERS_WORK = 0.5
 """A lane shares the work of a lane that has a partner already if this share of the
 smaller of the two is in common."""
 
-MIN_COMMON_PIECES = 4
-"""Lanes with fewer pieces of work in common in a step are no partners: a kernel or two
+MIN_COMMON_KERNELS = 4
+"""Lanes with fewer kernels in common in a step are no partners: a kernel or two
 may have moved to another stream."""
 
 MAX_COMPARED_LANES = 8
@@ -42,13 +42,13 @@ def merge_alternating_streams(items: WorkItems) -> Work | None:
     if len(items.alike_steps) == len(work.windows):
         return None
 
-    # Count the pieces of each lane in each step, [lanes, steps].
-    lanes, lane_index_of_piece = np.unique(work.lane, return_inverse=True)
-    pieces = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(pieces, (lane_index_of_piece, work.window_of_piece), 1)
+    # Count the kernels of each lane in each step, [lanes, steps].
+    lanes, lane_index_of_kernel = np.unique(work.lane, return_inverse=True)
+    kernels = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
+    np.add.at(kernels, (lane_index_of_kernel, work.step_of_piece), 1)
 
     # np.ptp is the difference between the greatest and the least.
-    uneven_lanes = lanes[np.ptp(pieces, axis=1) > 0].tolist()
+    uneven_lanes = lanes[np.ptp(kernels, axis=1) > 0].tolist()
     return _merge_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
 
 
@@ -64,7 +64,7 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
 
     Streams of A and of B with the most kernels in common become partners first, and
     these kernels are then matched. The unmatched kernels decide about further partners,
-    until no two streams have enough in common. Enough is MIN_COMMON_PIECES. If one of
+    until no two streams have enough in common. Enough is MIN_COMMON_KERNELS. If one of
     them has a partner already, it is also MIN_SHARE_OF_PARTNERS_WORK of the smaller
     stream.
 
@@ -78,10 +78,10 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     candidates = partners.lanes_of_both_sides()
     while candidates:
         # Of equals, the first pair.
-        most_in_common = max(candidates, key=partners.common_pieces)
+        most_in_common = max(candidates, key=partners.common_kernels)
         candidates.remove(most_in_common)
-        common_pieces = partners.common_pieces(most_in_common)
-        if common_pieces >= partners.min_common_pieces(most_in_common):
+        common_kernels = partners.common_kernels(most_in_common)
+        if common_kernels >= partners.min_common_kernels(most_in_common):
             partners.join(most_in_common)
 
     merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
@@ -119,20 +119,20 @@ class _LanePartners:
                     pairs.append(_LanePair(a=lane_a, b=lane_b))
         return sorted(pairs)
 
-    def common_pieces(self, pair: _LanePair) -> int:
+    def common_kernels(self, pair: _LanePair) -> int:
         """Count the unmatched kernels that two lanes (streams) have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
-    def min_common_pieces(self, pair: _LanePair) -> float:
+    def min_common_kernels(self, pair: _LanePair) -> float:
         """Return how many kernels two lanes must have in common to be partners.
 
-        It is MIN_COMMON_PIECES. If one of them has a partner already, it is at least a
+        It is MIN_COMMON_KERNELS. If one of them has a partner already, it is at least a
         share of the smaller lane.
         """
         if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
-            return MIN_COMMON_PIECES
+            return MIN_COMMON_KERNELS
         size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
-        return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
+        return max(MIN_COMMON_KERNELS, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
 
     def join(self, pair: _LanePair) -> None:
         """Make two lanes (streams) and all their partners partners of each other.

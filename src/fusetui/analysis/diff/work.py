@@ -43,7 +43,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     gpu: bool  # pieces are GPU events; else CPU ops that compute something
     windows: Windows  # the steps
     row: Rows  # row of the event in the trace
-    window_of_piece: Rows  # the index of its step
+    step_of_piece: Rows  # the index of its step
     lane: Rows
     op: Rows  # row of the innermost CPU op around the launch, -1 for none
     ns: Int64s  # the duration
@@ -62,17 +62,15 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         if len(steps) == len(self.windows):
             return self
 
-        window_of_piece = _renumber_steps(
-            self.window_of_piece, steps, len(self.windows)
-        )
-        is_kept = window_of_piece != NO_STEP
+        step_of_piece = _renumber_steps(self.step_of_piece, steps, len(self.windows))
+        is_kept = step_of_piece != NO_STEP
         left_out = plural(len(self.windows) - len(steps), "step")
         note = f"{self.label}: {left_out} excluded to match the other trace"
         return msgspec.structs.replace(
             self,
             windows=self.windows.select(np.array(steps, dtype=np.intp), note),
             row=self.row[is_kept],
-            window_of_piece=window_of_piece[is_kept],
+            step_of_piece=step_of_piece[is_kept],
             lane=self.lane[is_kept],
             op=self.op[is_kept],
             ns=self.ns[is_kept],
@@ -88,19 +86,19 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         position_in_file = self.trace.order[self.row]
         start = self.trace.start[self.row]
         # np.lexsort sorts by its last key first.
-        order = np.lexsort((position_in_file, start, lane, self.window_of_piece))
+        order = np.lexsort((position_in_file, start, lane, self.step_of_piece))
         return msgspec.structs.replace(
             self,
             row=self.row[order],
-            window_of_piece=self.window_of_piece[order],
+            step_of_piece=self.step_of_piece[order],
             lane=lane[order],
             op=self.op[order],
             ns=self.ns[order],
         )
 
-    def slice_of_window(self, step: int) -> slice:
+    def slice_of_step(self, step: int) -> slice:
         """Return the pieces of the step with this index, as a slice of the arrays."""
-        return slice_between(self.window_of_piece, step, step + 1)
+        return slice_between(self.step_of_piece, step, step + 1)
 
 
 def _renumber_steps(
@@ -225,7 +223,7 @@ def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) 
         gpu=gpu,
         windows=used_steps,
         row=rows,
-        window_of_piece=used_step_of_row[is_used],
+        step_of_piece=used_step_of_row[is_used],
         lane=lane,
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
