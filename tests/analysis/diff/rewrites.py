@@ -18,7 +18,7 @@ from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, st
 from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.analysis.diff.streams import MIN_COMMON_PIECES
+from fusetui.analysis.diff.streams import MIN_COMMON_KERNELS
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
@@ -240,7 +240,7 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
 def _on_streams(editor: Editor, pieces: int) -> Planted:
     """The streams are one; where so little work changed that each piece may have moved,
     that it did is right too."""
-    few = pieces < MIN_COMMON_PIECES
+    few = pieces < MIN_COMMON_KERNELS
     note = "" if few else f"and {OTHER_STREAM} are compared"
     return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
 
