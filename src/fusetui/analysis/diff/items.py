@@ -21,6 +21,7 @@ from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -50,6 +51,9 @@ KERNEL_MASK = (1 << OP_SHIFT) - 1
 WEIGHT_OF_ALL_STEPS = 1000
 """How much more the time of a piece over all steps counts than its time in one step,
 where pieces of one kernel are told apart: the latter only decides between equals."""
+
+NO_NAME = -1
+"""The index of the name of a slice that is not there."""
 
 LANE_SHIFT = 56
 """The bit at which the lane begins in keys that tell lanes apart; the id of the op
@@ -204,7 +208,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def compared_times(self) -> list[int]:
-        """`compared_ns` as a list."""
+        """`compared_ns` as a list, for rules that look at single items."""
         return [*self.compared_ns.tolist()]
 
     @cached_property
@@ -233,23 +237,21 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return median_ns
 
     def keys_of(self, pieces: slice) -> Int64s:
-        """Return keys that also tell the lanes (streams) of this trace apart.
+        """Return keys that are equal for the same kernel of one op on one stream.
 
-        They are equal for the same kernel under the same op on the same lane. A lane is
-        a stream or a thread. The keys are valid within one trace only, because lanes
-        are numbered per trace.
+        They are valid within this trace only, because streams are numbered per trace.
 
         Args:
-            pieces: A slice of the pieces (kernels or copies) of all steps.
+            pieces: A slice of the kernels and copies of all steps.
         """
         lanes = self.work.lane
-        first_lane = lanes.min() if len(lanes) else 0
+        first_lane = lanes.min() if len(lanes) else 0  # so that numbers stay small
         lane_numbers = (lanes[pieces] - first_lane).astype(np.int64)
         return self.exact_keys_of_all_steps[pieces] ^ (lane_numbers << LANE_SHIFT)
 
     def has_op(self, item: int) -> bool:
         """Return whether a CPU op is around the launch of an item."""
-        return bool(self.op[item] >= 0)
+        return bool(self.op[item] != NO_ROW)
 
     def op_id(self, item: int) -> int:
         """Return the id of the op of an item; NO_OP if it has none."""
@@ -260,9 +262,9 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.kernel_ids[item])
 
     def _names_of_rows(self, rows: Rows) -> list[str]:
-        """Return the names of the slices in these rows; "" for row -1."""
-        name_indices = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
-        return [self.trace.names[index] if index >= 0 else "" for index in name_indices]
+        """Return the names of the slices in these rows; "" for NO_ROW."""
+        indices = _name_indices(self.trace, rows).tolist()
+        return [_name_or_empty(self.trace, index) for index in indices]
 
 
 class KnownNames(msgspec.Struct, frozen=True, eq=False):
@@ -347,7 +349,7 @@ def _look_up_piece_ids(
 
     trace = work.trace
     kernel_names = trace.name[work.row]
-    op_names = np.where(work.op >= 0, trace.name[work.op], -1)
+    op_names = _name_indices(trace, work.op)
     kernel_ids = _look_up_word_ids(trace, kernel_names, words, identity)
     op_ids = _look_up_word_ids(trace, op_names, words, word_of_op)
 
@@ -427,17 +429,18 @@ def _look_up_word_ids(
 
     Args:
         trace: The trace that the names are of.
-        name_indices: Indices into `trace.names`, -1 for no name.
+        name_indices: Indices into `trace.names`, NO_NAME for no name.
         words: The vocabulary of both sides. New words are added to it.
         word_of_name: Returns the word that a name stands for.
 
     Returns:
         The ids, in the shape of `name_indices`; 0 for no name.
     """
-    # One entry more than there are names: the last one, 0, is that of index -1.
+    # One entry more than there are names: the last one, 0, is that of NO_NAME (-1).
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
-    for index in distinct(name_indices[name_indices >= 0]).tolist():
-        id_of_name[index] = words[word_of_name(trace.names[index])]
+    for index in distinct(name_indices[name_indices != NO_NAME]).tolist():
+        word = word_of_name(trace.names[index])
+        id_of_name[index] = words[word]
     return np.asarray(id_of_name[name_indices])
 
 
@@ -455,12 +458,13 @@ def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
     """
     sequences = []
     for step in range(len(work.windows)):
-        pieces = work.slice_of_step(step)
-        sequences.append(exact_keys[pieces].tobytes() + work.lane[pieces].tobytes())
+        in_step = work.slice_of_step(step)
+        sequences.append(exact_keys[in_step].tobytes() + work.lane[in_step].tobytes())
     if not sequences:
         return []
 
-    ((most_common, _),) = Counter(sequences).most_common(1)
+    steps_with_sequence = Counter(sequences)
+    most_common = max(sequences, key=steps_with_sequence.__getitem__)
     return [step for step, sequence in enumerate(sequences) if sequence == most_common]
 
 
@@ -471,8 +475,9 @@ def _find_median_step(work: Work, steps: list[int]) -> int:
     """
     if not steps:
         return 0
-    by_duration = sorted(steps, key=lambda step: int(work.windows.dur[step]))
-    return by_duration[(len(by_duration) - 1) // 2]
+    by_duration = sorted(steps, key=work.windows.dur.__getitem__)
+    middle = (len(by_duration) - 1) // 2
+    return by_duration[middle]
 
 
 def _make_op_keys(
@@ -503,7 +508,7 @@ def _make_op_keys(
     is_told_by_order = group_size_of_each(group_of_piece) <= MAX_PIECES_BY_ORDER
 
     keys_by_order = _look_up_ordered_part_ids(op_ids, part, order_in_group, words)
-    keys_by_kernel = -kernel_ids - 1
+    keys_by_kernel = -kernel_ids - 1  # below 0, where no other key is
     has_key_by_order = (op_ids != NO_OP) & is_told_by_order
     return np.where(has_key_by_order, keys_by_order, keys_by_kernel)
 
@@ -553,11 +558,12 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     _, group_of_piece = distinct_rows((work.op[pieces], role))
     is_single = group_size_of_each(group_of_piece) == 1
 
-    helper_names = []
+    # Each distinct name is looked at once.
+    names_of_helpers = []
     for name_index in distinct(trace.name[rows]).tolist():
         if role_of_kernel(trace.names[name_index]).is_helper:
-            helper_names.append(name_index)
-    is_helper = np.isin(trace.name[rows], helper_names)
+            names_of_helpers.append(name_index)
+    is_helper = np.isin(trace.name[rows], names_of_helpers)
 
     has_key = (op_ids != NO_OP) & is_single & ~is_helper
     return np.where(has_key, (op_ids << OP_SHIFT) + role, 0)
@@ -568,32 +574,31 @@ def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.in
 
     Args:
         trace: The trace that the rows are of.
-        rows: Rows of slices, -1 for none.
+        rows: Rows of slices, NO_ROW for none.
 
     Yields:
-        Rows in the shape of `rows`, -1 where no slice is around. Nothing if all rows
-        are -1.
+        Rows in the shape of `rows`, NO_ROW where no slice is around. Nothing if there
+        are no slices.
     """
-    while (rows >= 0).any():
+    has_slice = rows != NO_ROW
+    while has_slice.any():
         yield rows
-        rows = np.where(rows >= 0, trace.parent[rows], -1)
+        rows = np.where(has_slice, trace.parent[rows], NO_ROW)
+        has_slice = rows != NO_ROW
 
 
 def find_outermost_ops(trace: Trace, ops: Rows) -> Rows:
     """Return the row of the outermost op of the program around each of these ops.
 
     An op may itself be the outermost one. Ops that torch.compile inserts do not count.
-    The result is -1 where there is no op.
-
-    Args:
-        trace: The trace that the ops are in.
-        ops: Rows of ops, -1 for none.
+    Where there is no op, in `ops` or in the result, the row is NO_ROW.
     """
     is_program_name = trace.named(lambda name: not is_compiler(name))
-    outermost_op = np.full(len(ops), -1, dtype=np.intp)
+    outermost_op = np.full(len(ops), NO_ROW, dtype=np.intp)
     for row in ancestors(trace, ops):
-        is_op = (row >= 0) & (trace.source_role[row] == Role.OP)
+        is_op = (row != NO_ROW) & (trace.source_role[row] == Role.OP)
         is_op &= is_program_name[trace.name[row]]
+        # Slices come from the inside to the outside, so the last op found is outermost.
         outermost_op = np.where(is_op, row, outermost_op)
     return outermost_op
 
@@ -632,13 +637,13 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
 
 
 def _name_indices(trace: Trace, rows: Rows) -> Int64s:
-    """Return the indices of the names of the slices in these rows; -1 for row -1."""
-    return np.where(rows >= 0, trace.name[rows], -1)
+    """Return the indices of the names of some slices; NO_NAME for NO_ROW."""
+    return np.where(rows != NO_ROW, trace.name[rows], NO_NAME)
 
 
 def _name_or_empty(trace: Trace, name_index: int) -> str:
-    """Return the name with this index; "" for -1."""
-    return trace.names[name_index] if name_index >= 0 else ""
+    """Return the name with this index; "" for NO_NAME."""
+    return trace.names[name_index] if name_index != NO_NAME else ""
 
 
 def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
@@ -652,6 +657,6 @@ def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
         outer_op: The name of the outermost op; attention there makes the kind one of
             attention.
     """
-    word = work_class(op, kernel)
+    kind = work_class(op, kernel)
     is_in_attention = outer_op != "" and work_class(outer_op, "") == "attention"
-    return f"{word} of attention" if word and is_in_attention else word
+    return f"{kind} of attention" if kind and is_in_attention else kind

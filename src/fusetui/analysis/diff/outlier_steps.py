@@ -15,11 +15,11 @@ from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.outlier_work import NO_ROW, collect_rows_by_step
+from fusetui.analysis.diff.outlier_work import collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import Cover, pieces
 from fusetui.trace.model.quantiles import lower_quantile, medians
 from fusetui.trace.model.sorted_arrays import positions_of
@@ -98,11 +98,15 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
     Returns:
         The rows. Those of faster and slower kernels, and the joined ones, are last.
     """
-    timed_kernels = [
-        row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)
-    ]
-    joined = [row for row in rows if row not in timed_kernels]
-    for kernel in timed_kernels:
+    kernel_rows: list[Row] = []
+    joined: list[Row] = []
+    for row in rows:
+        if row.kind in (RowKind.FASTER, RowKind.SLOWER):
+            kernel_rows.append(row)
+        else:
+            joined.append(row)
+
+    for kernel in kernel_rows:
         candidates = [
             row for row in joined if _are_parts_of_one_kernel(a, b, kernel, row)
         ]
@@ -116,7 +120,7 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
 
 
 def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
-    """Make the row of a kernel that one side divides, from the rows of its parts."""
+    """Make the row of a kernel that one trace divides, from the rows of its parts."""
     before = _add_shares(
         _extract_share(first_part, "a"), _extract_share(other_parts, "a")
     )
@@ -142,27 +146,31 @@ def _are_parts_of_one_kernel(
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that A or B has in addition in one step.
     """
-    is_of_one_side = bool(others.a) != bool(others.b)
-    if not is_of_one_side:
+    if others.b and not others.a:
+        trace = b.trace
+        first_part = _extract_share(kernel, "b")
+        other_parts = _extract_share(others, "b")
+        whole_ns = kernel.a_ns
+    elif others.a and not others.b:
+        trace = a.trace
+        first_part = _extract_share(kernel, "a")
+        other_parts = _extract_share(others, "a")
+        whole_ns = kernel.b_ns
+    else:
         return False
-    divided_side, whole_side, trace = (
-        ("b", "a", b.trace) if others.b else ("a", "b", a.trace)
-    )
 
-    first_part = _extract_share(kernel, divided_side)
-    other_parts = _extract_share(others, divided_side)
     rows = [*first_part.rows, *other_parts.rows]
     # Work that is missing in the step has no rows of it.
-    if len(rows) != 1 + max(others.a_count, others.b_count):
+    if len(rows) != 1 + other_parts.count:
         return False
     if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
         return False
-    parts_ns = [first_part.ns, *trace.dur[rows[1:]].tolist()]
-    return adds_up_to(parts_ns, _extract_share(kernel, whole_side).ns)
+    parts_ns = [first_part.ns, *trace.dur[[*other_parts.rows]].tolist()]
+    return adds_up_to(parts_ns, whole_ns)
 
 
 def _extract_share(row: Row, side: str) -> RowShare:
-    """Return the names, times, count and rows that A or B has of a row.
+    """Return the names, times, count and rows that a row has of one trace.
 
     The time hidden behind compute is left out. `side` is `a` or `b`.
     """
@@ -249,12 +257,11 @@ def _find_outlying_kernels(
     outliers = _find_outliers(times.before, times.after, times.is_missing)
     tick_ns = resolution(a.samples, b.samples)
     min_distance_ns = _compute_min_distance(times.before, times.after, tick_ns)
-    farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
-    is_far = outliers.apart_ns > min_distance_ns
-    reported_pairs = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
+    far_pairs = np.flatnonzero(outliers.apart_ns > min_distance_ns)
+    farthest_first = far_pairs[np.argsort(-outliers.apart_ns[far_pairs], kind="stable")]
 
     kernels = []
-    for pair in reported_pairs.tolist():
+    for pair in farthest_first[:MAX_KERNELS].tolist():
         step = int(outliers.step[pair])
         row = _make_row_of_kernel(a, b, times, pair, step)
         unusual_step = step if outliers.vary_alike[pair] else None
@@ -509,6 +516,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     is_unknown = np.zeros(before_column.shape, dtype=np.bool_)
     outliers = _find_outliers(before_column, after_column, is_unknown)
 
+    # The steps here are numbered among those that are considered.
     position = int(outliers.step[0])
     step = int(idle_times.step[position])
     is_usual = idle_times.is_usual[position]
@@ -554,9 +562,9 @@ def _explain_idle_change_by_work(
     keys = distinct(
         np.concatenate([a.exact_keys_of_all_steps, b.exact_keys_of_all_steps])
     )
-    less_work_ns = _measure_work_by_key(a, keys) - _measure_work_by_key(b, keys)
-    gone_ns = np.maximum(less_work_ns, 0).sum(axis=1)
-    added_ns = np.maximum(-less_work_ns, 0).sum(axis=1)
+    change_of_work_ns = _measure_work_by_key(b, keys) - _measure_work_by_key(a, keys)
+    gone_ns = np.maximum(-change_of_work_ns, 0).sum(axis=1)
+    added_ns = np.maximum(change_of_work_ns, 0).sum(axis=1)
     return np.asarray(np.clip(change_ns, -added_ns, gone_ns))
 
 
@@ -577,12 +585,13 @@ def _measure_work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     trace = items.work.trace
     windows = work.windows
     runs = Cover(trace.start[work.row], trace.end[work.row])
+    steps = Cover(windows.start, windows.end)
     # Each run is cut where a step begins or ends.
-    inside, piece = pieces(runs, Cover(windows.start, windows.end))
+    inside, run_of_piece = pieces(runs, steps)
+    ns = inside.end - inside.start
     step = windows.index_of(inside.start)
-    key_index = positions_of(keys, items.exact_keys_of_all_steps[piece])
-    shape = (len(windows), len(keys))
-    return summed((step, key_index), inside.end - inside.start, shape)
+    key_index = positions_of(keys, items.exact_keys_of_all_steps[run_of_piece])
+    return summed((step, key_index), ns, shape=(len(windows), len(keys)))
 
 
 def _measure_idle_time_by_step(items: WorkItems) -> Int64s:

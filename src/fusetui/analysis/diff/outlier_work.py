@@ -27,7 +27,7 @@ from fusetui.analysis.diff.sequences import (
     match,
 )
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key, grouped
 
@@ -39,9 +39,6 @@ MAX_KINDS_OF_WORK = 8
 
 NO_KERNEL = -1
 """The index of the kernel of an item that an unusual step lacks."""
-
-NO_ROW = -1
-"""The row of the trace for an item that a step lacks."""
 
 
 class UnusualStep(msgspec.Struct, frozen=True, eq=False):
