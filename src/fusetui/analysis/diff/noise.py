@@ -88,16 +88,16 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
-    """Estimate the noise of a diff from the kernels that run the same kernel in both.
+    """Estimate how much the times of kernels vary by chance, from unchanged kernels.
 
     Args:
-        a: Samples of A in ns, [steps of A, kernels].
-        b: Samples of B in ns, [steps of B, kernels], of the same kernels.
+        a: Times of A in ns, [steps of A, kernels].
+        b: Times of B in ns, [steps of B, kernels], of the same kernels.
         same_steps: Whether the n-th step of A belongs to the n-th step of B, as where
             steps took turns or where one trace was made from the other. The samples
             decide whether the two vary together (`Noise.paired`).
     """
-    rows = a.shape[1]
+    _, rows = a.shape
     if not rows:
         return Noise(rows=1)
 
@@ -109,7 +109,6 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
             rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
         )
 
-    paired = False
     variance = separate.squares / separate.freedom
     if same_steps and len(a) == len(b):
         differences = _measure_variation(log_a, log_b, paired=True)
@@ -118,9 +117,10 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
         expected_if_independent = 2 * variance.sum()
         actual = variance_of_differences.sum()
         if MIN_RATIO_OF_VARIANCES * actual < expected_if_independent:
-            paired = True
-            variance = variance_of_differences
-    return _estimate_noise_by_length(log_a, variance, paired)
+            return _estimate_noise_by_length(
+                log_a, variance_of_differences, paired=True
+            )
+    return _estimate_noise_by_length(log_a, variance, paired=False)
 
 
 def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
@@ -137,7 +137,7 @@ def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
         A change of the logarithm. It is infinite if that is beyond the floor or if the
         rows are too few: then no row can be told from noise.
     """
-    changes = (log_b - log_a)[0]
+    (changes,) = log_b - log_a
     distances = np.abs(changes - np.median(changes))
     usual_distance = lower_quantile(distances, SHARE_OF_ROWS)
     if len(distances) < MIN_ROWS or 100 * usual_distance > FLOOR_PERCENT:
@@ -145,7 +145,9 @@ def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
     return MIN_RATIO_TO_OTHERS * usual_distance
 
 
-def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
+def _estimate_noise_by_length(
+    log_a: Floats, variance: Floats, *, paired: bool
+) -> Noise:
     """Determine how much the times of kernels usually vary, by their length.
 
     Kernels are divided into classes of about the same length. The usual variance of a
@@ -157,21 +159,22 @@ def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> 
         paired: Whether the variance is that of differences between the n-th steps of A
             and B.
     """
-    length = np.median(log_a, axis=0)
-    classes = len(length) // MIN_KERNELS_OF_CLASS
-    classes = max(1, min(MAX_CLASSES, classes))
-
+    length = np.median(log_a, axis=0)  # the logarithm of the time of each kernel
+    full_classes = len(length) // MIN_KERNELS_OF_CLASS
+    classes = max(1, min(MAX_CLASSES, full_classes))
     shortest_first = np.argsort(length, kind="stable")
-    kernels_by_class = np.array_split(shortest_first, classes)
-    longest = [length[kernels[-1]] for kernels in kernels_by_class[:-1]]
-    usual_variance = [
-        lower_quantile(variance[kernels], SHARE_OF_KERNELS)
-        for kernels in kernels_by_class
-    ]
+
+    longest_of_class = []
+    usual_variance_of_class = []
+    for kernels in np.array_split(shortest_first, classes):
+        longest_of_class.append(length[kernels[-1]])
+        usual_variance_of_class.append(
+            lower_quantile(variance[kernels], SHARE_OF_KERNELS)
+        )
     return Noise(
         rows=len(length),
-        longest=np.array(longest),
-        variance=np.array(usual_variance),
+        longest=np.array(longest_of_class[:-1]),  # the last class has no upper bound
+        variance=np.array(usual_variance_of_class),
         paired=paired,
     )
 
@@ -195,6 +198,7 @@ def is_beyond_noise(
 
     if noise is None:
         noise = noise_of(a, b)
+    # Only columns that are clearly different are worth an interval.
     columns = np.flatnonzero(is_changed)
     is_changed[columns] = _does_interval_exclude_one(
         a[:, columns], b[:, columns], resolution_ns, noise
@@ -220,8 +224,9 @@ def _does_interval_exclude_one(
     log_a = _take_logs(a)
     log_b = _take_logs(b)
     if noise.paired:
-        samples = [log_b - log_a]
-        change = np.median(samples[0], axis=0)
+        differences = log_b - log_a
+        samples = [differences]
+        change = np.median(differences, axis=0)
     else:
         samples = [log_a, log_b]
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
@@ -236,13 +241,14 @@ def _does_interval_exclude_one(
     usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
     freedom = PRIOR_STEPS + variation.freedom
     variance = (usual_squares + variation.squares) / freedom
-    # The rounding of both sides is in each difference, and in the mean of two times.
-    variance += _compute_rounding_variance(a, b, tick_ns) / (1 if noise.paired else 2)
+    # A difference has the rounding of both times. Of separate times, each has its own,
+    # so the variance is that of one of them on average.
+    rounding_variance = _compute_rounding_variance(a, b, tick_ns)
+    variance += rounding_variance if noise.paired else rounding_variance / 2
 
     standard_error = np.sqrt(variance * variation.of_change)
-    margin = (
-        student_point(freedom, FALSE_ALARM_PROBABILITY / noise.rows) * standard_error
-    )
+    level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
+    margin = student_point(freedom, level_of_column) * standard_error
     excludes = np.abs(change) > margin
     if max(len(log_a), len(log_b)) >= MIN_STEPS_FOR_CORRELATION:
         excludes = _do_wider_intervals_exclude_one(change, margin, excludes, samples)
@@ -271,11 +277,13 @@ def _do_wider_intervals_exclude_one(
 def _compute_rounding_variance(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
     """Return the variance that rounding to the tick adds to the logarithms of a column.
 
-    It is the sum of both sides. A time that is rounded to a tick is off by an amount
-    whose variance is a twelfth of the square of the tick.
+    It is the sum of the variances of A and of B. A rounded time is off by an amount
+    whose variance is a twelfth of the square of the tick. Of its logarithm, that is
+    divided by the square of the time.
     """
-    variance_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
-    variance_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
+    variance_ns2 = tick_ns**2 / 12
+    variance_a = variance_ns2 / np.maximum(medians(a), 1) ** 2
+    variance_b = variance_ns2 / np.maximum(medians(b), 1) ** 2
     return np.asarray(variance_a + variance_b)
 
 
@@ -301,8 +309,9 @@ def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variat
     freedom = 0
     of_change = 0.0
     for sample in samples:
-        squares = squares + ((sample - sample.mean(axis=0)) ** 2).sum(axis=0)
-        freedom += len(sample) - 1
+        deviations = sample - sample.mean(axis=0)
+        squares += (deviations**2).sum(axis=0)
+        freedom += len(sample) - 1  # the mean takes one degree of freedom
         of_change += 1 / len(sample)
     return _Variation(squares=squares, freedom=freedom, of_change=of_change)
 
@@ -330,6 +339,7 @@ def student_point(freedom: int, level: float) -> float:
     high = 1.0
     while _probability_outside(high, freedom) > level:
         high *= 2
+    # The point is between `low` and `high`; halve that interval again and again.
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         if _probability_outside(middle, freedom) > level:

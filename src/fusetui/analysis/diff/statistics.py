@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, rank_of_each
 from fusetui.trace.model.quantiles import median, medians
 
 MIN_STEPS_FOR_VERDICT = 5
@@ -92,7 +92,8 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
-    return MiddleHalf(low=ordered[last // 4], high=ordered[last - last // 4])
+    left_out = last // 4  # at each end
+    return MiddleHalf(low=ordered[left_out], high=ordered[last - left_out])
 
 
 def midmean(samples: Int64s) -> Int64s:
@@ -102,8 +103,8 @@ def midmean(samples: Int64s) -> Int64s:
     11
     """
     ordered = np.sort(samples, axis=0)
-    last = len(samples) - 1
-    return mean(ordered[last // 4 : last - last // 4 + 1])
+    left_out = (len(samples) - 1) // 4  # at each end
+    return mean(ordered[left_out : len(samples) - left_out])
 
 
 def far_apart(
@@ -133,24 +134,28 @@ def far_apart(
     share_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
 
-    is_far = np.abs(median_b - median_a) > floor_ns
-    is_far &= ~middle_half(a).overlaps(middle_half(b))
+    is_large = np.abs(median_b - median_a) > floor_ns
+    is_apart = ~middle_half(a).overlaps(middle_half(b))
+    is_far = is_large & is_apart
     if paired:
         changes_ns = b - a
         is_always_longer = (changes_ns > 0).all(axis=0)
         is_always_shorter = (changes_ns < 0).all(axis=0)
-        is_large = np.abs(medians(changes_ns)) > floor_ns
-        is_far |= (is_always_longer | is_always_shorter) & is_large
+        is_large_change = np.abs(medians(changes_ns)) > floor_ns
+        is_far |= (is_always_longer | is_always_shorter) & is_large_change
     return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:
     """Return the tick of the clocks in ns: 1000, or 0 if it is finer.
 
-    It is 1000 if all times of any of the arguments are whole microseconds.
+    Args:
+        samples: Times in ns, one array per clock. If all times of one of them are whole
+            microseconds, its clock ticks in microseconds.
     """
-    for samples_of_side in samples:
-        if samples_of_side.size and not (samples_of_side % MICROSECOND_NS).any():
+    for times_ns in samples:
+        are_whole_microseconds = (times_ns % MICROSECOND_NS == 0).all()
+        if times_ns.size and are_whole_microseconds:
             return MICROSECOND_NS
     return 0
 
@@ -191,11 +196,12 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
     # The ratio of each step of B to each step of A. The interval leaves out the
     # `rejected` least and the `rejected` greatest of them.
-    ratios = np.sort((durations_b[None, :] / durations_a[:, None]).ravel())
+    ratios = np.sort(np.divide.outer(durations_b, durations_a).ravel())
     center = float(np.median(ratios))
     lowest = float(ratios[rejected - 1])
-    highest = float(ratios[len(ratios) - rejected])
+    highest = float(ratios[-rejected])
 
+    # Each end of the interval is moved away from its center, by the logarithm.
     widening = max(widening_of(durations_a), widening_of(durations_b))
     low = center * (lowest / center) ** widening
     high = center * (highest / center) ** widening
@@ -280,14 +286,17 @@ def drift(durations: Int64s) -> float:
     # All pairs of an earlier and a later step.
     earlier, later = np.triu_indices(steps, 1)
     rises_ns = durations[later] - durations[earlier]
+
+    # Kendall's test: how many more pairs rise than fall, or the reverse, with 1 taken
+    # away because whole numbers are compared with a normal distribution.
     surplus_of_one_sign = abs(int(np.sign(rises_ns).sum()))
-    standard_deviation = (steps * (steps - 1) * (2 * steps + 5) / 18) ** 0.5
+    standard_deviation = math.sqrt(steps * (steps - 1) * (2 * steps + 5) / 18)
     has_trend = (surplus_of_one_sign - 1) / standard_deviation >= NORMAL_POINT
-    if surplus_of_one_sign <= 1 or not has_trend:
+    if not has_trend:
         return 0.0
 
-    slope = float(np.median(rises_ns / (later - earlier)))
-    rise_ns = slope * (steps - 1)
+    slope_ns = float(np.median(rises_ns / (later - earlier)))
+    rise_ns = slope_ns * (steps - 1)
     return rise_ns / float(np.median(durations))
 
 
@@ -308,11 +317,12 @@ def widening_of(samples: Int64s | Floats) -> float:
     if steps < MIN_STEPS_FOR_CORRELATION:
         return 1.0
 
-    # Sorting twice gives the rank of each sample. From it the mean rank is taken away.
-    ranks = np.argsort(np.argsort(samples, kind="stable")) - (steps - 1) / 2
-    covariance = (ranks[1:] * ranks[:-1]).sum()
-    correlation = float(covariance / (ranks * ranks).sum())
-    if correlation * math.sqrt(steps) < NORMAL_POINT:
+    mean_rank = (steps - 1) / 2
+    centered_ranks = rank_of_each(np.argsort(samples, kind="stable")) - mean_rank
+    covariance = (centered_ranks[1:] * centered_ranks[:-1]).sum()
+    correlation = float(covariance / (centered_ranks**2).sum())
+    is_significant = correlation * math.sqrt(steps) >= NORMAL_POINT
+    if not is_significant:
         return 1.0
     return math.sqrt((1 + correlation) / (1 - correlation))
 
@@ -329,9 +339,11 @@ def _count_rejected_ratios(steps_a: int, steps_b: int) -> int:
     """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _count_outcomes_in_tail(_count_orders_by_inversions(steps_a, steps_b))
+    # The statistic of the rank test is about normal, with this mean and deviation.
     ratios = steps_a * steps_b
+    expected = ratios / 2
     standard_deviation = math.sqrt(ratios * (steps_a + steps_b + 1) / 12)
-    return max(1, int(ratios / 2 - NORMAL_POINT * standard_deviation))
+    return max(1, int(expected - NORMAL_POINT * standard_deviation))
 
 
 @cache
@@ -344,27 +356,33 @@ def rejected_rounds(rounds: int) -> int:
     [0, 1, 9, 53]
     """
     if rounds > MAX_EXACT_ROUNDS:
-        total = rounds * (rounds + 1)
-        standard_deviation = math.sqrt(total * (2 * rounds + 1) / 24)
-        return max(1, int(total / 4 - NORMAL_POINT * standard_deviation))
+        # The statistic of the test is about normal, with this mean and deviation.
+        expected = rounds * (rounds + 1) / 4
+        variance = rounds * (rounds + 1) * (2 * rounds + 1) / 24
+        return max(1, int(expected - NORMAL_POINT * math.sqrt(variance)))
 
     # ways[s]: in how many ways signs can be chosen so that positive ranks add up to s.
-    # These are the coefficients of the product of 1 + q ** rank over all ranks.
     ways = np.ones(1)
     for rank in range(1, rounds + 1):
-        zeros = np.zeros(rank)
-        ways = np.append(ways, zeros) + np.append(zeros, ways)
+        no_ways = np.zeros(rank)
+        with_negative_rank = np.append(ways, no_ways)  # the sums stay as they are
+        with_positive_rank = np.append(no_ways, ways)  # the sums are larger by the rank
+        ways = with_negative_rank + with_positive_rank
     return _count_outcomes_in_tail(ways)
 
 
 def _count_outcomes_in_tail(ways: Floats) -> int:
     """Count the first outcomes of a test that together have at most TAIL_PROBABILITY.
 
+    >>> _count_outcomes_in_tail(np.array([1.0, 1.0, 98.0]))  # 1 %, then 2 %, then 100 %
+    2
+
     Args:
         ways: For each outcome, in order, in how many equally likely ways it comes
             about.
     """
-    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL_PROBABILITY))
+    probability_so_far = np.cumsum(ways) / ways.sum()
+    return int(np.count_nonzero(probability_so_far <= TAIL_PROBABILITY))
 
 
 def _count_orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
@@ -479,9 +497,9 @@ def _min_usual_steps(alike: Rows) -> int:
     That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
     none.
     """
-    return (
-        MIN_USUAL_STEPS if len(alike) >= MIN_STEPS_FOR_VERDICT else min(1, len(alike))
-    )
+    if len(alike) >= MIN_STEPS_FOR_VERDICT:
+        return MIN_USUAL_STEPS
+    return min(1, len(alike))
 
 
 def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
@@ -503,17 +521,15 @@ def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
     distance = np.sum([side.distance for side in sides], axis=0)
     nearest_first = alike[np.argsort(distance[alike], kind="stable")]
 
-    # Entry n - 1 is about the n nearest steps.
-    counts = np.arange(1, len(nearest_first) + 1)
-    is_median = np.ones(len(nearest_first), dtype=np.bool_)
+    # One entry per number of steps: the nearest one, the nearest two, and so on.
+    numbers_of_steps = np.arange(1, len(nearest_first) + 1)
+    is_mean_near = np.ones(len(nearest_first), dtype=np.bool_)
     for side in sides:
-        means = np.cumsum(side.durations[nearest_first]) / counts
+        means = np.cumsum(side.durations[nearest_first]) / numbers_of_steps
         off_ns = np.abs(means - side.median_ns)
-        is_median &= off_ns <= MAX_SHARE_OFF * max(side.median_ns, 1)
-    if not is_median.any():
-        return nearest_first[:0]
-    most = int(np.flatnonzero(is_median)[-1]) + 1
-    return np.sort(nearest_first[:most])
+        is_mean_near &= off_ns <= MAX_SHARE_OFF * max(side.median_ns, 1)
+    most_steps = numbers_of_steps[is_mean_near].max(initial=0)
+    return np.sort(nearest_first[:most_steps])
 
 
 def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
@@ -532,10 +548,11 @@ def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
         Indices of steps, ascending.
     """
     nearest_first = alike[np.argsort(side.distance[alike], kind="stable")]
-    counts = np.arange(1, len(nearest_first) + 1)
-    means = np.cumsum(side.durations[nearest_first]) / counts
+    # One entry per number of steps: the nearest one, the nearest two, and so on.
+    numbers_of_steps = np.arange(1, len(nearest_first) + 1)
+    means = np.cumsum(side.durations[nearest_first]) / numbers_of_steps
+    off_ns = np.abs(means - side.median_ns)
 
-    fewest = _min_usual_steps(alike)
-    off_ns = np.abs(means - side.median_ns)[fewest - 1 :]
-    most = fewest + int(np.argmin(off_ns))
-    return np.sort(nearest_first[:most])
+    off_ns[numbers_of_steps < _min_usual_steps(alike)] = np.inf
+    best_number = numbers_of_steps[off_ns.argmin()]
+    return np.sort(nearest_first[:best_number])
