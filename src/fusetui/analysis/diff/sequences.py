@@ -216,7 +216,7 @@ def _trace_back(table_rows: list[int], size_a: int, size_b: int) -> list[Pair]:
         if not _adds_length(table_rows[i - 1], j - 1):
             j -= 1
         elif i > 1 and _adds_length(table_rows[i - 2], j - 1):
-            i -= 1  # b[j - 1] adds as much to the row above, so without a[i - 1]
+            i -= 1  # the row above is longer by b[j - 1] too, without a[i - 1]
         else:
             i -= 1
             j -= 1

@@ -26,7 +26,6 @@ from fusetui.trace.layout.steps import (
     steps_of,
 )
 from fusetui.trace.model.arrays import (
-    Flags,
     Int64s,
     Rows,
     begins_runs,
@@ -96,14 +95,13 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         )
 
     def index_of(self, times: Int64s) -> Rows:
-        """Return the index of the step whose window each time (ns) lies in, or -1."""
+        """Return the index of the step that each time (ns) lies in, or NO_INTERVAL."""
         return Cover(self.start, self.end).place_of(times)
 
     def step_of_calls(self, times: Int64s) -> Rows:
-        """Return the index of the step that calls at these times belong to, or -1.
+        """Return the index of the step that calls at these times belong to.
 
-        Args:
-            times: Times of the CPU in ns.
+        It is NO_INTERVAL for calls between steps. The times are of the CPU, in ns.
         """
         if self.launching is not None:
             return self.launching.place_of(times)
@@ -141,17 +139,15 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     if not len(steps):
         return make_single_step(trace, label)
 
-    notes: tuple[str, ...] = ()
-    if not is_named:
-        what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
-        notes = (_describe_steps(label, what),)
+    what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
+    note = _describe_steps(label, what)
     prefix = "" if steps.printed else "#"
     return Windows(
         start=steps.start,
         end=steps.end,
         length=StepLength.WALL,
         is_named=is_named,
-        notes=notes,
+        notes=() if is_named else (note,),
         labels=tuple(f"{prefix}{number}" for number in steps.numbers),
     )
 
@@ -180,19 +176,21 @@ def _find_server_passes(trace: Trace, label: str) -> Windows | None:
         The steps. None if the trace is of no server, or if passes overlap. Also None if
         the steps hold little of the time of the GPU.
     """
-    if not find_server_steps(trace).asked:
+    is_server = bool(find_server_steps(trace).asked)
+    if not is_server:
         return None
     with_model = [step for step in find_passes(trace) if len(step.model)]
     if not with_model or _do_passes_overlap(trace, with_model):
         return None
 
+    gpu_rows = trace.gpu_rows
     if len(with_model) == 1:
         server_windows = _make_window_of_single_pass(trace, label, with_model[0])
-        counted_from_ns = 0
     else:
         server_windows = _make_windows_of_passes(trace, label, with_model)
-        counted_from_ns = int(server_windows.start[0])
-    if not _hold_most_gpu_time(trace, server_windows, counted_from_ns):
+        # The work of the first step, which is left out, does not count.
+        gpu_rows = gpu_rows[trace.start[gpu_rows] >= server_windows.start[0]]
+    if not _hold_most_of_time(trace, server_windows, gpu_rows):
         return None
     return server_windows
 
@@ -237,6 +235,8 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
     rows_by_step = [step.rows for step in steps]
     launched_by_step = [len(rows) for rows in rows_by_step]
     wall_ends = [step.start_ns + step.dur_ns for step in steps]
+    # Step n lasts from bounds[n] to bounds[n + 1]. The first one is left out, because
+    # no work ends before it.
     bounds = launched_bounds(
         wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
         work_end=trace.end[np.concatenate(rows_by_step)],
@@ -256,22 +256,18 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
     )
 
 
-def _hold_most_gpu_time(trace: Trace, windows: Windows, counted_from_ns: int) -> bool:
-    """Return whether the steps hold most of the time of the GPU events.
-
-    That is MIN_SHARE_OF_WORK.
+def _hold_most_of_time(trace: Trace, windows: Windows, rows: Rows) -> bool:
+    """Return whether MIN_SHARE_OF_WORK of the time of some events is in steps.
 
     Args:
         trace: A trace.
         windows: The windows of its steps.
-        counted_from_ns: Events that begin earlier are left out of the comparison.
+        rows: Rows of events. An event is in the step in which it begins.
     """
-    rows = trace.gpu_rows
-    rows = rows[trace.start[rows] >= counted_from_ns]
     durations_ns = trace.dur[rows]
-    is_inside = windows.index_of(trace.start[rows]) >= 0
-    inside_ns = durations_ns[is_inside].sum()
-    return bool(inside_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
+    is_in_step = windows.index_of(trace.start[rows]) != NO_INTERVAL
+    time_in_steps_ns = durations_ns[is_in_step].sum()
+    return bool(time_in_steps_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
 
 
 def make_single_step(trace: Trace, label: str) -> Windows:
@@ -296,12 +292,12 @@ def make_single_step(trace: Trace, label: str) -> Windows:
         )
 
     start = trace.start[rows].min()
-    end = trace.end[rows].max()
+    end = max(trace.end[rows].max(), start + 1)  # no step is empty
     remedy = "to use annotations as steps: --step-by PATTERN"
     note = f"{label}: no steps found; the whole trace counts as one step ({remedy})"
     return Windows(
         start=np.array([start]),
-        end=np.array([max(end, start + 1)]),
+        end=np.array([end]),
         length=StepLength.SPAN,
         is_whole_trace=True,
         notes=(note,),
@@ -323,10 +319,11 @@ def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
     if steps.is_whole_trace or steps.is_gpu_time:
         return steps
 
-    rows, launched_ns = by_launch_time(trace)
-    step_of_row = steps.index_of(launched_ns)
-    rows = rows[step_of_row != NO_INTERVAL]
-    step_of_row = step_of_row[step_of_row != NO_INTERVAL]
+    all_rows, launched_ns = by_launch_time(trace)
+    step_of_launch = steps.index_of(launched_ns)
+    has_step = step_of_launch != NO_INTERVAL
+    rows = all_rows[has_step]
+    step_of_row = step_of_launch[has_step]
     if not len(rows) or not _do_steps_only_enqueue(trace, steps, rows, step_of_row):
         return steps
     if not _do_steps_run_in_order(trace, rows, step_of_row):
@@ -347,21 +344,26 @@ def _measure_between_work_ends(
         step_of_row: The index of the step that launched each of them, ascending.
     """
     launching_steps = distinct(step_of_row)
-    first_start = steps.start[launching_steps[:1]]
+    first_start = steps.start[launching_steps[0]]
+    # Step n lasts from bounds[n] to bounds[n + 1].
     bounds = launched_bounds(
         wall_bounds=np.append(first_start, steps.end[launching_steps]),
         work_end=trace.end[rows],
         step_of_work=positions_of(launching_steps, step_of_row),
     )
-    first = 1 if len(launching_steps) > 1 else 0  # no work ends before the first step
-    what = "GPU work runs after its step ends"
-    length_in_words = "from the end of the previous step's work to the end of its own"
-    note = f"{label}: {what}, so a step (launched) lasts {length_in_words}"
-    selected = steps.select(launching_steps[first:], note)
+    if len(launching_steps) > 1:  # no work ends before the first step
+        launching_steps = launching_steps[1:]
+        bounds = bounds[1:]
+
+    note = (
+        f"{label}: GPU work runs after its step ends, so a step (launched) lasts from "
+        "the end of the previous step's work to the end of its own"
+    )
+    selected = steps.select(launching_steps, note)
     return msgspec.structs.replace(
         selected,
-        start=bounds[:-1][first:],
-        end=bounds[1:][first:],
+        start=bounds[:-1],
+        end=bounds[1:],
         length=StepLength.LAUNCHED,
         launching=Cover(start=selected.start, end=selected.end),
     )
@@ -393,15 +395,16 @@ def _do_steps_only_enqueue(
         rows: Rows of GPU events.
         step_of_row: The index of the step that launched each of these events.
     """
-    is_after_first_step = step_of_row > step_of_row.min()
-    if is_after_first_step.any():
-        rows = rows[is_after_first_step]
-        step_of_row = step_of_row[is_after_first_step]
+    is_counted = step_of_row > step_of_row.min()
+    if not is_counted.any():  # there is only one step
+        is_counted[:] = True
+    counted_rows = rows[is_counted]
+    step_end = steps.end[step_of_row[is_counted]]
 
-    end_within_step = np.minimum(trace.end[rows], steps.end[step_of_row])
-    within_step_ns = np.maximum(end_within_step - trace.start[rows], 0).sum()
-    share = within_step_ns / max(1, int(trace.dur[rows].sum()))
-    return bool(share <= MAX_SHARE_IN_ENQUEUING_STEPS)
+    end_within_step = np.minimum(trace.end[counted_rows], step_end)
+    time_within_step = np.maximum(end_within_step - trace.start[counted_rows], 0)
+    total_ns = int(trace.dur[counted_rows].sum())
+    return bool(time_within_step.sum() <= MAX_SHARE_IN_ENQUEUING_STEPS * total_ns)
 
 
 def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
@@ -432,13 +435,12 @@ def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Window
     """
     if not len(pieces):
         return steps
-    is_complete: Flags = 2 * pieces >= np.median(pieces)
-    complete = np.flatnonzero(is_complete)
-    if not 0 < len(complete) < len(steps):
+    complete_steps = np.flatnonzero(2 * pieces >= np.median(pieces))
+    if len(complete_steps) in (0, len(steps)):
         return steps
-    cut_off = plural(len(steps) - len(complete), "step")
+    cut_off = plural(len(steps) - len(complete_steps), "step")
     note = f"{label}: {cut_off} with less than half of the usual work excluded"
-    return steps.select(complete, note)
+    return steps.select(complete_steps, note)
 
 
 def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
@@ -449,10 +451,10 @@ def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
     remain, itself included.
     """
     durations = steps.dur
-    cold = 0
+    cold = 0  # how many of the first steps are warm-up
     while len(durations) - cold >= MIN_STEPS_WITH_COLD:
-        usual_ns = np.median(durations[cold + 1 :])
-        if durations[cold] <= MIN_RATIO_OF_COLD * usual_ns:
+        later_steps = durations[cold + 1 :]
+        if durations[cold] <= MIN_RATIO_OF_COLD * np.median(later_steps):
             break
         cold += 1
     if not cold:

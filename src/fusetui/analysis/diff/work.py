@@ -22,7 +22,7 @@ from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import find_computing_ops
 from fusetui.analysis.questions.launches import LAUNCHES, mark_graph_calls
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.sorted_arrays import positions_of, slice_between
@@ -174,19 +174,20 @@ def collect_work(
         steps = measure_steps_on_gpu(trace, label, steps)
 
     work = _collect_work_in_steps(trace, label, steps, is_gpu_work)
-    if len(work.row) or steps.is_named or steps.is_whole_trace or not is_gpu_work:
-        return work
-    # All GPU events lie outside of the steps.
-    return _collect_work_in_steps(
-        trace, label, make_single_step(trace, label), is_gpu_work
-    )
+    may_choose_steps = not steps.is_named and not steps.is_whole_trace
+    if is_gpu_work and may_choose_steps and not len(work.row):
+        # All GPU events lie outside of the steps that were found.
+        single_step = make_single_step(trace, label)
+        return _collect_work_in_steps(trace, label, single_step, is_gpu_work)
+    return work
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
     """Return whether calls of the trace launch GPU work, but it has no GPU event."""
     if len(trace.gpu_rows):
         return False
-    return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    launch_calls = trace.rows_named(LAUNCHES.search, Role.CALL)
+    return len(launch_calls) > 0
 
 
 def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
@@ -201,12 +202,11 @@ def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) 
         gpu: Whether the work is GPU events; else CPU ops that compute something.
     """
     all_work = _assign_work_to_steps(trace, steps, gpu)
-    note = ""
     if gpu and not steps.is_whole_trace:
         note = _describe_events_without_step(trace, all_work.step, steps.is_gpu_time)
-    if note:
-        notes = (*steps.notes, f"{label}: {note}")
-        steps = msgspec.structs.replace(steps, notes=notes)
+        if note:
+            notes = (*steps.notes, f"{label}: {note}")
+            steps = msgspec.structs.replace(steps, notes=notes)
 
     has_step = all_work.step != NO_STEP
     pieces_by_step = np.bincount(all_work.step[has_step], minlength=len(steps))
@@ -254,7 +254,7 @@ def _assign_work_to_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithS
     # The start of these rows says to which step each of `rows` belongs.
     deciding_rows = rows
     if gpu and not steps.is_gpu_time:
-        rows = rows[trace.launch[rows] >= 0]
+        rows = rows[trace.launch[rows] != NO_ROW]
         deciding_rows = trace.launch[rows].astype(np.intp)
     return _WorkWithSteps(
         rows=rows, step=steps.step_of_calls(trace.start[deciding_rows])
@@ -282,7 +282,7 @@ def _describe_events_without_step(
         left_out = int((step_of_row == NO_STEP).sum())
         why = "outside the model passes"
     else:
-        left_out = int((trace.launch[trace.gpu_rows] < 0).sum())
+        left_out = int((trace.launch[trace.gpu_rows] == NO_ROW).sum())
         launch = "its launch was" if left_out == 1 else "their launches were"
         why = f"in no step, because {launch} not recorded"
     if not left_out:
@@ -301,7 +301,9 @@ def is_launched_by_graph(work: Work, rows: Rows) -> Flags:
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
     launch = work.trace.launch[rows]
-    return np.asarray((launch >= 0) & mark_graph_calls(work.trace)[launch])
+    has_launch = launch != NO_ROW
+    is_graph_call = mark_graph_calls(work.trace)
+    return np.asarray(has_launch & is_graph_call[launch])
 
 
 def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
@@ -318,14 +320,16 @@ def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
         Times in the shape of `rows`.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    kernels = kernels[~communicates(trace, kernels)]
+    computing_kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)
-    computes[kernels] = True
-    if computes[rows].all():
-        return np.zeros(rows.shape, dtype=np.int64)
+    computes[computing_kernels] = True
+    hidden_ns = np.zeros(rows.shape, dtype=np.int64)
+    is_other = ~computes[rows]
+    if not is_other.any():
+        return hidden_ns
 
-    flat_rows = rows.ravel()
-    hidden_ns = any_busy_ns(
-        trace, kernels, trace.start[flat_rows], trace.end[flat_rows]
+    other_rows = rows[is_other]
+    hidden_ns[is_other] = any_busy_ns(
+        trace, computing_kernels, trace.start[other_rows], trace.end[other_rows]
     )
-    return np.where(computes[flat_rows], 0, hidden_ns).reshape(rows.shape)
+    return hidden_ns
