@@ -87,7 +87,7 @@ def idle(subject: Subject, place: str, nth: int) -> Planted | None:
     if item is None or not steps or place == "nested":
         return None
     room = Decimal(
-        int(IDLE * float(np.median(subject.items.work.windows.dur))) // 1000 + 1
+        int(IDLE * float(np.median(subject.items.work.steps.dur))) // 1000 + 1
     )
     editor = Editor(subject)
     moments = [_quiet(subject, item, step) for step in steps]
@@ -305,7 +305,7 @@ def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
 def _fuse(editor: Editor, item: int, row: int, op: int) -> set[str]:
     subject = editor.subject
     trace, found = subject.trace, subject.items
-    step = found.work.windows.index_of(trace.start[[int(trace.launch[row])]])[0]
+    step = found.work.steps.index_of(trace.start[[int(trace.launch[row])]])[0]
     second = int(found.work.row[found.work.slice_of_step(int(step))][item + 1])
     gone = {int(trace.op[second])}
     names = [
@@ -428,7 +428,7 @@ def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
     """A moment in a step, near a kernel, at which no GPU event runs."""
     trace, work = subject.trace, subject.items.work
     row = int(work.row[work.slice_of_step(step)][item])
-    begin, end = int(work.windows.start[step]), int(work.windows.end[step])
+    begin, end = int(work.steps.start[step]), int(work.steps.end[step])
     gpu = trace.gpu_rows
     starts = trace.start[gpu]
     ends = np.sort(trace.end[gpu])

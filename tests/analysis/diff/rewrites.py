@@ -37,7 +37,7 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     if place != PLACES[1] or nth or not _all_launched(subject):
         return None
     editor, work = Editor(subject), subject.items.work
-    for step in range(len(work.windows)):
+    for step in range(len(work.steps)):
         _into_graph(editor, work.row[work.slice_of_step(step)], everything=True)
     return _only_launched(editor, note="with 1 CUDA graph")
 
@@ -70,8 +70,7 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
 def _all_launched(subject: Subject) -> bool:
     work = subject.items.work
     return (
-        bool((subject.trace.launch[work.row] >= 0).all())
-        and not work.windows.is_gpu_time
+        bool((subject.trace.launch[work.row] >= 0).all()) and not work.steps.is_gpu_time
     )
 
 
@@ -227,7 +226,7 @@ def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | Non
 def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
     """In every second step, the busiest stream is another one."""
     work = subject.items.work
-    if place != PLACES[1] or nth or len(work.windows) < 2:
+    if place != PLACES[1] or nth or len(work.steps) < 2:
         return None
     editor = Editor(subject)
     busiest = int(np.bincount(work.lane).argmax())

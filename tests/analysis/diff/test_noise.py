@@ -133,7 +133,7 @@ def test_the_points_of_students_distribution_are_those_of_the_tables(
 def halves(path: Path) -> tuple[Work, Work]:
     """The first and the last steps of one recording."""
     work = collect_work(open_trace(str(path)), path.name)
-    steps = list(range(len(work.windows)))
+    steps = list(range(len(work.steps)))
     return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
 
 
@@ -151,7 +151,7 @@ def slower_piece_is_told(path: Path) -> None:
     one, other = halves(path)
     ns, first = other.ns.copy(), other.slice_of_step(0)
     place = int(np.argsort(ns[first])[-10])
-    for step in range(len(other.windows)):
+    for step in range(len(other.steps)):
         ns[other.slice_of_step(step).start + place] *= 1.3
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
     assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)

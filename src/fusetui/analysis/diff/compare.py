@@ -330,7 +330,7 @@ def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
         label=work.label,
         gpu=work.gpu,
         devices=devices,
-        steps=len(work.windows),
+        steps=len(work.steps),
         items=len(items),
         work_ns=work_ns,
         busy_ns=step_times.busy_ns,
@@ -367,12 +367,12 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     """
     work = items.work
     trace = items.trace
-    begins = work.windows.start[items.usual_steps]
-    ends = work.windows.end[items.usual_steps]
+    begins = work.steps.start[items.usual_steps]
+    ends = work.steps.end[items.usual_steps]
 
     busy_rows = _select_busy_rows(work, on_cpu)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
-    idle_ns = int(mean(work.windows.dur[items.usual_steps])) - busy_ns
+    idle_ns = int(mean(work.steps.dur[items.usual_steps])) - busy_ns
     cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
     return _StepTimes(
         busy_ns=busy_ns,
@@ -398,7 +398,7 @@ def _measure_effect_of_odd_steps(items: WorkItems) -> int:
 
     The result is positive if they make the median longer, and 0 without steps.
     """
-    step_ns = items.work.windows.dur
+    step_ns = items.work.steps.dur
     if not len(step_ns):
         return 0
     return int(np.median(step_ns) - median_of_usual_work(step_ns, items.plain_steps))
@@ -449,7 +449,7 @@ class _CrossingWork(msgspec.Struct, frozen=True):
 def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
     """Measure how much work crosses the boundaries of the usual steps of a trace.
 
-    Returns two means per step in ns: the own work of a step outside its window, and the
+    Returns two means per step in ns: the own work of a step outside of its time, and the
     work of other steps inside it. Both are 0 if the whole trace is one step.
 
     Args:
@@ -458,16 +458,16 @@ def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _Crossi
         usual_steps: The indices of its usual steps.
     """
     trace = work.trace
-    windows = work.windows
-    if windows.is_whole_trace or not len(usual_steps):
+    steps = work.steps
+    if steps.is_whole_trace or not len(usual_steps):
         return _CrossingWork(later_ns=0, earlier_ns=0)
 
     step_of_row = _find_step_of_rows(work, rows)
     later_by_step = []
     earlier_by_step = []
     for step in usual_steps.tolist():
-        begin = windows.start[step]
-        end = windows.end[step]
+        begin = steps.start[step]
+        end = steps.end[step]
         start_inside = np.clip(trace.start[rows], begin, end)
         end_inside = np.clip(trace.end[rows], begin, end)
         inside_ns = end_inside - start_inside
@@ -489,10 +489,10 @@ def _find_step_of_rows(work: Work, rows: Rows) -> Rows:
     GPU.
     """
     trace = work.trace
-    by_launch = work.gpu and not work.windows.is_gpu_time
+    by_launch = work.gpu and not work.steps.is_gpu_time
     # The start of these rows decides to which step `rows` belong.
     deciding_rows = trace.launch[rows] if by_launch else rows
-    step_at_start = work.windows.step_of_calls(trace.start[deciding_rows])
+    step_at_start = work.steps.step_of_calls(trace.start[deciding_rows])
     return np.where(deciding_rows != NO_ROW, step_at_start, NO_STEP)
 
 
@@ -518,10 +518,10 @@ def compare_median_steps(
         A change without a ratio if A has no steps or steps that take no time, or if B
         has no steps.
     """
-    windows_a = a.work.windows
-    windows_b = b.work.windows
-    a_ns = median(windows_a.dur) if len(windows_a) else None
-    b_ns = median(windows_b.dur) if len(windows_b) else None
+    steps_a = a.work.steps
+    steps_b = b.work.steps
+    a_ns = median(steps_a.dur) if len(steps_a) else None
+    b_ns = median(steps_b.dur) if len(steps_b) else None
     if not a_ns or b_ns is None:
         return StepChange(
             a_ns=a_ns,
@@ -529,8 +529,8 @@ def compare_median_steps(
             ratio=None,
             low=None,
             high=None,
-            length_a=windows_a.length,
-            length_b=windows_b.length,
+            length_a=steps_a.length,
+            length_b=steps_b.length,
         )
 
     undisturbed_a, undisturbed_b = _remove_interruptions(a, b, groups)
@@ -548,8 +548,8 @@ def compare_median_steps(
         turns=turns,
         interrupted_a=undisturbed_a.interrupted_share,
         interrupted_b=undisturbed_b.interrupted_share,
-        length_a=windows_a.length,
-        length_b=windows_b.length,
+        length_a=steps_a.length,
+        length_b=steps_b.length,
     )
 
 
@@ -627,14 +627,14 @@ def _shorten_steps(
         cut_steps: The alike steps, cut where their kernels begin.
         limits: The longest undisturbed time of each column of `cut_steps.ns`, in ns.
     """
-    durations_ns = items.work.windows.dur
+    durations_ns = items.work.steps.dur
     total_ns = int(durations_ns.sum())
     if not len(cut_steps.ns) or not total_ns:
         return _UndisturbedSteps(durations_ns=durations_ns, interrupted_share=0.0)
 
     excess_by_step = np.maximum(cut_steps.ns - limits, 0).sum(axis=1)
     shortened_ns = durations_ns.copy()
-    shortened_ns[items.alike_steps] -= excess_by_step
+    shortened_ns[items.same_work_steps] -= excess_by_step
     return _UndisturbedSteps(
         durations_ns=shortened_ns,
         interrupted_share=int(excess_by_step.sum()) / total_ns,
@@ -664,11 +664,11 @@ def _cut_steps_at_kernels(items: WorkItems) -> _CutSteps:
         ns=np.zeros((0, size + 1), dtype=np.int64),
         column_of_item=np.arange(1, size + 1),
     )
-    if not len(items.alike_steps) or not size:
+    if not len(items.same_work_steps) or not size:
         return no_steps
 
     rows_by_step = []
-    for step in items.alike_steps.tolist():
+    for step in items.same_work_steps.tolist():
         rows_by_step.append(work.row[work.slice_of_step(step)])
     begins = work.trace.start[np.stack(rows_by_step)]  # [steps, kernels]
     orders = np.argsort(begins, axis=1, kind="stable")
@@ -676,8 +676,8 @@ def _cut_steps_at_kernels(items: WorkItems) -> _CutSteps:
     if (orders != order).any():
         return no_steps
 
-    step_begins = work.windows.start[items.alike_steps]
-    step_ends = work.windows.end[items.alike_steps]
+    step_begins = work.steps.start[items.same_work_steps]
+    step_ends = work.steps.end[items.same_work_steps]
     cuts = np.column_stack([step_begins, begins[:, order], step_ends])
     ns: Int64s = np.diff(cuts, axis=1)
     if (ns < 0).any():
@@ -694,8 +694,8 @@ def _do_steps_alternate(a: Work, b: Work) -> bool:
     result is False for traces of two clocks, for different numbers of steps, and for
     fewer than two steps.
     """
-    steps_a = a.windows
-    steps_b = b.windows
+    steps_a = a.steps
+    steps_b = b.steps
     if steps_a.is_whole_trace or steps_b.is_whole_trace:
         return False
     if len(steps_a) != len(steps_b) or len(steps_a) < 2:

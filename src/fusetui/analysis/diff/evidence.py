@@ -159,8 +159,8 @@ def _make_items_with_steady_lanes(
         return separate
     merged = items(merged_work, words, known)
 
-    if len(separate.alike_steps) != len(merged.alike_steps):
-        return max(separate, merged, key=lambda side: len(side.alike_steps))
+    if len(separate.same_work_steps) != len(merged.same_work_steps):
+        return max(separate, merged, key=lambda side: len(side.same_work_steps))
     return max(separate, merged, key=_count_kernels_in_common_with_usual)
 
 
@@ -185,8 +185,8 @@ def _find_unusual_steps(side: WorkItems) -> list[int]:
 
     There are at most MAX_UNUSUAL_STEPS; the result has their indices.
     """
-    every_step = np.arange(len(side.work.windows))
-    steps = np.setdiff1d(every_step, side.alike_steps)
+    every_step = np.arange(len(side.work.steps))
+    steps = np.setdiff1d(every_step, side.same_work_steps)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
 
 

@@ -338,7 +338,7 @@ def _judge_groups(
     noise = noise_of(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
-        same_steps=np.array_equal(a.alike_steps, b.alike_steps),
+        same_steps=np.array_equal(a.same_work_steps, b.same_work_steps),
     )
     kinds_by_time = _judge_by_time(
         a, b, a.samples[:, items_a], b.samples[:, items_b], noise
@@ -442,8 +442,8 @@ def _judge_by_time(
     is_changed = is_beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
 
-    is_usual_a = np.isin(a.alike_steps, a.usual_steps)
-    is_usual_b = np.isin(b.alike_steps, b.usual_steps)
+    is_usual_a = np.isin(a.same_work_steps, a.usual_steps)
+    is_usual_b = np.isin(b.same_work_steps, b.usual_steps)
     if is_usual_a.any() and is_usual_b.any():
         change_ns = mean(after[is_usual_b]) - mean(before[is_usual_a])
         is_changed &= np.where(is_faster, change_ns < 0, change_ns > 0)

@@ -90,8 +90,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     work: Work
     representative_step: int  # index of the step that the items are of
     # Indices of the steps that do the same work as the representative one.
-    alike_steps: Rows
-    # The next three are chosen from `alike_steps`; see `choose_usual_steps`.
+    same_work_steps: Rows
+    # The next three are chosen from `same_work_steps`; see `choose_usual_steps`.
     usual_steps: Rows  # those over which all figures are averaged
     plain_steps: Rows  # those in which nothing happened that other steps lack
     # Those by whose times several pieces of one kernel are told apart: the same steps
@@ -128,7 +128,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if not len(self.usual_steps):
             return medians(self.samples)
-        return mean(self.samples[np.isin(self.alike_steps, self.usual_steps)])
+        return mean(self.samples[np.isin(self.same_work_steps, self.usual_steps)])
 
     @cached_property
     def names(self) -> list[str]:
@@ -203,7 +203,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if not len(self.compared_steps):
             return medians(self.samples)
-        is_compared = np.isin(self.alike_steps, self.compared_steps)
+        is_compared = np.isin(self.same_work_steps, self.compared_steps)
         return midmean(self.samples[is_compared])
 
     @cached_property
@@ -224,7 +224,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         features = self.compared_ns[:, None]  # one column
         if not self.has_same_steps:
             return features
-        is_compared = np.isin(self.alike_steps, self.compared_steps)
+        is_compared = np.isin(self.same_work_steps, self.compared_steps)
         time_in_each_step = self.samples[is_compared].T
         return np.concatenate(
             [WEIGHT_OF_ALL_STEPS * features, time_in_each_step], axis=1
@@ -292,21 +292,21 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     """
     piece_ids = _look_up_piece_ids(work, words, known or KnownNames())
     exact_keys = piece_ids.kernel + (piece_ids.op << OP_SHIFT)
-    alike_steps = _find_alike_steps(work, exact_keys)
-    representative_step = _find_median_step(work, alike_steps)
+    same_work_steps = _find_alike_steps(work, exact_keys)
+    representative_step = _find_median_step(work, same_work_steps)
 
     pieces = work.slice_of_step(representative_step)
     kernel_ids = piece_ids.kernel[pieces]
     op_ids = piece_ids.op[pieces]
-    ns_by_step = [work.ns[work.slice_of_step(step)] for step in alike_steps]
+    ns_by_step = [work.ns[work.slice_of_step(step)] for step in same_work_steps]
     samples = np.array(ns_by_step, dtype=np.int64)
     # Without any step there is still one row of samples, of no items.
-    samples_shape = (max(1, len(alike_steps)), pieces.stop - pieces.start)
-    alike_step_indices = np.array(alike_steps, dtype=np.intp)
+    samples_shape = (max(1, len(same_work_steps)), pieces.stop - pieces.start)
+    alike_step_indices = np.array(same_work_steps, dtype=np.intp)
     return WorkItems(
         work=work,
         representative_step=representative_step,
-        alike_steps=alike_step_indices,
+        same_work_steps=alike_step_indices,
         usual_steps=alike_step_indices,
         plain_steps=alike_step_indices,
         compared_steps=alike_step_indices,
@@ -380,19 +380,19 @@ def choose_usual_steps(
     Returns:
         The items of A and of B with these steps.
     """
-    alike_a = a.alike_steps
-    alike_b = b.alike_steps
+    alike_a = a.same_work_steps
+    alike_b = b.same_work_steps
     has_same_steps = False
-    if len(a.work.windows) == len(b.work.windows):
-        alike_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
+    if len(a.work.steps) == len(b.work.steps):
+        alike_on_both = np.intersect1d(a.same_work_steps, b.same_work_steps)
         if len(alike_on_both):
             alike_a = alike_on_both
             alike_b = alike_on_both
             has_same_steps = True
 
-    plain_a = _exclude_steps(alike_a, without, if_none_left=a.alike_steps)
-    plain_b = _exclude_steps(alike_b, without, if_none_left=b.alike_steps)
-    usual = usual_steps(a.work.windows.dur, b.work.windows.dur, plain_a, plain_b)
+    plain_a = _exclude_steps(alike_a, without, if_none_left=a.same_work_steps)
+    plain_b = _exclude_steps(alike_b, without, if_none_left=b.same_work_steps)
+    usual = usual_steps(a.work.steps.dur, b.work.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,
@@ -457,7 +457,7 @@ def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
             op.
     """
     sequences = []
-    for step in range(len(work.windows)):
+    for step in range(len(work.steps)):
         in_step = work.slice_of_step(step)
         sequences.append(exact_keys[in_step].tobytes() + work.lane[in_step].tobytes())
     if not sequences:
@@ -475,7 +475,7 @@ def _find_median_step(work: Work, steps: list[int]) -> int:
     """
     if not steps:
         return 0
-    by_duration = sorted(steps, key=work.windows.dur.__getitem__)
+    by_duration = sorted(steps, key=work.steps.dur.__getitem__)
     middle = (len(by_duration) - 1) // 2
     return by_duration[middle]
 

@@ -103,8 +103,8 @@ def notes(
         *_describe_drift(a, b, step),
         _warn_of_interruptions(a, step.interrupted_a),
         _warn_of_interruptions(b, step.interrupted_b),
-        *a.work.windows.notes,
-        *b.work.windows.notes,
+        *a.work.steps.notes,
+        *b.work.steps.notes,
         _warn_of_unlike_steps(a),
         _warn_of_unlike_steps(b),
     ]
@@ -525,8 +525,8 @@ def _describe_inputs(items: WorkItems, row: int) -> _Inputs:
 
 def _warn_of_few_steps(a: WorkItems, b: WorkItems) -> str:
     """Warn if A or B has fewer than MIN_STEPS_FOR_VERDICT steps; "" otherwise."""
-    steps_a = len(a.work.windows)
-    steps_b = len(b.work.windows)
+    steps_a = len(a.work.steps)
+    steps_b = len(b.work.steps)
     if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
     return (
@@ -541,7 +541,7 @@ def _warn_of_few_usual_steps(items: WorkItems) -> str:
     These are fewer than MIN_USUAL_STEPS, although there are enough steps. The figures
     are means over these steps only. Returns "" otherwise.
     """
-    steps = len(items.work.windows)
+    steps = len(items.work.steps)
     usual_steps = len(items.usual_steps)
     are_few = 0 < usual_steps < MIN_USUAL_STEPS
     if steps < MIN_STEPS_FOR_VERDICT or not are_few:
@@ -552,11 +552,11 @@ def _warn_of_few_usual_steps(items: WorkItems) -> str:
 
 def _warn_of_unlike_steps(items: WorkItems) -> str:
     """Warn if not all steps of a trace do the same work; "" otherwise."""
-    alike_steps = len(items.alike_steps)
-    steps = len(items.work.windows)
-    if alike_steps == steps:
+    same_work_steps = len(items.same_work_steps)
+    steps = len(items.work.steps)
+    if same_work_steps == steps:
         return ""
-    rows = f"row times are from the {alike_steps} of {steps} steps that are alike"
+    rows = f"row times are from the {same_work_steps} of {steps} steps that are alike"
     return _prefix_label(items, f"steps do different work; {rows}")
 
 

@@ -72,10 +72,10 @@ def find_single_step_outliers(
         b: The items of the representative step of B.
         groups: Which items do the same work.
     """
-    steps = len(a.work.windows)
-    if steps < MIN_STEPS or len(b.work.windows) != steps:
+    steps = len(a.work.steps)
+    if steps < MIN_STEPS or len(b.work.steps) != steps:
         return []
-    usual_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
+    usual_on_both = np.intersect1d(a.same_work_steps, b.same_work_steps)
     if len(usual_on_both) < MIN_STEPS - 1:
         return []
     if not _do_sides_vary_alike(a, b, groups, usual_on_both):
@@ -286,7 +286,7 @@ def _make_row_of_kernel(
     in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
     in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
     kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
-    where = f"{ONLY} {b.work.windows.labels[step]}"
+    where = f"{ONLY} {b.work.steps.labels[step]}"
     why = f"{where}: {change(in_a.ns, in_b.ns)} time"
     return row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
 
@@ -350,8 +350,8 @@ def _do_sides_vary_alike(
         False too if no kernels are paired.
     """
     items_a, items_b = paired_items(groups)
-    before = a.samples[np.isin(a.alike_steps, steps)][:, items_a]
-    after = b.samples[np.isin(b.alike_steps, steps)][:, items_b]
+    before = a.samples[np.isin(a.same_work_steps, steps)][:, items_a]
+    after = b.samples[np.isin(b.same_work_steps, steps)][:, items_b]
     if not before.size:
         return False
     spread_of_differences = _measure_spread(after - before)
@@ -481,9 +481,9 @@ def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     The idle time of B is given twice: as it is, and without what the difference of its
     work explains.
     """
-    every_step = np.arange(len(a.work.windows))
-    is_usual_a = np.isin(every_step, a.alike_steps)
-    is_usual_b = np.isin(every_step, b.alike_steps)
+    every_step = np.arange(len(a.work.steps))
+    is_usual_a = np.isin(every_step, a.same_work_steps)
+    is_usual_b = np.isin(every_step, b.same_work_steps)
     idle_a = _measure_idle_time_by_step(a)
     idle_b = _measure_idle_time_by_step(b)
     change_by_work = _explain_idle_change_by_work(a, b, idle_b - idle_a)
@@ -521,7 +521,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     step = int(idle_times.step[position])
     is_usual = idle_times.is_usual[position]
     min_share = MIN_IDLE_SHARE if is_usual else MIN_IDLE_SHARE_BESIDE_WORK
-    min_ns = int(min_share * np.median(a.work.windows.dur))
+    min_ns = int(min_share * np.median(a.work.steps.dur))
     change_ns = int(
         idle_times.after_without_work[position] - idle_times.before[position]
     )
@@ -535,7 +535,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
         "idle",
         RowShare(names=("idle",), ns=a_ns),
         RowShare(names=("idle",), ns=b_ns),
-        f"{ONLY} {b.work.windows.labels[step]}",
+        f"{ONLY} {b.work.steps.labels[step]}",
         counts=False,
     )
     unusual_step = step if outliers.vary_alike[0] else None
@@ -583,15 +583,15 @@ def _measure_work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
     """
     work = items.work
     trace = items.work.trace
-    windows = work.windows
+    steps = work.steps
     runs = Cover(trace.start[work.row], trace.end[work.row])
-    steps = Cover(windows.start, windows.end)
+    begins_and_ends = Cover(steps.start, steps.end)
     # Each run is cut where a step begins or ends.
-    inside, run_of_piece = pieces(runs, steps)
+    inside, run_of_piece = pieces(runs, begins_and_ends)
     ns = inside.end - inside.start
-    step = windows.index_of(inside.start)
+    step = steps.index_of(inside.start)
     key_index = positions_of(keys, items.exact_keys_of_all_steps[run_of_piece])
-    return summed((step, key_index), ns, shape=(len(windows), len(keys)))
+    return summed((step, key_index), ns, shape=(len(steps), len(keys)))
 
 
 def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
@@ -600,6 +600,6 @@ def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
     Without a GPU, it is the time during which no piece of work runs.
     """
     work = items.work
-    windows = items.work.windows
+    steps = items.work.steps
     rows = work.trace.gpu_rows if work.gpu else work.row
-    return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)
+    return steps.dur - any_busy_ns(work.trace, rows, steps.start, steps.end)

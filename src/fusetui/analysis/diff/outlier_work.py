@@ -70,8 +70,8 @@ def find_unusual_steps(
     The representative step is the step of median length among those that do the most
     common work. The steps of the other trace tell how long work would take.
     """
-    all_steps = np.arange(len(items.work.windows))
-    for step in np.setdiff1d(all_steps, items.alike_steps).tolist():
+    all_steps = np.arange(len(items.work.steps))
+    for step in np.setdiff1d(all_steps, items.same_work_steps).tolist():
         expected_ns = _estimate_item_times(items, other_side, step)
         yield _compare_unusual_step(items, step, expected_ns)
 
@@ -120,9 +120,9 @@ def _estimate_item_times(
     whole, so the best estimate is the time of the item in the same step of the other
     trace. If that step is unknown or does other work, it is the usual time of the item.
     """
-    has_as_many_steps = len(items.work.windows) == len(other_side.work.windows)
+    has_as_many_steps = len(items.work.steps) == len(other_side.work.steps)
     has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
-    is_this_step = other_side.alike_steps == step  # one flag per row of `samples`
+    is_this_step = other_side.same_work_steps == step  # one flag per row of `samples`
     if not has_as_many_steps or not has_same_work or not is_this_step.any():
         return items.times
 
@@ -140,8 +140,8 @@ def collect_rows_by_step(items: WorkItems, other_side: WorkItems) -> Rows:
         Rows of shape [steps, items]; NO_ROW where a step lacks the item.
     """
     work = items.work
-    rows = np.full((len(work.windows), len(items)), NO_ROW, dtype=np.intp)
-    for step in items.alike_steps.tolist():
+    rows = np.full((len(work.steps), len(items)), NO_ROW, dtype=np.intp)
+    for step in items.same_work_steps.tolist():
         rows[step] = work.row[work.slice_of_step(step)]
 
     for unusual in find_unusual_steps(items, other_side):
@@ -319,7 +319,7 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     """
     replaced_key_in_a = _map_keys_to_replaced(a, b, groups)
     keys_of_one_side = _find_one_sided_keys(a, b, groups)
-    has_same_steps = len(a.work.windows) == len(b.work.windows)
+    has_same_steps = len(a.work.steps) == len(b.work.steps)
 
     def deviation_of(kernel: OutlierKernel) -> _Deviation:
         return _Deviation(
@@ -771,7 +771,7 @@ def _op_name(trace: Trace, kernel: OutlierKernel) -> str:
 
 def _describe_step(items: WorkItems, kernel: OutlierKernel, side: str) -> str:
     """Say in which step the kernel is: `only in step 12 of B`."""
-    return f"only in step {items.work.windows.labels[kernel.step]} of {side}"
+    return f"only in step {items.work.steps.labels[kernel.step]} of {side}"
 
 
 def _sum_kernels(items: WorkItems, kernels: Kernels) -> RowShare:

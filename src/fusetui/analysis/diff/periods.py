@@ -157,7 +157,7 @@ def flag_rows_of_periods(
             launches count in all steps that do the same work.
     """
     trace = items.trace
-    for step in items.alike_steps.tolist():
+    for step in items.same_work_steps.tolist():
         for period in find_launch_periods(items, members, step):
             track_of_call = trace.track_of(period.call)
             for track in trace.tracks:

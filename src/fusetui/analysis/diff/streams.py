@@ -39,10 +39,10 @@ def merge_alternating_streams(items: WorkItems) -> Work | None:
         two, or if all steps do the same work.
     """
     work = items.work
-    if len(items.alike_steps) == len(work.windows):
+    if len(items.same_work_steps) == len(work.steps):
         return None
 
-    steps = len(work.windows)
+    steps = len(work.steps)
     uneven_lanes = []
     groups = grouped(work.lane)
     for lane, kernels in zip(

@@ -1,6 +1,6 @@
 """Finds the steps of a trace to compare, or treats the whole trace as one step.
 
-A *window* is the stretch of time that one step takes.
+A step is a stretch of time. It need not be the one in which its work is launched.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ MIN_RATIO_OF_COLD = 1.5
 """A first step longer than this times the median of the others is a warm-up."""
 
 
-class Windows(msgspec.Struct, frozen=True, eq=False):
+class TraceSteps(msgspec.Struct, frozen=True, eq=False):
     """The steps of a trace as disjoint stretches [start, end) in order of time."""
 
     start: Int64s  # ns, one per step
     end: Int64s
     length: StepLength  # what the length of each is
-    is_whole_trace: bool = False  # there are no steps: one window has all of the work
+    is_whole_trace: bool = False  # one step has all of the work
     is_named: bool = False  # the file or the user says what a step is
-    # The windows are of the time of a GPU: work belongs to the step in which it ran.
+    # The steps are of the time of a GPU: work belongs to the step in which it ran.
     is_gpu_time: bool = False
-    # When the CPU launched the work of each step, where that is not within the windows.
+    # When the CPU launched the work of each step, where that is not within the step.
     launching: Cover | None = None
     notes: tuple[str, ...] = ()  # for the reader of the diff
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
@@ -75,7 +75,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         """
         return self.end - self.start
 
-    def select(self, steps: NDArray[np.integer], note: str) -> Windows:
+    def select(self, steps: NDArray[np.integer], note: str) -> TraceSteps:
         """Return some of the steps.
 
         Args:
@@ -112,7 +112,7 @@ class NoStepsError(Error):
     """No annotation of a trace matches what was asked for."""
 
 
-def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+def find_steps(trace: Trace, label: str, step_by: str | None = None) -> TraceSteps:
     """Find the steps of a trace.
 
     These are the steps that the file names; in a trace of a server, the passes of its
@@ -142,7 +142,7 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
     note = _describe_steps(label, what)
     prefix = "" if steps.printed else "#"
-    return Windows(
+    return TraceSteps(
         start=steps.start,
         end=steps.end,
         length=StepLength.WALL,
@@ -164,7 +164,7 @@ def _describe_steps(label: str, what: str) -> str:
     return f"{label}: no ProfilerStep annotations; {what} counts as a step"
 
 
-def _find_server_passes(trace: Trace, label: str) -> Windows | None:
+def _find_server_passes(trace: Trace, label: str) -> TraceSteps | None:
     """Take the passes of the model of an inference server as steps.
 
     A step then tells what a token costs. A single pass lasts from its begin to the end
@@ -185,14 +185,14 @@ def _find_server_passes(trace: Trace, label: str) -> Windows | None:
 
     gpu_rows = trace.gpu_rows
     if len(with_model) == 1:
-        server_windows = _make_window_of_single_pass(trace, label, with_model[0])
+        server_steps = _make_step_of_single_pass(trace, label, with_model[0])
     else:
-        server_windows = _make_windows_of_passes(trace, label, with_model)
+        server_steps = _make_steps_of_passes(trace, label, with_model)
         # The work of the first step, which is left out, does not count.
-        gpu_rows = gpu_rows[trace.start[gpu_rows] >= server_windows.start[0]]
-    if not _hold_most_of_time(trace, server_windows, gpu_rows):
+        gpu_rows = gpu_rows[trace.start[gpu_rows] >= server_steps.start[0]]
+    if not _hold_most_of_time(trace, server_steps, gpu_rows):
         return None
-    return server_windows
+    return server_steps
 
 
 def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
@@ -203,8 +203,8 @@ def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
     )
 
 
-def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
-    """Return the window of the only step of a server.
+def _make_step_of_single_pass(trace: Trace, label: str, step: Pass) -> TraceSteps:
+    """Return the times of the only step of a server.
 
     It lasts from the begin of its model to the end of the last GPU event that the step
     launched.
@@ -212,7 +212,7 @@ def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows
     begin_ns = model_pass(trace, step.model).begin_ns
     end_ns = measure_busy_interval(trace, step.rows).end_ns
     what = "the model pass plus all later work of its server step"
-    return Windows(
+    return TraceSteps(
         start=np.array([begin_ns], dtype=np.int64),
         end=np.array([end_ns], dtype=np.int64),
         length=StepLength.SPAN,
@@ -222,8 +222,10 @@ def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows
     )
 
 
-def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
-    """Return the windows of the steps of a server, without the first one.
+def _make_steps_of_passes(
+    trace: Trace, label: str, steps: Sequence[Pass]
+) -> TraceSteps:
+    """Return the times of the steps of a server, without the first one.
 
     Each lasts from the end of the previous step's work to the end of its own.
 
@@ -246,7 +248,7 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
         "each server step with a model pass, measured from the end of the previous "
         "step,"
     )
-    return Windows(
+    return TraceSteps(
         start=bounds[1:-1],
         end=bounds[2:],
         length=StepLength.LAUNCHED,
@@ -256,21 +258,21 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
     )
 
 
-def _hold_most_of_time(trace: Trace, windows: Windows, rows: Rows) -> bool:
+def _hold_most_of_time(trace: Trace, steps: TraceSteps, rows: Rows) -> bool:
     """Return whether MIN_SHARE_OF_WORK of the time of some events is in steps.
 
     Args:
         trace: A trace.
-        windows: The windows of its steps.
+        steps: Its steps.
         rows: Rows of events. An event is in the step in which it begins.
     """
     durations_ns = trace.dur[rows]
-    is_in_step = windows.index_of(trace.start[rows]) != NO_INTERVAL
+    is_in_step = steps.index_of(trace.start[rows]) != NO_INTERVAL
     time_in_steps_ns = durations_ns[is_in_step].sum()
     return bool(time_in_steps_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
 
 
-def make_single_step(trace: Trace, label: str) -> Windows:
+def make_single_step(trace: Trace, label: str) -> TraceSteps:
     """Take the whole trace as one step.
 
     The step goes from the first to the last op, runtime call or GPU event. There is no
@@ -283,7 +285,7 @@ def make_single_step(trace: Trace, label: str) -> Windows:
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         no_times = np.zeros(0, dtype=np.int64)
-        return Windows(
+        return TraceSteps(
             start=no_times,
             end=no_times,
             length=StepLength.SPAN,
@@ -295,7 +297,7 @@ def make_single_step(trace: Trace, label: str) -> Windows:
     end = max(trace.end[rows].max(), start + 1)  # no step is empty
     remedy = "to use annotations as steps: --step-by PATTERN"
     note = f"{label}: no steps found; the whole trace counts as one step ({remedy})"
-    return Windows(
+    return TraceSteps(
         start=np.array([start]),
         end=np.array([end]),
         length=StepLength.SPAN,
@@ -305,7 +307,7 @@ def make_single_step(trace: Trace, label: str) -> Windows:
     )
 
 
-def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
+def measure_steps_on_gpu(trace: Trace, label: str, steps: TraceSteps) -> TraceSteps:
     """Measure steps by the time of the GPU where they only enqueue work for it.
 
     The wall time of such a step is only the time of launching its work. So each step
@@ -332,8 +334,8 @@ def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
 
 
 def _measure_between_work_ends(
-    trace: Trace, label: str, steps: Windows, rows: Rows, step_of_row: Rows
-) -> Windows:
+    trace: Trace, label: str, steps: TraceSteps, rows: Rows, step_of_row: Rows
+) -> TraceSteps:
     """Let each step last from the end of the previous step's work to that of its own.
 
     Args:
@@ -383,7 +385,7 @@ def _do_steps_run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
 
 
 def _do_steps_only_enqueue(
-    trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows
+    trace: Trace, steps: TraceSteps, rows: Rows, step_of_row: Rows
 ) -> bool:
     """Return whether hardly any work runs before the end of the step that launched it.
 
@@ -407,7 +409,7 @@ def _do_steps_only_enqueue(
     return bool(time_within_step.sum() <= MAX_SHARE_IN_ENQUEUING_STEPS * total_ns)
 
 
-def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
+def exclude_unusual_steps(steps: TraceSteps, pieces: Int64s, label: str) -> TraceSteps:
     """Leave out the steps that the profiler cut off, then cold first steps.
 
     A step is cut off if it has less than half as many pieces of work as the median
@@ -423,7 +425,7 @@ def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows
     return _exclude_cold_steps(_exclude_cut_off_steps(steps, pieces, label), label)
 
 
-def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
+def _exclude_cut_off_steps(steps: TraceSteps, pieces: Int64s, label: str) -> TraceSteps:
     """Leave out the steps that the profiler cut off, with a note that says how many.
 
     Those are the steps with less than half as many pieces of work as the median step.
@@ -443,7 +445,7 @@ def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Window
     return steps.select(complete_steps, note)
 
 
-def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
+def _exclude_cold_steps(steps: TraceSteps, label: str) -> TraceSteps:
     """Leave out the first steps if they are warm-up, with a note that says why.
 
     A first step is warm-up if it took more than MIN_RATIO_OF_COLD times the median of

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.windows import (
-    Windows,
+    TraceSteps,
     exclude_unusual_steps,
+    find_steps,
     make_single_step,
     measure_steps_on_gpu,
-    windows,
 )
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import find_computing_ops
@@ -41,7 +41,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     trace: Trace
     label: str  # the name of the trace in notes
     gpu: bool  # pieces are GPU events; else CPU ops that compute something
-    windows: Windows  # the steps
+    steps: TraceSteps  # the steps
     row: Rows  # row of the event in the trace
     step_of_piece: Rows  # the index of its step
     lane: Rows
@@ -49,7 +49,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # the duration
     # Of each step, its position among all steps of the trace, used or not.
     positions_in_trace: tuple[int, ...]
-    windows_in_trace: int  # how many steps the trace has, used or not
+    steps_in_trace: int  # how many steps the trace has, used or not
 
     def only(self, steps: Sequence[int]) -> Work:
         """Return the work of some of the steps; a note says that others are excluded.
@@ -59,16 +59,16 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         Args:
             steps: The indices of the steps to keep, ascending.
         """
-        if len(steps) == len(self.windows):
+        if len(steps) == len(self.steps):
             return self
 
-        step_of_piece = _renumber_steps(self.step_of_piece, steps, len(self.windows))
+        step_of_piece = _renumber_steps(self.step_of_piece, steps, len(self.steps))
         is_kept = step_of_piece != NO_STEP
-        left_out = plural(len(self.windows) - len(steps), "step")
+        left_out = plural(len(self.steps) - len(steps), "step")
         note = f"{self.label}: {left_out} excluded to match the other trace"
         return msgspec.structs.replace(
             self,
-            windows=self.windows.select(np.array(steps, dtype=np.intp), note),
+            steps=self.steps.select(np.array(steps, dtype=np.intp), note),
             row=self.row[is_kept],
             step_of_piece=step_of_piece[is_kept],
             lane=self.lane[is_kept],
@@ -135,7 +135,7 @@ def keep_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     as they are.
     """
     common = set(a.positions_in_trace) & set(b.positions_in_trace)
-    if a.windows_in_trace != b.windows_in_trace or not common:
+    if a.steps_in_trace != b.steps_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     return WorkOfBothSides(
         a=a.only(_find_steps_at_positions(a, common)),
@@ -162,14 +162,14 @@ def collect_work(
     Args:
         trace: A trace.
         label: The name of the trace in notes.
-        step_by: The annotations that match it are the steps; see `windows`.
+        step_by: The annotations that match it are the steps; see `find_steps`.
         by_ops: Whether the work is CPU ops even if there are GPU events.
 
     Raises:
         NoStepsError: If no annotation matches `step_by`.
     """
     is_gpu_work = len(trace.gpu_rows) > 0 and not by_ops
-    steps = windows(trace, label, step_by)
+    steps = find_steps(trace, label, step_by)
     if is_gpu_work:
         steps = measure_steps_on_gpu(trace, label, steps)
 
@@ -190,7 +190,9 @@ def lacks_gpu_events(trace: Trace) -> bool:
     return len(launch_calls) > 0
 
 
-def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
+def _collect_work_in_steps(
+    trace: Trace, label: str, steps: TraceSteps, gpu: bool
+) -> Work:
     """Collect the work in these steps, but for those that are cut off or cold.
 
     A note of the steps tells how many GPU events belong to no step.
@@ -221,14 +223,14 @@ def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) 
         trace=trace,
         label=label,
         gpu=gpu,
-        windows=used_steps,
+        steps=used_steps,
         row=rows,
         step_of_piece=used_step_of_row[is_used],
         lane=lane,
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
         positions_in_trace=tuple(positions_in_trace.tolist()),
-        windows_in_trace=len(steps),
+        steps_in_trace=len(steps),
     )
     return unsorted_work.with_lanes(lane)
 
@@ -240,7 +242,7 @@ class _WorkWithSteps(msgspec.Struct, frozen=True, eq=False):
     step: Rows  # the index of the step of each piece, NO_STEP for none
 
 
-def _assign_work_to_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
+def _assign_work_to_steps(trace: Trace, steps: TraceSteps, gpu: bool) -> _WorkWithSteps:
     """Determine the step that each GPU event, or each CPU op that computes, belongs to.
 
     A GPU event belongs to the step in which it was launched. Where steps are measured
