@@ -106,8 +106,7 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
         more_in_a = find_most_explaining_block(rest_of_a.keys, rest_of_b.keys)
         if more_in_a is not None:
             surplus = _locate_surplus_blocks(rest_of_a, rest_of_b, more_in_a)
-            items = tuple(rest_of_a.items[surplus].tolist())
-            found.append(_make_block_of_a(more_in_a, items))
+            found.append(_describe_surplus_of_a(more_in_a, rest_of_a.items[surplus]))
             rest_of_a = rest_of_a.without(surplus)
             continue
 
@@ -115,29 +114,28 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
         if more_in_b is None:
             break
         surplus = _locate_surplus_blocks(rest_of_b, rest_of_a, more_in_b)
-        items = tuple(rest_of_b.items[surplus].tolist())
-        found.append(_make_block_of_b(more_in_b, items))
+        found.append(_describe_surplus_of_b(more_in_b, rest_of_b.items[surplus]))
         rest_of_b = rest_of_b.without(surplus)
     return found
 
 
-def _make_block_of_a(block: RepeatedBlock, surplus_items: tuple[int, ...]) -> Block:
-    """Describe a block of which A has more repetitions than B."""
+def _describe_surplus_of_a(block: RepeatedBlock, surplus_items: Rows) -> Block:
+    """Describe a block that A repeats more often than B, with A's surplus."""
     return Block(
         side=0,
         times_in_a=len(block.marks_in_longer),
         times_in_b=len(block.marks_in_shorter),
-        items=surplus_items,
+        items=tuple(surplus_items.tolist()),
     )
 
 
-def _make_block_of_b(block: RepeatedBlock, surplus_items: tuple[int, ...]) -> Block:
-    """Describe a block of which B has more repetitions than A."""
+def _describe_surplus_of_b(block: RepeatedBlock, surplus_items: Rows) -> Block:
+    """Describe a block that B repeats more often than A, with B's surplus."""
     return Block(
         side=1,
         times_in_a=len(block.marks_in_shorter),
         times_in_b=len(block.marks_in_longer),
-        items=surplus_items,
+        items=tuple(surplus_items.tolist()),
     )
 
 
@@ -272,7 +270,7 @@ def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
 def _find_best_fitting_shift(
     longer: LaneWork, shorter: LaneWork, marked: _MarkedRange, *, max_shift: int
 ) -> int:
-    """Return by how many kernels to shift a range of surplus so that the rest fits best.
+    """Return by how many kernels to shift a range of surplus to make the rest fit best.
 
     The surplus are repeated kernels that only the longer lane has. A layer may begin at
     another kernel than the one that marks it. So the range is shifted to where the
@@ -289,8 +287,8 @@ def _find_best_fitting_shift(
     """
     begin, end, counterpart = marked
 
-    # A shift forward takes the first kernel out of the range and the one behind it in; a
-    # shift backward takes the last kernel out and the one before the range in.
+    # A shift forward takes the first kernel out of the range and the one behind it in;
+    # a shift backward takes the last kernel out and the one before the range in.
     forward = np.arange(max_shift)
     backward = -1 - forward
     misfit_forward = _measure_misfit_of_shifts(
@@ -470,8 +468,8 @@ def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
     """
     known_blocks: set[bytes] = set()
     for size in _find_block_sizes(keys):
-        # A part of the lane in which each kernel equals the kernel `size` positions later
-        # repeats a block of that size: once more than the part is long.
+        # A part of the lane in which each kernel equals the kernel `size` positions
+        # later repeats a block of that size: once more than the part is long.
         repeating = runs_of_true(keys[:-size] == keys[size:])
         repetitions = 1 + (repeating.end - repeating.begin) // size
         begins = repeating.begin[repetitions >= MIN_REPETITIONS]
@@ -490,8 +488,8 @@ def _find_block_sizes(keys: Int64s) -> list[int]:
     """Return the numbers of kernels that a repeated block may have, ascending.
 
     These are the MAX_BLOCK_SIZES most frequent distances between one kernel and the
-    next equal one. No size is below MIN_DISTINCT_KERNELS. The keys (5, 7, 6, 5, 7, 6, 5)
-    have the distance 3 four times, so 3 is the only size.
+    next equal one. No size is below MIN_DISTINCT_KERNELS. The keys (5, 7, 6, 5, 7, 6,
+    5) have the distance 3 four times, so 3 is the only size.
     """
     # A stable sort by key puts the positions of equal kernels next to each other, in
     # ascending order.

@@ -449,8 +449,8 @@ class _CrossingWork(msgspec.Struct, frozen=True):
 def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
     """Measure how much work crosses the boundaries of the usual steps of a trace.
 
-    Returns two means per step in ns: the own work of a step outside of its time, and the
-    work of other steps inside it. Both are 0 if the whole trace is one step.
+    Returns two means per step in ns: the own work of a step outside of its time, and
+    the work of other steps inside it. Both are 0 if the whole trace is one step.
 
     Args:
         work: The kernels and copies of the trace by step.
@@ -554,7 +554,7 @@ def compare_median_steps(
 
 
 def limits_of(ns: Int64s) -> Int64s:
-    """Return how long each kernel of a step takes at most if nothing interrupts it (ns).
+    """Return how long each kernel takes at most if nothing interrupts it (ns).
 
     The limit is as far above the median of all steps as the first quartile is below it.
     It is at least the median divided by MIN_EXCESS_DIVISOR above it.
@@ -620,11 +620,11 @@ def _shorten_steps(
     """Shorten the steps of a trace by the time in which kernels were interrupted.
 
     That is the time which they took beyond their limits. Only steps that do the usual
-    work (the alike steps) are shortened.
+    work are shortened.
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        cut_steps: The alike steps, cut where their kernels begin.
+        cut_steps: These steps, cut where their kernels begin.
         limits: The longest undisturbed time of each column of `cut_steps.ns`, in ns.
     """
     durations_ns = items.work.steps.dur
@@ -642,12 +642,13 @@ def _shorten_steps(
 
 
 class _CutSteps(msgspec.Struct, frozen=True, eq=False):
-    """The alike steps of a trace, cut where their kernels begin."""
+    """The steps of a trace that do the usual work, cut where their kernels begin."""
 
     ns: Int64s
     """The time from the begin of each kernel to that of the next, [steps, kernels + 1].
     The first column is the time before the first kernel, so that each row adds up to
-    the step. There are no steps, [0, kernels + 1], if they cannot be cut alike."""
+    the step. There are no steps, [0, kernels + 1], if their kernels begin in
+    different orders."""
     column_of_item: Rows  # the column of `ns` that each item has
 
 

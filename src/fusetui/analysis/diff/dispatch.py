@@ -70,8 +70,8 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
     def share_of_usual_steps(self) -> RowShare:
         """Return the median count of slices per step, and the mean time in ns.
 
-        The mean is over the usual steps, which do the most common work. The names and rows are
-        empty if the median step has no slices.
+        The mean is over the usual steps, which do the most common work. The names and
+        rows are empty if the median step has no slices.
         """
         is_in_median_step = self.per_step > 0
         return RowShare(
@@ -83,7 +83,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         )
 
     def share_of_step(self, step: int) -> RowShare:
-        """Return the names, the time (ns), the count and the rows of slices in a step."""
+        """Return the names, time (ns), count and rows of the slices in one step."""
         slices = int(self.count[step])
         rows_in_step = self.rows_of_all_steps[self.step == step]
         return RowShare(

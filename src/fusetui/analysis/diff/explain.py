@@ -239,8 +239,8 @@ def _add_up_items(items: WorkItems, members: Sequence[int]) -> RowShare:
 def _explain_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """Say what changed of a pair, then the evidence for it.
 
-    For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the kernel was
-    replaced, it is how the names of the two kernels differ.
+    For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the
+    kernel was replaced, it is how the names of the two kernels differ.
     """
     kernel_a = a.names[group.a[0]]
     kernel_b = b.names[group.b[0]]
@@ -278,9 +278,9 @@ def _describe_change_of_time(
 ) -> str:
     """Say how the time of a pair of one kernel changed.
 
-    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may be noise
-    (`SAME`), it is the range in which the times of each side vary, provided that the
-    time changed by at least MIN_SHOWN_NOISE; else "".
+    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may
+    be noise (SAME), it is `, may be noise: 5 us to 7 us -> 8 us to 9 us`, or "" for a
+    change of less than MIN_SHOWN_NOISE.
     """
     item_a = group.a[0]
     item_b = group.b[0]
@@ -296,7 +296,7 @@ def _describe_change_of_time(
 
 
 def _format_range(times_ns: Int64s) -> str:
-    """Write the least and the greatest of some times as `5 us to 7 us`, once if equal."""
+    """Write the least and the greatest of some times: `5 us to 7 us`; one if equal."""
     shortest = duration(int(times_ns.min()))
     longest = duration(int(times_ns.max()))
     return shortest if shortest == longest else f"{shortest} to {longest}"

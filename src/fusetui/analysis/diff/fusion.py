@@ -162,8 +162,8 @@ def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[st
 
 
 Covers = list[list[frozenset[str]]]
-"""`covers[kernel][item]`: the ops on the list of a fused kernel that an unpaired item may
-be (see `_find_covered_ops`); both are positions within a gap."""
+"""`covers[kernel][item]`: the ops on the list of a fused kernel that an unpaired item
+may be (see `_find_covered_ops`); both are positions within a gap."""
 
 
 def _divide_among_kernels(

@@ -2,9 +2,9 @@
 
 The rules of `rules.py` start from two aligned lanes (`Alignment`): some items are
 paired already, the others are *unpaired* in the gaps between the pairs. The rules turn
-pairs and unpaired items into groups (`WorkGroup`). This file also has what the rules ask
-about an item: the names under which a compiler may list its op, and the tensors of the
-op.
+pairs and unpaired items into groups (`WorkGroup`). This file also has what the rules
+ask about an item: the names under which a compiler may list its op, and the tensors of
+the op.
 """
 
 from __future__ import annotations

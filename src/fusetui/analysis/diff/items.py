@@ -59,10 +59,6 @@ LANE_SHIFT = 56
 """The bit at which the lane begins in keys that tell lanes apart; the id of the op
 stays below it."""
 
-ROLE_SHIFT = 24
-"""The bit at which the role of an event begins in the number of a part; the ids of
-words stay below it."""
-
 
 class Vocabulary(dict[str, int]):
     """The ids of words, shared by both sides.
@@ -106,7 +102,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     op_keys: Int64s  # equal for the same part of the work of the same op
     single_kernel_keys: Int64s  # equal for the only kernel of the same op; 0: no key
     class_keys: Int64s  # equal for the same kind of work; 0 where it says too little
-    samples: Int64s  # durations in ns, shape [alike steps, items]
+    samples: Int64s  # durations in ns, shape [steps with the same work, items]
     exact_keys_of_all_steps: Int64s  # one per piece of all steps
     # Whether the item is compared by its kernel alone, because its op is no evidence.
     is_without_op: Flags
@@ -232,7 +228,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def medians(self) -> list[int]:
-        """The median time of each item over all alike steps (ns)."""
+        """The median time of each item over all steps that do the same work (ns)."""
         median_ns: list[int] = medians(self.samples).tolist()
         return median_ns
 
@@ -281,8 +277,8 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
 def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
     """Make the items of a trace: the kernels and copies of its representative step.
 
-    Of the steps that do the most common work (the alike steps), the representative one
-    has the median duration, or the shorter of two. All alike steps count as usual until
+    Of the steps that do the most common work, the representative one has the median
+    duration, or the shorter of two. All of these steps count as usual until
     `choose_usual_steps` chooses from them.
 
     Args:
@@ -291,8 +287,9 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         known: Names of ops that are to be replaced or ignored.
     """
     piece_ids = _look_up_piece_ids(work, words, known or KnownNames())
-    exact_keys = piece_ids.kernel + (piece_ids.op << OP_SHIFT)
-    same_work_steps = _find_alike_steps(work, exact_keys)
+    # One number for both ids: that of the op has the upper bits.
+    exact_keys = (piece_ids.op << OP_SHIFT) + piece_ids.kernel
+    same_work_steps = _find_same_work_steps(work, exact_keys)
     representative_step = _find_median_step(work, same_work_steps)
 
     pieces = work.slice_of_step(representative_step)
@@ -302,14 +299,14 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     samples = np.array(ns_by_step, dtype=np.int64)
     # Without any step there is still one row of samples, of no items.
     samples_shape = (max(1, len(same_work_steps)), pieces.stop - pieces.start)
-    alike_step_indices = np.array(same_work_steps, dtype=np.intp)
+    step_indices = np.array(same_work_steps, dtype=np.intp)
     return WorkItems(
         work=work,
         representative_step=representative_step,
-        same_work_steps=alike_step_indices,
-        usual_steps=alike_step_indices,
-        plain_steps=alike_step_indices,
-        compared_steps=alike_step_indices,
+        same_work_steps=step_indices,
+        usual_steps=step_indices,
+        plain_steps=step_indices,
+        compared_steps=step_indices,
         has_same_steps=False,
         row=work.row[pieces],
         op=work.op[pieces],
@@ -363,13 +360,13 @@ def choose_usual_steps(
 ) -> tuple[WorkItems, WorkItems]:
     """Choose the plain, the usual and the compared steps of both traces.
 
-    Alike steps are those that do the most common work of a trace. Compared steps are
-    the alike ones; plain steps are those of them that are not in `without`. Usual steps
-    are the plain ones over which figures are averaged.
+    All of them do the most common work of their trace. Compared steps are all such
+    steps. Plain steps are those of them that are not in `without`. Usual steps are the
+    plain ones over which figures are averaged.
 
-    If both traces have equally many steps, only steps that are alike in both are chosen
-    from. If there are none, or if the numbers differ, each trace chooses from its own
-    alike steps.
+    If both traces have equally many steps, only steps that do the most common work in
+    both are chosen from. If there are none, or if the numbers differ, each trace
+    chooses from its own steps.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -380,31 +377,31 @@ def choose_usual_steps(
     Returns:
         The items of A and of B with these steps.
     """
-    alike_a = a.same_work_steps
-    alike_b = b.same_work_steps
+    compared_a = a.same_work_steps
+    compared_b = b.same_work_steps
     has_same_steps = False
     if len(a.work.steps) == len(b.work.steps):
-        alike_on_both = np.intersect1d(a.same_work_steps, b.same_work_steps)
-        if len(alike_on_both):
-            alike_a = alike_on_both
-            alike_b = alike_on_both
+        common_steps = np.intersect1d(a.same_work_steps, b.same_work_steps)
+        if len(common_steps):
+            compared_a = common_steps
+            compared_b = common_steps
             has_same_steps = True
 
-    plain_a = _exclude_steps(alike_a, without, if_none_left=a.same_work_steps)
-    plain_b = _exclude_steps(alike_b, without, if_none_left=b.same_work_steps)
+    plain_a = _exclude_steps(compared_a, without, if_none_left=a.same_work_steps)
+    plain_b = _exclude_steps(compared_b, without, if_none_left=b.same_work_steps)
     usual = usual_steps(a.work.steps.dur, b.work.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,
         plain_steps=plain_a,
-        compared_steps=alike_a,
+        compared_steps=compared_a,
         has_same_steps=has_same_steps,
     )
     with_steps_b = msgspec.structs.replace(
         b,
         usual_steps=usual.b,
         plain_steps=plain_b,
-        compared_steps=alike_b,
+        compared_steps=compared_b,
         has_same_steps=has_same_steps,
     )
     return with_steps_a, with_steps_b
@@ -444,7 +441,7 @@ def _look_up_word_ids(
     return np.asarray(id_of_name[name_indices])
 
 
-def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
+def _find_same_work_steps(work: Work, exact_keys: Int64s) -> list[int]:
     """Return the indices of the steps that do the most common work.
 
     Steps do the same work if they run the same kernels under the same ops on the same
@@ -500,33 +497,30 @@ def _make_op_keys(
     rows = work.row[pieces]
     role = work.trace.role[rows].astype(np.int64)
     part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _name_part)
-    part += role << ROLE_SHIFT
 
-    # A group has the pieces of one part under one call of an op.
-    _, group_of_piece = distinct_rows((work.op[pieces], part))
-    order_in_group = ordinals(group_of_piece)
-    is_told_by_order = group_size_of_each(group_of_piece) <= MAX_PIECES_BY_ORDER
+    # A group has the kernels of one part under one call of an op.
+    _, group = distinct_rows((work.op[pieces], role, part))
+    order_in_group = ordinals(group)
+    is_told_by_order = group_size_of_each(group) <= MAX_PIECES_BY_ORDER
 
-    keys_by_order = _look_up_ordered_part_ids(op_ids, part, order_in_group, words)
+    keys_by_order = _look_up_ids_of_rows((op_ids, role, part, order_in_group), words)
     keys_by_kernel = -kernel_ids - 1  # below 0, where no other key is
     has_key_by_order = (op_ids != NO_OP) & is_told_by_order
     return np.where(has_key_by_order, keys_by_order, keys_by_kernel)
 
 
-def _look_up_ordered_part_ids(
-    op_ids: Int64s, part: Int64s, order_in_group: Int64s, words: Vocabulary
-) -> Int64s:
-    """Return one id per piece for its op, its part, and its order among equal parts.
+def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s:
+    """Return an id for each row of a table; equal rows have equal ids in both traces.
 
-    A part is a part of the work of an op. The three arrays have one entry per piece
-    (kernel or copy). Equal combinations have equal ids in both traces; new ones are
-    added to `words`.
+    Args:
+        columns: The columns of the table.
+        words: The ids of words, shared by both traces. New rows are added to it.
     """
-    first, row_number = distinct_rows((op_ids, part, order_in_group))
+    first, row_number = distinct_rows(columns)
     ids = []
-    for piece in first.tolist():
-        word = f"place {op_ids[piece]} {part[piece]} {order_in_group[piece]}"
-        ids.append(words[word])
+    for row in first.tolist():
+        numbers = [str(column[row]) for column in columns]
+        ids.append(words[f"row {' '.join(numbers)}"])
     return np.array(ids, dtype=np.int64)[row_number]
 
 
@@ -554,9 +548,9 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     rows = work.row[pieces]
     role = trace.role[rows].astype(np.int64)
 
-    # A group has the pieces of one role under one call of an op.
-    _, group_of_piece = distinct_rows((work.op[pieces], role))
-    is_single = group_size_of_each(group_of_piece) == 1
+    # A group has the kernels of one role under one call of an op.
+    _, group = distinct_rows((work.op[pieces], role))
+    is_single = group_size_of_each(group) == 1
 
     # Each distinct name is looked at once.
     names_of_helpers = []
@@ -566,7 +560,8 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     is_helper = np.isin(trace.name[rows], names_of_helpers)
 
     has_key = (op_ids != NO_OP) & is_single & ~is_helper
-    return np.where(has_key, (op_ids << OP_SHIFT) + role, 0)
+    op_and_role = (op_ids << OP_SHIFT) + role
+    return np.where(has_key, op_and_role, 0)
 
 
 def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:

@@ -7,13 +7,14 @@ of one recording out to two sides:
   interval of B / A excludes 1. It is Student's interval, of the logarithms of its
   times.
 * Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
-So each row is judged at this level divided by the number of rows (Bonferroni). * The
-variance of a row is that of its own steps, averaged with the usual variance of
+  So each row is judged at this level divided by the number of rows (Bonferroni).
+* The variance of a row is that of its own steps, averaged with the usual variance of
   kernels of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
   Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
   the tick of the clock is added.
-* Where the n-th steps of both sides vary together, their differences are judged. * From
-MIN_STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow slow ones.
+* Where the n-th steps of both sides vary together, their differences are judged.
+* From MIN_STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow
+  slow ones.
 * With one step on each side, a row has to stand out among all rows.
 """
 
@@ -45,9 +46,9 @@ PRIOR_STEPS = 2
 itself: by chance, a few samples may lie closer together than they usually do."""
 
 MAX_CLASSES, MIN_KERNELS_OF_CLASS = 8, 32
-"""Other kernels are those of about the same length, in up to so many classes of at least
-so many kernels: what takes 5 us may vary by a third where what takes 1 ms varies by
-1 %."""
+"""Other kernels are those of about the same length, in up to so many classes of at
+least so many kernels: what takes 5 us may vary by a third where what takes 1 ms varies
+by 1 %."""
 
 SHARE_OF_KERNELS = 0.75
 """This share of the kernels of a class varies by no more than its usual variance."""
@@ -76,8 +77,8 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
     rows: int
     """How many rows are judged: the level is that of all together."""
     longest: Floats = _NO_BOUNDS
-    """The logarithm of the time of the longest kernel of each class of kernels by length,
-    but for the last class; shape [classes - 1]."""
+    """The logarithm of the time of the longest kernel of each class by length, but for
+    the last class; shape [classes - 1]."""
     variance: Floats = _NO_VARIANCE
     """The usual variance of the logarithm of the times of a kernel from step to step;
     one per class."""

@@ -373,8 +373,8 @@ def _measure_spread(samples: Int64s) -> float:
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
     """The step of each column of samples in which the two sides are farthest apart."""
 
-    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the step
-    # does not stand out.
+    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the
+    # step does not stand out.
     apart_ns: Int64s
     step: Rows
     vary_alike: Flags  # in the other steps, one side varies as the other does

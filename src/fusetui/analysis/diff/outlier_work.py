@@ -44,7 +44,7 @@ NO_KERNEL = -1
 class UnusualStep(msgspec.Struct, frozen=True, eq=False):
     """A step that does other work than the representative step of its trace.
 
-    Its kernels are counted from 0. The items are the kernels of the representative step.
+    Its kernels are counted from 0. Items are the kernels of the representative step.
     """
 
     index: int  # of the step
@@ -156,7 +156,7 @@ def _match_items_to_kernels(
     missing_items: list[int],
     extra_kernels: list[int],
 ) -> Rows:
-    """Find the kernel of an unusual step that does the work of each kernel of a usual one.
+    """Find the kernel of an unusual step that does the work of each usual kernel.
 
     The n-th kernel with a key in one step is the n-th kernel with this key in the
     other, without counting those that only one of the steps has.

@@ -395,7 +395,8 @@ def _may_do_work_of_all(
     The alternative is that it does the work of one of them, and the others are gone. It
     may do all if its tensor is larger than each of theirs and has MIN_SHARE_OF_ELEMENTS
     of their sum. If a shape is unknown, they have to be at least
-    MIN_KERNELS_WITHOUT_SHAPES. It also has to take much longer than the longest of them.
+    MIN_KERNELS_WITHOUT_SHAPES. It also has to take much longer than the longest of
+    them.
 
     Args:
         own: The kernels of a step of one trace, A or B.

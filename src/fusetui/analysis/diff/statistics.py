@@ -419,7 +419,7 @@ class UsualSteps(msgspec.Struct, frozen=True, eq=False):
 
 
 def usual_steps(
-    durations_a: Int64s, durations_b: Int64s, alike_a: Rows, alike_b: Rows
+    durations_a: Int64s, durations_b: Int64s, same_work_a: Rows, same_work_b: Rows
 ) -> UsualSteps:
     """Choose the steps of A and of B over which every figure is a mean.
 
@@ -434,25 +434,25 @@ def usual_steps(
     Args:
         durations_a: The durations of all steps of A in ns.
         durations_b: The durations of all steps of B in ns.
-        alike_a: The indices of the steps of A that do the usual work.
-        alike_b: The same of B.
+        same_work_a: The indices of the steps of A that do the usual work.
+        same_work_b: The same of B.
     """
-    a = _measure_distances(durations_a, alike_a)
-    b = _measure_distances(durations_b, alike_b)
-    around_a = _choose_around_median([a], alike_a)
-    around_b = _choose_around_median([b], alike_b)
+    a = _measure_distances(durations_a, same_work_a)
+    b = _measure_distances(durations_b, same_work_b)
+    around_a = _choose_around_median([a], same_work_a)
+    around_b = _choose_around_median([b], same_work_b)
 
     if len(durations_a) == len(durations_b):
-        alike_on_both = np.intersect1d(alike_a, alike_b)
-        around_both = _choose_around_median([a, b], alike_on_both)
-        is_enough = len(around_both) >= _min_usual_steps(alike_on_both)
+        same_work_in_both = np.intersect1d(same_work_a, same_work_b)
+        around_both = _choose_around_median([a, b], same_work_in_both)
+        is_enough = len(around_both) >= _min_usual_steps(same_work_in_both)
         if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
             return UsualSteps(a=around_both, b=around_both)
 
-    if len(around_a) < _min_usual_steps(alike_a):
-        around_a = _choose_nearest_to_median(a, alike_a)
-    if len(around_b) < _min_usual_steps(alike_b):
-        around_b = _choose_nearest_to_median(b, alike_b)
+    if len(around_a) < _min_usual_steps(same_work_a):
+        around_a = _choose_nearest_to_median(a, same_work_a)
+    if len(around_b) < _min_usual_steps(same_work_b):
+        around_b = _choose_nearest_to_median(b, same_work_b)
     return UsualSteps(a=around_a, b=around_b)
 
 
@@ -464,19 +464,17 @@ class _StepDistances(msgspec.Struct, frozen=True, eq=False):
     distance: Floats  # of each step from that median, as a share of it
 
 
-def _measure_distances(durations: Int64s, alike: Rows) -> _StepDistances:
+def _measure_distances(durations: Int64s, same_work: Rows) -> _StepDistances:
     """Measure how far each step is from the median of the steps that do the usual work.
 
-    Args:
-        durations: The durations of all steps in ns.
-        alike: The indices of the steps that do the usual work.
+    `same_work` has the indices of these steps, and `durations` has all steps in ns.
     """
-    median_ns = median_of_usual_work(durations, alike)
+    median_ns = median_of_usual_work(durations, same_work)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
     return _StepDistances(durations=durations, median_ns=median_ns, distance=distance)
 
 
-def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
+def median_of_usual_work(durations: Int64s, same_work: Rows) -> float:
     """Return the median duration of the steps that do the usual work.
 
     If these are at most half of all steps, it is the median of all steps. Without steps
@@ -484,25 +482,25 @@ def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
 
     Args:
         durations: The durations of all steps in ns.
-        alike: The indices of the steps that do the usual work.
+        same_work: The indices of the steps that do the usual work.
     """
-    are_most = 2 * len(alike) > len(durations)
-    counted = durations[alike] if are_most else durations
+    are_most = 2 * len(same_work) > len(durations)
+    counted = durations[same_work] if are_most else durations
     return float(np.median(counted)) if len(counted) else 0.0
 
 
-def _min_usual_steps(alike: Rows) -> int:
-    """Return how many of these steps the means have to be over, at least.
+def _min_usual_steps(candidates: Rows) -> int:
+    """Return over how many of some steps a mean has to be taken, at least.
 
     That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
     none.
     """
-    if len(alike) >= MIN_STEPS_FOR_VERDICT:
+    if len(candidates) >= MIN_STEPS_FOR_VERDICT:
         return MIN_USUAL_STEPS
-    return min(1, len(alike))
+    return min(1, len(candidates))
 
 
-def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
+def _choose_around_median(sides: Sequence[_StepDistances], candidates: Rows) -> Rows:
     """Choose as many steps as possible whose mean duration is the median.
 
     Steps are added by their distance from the median, the nearest first. Their mean may
@@ -510,16 +508,16 @@ def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
 
     Args:
         sides: The traces for which the same steps are chosen; one or two.
-        alike: The indices of the steps to choose from.
+        candidates: The indices of the steps to choose from.
 
     Returns:
         Indices of steps, ascending; empty if no number of steps has such a mean.
     """
-    if not len(alike):
-        return alike
+    if not len(candidates):
+        return candidates
 
     distance = np.sum([side.distance for side in sides], axis=0)
-    nearest_first = alike[np.argsort(distance[alike], kind="stable")]
+    nearest_first = candidates[np.argsort(distance[candidates], kind="stable")]
 
     # One entry per number of steps: the nearest one, the nearest two, and so on.
     numbers_of_steps = np.arange(1, len(nearest_first) + 1)
@@ -532,7 +530,7 @@ def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
     return np.sort(nearest_first[:most_steps])
 
 
-def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
+def _choose_nearest_to_median(side: _StepDistances, candidates: Rows) -> Rows:
     """Choose the steps around the median duration whose mean is nearest to it.
 
     Steps are taken in the order of their distance from the median, as long as that
@@ -542,17 +540,18 @@ def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
     Args:
         side: The durations of the steps of a trace, and their distances from the
             median.
-        alike: The indices of the steps to choose from, at least one.
+        candidates: The indices of the steps to choose from, at least one.
 
     Returns:
         Indices of steps, ascending.
     """
-    nearest_first = alike[np.argsort(side.distance[alike], kind="stable")]
+    nearest_first = candidates[np.argsort(side.distance[candidates], kind="stable")]
     # One entry per number of steps: the nearest one, the nearest two, and so on.
     numbers_of_steps = np.arange(1, len(nearest_first) + 1)
     means = np.cumsum(side.durations[nearest_first]) / numbers_of_steps
     off_ns = np.abs(means - side.median_ns)
 
-    off_ns[numbers_of_steps < _min_usual_steps(alike)] = np.inf
+    # Too few steps are no choice, however near their mean is.
+    off_ns[numbers_of_steps < _min_usual_steps(candidates)] = np.inf
     best_number = numbers_of_steps[off_ns.argmin()]
     return np.sort(nearest_first[:best_number])

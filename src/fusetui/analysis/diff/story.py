@@ -161,10 +161,10 @@ def _write_story(diff: Diff) -> str:
 def _choose_named_terms(diff: Diff) -> list[_Term]:
     """Choose the terms of the change that the summary names, the largest first.
 
-    These are at most MAX_TERMS terms that are large enough (`_compute_min_term_ns`). The
-    largest term with the sign of the change is always named; if it is not large enough,
-    it comes first. At the end comes what all other terms add up to, if that is large
-    enough.
+    These are at most MAX_TERMS terms that are large enough (`_compute_min_term_ns`).
+    The largest term with the sign of the change is always named; if it is not large
+    enough, it comes first. At the end comes what all other terms add up to, if that is
+    large enough.
     """
     change_ns = diff.accounting.step_ns
     min_ns = _compute_min_term_ns(diff)
