@@ -186,8 +186,9 @@ def _find_block_items_on_other_lanes(
     """
     side = block.side
     other_side = 1 - side
-    own_items = sides[side]
-    launched = set(find_launches_on_other_lanes(own_items, block.items))
+    own = sides[side]
+    other = sides[other_side]
+    launched = set(find_launches_on_other_lanes(own, block.items))
     launched -= items_in_blocks[side]
     if not launched:
         return ()
@@ -196,13 +197,13 @@ def _find_block_items_on_other_lanes(
     for lanes in lane_pairs:
         own_lane = _exclude_items(lanes[side], items_in_blocks[side])
         other_lane = _exclude_items(lanes[other_side], items_in_blocks[other_side])
-        surplus_by_key = _count_by_op_key(own_items, own_lane)
-        surplus_by_key.subtract(_count_by_op_key(sides[other_side], other_lane))
+        surplus_by_key = _count_by_op_key(own, own_lane)
+        surplus_by_key.subtract(_count_by_op_key(other, other_lane))
 
         launched_here = [item for item in own_lane if item in launched]
-        launched_by_key = _count_by_op_key(own_items, launched_here)
+        launched_by_key = _count_by_op_key(own, launched_here)
         for item in launched_here:
-            key = int(own_items.op_keys[item])
+            key = int(own.op_keys[item])
             if launched_by_key[key] <= surplus_by_key[key]:
                 on_other_lanes.append(item)
     return tuple(sorted(on_other_lanes))

@@ -397,7 +397,9 @@ def _make_row(
         counts: Whether the row is part of the sum that explains the change.
     """
     kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
-    return row_of(kind, CPU + label, before, after, why, counts=counts)
+    return row_of(
+        kind=kind, op=f"{CPU}{label}", a=before, b=after, why=why, counts=counts
+    )
 
 
 class _Total(msgspec.Struct, frozen=True, eq=False):
@@ -440,8 +442,14 @@ def _make_row_of_unchanged_dispatch(
         kind = RowKind.FASTER
     else:
         kind = RowKind.SLOWER
-    op = f"{CPU}other ops that compute nothing"
-    return [row_of(kind, op, before.share, after.share, "equally many on both sides")]
+    row = row_of(
+        kind=kind,
+        op=f"{CPU}other ops that compute nothing",
+        a=before.share,
+        b=after.share,
+        why="equally many on both sides",
+    )
+    return [row]
 
 
 def _add_up_dispatches(dispatches: Sequence[Dispatch]) -> _Total:

@@ -203,11 +203,11 @@ def _make_row_of_group(
         why = _explain_several(a, b, group, kind)
         matched_as_whole = group.matched_as_whole
     return row_of(
-        RowKind.MOVED if group.why == ELSEWHERE else kind,
-        op,
-        _add_up_items(a, group.a),
-        _add_up_items(b, group.b),
-        why,
+        kind=RowKind.MOVED if group.why == ELSEWHERE else kind,
+        op=op,
+        a=_add_up_items(a, group.a),
+        b=_add_up_items(b, group.b),
+        why=why,
         together=matched_as_whole,
         where=context.where,
         phase=context.phase,

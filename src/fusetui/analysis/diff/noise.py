@@ -236,12 +236,7 @@ def _does_interval_exclude_one(
     if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
-    # Average the variance of the column with the usual one of its class. The number of
-    # the class is how many classes have only shorter kernels.
-    class_of_column = count_below(noise.longest, np.median(log_a, axis=0))
-    usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
-    freedom = PRIOR_STEPS + variation.freedom
-    variance = (usual_squares + variation.squares) / freedom
+    variance = _average_with_usual_variance(log_a, variation, noise)
     # A difference has the rounding of both times. Of separate times, each has its own,
     # so the variance is that of one of them on average.
     rounding_variance = _compute_rounding_variance(a, b, tick_ns)
@@ -249,11 +244,32 @@ def _does_interval_exclude_one(
 
     standard_error = np.sqrt(variance * variation.of_change)
     level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
-    margin = student_point(freedom, level_of_column) * standard_error
-    excludes = np.abs(change) > margin
-    if max(len(log_a), len(log_b)) >= MIN_STEPS_FOR_CORRELATION:
-        excludes = _do_wider_intervals_exclude_one(change, margin, excludes, samples)
-    return excludes
+    margin = student_point(PRIOR_STEPS + variation.freedom, level_of_column)
+    margin_of_column = margin * standard_error
+    excludes = np.abs(change) > margin_of_column
+    if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
+        return excludes
+    return _do_wider_intervals_exclude_one(change, margin_of_column, excludes, samples)
+
+
+def _average_with_usual_variance(
+    log_a: Floats, variation: _Variation, noise: Noise
+) -> Floats:
+    """Return the variance of each column, averaged with that of kernels of its length.
+
+    A few samples may lie closer together by chance than they usually do. So the usual
+    variance counts as much as PRIOR_STEPS samples.
+
+    Args:
+        log_a: The logarithms of the times of A, [steps, columns].
+        variation: How much the samples of each column vary.
+        noise: The usual variance of kernels by their length.
+    """
+    length = np.median(log_a, axis=0)
+    classes_of_shorter_kernels = count_below(noise.longest, length)
+    usual_variance = noise.variance[classes_of_shorter_kernels]
+    squares = PRIOR_STEPS * usual_variance + variation.squares
+    return np.asarray(squares / (PRIOR_STEPS + variation.freedom))
 
 
 def _do_wider_intervals_exclude_one(

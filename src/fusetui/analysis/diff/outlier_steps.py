@@ -127,9 +127,14 @@ def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
     after = _add_shares(
         _extract_share(first_part, "b"), _extract_share(other_parts, "b")
     )
-    kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
-    why = f"{other_parts.why}: {IN_PARTS}"
-    return row_of(kind, first_part.op, before, after, why, counts=False)
+    return row_of(
+        kind=RowKind.SPLIT if after.count > before.count else RowKind.FUSED,
+        op=first_part.op,
+        a=before,
+        b=after,
+        why=f"{other_parts.why}: {IN_PARTS}",
+        counts=False,
+    )
 
 
 def _are_parts_of_one_kernel(
@@ -285,10 +290,15 @@ def _make_row_of_kernel(
     item_b = int(times.items_b[pair])
     in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
     in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
-    kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
     where = f"{ONLY} {b.work.steps.labels[step]}"
-    why = f"{where}: {change(in_a.ns, in_b.ns)} time"
-    return row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
+    return row_of(
+        kind=RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER,
+        op=a.op_names[item_a],
+        a=in_a,
+        b=in_b,
+        why=f"{where}: {change(in_a.ns, in_b.ns)} time",
+        counts=False,
+    )
 
 
 def _compute_min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
@@ -510,36 +520,41 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
         One outlier, or an empty list.
     """
     idle_times = _measure_idle_times(a, b)
-    # One column each.
-    before_column = idle_times.before[:, None]
-    after_column = idle_times.after_without_work[:, None]
-    is_unknown = np.zeros(before_column.shape, dtype=np.bool_)
-    outliers = _find_outliers(before_column, after_column, is_unknown)
+    before = idle_times.before
+    after = idle_times.after_without_work
+    # One column each, in which every time is known.
+    is_unknown = np.zeros((len(before), 1), dtype=np.bool_)
+    outliers = _find_outliers(before[:, None], after[:, None], is_unknown)
+    (apart_ns,) = outliers.apart_ns.tolist()
+    (position,) = outliers.step.tolist()  # among the steps that are considered
+    (vary_alike,) = outliers.vary_alike.tolist()
 
-    # The steps here are numbered among those that are considered.
-    position = int(outliers.step[0])
-    step = int(idle_times.step[position])
     is_usual = idle_times.is_usual[position]
     min_share = MIN_IDLE_SHARE if is_usual else MIN_IDLE_SHARE_BESIDE_WORK
     min_ns = int(min_share * np.median(a.work.steps.dur))
-    change_ns = int(
-        idle_times.after_without_work[position] - idle_times.before[position]
-    )
-    if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
+    change_ns = abs(int(after[position] - before[position]))
+    if min(apart_ns, change_ns) <= min_ns:
         return []
 
-    a_ns = int(idle_times.before[position])
-    b_ns = int(idle_times.after[position])
-    row = row_of(
-        RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
-        "idle",
-        RowShare(names=("idle",), ns=a_ns),
-        RowShare(names=("idle",), ns=b_ns),
-        f"{ONLY} {b.work.steps.labels[step]}",
+    step = int(idle_times.step[position])
+    row = _make_row_of_idle_time(
+        a_ns=int(idle_times.before[position]),
+        b_ns=int(idle_times.after[position]),
+        step_label=b.work.steps.labels[step],
+    )
+    return [SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)]
+
+
+def _make_row_of_idle_time(*, a_ns: int, b_ns: int, step_label: str) -> Row:
+    """Make the row of idle time that is longer or shorter in one step."""
+    return row_of(
+        kind=RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
+        op="idle",
+        a=RowShare(names=("idle",), ns=a_ns),
+        b=RowShare(names=("idle",), ns=b_ns),
+        why=f"{ONLY} {step_label}",
         counts=False,
     )
-    unusual_step = step if outliers.vary_alike[0] else None
-    return [SingleStepOutlier(row=row, unusual_step=unusual_step)]
 
 
 def _explain_idle_change_by_work(

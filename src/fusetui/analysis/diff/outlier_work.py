@@ -718,9 +718,14 @@ def _make_row_of_other_kernels(
         kind = RowKind.FUSED
     else:
         kind = RowKind.SPLIT
-    op = _op_name(items.trace, extra[0])
-    why = _describe_step(items, extra[0], side)
-    return row_of(kind, op, a, b, why, counts=False)
+    return row_of(
+        kind=kind,
+        op=_op_name(items.trace, extra[0]),
+        a=a,
+        b=b,
+        why=_describe_step(items, extra[0], side),
+        counts=False,
+    )
 
 
 def _make_row_of_kernels(
@@ -754,11 +759,11 @@ def _make_row_of_kernels(
         what = _op_name(items.trace, kernels[0])
     where = _describe_step(items, kernels[0], side)
     return row_of(
-        RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
-        what,
-        share_of_a,
-        share_of_b,
-        f"missing {where}" if is_missing else where,
+        kind=RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
+        op=what,
+        a=share_of_a,
+        b=share_of_b,
+        why=f"missing {where}" if is_missing else where,
         counts=False,
     )
 

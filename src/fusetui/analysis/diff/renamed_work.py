@@ -70,18 +70,23 @@ def find_renamed_ops(
     candidates = [
         pair for pair in kernels_in_place if judge.may_be_renamed(pair, swapped)
     ]
-    pairs_with_before = Counter(pair.before for pair in candidates)
-    pairs_with_after = Counter(pair.after for pair in candidates)
-    for pair in candidates:
-        is_known = pair.without_namespaces in known_pairs
-        is_before_unique = pairs_with_before[pair.before] == 1
-        is_after_unique = pairs_with_after[pair.after] == 1
-        if is_known or not is_before_unique or not is_after_unique:
-            continue
+    for pair in _select_unambiguous_pairs(candidates):
         kernels = kernels_in_place[pair]
-        if judge.launch_enough(pair, kernels):
+        is_known = pair.without_namespaces in known_pairs
+        if not is_known and judge.launch_enough(pair, kernels):
             renamed.append(judge.renamed_op(pair, kernels))
     return tuple(renamed)
+
+
+def _select_unambiguous_pairs(pairs: Sequence[_OpPair]) -> list[_OpPair]:
+    """Return the pairs of names of which no other pair has either name."""
+    pairs_with_before = Counter(pair.before for pair in pairs)
+    pairs_with_after = Counter(pair.after for pair in pairs)
+    unambiguous = []
+    for pair in pairs:
+        if pairs_with_before[pair.before] == 1 and pairs_with_after[pair.after] == 1:
+            unambiguous.append(pair)
+    return unambiguous
 
 
 class _PairJudge:
