@@ -19,10 +19,7 @@ from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import find_launches_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
-from fusetui.trace.model.arrays import Int64s, begins_runs
-
-PLACE_FACTOR = 0x1E3779B97F4A7C15
-"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
+from fusetui.trace.model.arrays import Int64s, begins_runs, distinct_rows
 
 NO_KEY = 0
 """The key of items that cannot be paired by this kind of key."""
@@ -69,8 +66,8 @@ def align(
         partners, then the lanes of B that have no partner.
     """
     number_of_place: dict[object, int] = {}
-    place_keys_a = _make_place_keys(a, places_a, number_of_place)
-    place_keys_b = _make_place_keys(b, places_b, number_of_place)
+    place_of_item_a = _number_places(a, places_a, number_of_place)
+    place_of_item_b = _number_places(b, places_b, number_of_place)
 
     lane_pairs = _pair_lanes(a, b)
     blocks_by_lane_pair = _find_blocks_by_lane_pair((a, b), lane_pairs)
@@ -81,8 +78,8 @@ def align(
     for lanes, lane_blocks in zip(lane_pairs, blocks_by_lane_pair, strict=True):
         rest_of_a = _exclude_items(lanes.a, items_in_blocks_a)
         rest_of_b = _exclude_items(lanes.b, items_in_blocks_b)
-        keys_a = _collect_lane_keys(a, rest_of_a, place_keys_a)
-        keys_b = _collect_lane_keys(b, rest_of_b, place_keys_b)
+        keys_a = _collect_lane_keys(a, rest_of_a, place_of_item_a)
+        keys_b = _collect_lane_keys(b, rest_of_b, place_of_item_b)
         pairs = _align_pairs(keys_a, keys_b)
         aligned.append(
             AlignedLanes(a=rest_of_a, b=rest_of_b, pairs=pairs, blocks=lane_blocks)
@@ -100,13 +97,10 @@ class _LanePair(NamedTuple):
     b: range
 
 
-def _make_place_keys(
+def _number_places(
     items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
 ) -> Int64s:
-    """Return a large number for the place of each item, to be added to its keys.
-
-    The numbers of two places lie far apart, so that keys of different places stay
-    different after the addition.
+    """Return a number for the place of each item, such as its module.
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
@@ -121,8 +115,7 @@ def _make_place_keys(
     for place in places:
         new_number = len(number_of_place)
         place_numbers.append(number_of_place.setdefault(place, new_number))
-    place_keys = np.array(place_numbers, dtype=np.int64) * PLACE_FACTOR
-    return np.where(items.is_without_op, 0, place_keys)
+    return np.where(items.is_without_op, 0, np.array(place_numbers, dtype=np.int64))
 
 
 def _find_blocks_by_lane_pair(
@@ -254,21 +247,21 @@ class _LaneKeys(msgspec.Struct, frozen=True, eq=False):
     op_keys: Int64s
     single_kernel_keys: Int64s
     class_keys: Int64s
-    place_keys: Int64s  # added to a key, so that it is equal within one place only
+    places: Int64s  # a number for the place in the program
 
     def __len__(self) -> int:
         return len(self.exact_keys)
 
 
 def _collect_lane_keys(
-    items: WorkItems, lane: Sequence[int], place_keys: Int64s
+    items: WorkItems, lane: Sequence[int], place_of_item: Int64s
 ) -> _LaneKeys:
     """Collect the keys by which some items of a lane can be paired.
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
         lane: The indices of the items of the lane that are to be paired.
-        place_keys: For each item of the trace, a number for its place in the program.
+        place_of_item: For each item of the trace, a number for its place.
     """
     members = np.array(lane, dtype=np.intp)
     return _LaneKeys(
@@ -276,7 +269,7 @@ def _collect_lane_keys(
         op_keys=items.op_keys[members],
         single_kernel_keys=items.single_kernel_keys[members],
         class_keys=items.class_keys[members],
-        place_keys=place_keys[members],
+        places=place_of_item[members],
     )
 
 
@@ -291,14 +284,9 @@ def _align_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
     Returns:
         Positions in both lanes, ascending in both.
     """
+    places = _KeysOfLanes(a.places, b.places)
     keys_anywhere = _sort_keys_by_trust(a, b)
-    keys_within_places = []
-    for keys in keys_anywhere:
-        within_places = _KeysOfLanes(
-            a=_combine_with_place(keys.a, a.place_keys),
-            b=_combine_with_place(keys.b, b.place_keys),
-        )
-        keys_within_places.append(within_places)
+    keys_within_places = [_combine_with_places(keys, places) for keys in keys_anywhere]
 
     whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
@@ -337,12 +325,22 @@ def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[_KeysOfLanes]:
     return [exact, same_op, single_kernel, same_class]
 
 
-def _combine_with_place(keys: Int64s, place_keys: Int64s) -> Int64s:
-    """Make keys equal only within one place of the program; NO_KEY stays as it is.
+def _combine_with_places(keys: _KeysOfLanes, places: _KeysOfLanes) -> _KeysOfLanes:
+    """Make keys that are equal only within one place of the program.
 
-    Both arrays have one entry per item of a lane.
+    Where there is NO_KEY, it stays.
+
+    >>> keys = _KeysOfLanes(a=np.array([7, 7, NO_KEY]), b=np.array([7]))
+    >>> places = _KeysOfLanes(a=np.array([0, 1, 1]), b=np.array([1]))
+    >>> _combine_with_places(keys, places)
+    _KeysOfLanes(a=array([2, 3, 0]), b=array([3]))
     """
-    return np.where(keys != NO_KEY, keys + place_keys, NO_KEY)
+    keys_of_both = np.concatenate([keys.a, keys.b])
+    places_of_both = np.concatenate([places.a, places.b])
+    _, number_of_row = distinct_rows((keys_of_both, places_of_both))
+    combined = np.where(keys_of_both == NO_KEY, NO_KEY, number_of_row + 1)
+    size_a = len(keys.a)
+    return _KeysOfLanes(a=combined[:size_a], b=combined[size_a:])
 
 
 def _pair_items_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:

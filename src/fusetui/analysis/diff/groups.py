@@ -194,7 +194,9 @@ class Alignment:
         """
         return range(region.start, region.stop - 1)
 
-    def take_apart(self, pair_index: int, grouped: tuple[set[int], set[int]]) -> None:
+    def take_apart(
+        self, pair_index: int, grouped_a: set[int], grouped_b: set[int]
+    ) -> None:
         """End a pair if one of its items becomes part of a group.
 
         The other item, unless it becomes part of the group too, is then without a
@@ -202,13 +204,13 @@ class Alignment:
 
         Args:
             pair_index: The index of the pair.
-            grouped: The items of A and those of B that become a group.
+            grouped_a: The items of A that become a group with those of B.
+            grouped_b: The items of B.
         """
         pair = self.pairs[pair_index]
         if pair is None:
             return
         item_a, item_b = pair
-        grouped_a, grouped_b = grouped
         if item_a not in grouped_a and item_b not in grouped_b:
             return
 

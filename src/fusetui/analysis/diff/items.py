@@ -60,19 +60,24 @@ LANE_SHIFT = 56
 stays below it."""
 
 
-class Vocabulary(dict[str, int]):
-    """The ids of words, shared by both sides.
+class Vocabulary:
+    """The ids of words, shared by both sides. The empty word has the id 0."""
 
-    A new word gets the next id when it is looked up. The empty word has the id 0.
-    """
+    def __init__(self) -> None:
+        """Start with the empty word."""
+        self._words = [""]
+        self._id_of_word = {"": 0}
 
-    def __missing__(self, word: str) -> int:
-        self.setdefault("", 0)  # so that no other word gets this id
-        return self.setdefault(word, len(self))
+    def id_of(self, word: str) -> int:
+        """Return the id of a word. A new word gets the next id."""
+        if word not in self._id_of_word:
+            self._id_of_word[word] = len(self._words)
+            self._words.append(word)
+        return self._id_of_word[word]
 
     def word_of_id(self, word_id: int) -> str:
-        """Return the word that has this id. Raises StopIteration if no word has it."""
-        return next(word for word, known_id in self.items() if known_id == word_id)
+        """Return the word that has this id."""
+        return self._words[word_id]
 
 
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -437,7 +442,7 @@ def _look_up_word_ids(
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for index in distinct(name_indices[name_indices != NO_NAME]).tolist():
         word = word_of_name(trace.names[index])
-        id_of_name[index] = words[word]
+        id_of_name[index] = words.id_of(word)
     return np.asarray(id_of_name[name_indices])
 
 
@@ -520,7 +525,7 @@ def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s
     ids = []
     for row in first.tolist():
         numbers = [str(column[row]) for column in columns]
-        ids.append(words[f"row {' '.join(numbers)}"])
+        ids.append(words.id_of(f"row {' '.join(numbers)}"))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
@@ -627,7 +632,7 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
                 kernel=trace.names[kernel_name[piece]],
                 outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
             )
-        ids.append(words[word])
+        ids.append(words.id_of(word))
     return np.array(ids, dtype=np.int64)[row_number]
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.blocks import consecutive_runs
-from fusetui.analysis.diff.fusion import Collector, collector_of
+from fusetui.analysis.diff.fusion import FusedOps, find_fused_ops
 from fusetui.analysis.diff.groups import WorkGroup, find_known_names, paired_items
 from fusetui.analysis.diff.instances import MAX_KERNELS_OF_OP
 from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
@@ -646,15 +646,15 @@ def _find_fusions_in_step(trace: Trace, kernels: Kernels) -> Iterator[_Fusion]:
     """
     used_parts: set[OutlierKernel] = set()
     for fused in kernels:
-        collector = collector_of(trace.name_of(fused.row))
-        if collector is None:
+        fused_ops = find_fused_ops(trace.name_of(fused.row))
+        if fused_ops is None:
             continue
         # A fused kernel that the step has replaces some that it lacks, or the reverse.
         candidates = []
         for kernel in kernels:
             if kernel.is_missing != fused.is_missing and kernel not in used_parts:
                 candidates.append(kernel)
-        parts = _find_fused_parts(trace, candidates, collector)
+        parts = _find_fused_parts(trace, candidates, fused_ops)
         if not parts:
             continue
         used_parts.update(parts)
@@ -664,27 +664,27 @@ def _find_fusions_in_step(trace: Trace, kernels: Kernels) -> Iterator[_Fusion]:
             yield _Fusion(extra=[fused], missing=parts)
 
 
-def _find_fused_parts(trace: Trace, kernels: Kernels, collector: Collector) -> Kernels:
+def _find_fused_parts(trace: Trace, kernels: Kernels, fused_ops: FusedOps) -> Kernels:
     """Return the first consecutive kernels whose ops are named by a fused kernel.
 
-    `collector` holds the ops that the name of the fused kernel lists, and its core: the
+    `fused_ops` holds the ops that the name of the fused kernel lists, and its core: the
     ops that it cannot do without.
 
     Returns:
-        The kernels. Empty if they are fewer than two or than the collector requires, or
+        The kernels. Empty if they are fewer than two or than the name requires, or
         if none is of an op of the core.
     """
     parts: list[OutlierKernel] = []
     has_core = False
     for kernel in kernels:
         op = int(trace.op[kernel.row])
-        listed_names = find_known_names(trace, op) & collector.ops
+        listed_names = find_known_names(trace, op) & fused_ops.names
         if listed_names:
             parts.append(kernel)
-            has_core |= bool(listed_names & collector.core)
+            has_core |= bool(listed_names & fused_ops.core)
         elif parts:
             break
-    is_enough = len(parts) >= max(collector.min_kernels, 2)
+    is_enough = len(parts) >= max(fused_ops.min_kernels, 2)
     return parts if is_enough and has_core else ()
 
 

@@ -449,7 +449,7 @@ def _group_many_with_one(
     """
     grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
     for pair_index in alignment.pairs_inside(region):
-        alignment.take_apart(pair_index, (grouped_a, grouped_b))
+        alignment.take_apart(pair_index, grouped_a, grouped_b)
     gaps = alignment.gaps[region.start : region.stop]
     alignment.remove_from_gaps(0, grouped_a, gaps)
     alignment.remove_from_gaps(1, grouped_b, gaps)
