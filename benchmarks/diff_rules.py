@@ -202,7 +202,7 @@ TRIALS = (
     *_of_dealt_steps("level of all rows", _level_of_one_row, 5, 20),
     *_of_dealt_steps("variance of others", without(PRIOR_STEPS=0), 2, 3, 5),
     *_of_dealt_steps("classes by length", without(MAX_CLASSES=1), 2, 3, 5),
-    *_of_dealt_steps("three quarters, not half", without(SHARE_OF_KERNELS=0.5), 2, 3),
+    *_of_dealt_steps("three quarters, not half", without(SHARE_OF_PIECES=0.5), 2, 3),
     *_of_dealt_steps("rounding to the tick", _no_rounding, 2, 3),
     Trial("differences", _no_pairs, "vary together", together, 5, SMALL_CHANGE),
     Trial("correlation", _no_widening, "slow after slow", slow_after_slow, 10),

@@ -465,13 +465,12 @@ def _list_ops_of_group(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     They are the ops of A or of B, whichever has more kernels. If the group is matched
     as a whole and that trace knows none of its ops, they are those of the other one.
     """
-    ops_of_a = _list_ops(a, group.a)
-    ops_of_b = _list_ops(b, group.b)
-    is_unknown_in_a = all(a.op_id(item) == NO_OP for item in group.a)
-    is_unknown_in_b = all(b.op_id(item) == NO_OP for item in group.b)
-    if len(group.a) >= len(group.b):
-        return ops_of_b if group.matched_as_whole and is_unknown_in_a else ops_of_a
-    return ops_of_a if group.matched_as_whole and is_unknown_in_b else ops_of_b
+    is_of_a = len(group.a) >= len(group.b)
+    if group.matched_as_whole:
+        has_op_in_a = any(a.op_id(item) != NO_OP for item in group.a)
+        has_op_in_b = any(b.op_id(item) != NO_OP for item in group.b)
+        is_of_a = has_op_in_a if is_of_a else not has_op_in_b
+    return _list_ops(a, group.a) if is_of_a else _list_ops(b, group.b)
 
 
 def _list_ops(items: WorkItems, members: Sequence[int]) -> str:

@@ -50,7 +50,7 @@ MAX_CLASSES, MIN_KERNELS_OF_CLASS = 8, 32
 least so many kernels: what takes 5 us may vary by a third where what takes 1 ms varies
 by 1 %."""
 
-SHARE_OF_KERNELS = 0.75
+SHARE_OF_PIECES = 0.75
 """This share of the kernels of a class varies by no more than its usual variance."""
 
 MIN_RATIO_OF_VARIANCES = 4
@@ -152,7 +152,7 @@ def _estimate_noise_by_length(
     """Determine how much the times of kernels usually vary, by their length.
 
     Kernels are divided into classes of about the same length. The usual variance of a
-    class is the one that SHARE_OF_KERNELS of its kernels do not exceed.
+    class is the one that SHARE_OF_PIECES of its kernels do not exceed.
 
     Args:
         log_a: The logarithms of the times of A, [steps, kernels].
@@ -170,7 +170,7 @@ def _estimate_noise_by_length(
     for kernels in np.array_split(shortest_first, classes):
         longest_of_class.append(length[kernels[-1]])
         usual_variance_of_class.append(
-            lower_quantile(variance[kernels], SHARE_OF_KERNELS)
+            lower_quantile(variance[kernels], SHARE_OF_PIECES)
         )
     return Noise(
         rows=len(length),

@@ -212,7 +212,7 @@ def _describe_moved_kernels(diff: Diff) -> str:
     return f"{text} ({mostly}{printable(main_op)})"
 
 
-class _PartOfProgram(msgspec.Struct, frozen=True):
+class _TermKey(msgspec.Struct, frozen=True):
     """What the rows of a term have in common."""
 
     work: str  # the sort of work
@@ -228,9 +228,9 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     """
     counted = [row for row in diff.rows if row.counts]
     terms = []
-    for part, rows in by_key(counted, _part_of_program).items():
-        for rows_of_direction in _split_by_direction(part.work, rows):
-            what = _describe_term(part, rows_of_direction)
+    for key, rows in by_key(counted, _key_of_term).items():
+        for rows_of_direction in _split_by_direction(key.work, rows):
+            what = _describe_term(key, rows_of_direction)
             terms.append(_Term(ns=_sum_changes(rows_of_direction), what=what))
     terms += _make_idle_terms(diff)
 
@@ -247,9 +247,9 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _part_of_program(row: Row) -> _PartOfProgram:
-    """Return the part of the program that a row belongs to."""
-    return _PartOfProgram(
+def _key_of_term(row: Row) -> _TermKey:
+    """Return what the rows of one term of the change have in common."""
+    return _TermKey(
         work=_find_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
     )
 
@@ -311,26 +311,26 @@ def _make_idle_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _describe_term(part: _PartOfProgram, rows: Sequence[Row]) -> str:
+def _describe_term(key: _TermKey, rows: Sequence[Row]) -> str:
     """Write what a term of the change is.
 
     It reads `copies in the compiled backward (mostly aten::copy_)`. Repeated blocks are
     written as `12 layers -> 11`.
 
     Args:
-        part: The sort of work and the part of the program that the rows have in common.
+        key: The sort of work and the part of the program that the rows have in common.
         rows: The rows of the term.
     """
-    if part.work == REPEATED:
+    if key.work == REPEATED:
         return ", ".join(row.op for row in rows)
 
-    text = _PLURAL.get(part.work, part.work)
-    place = part.phase
-    if part.is_compiled:
-        place = f"the compiled {part.phase or 'regions'}"
+    text = _PLURAL.get(key.work, key.work)
+    place = key.phase
+    if key.is_compiled:
+        place = f"the compiled {key.phase or 'regions'}"
     if place:
         text += f" in {place}"
-    detail = _describe_detail(part.work, rows)
+    detail = _describe_detail(key.work, rows)
     if detail:
         text += f" ({detail})"
     return text
