@@ -112,6 +112,21 @@ class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
         slices_b = self.b.per_step if self.b else 0
         return slices_a == slices_b
 
+    @property
+    def is_called_equally_often(self) -> bool:
+        """Whether the median steps of both call the op equally often, and at all."""
+        if self.calls_a is None or self.calls_b is None:
+            return False
+        calls_per_step_a = median(self.calls_a)
+        calls_per_step_b = median(self.calls_b)
+        return calls_per_step_a > 0 and calls_per_step_a == calls_per_step_b
+
+    def is_called_equally_often_in(self, step: int) -> bool:
+        """Return whether this step of both calls the op equally often, and at all."""
+        if self.calls_a is None or self.calls_b is None:
+            return False
+        return bool(self.calls_a[step] > 0 and self.calls_a[step] == self.calls_b[step])
+
 
 def rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
@@ -139,7 +154,7 @@ def rows(
         # An op that both call equally often has no row, even if it counts less often as
         # dispatch in one: there it launches by itself what an op inside it launches in
         # the other.
-        if not _is_called_equally_often(compared.calls_a, compared.calls_b):
+        if not compared.is_called_equally_often:
             diff_rows.append(_make_row_of_changed_count(compared, is_in_sum))
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
@@ -295,23 +310,6 @@ class _Labels:
         self.texts = list(index_of_label)
 
 
-def _is_called_equally_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Return whether the median steps of A and B call an op equally often.
-
-    Args:
-        calls_a: How often each step of A calls it; None where it is no op of A.
-        calls_b: The same of B.
-
-    Returns:
-        False if A or B does not call it at all.
-    """
-    if calls_a is None or calls_b is None:
-        return False
-    calls_per_step_a = median(calls_a)
-    calls_per_step_b = median(calls_b)
-    return calls_per_step_a > 0 and calls_per_step_a == calls_per_step_b
-
-
 def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
     """Make the row of a label that occurs more or less often in the median step.
 
@@ -334,7 +332,7 @@ def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row
 def _make_row_of_single_step(
     a: WorkItems, b: WorkItems, compared: _ComparedLabel
 ) -> list[Row]:
-    """Make the row of a label whose count differs between A and B in one step only.
+    """Make the row of slices whose number differs between A and B in one step only.
 
     Returns:
         One row. An empty list if no single step differs, or if A and B do not have
@@ -344,12 +342,7 @@ def _make_row_of_single_step(
     if steps < MIN_STEPS or len(a.work.steps) != steps:
         return []
     step = _find_only_differing_step(compared, steps)
-    if step is None:
-        return []
-
-    calls_a = compared.calls_a[[step]] if compared.calls_a is not None else None
-    calls_b = compared.calls_b[[step]] if compared.calls_b is not None else None
-    if _is_called_equally_often(calls_a, calls_b):
+    if step is None or compared.is_called_equally_often_in(step):
         return []
 
     before = compared.a.share_of_step(step) if compared.a else RowShare()

@@ -360,13 +360,14 @@ def _do_sides_vary_alike(
         False too if no kernels are paired.
     """
     items_a, items_b = paired_items(groups)
+    # `samples` has a row for each step that does the usual work of its trace.
     before = a.samples[np.isin(a.same_work_steps, steps)][:, items_a]
     after = b.samples[np.isin(b.same_work_steps, steps)][:, items_b]
     if not before.size:
         return False
     spread_of_differences = _measure_spread(after - before)
     spread_of_times = _measure_spread(before)
-    return bool(MIN_RATIO_OF_SPREADS * spread_of_differences <= spread_of_times)
+    return MIN_RATIO_OF_SPREADS * spread_of_differences <= spread_of_times
 
 
 def _measure_spread(samples: Int64s) -> float:
@@ -597,7 +598,7 @@ def _measure_work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
         Times in ns, [steps, keys].
     """
     work = items.work
-    trace = items.work.trace
+    trace = work.trace
     steps = work.steps
     runs = Cover(trace.start[work.row], trace.end[work.row])
     begins_and_ends = Cover(steps.start, steps.end)
@@ -615,6 +616,6 @@ def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
     Without a GPU, it is the time during which no piece of work runs.
     """
     work = items.work
-    steps = items.work.steps
+    steps = work.steps
     rows = work.trace.gpu_rows if work.gpu else work.row
     return steps.dur - any_busy_ns(work.trace, rows, steps.start, steps.end)
