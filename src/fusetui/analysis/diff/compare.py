@@ -398,7 +398,7 @@ def _measure_effect_of_odd_steps(items: WorkItems) -> int:
 
     The result is positive if they make the median longer, and 0 without steps.
     """
-    step_ns = items.work.steps.dur
+    step_ns = items.steps.dur
     if not len(step_ns):
         return 0
     return int(np.median(step_ns) - median_of_usual_work(step_ns, items.plain_steps))
@@ -518,8 +518,8 @@ def compare_median_steps(
         A change without a ratio if A has no steps or steps that take no time, or if B
         has no steps.
     """
-    steps_a = a.work.steps
-    steps_b = b.work.steps
+    steps_a = a.steps
+    steps_b = b.steps
     a_ns = median(steps_a.dur) if len(steps_a) else None
     b_ns = median(steps_b.dur) if len(steps_b) else None
     if not a_ns or b_ns is None:
@@ -627,7 +627,7 @@ def _shorten_steps(
         cut_steps: These steps, cut where their kernels begin.
         limits: The longest undisturbed time of each column of `cut_steps.ns`, in ns.
     """
-    durations_ns = items.work.steps.dur
+    durations_ns = items.steps.dur
     total_ns = int(durations_ns.sum())
     if not len(cut_steps.ns) or not total_ns:
         return _UndisturbedSteps(durations_ns=durations_ns, interrupted_share=0.0)

@@ -171,7 +171,7 @@ def dispatch_ns_by_step(items: WorkItems) -> Int64s:
     Dispatch is overhead on the CPU around the work itself. Its self time counts,
     without what other dispatch or work contains already (`Dispatch.adds_up`).
     """
-    ns_by_step = np.zeros(len(items.work.steps), dtype=np.int64)
+    ns_by_step = np.zeros(len(items.steps), dtype=np.int64)
     for dispatch in collect_dispatch(items).values():
         if dispatch.adds_up:
             ns_by_step += dispatch.ns
@@ -248,7 +248,7 @@ def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
         {label of an op: its calls in each step}; {} without steps.
     """
     trace = items.trace
-    steps = len(items.work.steps)
+    steps = len(items.steps)
     if not steps:
         return {}
 
@@ -280,7 +280,7 @@ def _select_slices_in_steps(items: WorkItems, rows: Rows) -> _SlicesInSteps:
         items: The items (kernels and copies) of the representative step of the trace.
         rows: Rows of the slices to select from.
     """
-    step_of_slice = items.work.steps.step_of_calls(items.trace.start[rows])
+    step_of_slice = items.steps.step_of_calls(items.trace.start[rows])
     positions = np.flatnonzero(step_of_slice != NO_STEP)
     return _SlicesInSteps(
         rows=rows[positions], step=step_of_slice[positions], positions=positions
@@ -338,8 +338,8 @@ def _make_row_of_single_step(
         One row. An empty list if no single step differs, or if A and B do not have
         equally many steps. Also if both call the op equally often in that step.
     """
-    steps = len(b.work.steps)
-    if steps < MIN_STEPS or len(a.work.steps) != steps:
+    steps = len(b.steps)
+    if steps < MIN_STEPS or len(a.steps) != steps:
         return []
     step = _find_only_differing_step(compared, steps)
     if step is None or compared.is_called_equally_often_in(step):
@@ -347,7 +347,7 @@ def _make_row_of_single_step(
 
     before = compared.a.share_of_step(step) if compared.a else RowShare()
     after = compared.b.share_of_step(step) if compared.b else RowShare()
-    why = f"{ONLY} {b.work.steps.labels[step]}"
+    why = f"{ONLY} {b.steps.labels[step]}"
     return [_make_row(compared.label, before, after, why, counts=False)]
 
 
@@ -476,7 +476,7 @@ def collect_dispatch(
         {label: dispatch}; {} if the trace has no steps.
     """
     dispatches: dict[str, Dispatch] = {}
-    if not len(items.work.steps):
+    if not len(items.steps):
         return dispatches
     for slices in _find_overhead(items.work):
         if without is not None:
@@ -504,7 +504,7 @@ def _divide_by_label(items: WorkItems, slices: _OverheadSlices) -> dict[str, Dis
     label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
     groups = grouped(label_of_slice, in_steps.rows)
     label_of_group = [labels.texts[index] for index in groups.keys.tolist()]
-    steps = len(items.work.steps)
+    steps = len(items.steps)
     dispatches = {}
     for label, members in zip(label_of_group, groups.members_of_each(), strict=True):
         rows = in_steps.rows[members]

@@ -185,7 +185,7 @@ def _find_unusual_steps(side: WorkItems) -> list[int]:
 
     There are at most MAX_UNUSUAL_STEPS; the result has their indices.
     """
-    every_step = np.arange(len(side.work.steps))
+    every_step = np.arange(len(side.steps))
     steps = np.setdiff1d(every_step, side.same_work_steps)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
 

@@ -24,7 +24,7 @@ from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem, words
@@ -426,11 +426,11 @@ def find_known_names(trace: Trace, op: int) -> frozenset[str]:
 
     Args:
         trace: The trace that the op is in.
-        op: The row of the op, -1 for none.
+        op: The row of the op, NO_ROW for none.
     """
     known_names: set[str] = set()
     row = op
-    while row >= 0:  # the outermost slice has the parent -1
+    while row != NO_ROW:  # which is the parent of an outermost slice
         name = trace.name_of(row)
         if trace.source_role[row] == Role.OP and not is_compiler(name):
             name_in_namespace = stem(name)
@@ -445,10 +445,9 @@ def numel(items: WorkItems, item: int) -> int | None:
 
     The name is that of `torch.Tensor.numel`. Returns None if no shape was recorded.
     """
-    op = int(items.op[item])
-    if op < 0:
+    if not items.has_op(item):
         return None
-    shapes = items.trace.args_of(op).get("Input Dims")
+    shapes = items.trace.args_of(int(items.op[item])).get("Input Dims")
     if not isinstance(shapes, list):
         return None
     for shape in shapes:
@@ -512,11 +511,11 @@ def _derive_result_of_op(items: WorkItems, member: int) -> _Tensor | None:
     The shape of the result is that of the inputs, broadcast. Returns None if the op is
     not pointwise, if its inputs were not recorded, or if they have several dtypes.
     """
-    op = int(items.op[member])
-    if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
+    is_pointwise = items.stems[member] in _POINTWISE
+    if not items.has_op(member) or not is_pointwise:
         return None
 
-    args = items.trace.args_of(op)
+    args = items.trace.args_of(int(items.op[member]))
     shapes = args.get("Input Dims")
     types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
+from fusetui.analysis.diff.windows import TraceSteps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import (
@@ -101,7 +102,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     # Whether the n-th compared step of A and that of B are the same step.
     has_same_steps: bool
     row: Rows  # row of the event in the trace
-    op: Rows  # row of the innermost CPU op around the launch, -1 for none
+    op: Rows  # row of the innermost CPU op around the launch, NO_ROW for none
     lane: Rows
     exact_keys: Int64s  # equal for the same kernel under the same op
     op_keys: Int64s  # equal for the same part of the work of the same op
@@ -119,6 +120,11 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     def trace(self) -> Trace:
         """The trace of this side."""
         return self.work.trace
+
+    @property
+    def steps(self) -> TraceSteps:
+        """The steps of the trace that are compared."""
+        return self.work.steps
 
     @cached_property
     def ns(self) -> Int64s:
@@ -168,7 +174,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def outermost_ops(self) -> list[int]:
-        """The row of the outermost op of the program around each item, -1 for none."""
+        """The row of the outermost op of the program around each item, or NO_ROW."""
         return [*find_outermost_ops(self.trace, self.op).tolist()]
 
     @cached_property
@@ -385,7 +391,7 @@ def choose_usual_steps(
     compared_a = a.same_work_steps
     compared_b = b.same_work_steps
     has_same_steps = False
-    if len(a.work.steps) == len(b.work.steps):
+    if len(a.steps) == len(b.steps):
         common_steps = np.intersect1d(a.same_work_steps, b.same_work_steps)
         if len(common_steps):
             compared_a = common_steps
@@ -394,7 +400,7 @@ def choose_usual_steps(
 
     plain_a = _exclude_steps(compared_a, without, if_none_left=a.same_work_steps)
     plain_b = _exclude_steps(compared_b, without, if_none_left=b.same_work_steps)
-    usual = usual_steps(a.work.steps.dur, b.work.steps.dur, plain_a, plain_b)
+    usual = usual_steps(a.steps.dur, b.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,

@@ -103,8 +103,8 @@ def notes(
         *_describe_drift(a, b, step),
         _warn_of_interruptions(a, step.interrupted_a),
         _warn_of_interruptions(b, step.interrupted_b),
-        *a.work.steps.notes,
-        *b.work.steps.notes,
+        *a.steps.notes,
+        *b.steps.notes,
         _warn_of_unlike_steps(a),
         _warn_of_unlike_steps(b),
     ]
@@ -525,8 +525,8 @@ def _describe_inputs(items: WorkItems, row: int) -> _Inputs:
 
 def _warn_of_few_steps(a: WorkItems, b: WorkItems) -> str:
     """Warn if A or B has fewer than MIN_STEPS_FOR_VERDICT steps; "" otherwise."""
-    steps_a = len(a.work.steps)
-    steps_b = len(b.work.steps)
+    steps_a = len(a.steps)
+    steps_b = len(b.steps)
     if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
     return (
@@ -541,7 +541,7 @@ def _warn_of_few_usual_steps(items: WorkItems) -> str:
     These are fewer than MIN_USUAL_STEPS, although there are enough steps. The figures
     are means over these steps only. Returns "" otherwise.
     """
-    steps = len(items.work.steps)
+    steps = len(items.steps)
     usual_steps = len(items.usual_steps)
     are_few = 0 < usual_steps < MIN_USUAL_STEPS
     if steps < MIN_STEPS_FOR_VERDICT or not are_few:
@@ -553,7 +553,7 @@ def _warn_of_few_usual_steps(items: WorkItems) -> str:
 def _warn_of_unlike_steps(items: WorkItems) -> str:
     """Warn if not all steps of a trace do the same work; "" otherwise."""
     same_work_steps = len(items.same_work_steps)
-    steps = len(items.work.steps)
+    steps = len(items.steps)
     if same_work_steps == steps:
         return ""
     rows = f"row times are from the {same_work_steps} of {steps} steps that are alike"

@@ -72,8 +72,8 @@ def find_single_step_outliers(
         b: The items of the representative step of B.
         groups: Which items do the same work.
     """
-    steps = len(a.work.steps)
-    if steps < MIN_STEPS or len(b.work.steps) != steps:
+    steps = len(a.steps)
+    if steps < MIN_STEPS or len(b.steps) != steps:
         return []
     usual_on_both = np.intersect1d(a.same_work_steps, b.same_work_steps)
     if len(usual_on_both) < MIN_STEPS - 1:
@@ -290,7 +290,7 @@ def _make_row_of_kernel(
     item_b = int(times.items_b[pair])
     in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
     in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
-    where = f"{ONLY} {b.work.steps.labels[step]}"
+    where = f"{ONLY} {b.steps.labels[step]}"
     return row_of(
         kind=RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER,
         op=a.op_names[item_a],
@@ -492,7 +492,7 @@ def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     The idle time of B is given twice: as it is, and without what the difference of its
     work explains.
     """
-    every_step = np.arange(len(a.work.steps))
+    every_step = np.arange(len(a.steps))
     is_usual_a = np.isin(every_step, a.same_work_steps)
     is_usual_b = np.isin(every_step, b.same_work_steps)
     idle_a = _measure_idle_time_by_step(a)
@@ -532,7 +532,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
 
     is_usual = idle_times.is_usual[position]
     min_share = MIN_IDLE_SHARE if is_usual else MIN_IDLE_SHARE_BESIDE_WORK
-    min_ns = int(min_share * np.median(a.work.steps.dur))
+    min_ns = int(min_share * np.median(a.steps.dur))
     change_ns = abs(int(after[position] - before[position]))
     if min(apart_ns, change_ns) <= min_ns:
         return []
@@ -541,7 +541,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     row = _make_row_of_idle_time(
         a_ns=int(idle_times.before[position]),
         b_ns=int(idle_times.after[position]),
-        step_label=b.work.steps.labels[step],
+        step_label=b.steps.labels[step],
     )
     return [SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)]
 

@@ -27,7 +27,7 @@ from fusetui.analysis.diff.sequences import (
     match,
 )
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key, grouped
 
@@ -70,7 +70,7 @@ def find_unusual_steps(
     The representative step is the step of median length among those that do the most
     common work. The steps of the other trace tell how long work would take.
     """
-    all_steps = np.arange(len(items.work.steps))
+    all_steps = np.arange(len(items.steps))
     for step in np.setdiff1d(all_steps, items.same_work_steps).tolist():
         expected_ns = _estimate_item_times(items, other_side, step)
         yield _compare_unusual_step(items, step, expected_ns)
@@ -120,7 +120,7 @@ def _estimate_item_times(
     whole, so the best estimate is the time of the item in the same step of the other
     trace. If that step is unknown or does other work, it is the usual time of the item.
     """
-    has_as_many_steps = len(items.work.steps) == len(other_side.work.steps)
+    has_as_many_steps = len(items.steps) == len(other_side.steps)
     has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
     is_this_step = other_side.same_work_steps == step  # one flag per row of `samples`
     if not has_as_many_steps or not has_same_work or not is_this_step.any():
@@ -215,7 +215,7 @@ def _find_unpaired_kernels(
     unpaired = set(range(len(own.keys))) - paired
     ambiguous = _find_ambiguous_kernels(own.keys, sorted(unpaired))
     certain = unpaired.difference(ambiguous)
-    for key in {int(own.keys[kernel]) for kernel in ambiguous}:
+    for key in distinct(own.keys[ambiguous]).tolist():
         with_key = np.flatnonzero(own.keys == key).tolist()
         candidates = [kernel for kernel in with_key if kernel not in certain]
         partners = np.flatnonzero(other.keys == key).tolist()
@@ -319,7 +319,7 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     """
     replaced_key_in_a = _map_keys_to_replaced(a, b, groups)
     keys_of_one_side = _find_one_sided_keys(a, b, groups)
-    has_same_steps = len(a.work.steps) == len(b.work.steps)
+    has_same_steps = len(a.steps) == len(b.steps)
 
     def deviation_of(kernel: OutlierKernel) -> _Deviation:
         return _Deviation(
@@ -771,12 +771,12 @@ def _make_row_of_kernels(
 def _op_name(trace: Trace, kernel: OutlierKernel) -> str:
     """Return the name of the op of a kernel; "" when unknown."""
     op = int(trace.op[kernel.row])
-    return trace.name_of(op) if op >= 0 else ""
+    return trace.name_of(op) if op != NO_ROW else ""
 
 
 def _describe_step(items: WorkItems, kernel: OutlierKernel, side: str) -> str:
     """Say in which step the kernel is: `only in step 12 of B`."""
-    return f"only in step {items.work.steps.labels[kernel.step]} of {side}"
+    return f"only in step {items.steps.labels[kernel.step]} of {side}"
 
 
 def _sum_kernels(items: WorkItems, kernels: Kernels) -> RowShare:

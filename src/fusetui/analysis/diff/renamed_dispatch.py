@@ -63,7 +63,7 @@ def pair_renamed_labels(
     Returns:
         {label in B: label in A}; {} if A or B has no steps.
     """
-    if not len(a.work.steps) or not len(b.work.steps):
+    if not len(a.steps) or not len(b.steps):
         return {}  # there is no step whose places could be compared
 
     labels_a = _collect_labels_of_ops(a)
@@ -158,7 +158,7 @@ def _find_ops_of_step(side: WorkItems) -> Rows:
     """Return the rows of the ops that begin in the representative step."""
     trace = side.trace
     ops = trace.rows_of(Role.OP)
-    step_of_op = side.work.steps.step_of_calls(trace.start[ops])
+    step_of_op = side.steps.step_of_calls(trace.start[ops])
     ops_of_step: Rows = ops[step_of_op == side.representative_step]
     return ops_of_step
 

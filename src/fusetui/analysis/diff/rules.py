@@ -35,6 +35,7 @@ from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import are_similar_times
 from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
@@ -484,8 +485,7 @@ def _group_by_outermost_op(
     members_by_call: defaultdict[int, list[int]] = defaultdict(list)
     for item in members:
         call = items.outermost_ops[item]
-        has_outer_op = call >= 0
-        if has_outer_op and items.computes[item]:
+        if call != NO_ROW and items.computes[item]:
             members_by_call[call].append(item)
 
     calls_so_far: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     row: Rows  # row of the event in the trace
     step_of_piece: Rows  # the index of its step
     lane: Rows
-    op: Rows  # row of the innermost CPU op around the launch, -1 for none
+    op: Rows  # row of the innermost CPU op around the launch, NO_ROW for none
     ns: Int64s  # the duration
     # Of each step, its position among all steps of the trace, used or not.
     positions_in_trace: tuple[int, ...]
