@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
@@ -26,6 +25,7 @@ from fusetui.analysis.why.thread_activity import (
     group_calls_by_axis,
 )
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -64,8 +64,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Idle time of devices, in order of device and time; arrays of shape [gaps], in ns.
 
     The *host part* of a gap is the time from its begin until the call begins that
-    launches the next event. A gap is *plain* if that launch is known and is no replay
-    of a graph that runs already.
+    launches the next event. It is empty unless the gap `has_own_launch`.
     """
 
     begin: Int64s
@@ -79,18 +78,39 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     in_graph: Flags
     """Whether that call launched earlier events of the device too."""
     call_begin: Int64s
-    """The end of the host part, when the call begins. If the gap is not plain, this is
-    `begin`."""
+    """The end of the host part, when the call begins; `begin` if that is empty."""
     call_end: Int64s
-    """The end of the call as far as it lies in the gap. If it is not plain, this is
-    `begin`."""
+    """The end of the call as far as it lies in the gap; `begin` if it has none of its
+    own."""
 
     def __len__(self) -> int:
         return len(self.begin)
 
     def only(self, selected: Rows | slice | Flags) -> Gaps:
         """Return some of the gaps, chosen by indices, a slice or one flag per gap."""
-        return Gaps(*(column[selected] for column in astuple(self)))
+        return Gaps(
+            begin=self.begin[selected],
+            end=self.end[selected],
+            event=self.event[selected],
+            before=self.before[selected],
+            launch=self.launch[selected],
+            in_graph=self.in_graph[selected],
+            call_begin=self.call_begin[selected],
+            call_end=self.call_end[selected],
+        )
+
+    def followed_by(self, later: Gaps) -> Gaps:
+        """Return these gaps and after them some others."""
+        return Gaps(
+            begin=np.concatenate((self.begin, later.begin)),
+            end=np.concatenate((self.end, later.end)),
+            event=np.concatenate((self.event, later.event)),
+            before=np.concatenate((self.before, later.before)),
+            launch=np.concatenate((self.launch, later.launch)),
+            in_graph=np.concatenate((self.in_graph, later.in_graph)),
+            call_begin=np.concatenate((self.call_begin, later.call_begin)),
+            call_end=np.concatenate((self.call_end, later.call_end)),
+        )
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
         """Return the gaps that lie at least partly in a window, clipped to it."""
@@ -115,11 +135,23 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         )
 
     @property
-    def plain(self) -> Flags:
-        """Tell which gaps are neither unlinked nor within a graph."""
-        return (self.launch >= 0) & ~self.in_graph
+    def has_launch(self) -> Flags:
+        """Tell of which gaps the launch of the next event is known."""
+        is_known: Flags = self.launch != NO_ROW
+        return is_known
+
+    @property
+    def has_own_launch(self) -> Flags:
+        """Tell which gaps end with the first event that a known call launched.
+
+        The replay of a graph launches many events: only the first of them has the
+        launch for its own.
+        """
+        return self.has_launch & ~self.in_graph
 
 
+NO_DEVICE: Final = -1
+"""Stands for no device in columns of device indices."""
 MIN_GAPS_FOR_LATENCY: Final = 20
 """From fewer gaps than these, no usual launch latency is derived."""
 
@@ -150,7 +182,7 @@ class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
     """
 
     key: Int64s
-    """A number for the device and the call, ascending; see Devices._key."""
+    """A number for the device and the call, ascending; see Devices._make_call_keys."""
     first_start_ns: Int64s
     """The first start of the events that the call launched on the device."""
 
@@ -176,8 +208,26 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
 
     def by_window(self) -> list[BusyTime]:
         """Return the times of each window as a record of its own."""
-        columns = [column.tolist() for column in astuple(self)]
-        return [BusyTime(*times) for times in zip(*columns, strict=True)]
+        # Lists, because reading single figures of arrays is slow.
+        compute_ns = self.compute_ns.tolist()
+        exposed_comm_ns = self.exposed_comm_ns.tolist()
+        exposed_copy_ns = self.exposed_copy_ns.tolist()
+        hidden_comm_ns = self.hidden_comm_ns.tolist()
+        hidden_copy_ns = self.hidden_copy_ns.tolist()
+
+        records = []
+        for window in range(len(compute_ns)):
+            records.append(
+                BusyTime(
+                    compute_ns=compute_ns[window],
+                    exposed_comm_ns=exposed_comm_ns[window],
+                    exposed_copy_ns=exposed_copy_ns[window],
+                    hidden_comm_ns=hidden_comm_ns[window],
+                    hidden_copy_ns=hidden_copy_ns[window],
+                )
+            )
+
+        return records
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
@@ -200,8 +250,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     threads: tuple[Threads, ...]
     named: Sequence[NamedDevice]
     index_of_track: Int32s
-    """The index of the device whose events each track has, -1 for none; shape [tracks].
-    """
+    """The index of the device whose events each track has, NO_DEVICE for none; shape
+    [tracks]."""
     as_one: bool = False
     """Whether all devices stand for one, of which it does not matter what they run."""
 
@@ -235,8 +285,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def events(self) -> Int32s:
         """Return all GPU events by device and start; of equal starts the longest first."""
         rows = self.trace.gpu_rows.astype(np.int32)
-        is_of_device = self.device_index(rows) >= 0
-        if not is_of_device.all():
+        is_of_device = self.device_index(rows) != NO_DEVICE
+        if not is_of_device.all():  # usually it is all, and a copy may be large
             rows = rows[is_of_device]
 
         start, end = self.bounds_on(rows)
@@ -274,14 +324,17 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         device = self.device_index(events[ends_gap])
         device_before = self.device_index(events[ends_gap - 1])
         ends_gap = ends_gap[device == device_before]
+        event_after = events[ends_gap]
 
         # The event that ended last is the first one at which the latest end is reached.
-        last = events[positions_of(latest_end, latest_end[ends_gap - 1])]
+        event_before = events[positions_of(latest_end, latest_end[ends_gap - 1])]
         del start, end, latest_end  # large
-        event = events[ends_gap]
 
         return self._linked(
-            begin=trace.end[last], end=trace.start[event], event=event, before=last
+            begin=trace.end[event_before],
+            end=trace.start[event_after],
+            event=event_after,
+            before=event_before,
         )
 
     def lead(self, begin_ns: int) -> Gaps:
@@ -298,19 +351,12 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             begin=np.full(len(first), begin_ns, dtype=np.int64),
             end=self.trace.start[first],
             event=first,
-            before=np.full_like(first, -1),
+            before=np.full_like(first, NO_ROW),
         )
 
     def with_lead(self, begin_ns: int) -> Gaps:
         """Return the gaps of `lead`, and after them all others."""
-        lead = self.lead(begin_ns)
-        columns: dict[str, Any] = {}
-        for name in Gaps.__struct_fields__:
-            columns[name] = np.concatenate(
-                (getattr(lead, name), getattr(self.gaps, name))
-            )
-
-        return Gaps(**columns)
+        return self.lead(begin_ns).followed_by(self.gaps)
 
     def _linked(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
@@ -325,14 +371,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         trace = self.trace
         launch = trace.launch[event]
         # The event cannot start before its launch: the clocks of CPU and GPU differ.
-        launch[trace.start[launch] > end] = -1
+        launch[trace.start[launch] > end] = NO_ROW
         in_graph = self._were_launched_after_others(event, launch, end)
 
-        is_plain = (launch >= 0) & ~in_graph
-        launch_begin_ns = np.maximum(trace.start[launch], begin)
-        call_begin = np.where(is_plain, launch_begin_ns, begin)
-        launch_end_ns = np.clip(trace.end[launch], call_begin, end)
-        call_end = np.where(is_plain, launch_end_ns, begin)
+        has_own_launch = (launch != NO_ROW) & ~in_graph
+        call_begin = np.where(
+            has_own_launch, np.maximum(trace.start[launch], begin), begin
+        )
+        call_end = np.where(
+            has_own_launch, np.clip(trace.end[launch], call_begin, end), begin
+        )
 
         return Gaps(
             begin=begin,
@@ -357,23 +405,27 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             launch: The call that launched each event, -1 if it is not known.
             end: A time for each event, in ns of the file.
         """
-        has_launch = launch >= 0
+        has_launch = launch != NO_ROW
         calls = self._launching_calls
-        key = self._key(event[has_launch], launch[has_launch])
+        key = self._make_call_keys(event[has_launch], launch[has_launch])
         first_start_ns = calls.first_start_ns[positions_of(calls.key, key)]
 
-        launched_before = has_launch.copy()
-        launched_before[has_launch] = first_start_ns < end[has_launch]
-        return launched_before
+        launched_others = np.zeros(len(event), dtype=np.bool_)
+        launched_others[has_launch] = first_start_ns < end[has_launch]
+        return launched_others
 
-    def _key(self, events: Int32s, calls: Int32s) -> Int64s:
+    def _make_call_keys(self, events: Int32s, calls: Int32s) -> Int64s:
         """Return one number for each pair of a device and a launch call.
+
+        Calls are rows of the trace, so they are less than the number of its rows.
 
         Args:
             events: GPU events, as rows of the trace; they determine the device.
             calls: The call that launched each event, as a row of the trace.
         """
-        return self.device_index(events).astype(np.int64) * len(self.trace) + calls
+        device = self.device_index(events).astype(np.int64)
+        rows_of_trace = len(self.trace)
+        return device * rows_of_trace + calls
 
     @cached_property
     def _launching_calls(self) -> LaunchingCalls:
@@ -382,16 +434,17 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         A call that starts after its event does not count.
         """
         trace = self.trace
-        events = self.events[trace.launch[self.events] >= 0]
-        calls = trace.launch[events]
-        is_before = trace.start[calls] <= trace.start[events]
-        events = events[is_before]
-        key = self._key(events, calls[is_before])
+        calls = trace.launch[self.events]
+        is_known = calls != NO_ROW
+        is_in_order = trace.start[calls] <= trace.start[self.events]
+        counts = is_known & is_in_order
 
         # Events are in order of start, so the first of a call is the earliest.
-        distinct_key, first = np.unique(key, return_index=True)
+        events = self.events[counts]
+        events_of_calls = grouped(self._make_call_keys(events, calls[counts]))
         return LaunchingCalls(
-            key=distinct_key, first_start_ns=trace.start[events[first]]
+            key=events_of_calls.keys,
+            first_start_ns=trace.start[events[events_of_calls.first]],
         )
 
     @cached_property
@@ -500,19 +553,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         latency_ns = self.latency_ns[self.device_index(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
         expected_start = np.clip(usual_start, gaps.call_end, gaps.end)
-        is_unlinked = gaps.launch < 0
-        is_plain = gaps.plain
+        has_own_launch = gaps.has_own_launch
 
         return {
-            UNLINKED: Stretch(holds=is_unlinked, begin=gaps.begin, end=gaps.end),
+            UNLINKED: Stretch(holds=~gaps.has_launch, begin=gaps.begin, end=gaps.end),
             GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
             LAUNCH_CALL: Stretch(
-                holds=is_plain, begin=gaps.call_begin, end=gaps.call_end
+                holds=has_own_launch, begin=gaps.call_begin, end=gaps.call_end
             ),
             LAUNCH_LATENCY: Stretch(
-                holds=is_plain, begin=gaps.call_end, end=expected_start
+                holds=has_own_launch, begin=gaps.call_end, end=expected_start
             ),
-            QUEUED: Stretch(holds=is_plain, begin=expected_start, end=gaps.end),
+            QUEUED: Stretch(holds=has_own_launch, begin=expected_start, end=gaps.end),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -688,21 +740,21 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         # For each time the first gap of its device, and the last one begun by then. It
         # is one of an earlier device if no gap of the device has begun.
-        last_gap = last_at_or_before(begins, self.on_axis(device, times))
-        first_gap = count_below(device_of_gap, device)
-        has_gap = np.flatnonzero(last_gap >= first_gap)
-        last_gap = last_gap[has_gap]
-        first_gap = first_gap[has_gap]
+        last_begun = last_at_or_before(begins, self.on_axis(device, times))
+        first_of_device = count_below(device_of_gap, device)
+        after_gap = np.flatnonzero(last_begun >= first_of_device)  # indices of `times`
+        first_gap = first_of_device[after_gap]
+        last_gap = last_begun[after_gap]
 
         # The last gap may still go on: only the part before the time counts.
-        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[has_gap])
+        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[after_gap])
         last_gap_ns = self.reasons_of(last_gaps)
 
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
-        for reason, ns in enumerate(self.reasons):
-            before_ns = prefix_sums(ns)
-            earlier_gaps_ns = before_ns[last_gap] - before_ns[first_gap]
-            idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
+        for reason, ns_of_gap in enumerate(self.reasons):
+            ns_before_gap = prefix_sums(ns_of_gap)
+            earlier_gaps_ns = ns_before_gap[last_gap] - ns_before_gap[first_gap]
+            idle_ns[reason, after_gap] = earlier_gaps_ns + last_gap_ns[reason]
 
         return idle_ns
 

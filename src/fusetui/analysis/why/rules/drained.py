@@ -34,6 +34,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     at,
+    begins_runs,
     distinct,
     distinct_rows,
     last_at_or_before,
@@ -43,7 +44,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import Groups, grouped
-from fusetui.trace.model.intervals import FOREVER, ranges
+from fusetui.trace.model.intervals import FOREVER, NO_INTERVAL, ranges
 from fusetui.trace.model.sorted_arrays import (
     count_below,
     count_until,
@@ -81,8 +82,9 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         return
 
     all_lost_ns = int(lost_ns.sum())
-    late_ns = facts.late_host_ns.sum(axis=0)
-    other_work_ns = int((late_ns * facts.has_other_cpu_work)[gaps.is_behind].sum())
+    late_ns_of_gap = facts.late_host_ns.sum(axis=0)
+    has_other_work = gaps.is_behind & facts.has_other_cpu_work
+    other_work_ns = int(late_ns_of_gap[has_other_work].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
     calls = gaps.call[gaps.drains]
@@ -117,7 +119,8 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
 
         They are indices of gaps, ascending.
         """
-        return np.flatnonzero(self.call >= 0)
+        has_call = self.call != NO_ROW
+        return np.flatnonzero(has_call)
 
 
 def _find_drained_gaps(facts: Facts) -> DrainedGaps:
@@ -133,20 +136,22 @@ def _find_drained_gaps(facts: Facts) -> DrainedGaps:
         facts.trace, facts.accounts.launchers, idle.launch, idle.begin
     )
     call = _drop_preparing_calls(facts, waiting_in)
-    is_drain = call >= 0
+    begins_run = call != NO_ROW
 
     last_wait = _find_last_waits(facts)
-    has_wait = last_wait >= 0
-    waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
-    waits_before_gap = has_wait & ~waits_within_gap
+    has_wait = last_wait != NO_ROW
+    ends_within_gap = facts.trace.end[last_wait] > idle.begin
+    waits_within_gap = has_wait & ends_within_gap
+    waits_before_gap = has_wait & ~ends_within_gap
     ends_run = _was_cpu_ahead(facts) | waits_before_gap
-    is_behind = _mark_runs(is_drain, ends_run, idle.device)
+    is_in_run = _mark_runs(begins_run, ends_run, idle.device)
 
     # Another wait while the queue is empty: what follows is lost after that one.
-    wait_within = np.where(waits_within_gap, last_wait, -1)
+    wait_within = np.where(waits_within_gap, last_wait, NO_ROW)
     later_call = _drop_preparing_calls(facts, wait_within)
+    continues_run = is_in_run & ~begins_run
     return DrainedGaps(
-        call=np.where(is_behind & ~is_drain, later_call, call), is_behind=is_behind
+        call=np.where(continues_run, later_call, call), is_behind=is_in_run
     )
 
 
@@ -169,9 +174,8 @@ def _mark_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     Returns:
         One flag per gap.
     """
-    # For each gap the last edge up to it: it lies in a run if that edge begins one, and
-    # is on its device.
-    last_edge = last_marked(begins | ends)  # -1: no edge so far
+    # A gap lies in a run if the last begin or end up to it is a begin, on its device.
+    last_edge = last_marked(begins | ends)  # -1, which is no gap, if there is none
     first_gap_of_device = positions_of(device, device)
     is_edge_of_device = last_edge >= first_gap_of_device
     is_in_run: Flags = is_edge_of_device & begins[last_edge]
@@ -186,12 +190,12 @@ def _measure_lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
     ran empty. The gaps after it count until the CPU was ahead again, or until the next
     drain. Returns ns for each drain.
     """
-    behind = np.flatnonzero(gaps.is_behind)
     drains = gaps.drains
-    drain_of_gap = last_at_or_before(drains, behind)
-    late_ns = facts.late_host_ns.sum(axis=0)
+    counted_gaps = np.flatnonzero(gaps.is_behind)
+    last_drain = last_at_or_before(drains, counted_gaps)
+    late_ns_of_gap = facts.late_host_ns.sum(axis=0)
 
-    return summed(drain_of_gap, late_ns[behind], len(drains))
+    return summed(last_drain, late_ns_of_gap[counted_gaps], len(drains))
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -266,22 +270,16 @@ def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
     The CPU waits longer then than it saves itself, and a later drain of its sequence
     saves more than it waits. One flag per drain.
     """
-    saves_more_than_wait = saved_ns > waits.ns
+    needs_earlier_wait = saved_ns > waits.ns
+    has_wait_left = waits.ns > saved_ns
+    helps_later = np.zeros(len(saved_ns), dtype=np.bool_)
+    for drains_of_sequence in grouped(waits.sequence).members_of_each():
+        needing = drains_of_sequence[needs_earlier_wait[drains_of_sequence]]
+        if len(needing):
+            is_earlier = drains_of_sequence < needing[-1]
+            helps_later[drains_of_sequence[is_earlier]] = True
 
-    # For each sequence the last drain that saves more than it waits.
-    sequences = int(waits.sequence.max(initial=-1)) + 1
-    last_such_drain = np.full(sequences, -1)
-    np.maximum.at(
-        last_such_drain,
-        waits.sequence[saves_more_than_wait],
-        np.flatnonzero(saves_more_than_wait),
-    )
-
-    drain = np.arange(len(saved_ns))
-    is_before_such = drain < last_such_drain[waits.sequence]
-    saves_later: Flags = is_before_such & (waits.ns > saved_ns)
-
-    return saves_later
+    return has_wait_left & helps_later
 
 
 def _name_costliest_calls(
@@ -321,13 +319,11 @@ def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
     Args:
         calls: One call for each gap, as a row of the trace; -1 for none.
     """
-    is_call = calls >= 0
+    is_call = calls != NO_ROW
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    is_in_warm_up = is_call & (facts.warm_up_cover.place_of(start_ns) >= 0)
-    prepares = is_in_warm_up | facts.is_set_up_gap
-    without_preparation: Rows = np.where(prepares, -1, calls)
-
-    return without_preparation
+    starts_in_warm_up = facts.warm_up_cover.place_of(start_ns) != NO_INTERVAL
+    prepares = (is_call & starts_in_warm_up) | facts.is_set_up_gap
+    return np.where(prepares, NO_ROW, calls)
 
 
 def _find_last_waits(facts: Facts) -> Rows:
@@ -350,7 +346,7 @@ def _find_last_waits(facts: Facts) -> Rows:
             waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
         )
 
-    last_wait[~idle.plain] = NO_ROW
+    last_wait[~idle.has_own_launch] = NO_ROW
     return last_wait
 
 
@@ -375,8 +371,7 @@ def _find_last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
 
 def _is_first_of_device(idle: Idle) -> Flags:
     """Tell which gaps are the first of their device; one flag per gap."""
-    is_first: Flags = np.diff(idle.device, prepend=-1) > 0
-    return is_first
+    return begins_runs(idle.device)
 
 
 def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
@@ -390,27 +385,33 @@ def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
     Args:
         gaps: Indices of gaps, ascending.
     """
-    idle = facts.idle
-    tracks = facts.trace.track[idle.launch[gaps]]
-    thread = number_leads(facts.trace)[facts.trace.thread_of_track[tracks]]
-    _, device_and_thread = distinct_rows((idle.device[gaps], thread))
-    groups = grouped(device_and_thread)
+    trace = facts.trace
+    launch = facts.idle.launch[gaps]
+    track = trace.track[launch]
+    thread_pair = _number_thread_pairs(trace, launch)
+    _, device_and_pair = distinct_rows((facts.idle.device[gaps], thread_pair))
+    by_device_and_pair = grouped(device_and_pair)
 
-    until_ns = idle.call_begin[gaps]
-    launch_before = _find_launches_before(facts.trace, thread, until_ns)
+    until_ns = facts.idle.call_begin[gaps]
+    launch_before = _find_launches_before(trace, thread_pair, until_ns)
+    has_launch_before = launch_before != NO_ROW
     launched_ns = np.where(
-        launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
+        has_launch_before, trace.start[launch_before], facts.begin_ns
     )
 
-    # Waiting up to the launch before has been counted for the gap before, if any.
-    counted_until_ns = _take_previous_in_group(groups, until_ns, at_first=launched_ns)
+    # What the previous gap of the group counts, up to its own launch, is not new.
+    counted_until_ns = _take_previous_in_group(
+        by_device_and_pair, until_ns, at_first=launched_ns
+    )
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
+
+    # Waits between the two belong to no gap; the CPU may have lost its lead in them.
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
-    other_waiting_ns = _measure_waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+    uncounted_ns = _measure_waiting_ns(facts, track, uncounted_since_ns, since_ns)
 
     return Waits(
-        ns=_measure_waiting_ns(facts, tracks, since_ns, until_ns),
-        sequence=_number_sequences(groups, begins=other_waiting_ns > 0),
+        ns=_measure_waiting_ns(facts, track, since_ns, until_ns),
+        sequence=_number_sequences(by_device_and_pair, begins=uncounted_ns > 0),
         launch_before=launch_before,
     )
 
@@ -482,28 +483,27 @@ def _number_sequences(groups: Groups, begins: Flags) -> Int64s:
     return sequence
 
 
-def _find_launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
+def _find_launches_before(trace: Trace, thread_pair: Rows, until_ns: Int64s) -> Rows:
     """Find the last call before each of some times that launches GPU work on a thread.
 
     Args:
-        thread: The thread of each time. It is a number of `number_leads`, which is the
-            same for a thread of autograd's engine and the one that waits for it.
+        thread_pair: The thread of each time, as a number of `_number_thread_pairs`.
         until_ns: The times, in ns of the file.
 
     Returns:
         A row of the trace for each time, NO_ROW for none.
     """
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
-    calls = calls[calls >= 0]
+    calls = calls[calls != NO_ROW]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    thread_of_call = number_leads(trace)[trace.thread_of_track[trace.track[calls]]]
+    pair_of_call = _number_thread_pairs(trace, calls)
 
     launch_before = np.full(len(until_ns), NO_ROW, dtype=np.intp)
-    for each_thread in distinct(thread).tolist():
-        times = np.flatnonzero(thread == each_thread)
-        calls_of_thread = calls[thread_of_call == each_thread]
-        last = last_before(trace.start[calls_of_thread], until_ns[times])
-        launch_before[times] = at(calls_of_thread, last, missing=NO_ROW)
+    for pair in distinct(thread_pair).tolist():
+        times_of_pair = np.flatnonzero(thread_pair == pair)
+        calls_of_pair = calls[pair_of_call == pair]
+        last = last_before(trace.start[calls_of_pair], until_ns[times_of_pair])
+        launch_before[times_of_pair] = at(calls_of_pair, last, missing=NO_ROW)
 
     return launch_before
 
@@ -527,22 +527,25 @@ def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     idle = facts.idle
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
-    has_launch = launch_before >= 0
-    since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
+    wait_start_ns = trace.start[waits]
+
+    has_launch_before = launch_before != NO_ROW
+    since_ns = np.where(has_launch_before, trace.start[launch_before], facts.begin_ns)
     until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
 
     # The waits of all threads in the time of each gap, one gap after the other.
-    waits_before = count_below(trace.start[waits], since_ns)
-    waits_until_end = count_below(trace.start[waits], until_ns)
-    counts = np.maximum(waits_until_end - waits_before, 0)  # it may begin after the end
-    waits_in_gaps = waits[ranges(waits_before, counts)]
+    first_wait = count_below(wait_start_ns, since_ns)
+    after_last_wait = count_below(wait_start_ns, until_ns)
+    waits_of_gap = np.maximum(after_last_wait - first_wait, 0)  # since may be > until
+    waits_in_gaps = waits[ranges(first_wait, waits_of_gap)]
 
     # Of these, the waits on the threads that launch at the end of the gap.
     pair_of_gap = _number_thread_pairs(trace, idle.launch[gaps])
     pair_of_wait = _number_thread_pairs(trace, waits_in_gaps)
-    is_of_pair = pair_of_wait == np.repeat(pair_of_gap, counts)
+    is_of_same_pair = pair_of_wait == np.repeat(pair_of_gap, waits_of_gap)
+    own_waits = waits_in_gaps[is_of_same_pair]
 
-    return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
+    return distinct(np.append(own_waits, launch_before[has_launch_before]))
 
 
 def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:
@@ -562,8 +565,9 @@ def _was_cpu_ahead(facts: Facts) -> Flags:
     others behind it in the queue. One flag per gap.
     """
     idle = facts.idle
-    previous_end_ns = np.concatenate(([facts.begin_ns], idle.end))[:-1]
-    previous_end_ns[_is_first_of_device(idle)] = facts.begin_ns
+    previous_gap_end_ns = np.where(
+        _is_first_of_device(idle), facts.begin_ns, np.roll(idle.end, 1)
+    )
 
     was_ahead = np.zeros(len(idle), dtype=np.bool_)
     first_device = 0
@@ -574,8 +578,8 @@ def _was_cpu_ahead(facts: Facts) -> Flags:
         device_on_axis = idle.device[gaps] - first_device
         starts = _Starts.of(facts.trace, devices)
         was_ahead[gaps] = starts.was_ahead_between(
-            devices.on_axis(device_on_axis, previous_end_ns[gaps]),
-            devices.on_axis(device_on_axis, idle.begin[gaps]),
+            begin=devices.on_axis(device_on_axis, previous_gap_end_ns[gaps]),
+            end=devices.on_axis(device_on_axis, idle.begin[gaps]),
         )
         first_device = after_last_device
 
@@ -602,17 +606,17 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         The queue at a start holds the events that were launched by then and have not
         started. The CPU is ahead if they are LAUNCHES_AHEAD or more.
         """
-        rows = devices.events[trace.launch[devices.events] >= 0]
-        start, _ = devices.bounds_on(rows)
-        launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_axis(devices.device_index(rows), launched_ns))
+        has_launch = trace.launch[devices.events] != NO_ROW
+        events = devices.events[has_launch]
+        start, _ = devices.bounds_on(events)
+        launched_ns = trace.start[trace.launch[events]]
+        launched = devices.on_axis(devices.device_index(events), launched_ns)
 
-        # The queue when an event starts: what is launched by then and has not started.
-        launched_by_then = count_until(launched, start)
-        started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
-        is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
+        launched_by_then = count_until(np.sort(launched), start)
+        started_by_then = np.arange(1, len(events) + 1)  # the event itself too
+        queue_length = launched_by_then - started_by_then
 
-        return cls(time=start, ahead=prefix_sums(is_ahead))
+        return cls(time=start, ahead=prefix_sums(queue_length >= LAUNCHES_AHEAD))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
         """Tell in which stretches an event starts with enough others in the queue.
