@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import find_lent_work
-from fusetui.analysis.why.devices import Devices, NamedDevice
+from fusetui.analysis.why.devices import NO_DEVICE, Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
     SharedAxis,
@@ -34,6 +34,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
 from fusetui.trace.model.memo import memo
@@ -72,16 +73,13 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def _recorded_threads(self) -> NDArray[np.integer]:
         """Return the indices of the threads that have a slice of some ThreadActivity."""
-        first_rows = [track.first_row for track in self.trace.tracks]
+        row_has_activity = self.kinds != ThreadActivity.NOTHING
+        first_rows = np.array(
+            [track.first_row for track in self.trace.tracks], dtype=np.intp
+        )
+        has_activity = reduce_groups(np.logical_or, row_has_activity, first_rows)
 
-        # NOTHING is the greatest activity, so the least one of a track tells whether the
-        # track has any other.
-        least_activity = self.kinds
-        if first_rows:
-            least_activity = reduce_groups(np.minimum, self.kinds, np.array(first_rows))
-
-        has_slices = least_activity != ThreadActivity.NOTHING
-        return distinct(self.trace.thread_of_track[has_slices])
+        return distinct(self.trace.thread_of_track[has_activity])
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
@@ -99,12 +97,12 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         axes = []
         for threads in self.threads:
-            if threads.tracks[lent.track].any():
-                axes.append(
-                    msgspec.structs.replace(threads, lent=lent, without_lent=threads)
+            is_lent_to = threads.tracks[lent.track].any()
+            if is_lent_to:
+                threads = msgspec.structs.replace(
+                    threads, lent=lent, without_lent=threads
                 )
-            else:
-                axes.append(threads)
+            axes.append(threads)
 
         return tuple(axes)
 
@@ -189,7 +187,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         axes = []
         for first in range(0, len(processes), fit_on_axis):
             processes_of_axis = processes[first : first + fit_on_axis]
-            index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
+            index_of_process = np.full(len(trace.tracks) + 1, NO_DEVICE, dtype=np.int32)
             index_of_process[processes_of_axis] = np.arange(len(processes_of_axis))
             devices = Devices(
                 trace,
@@ -391,23 +389,27 @@ def _find_thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
 
     The threads are in the order of their indices.
     """
+    # Rows of a track are in order of their starts, but not of their ends.
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns_of_track = reduce_groups(np.maximum, trace.end, first_row)
+    begin_ns_of_track = trace.start[first_row]
+    end_ns_of_track = reduce_groups(np.maximum, trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
 
-    # Number the threads of the axis from 0; a thread may have several tracks.
+    # A thread may have several tracks.
     tracks = np.flatnonzero(axis.tracks & is_on_cpu)
-    _, first_track, thread = np.unique(
-        trace.thread_of_track[tracks], return_index=True, return_inverse=True
+    tracks_by_thread = grouped(trace.thread_of_track[tracks])
+    ordered_tracks = tracks[tracks_by_thread.order]
+    first_of_thread = tracks_by_thread.begins[:-1]
+
+    return ThreadSpans(
+        track=ordered_tracks[first_of_thread],
+        begin_ns=reduce_groups(
+            np.minimum, begin_ns_of_track[ordered_tracks], first_of_thread
+        ),
+        end_ns=reduce_groups(
+            np.maximum, end_ns_of_track[ordered_tracks], first_of_thread
+        ),
     )
-    thread_count = len(first_track)
-
-    begin_ns = np.full(thread_count, np.iinfo(np.int64).max)
-    np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
-    end_ns = np.full(thread_count, np.iinfo(np.int64).min)
-    np.maximum.at(end_ns, thread, last_end_ns_of_track[tracks])
-
-    return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _cover_collectives(trace: Trace, threads: Threads) -> Cover:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-from msgspec.structs import asdict
 
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, find_cpu_compute_ops
-from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
+from fusetui.analysis.why.devices import HOST, Devices, Gaps, NamedDevice, Reasons
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
@@ -39,8 +38,16 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, sums_of_ranges
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    sums_of_ranges,
+)
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     FOREVER,
     NOTHING,
@@ -105,9 +112,9 @@ class Facts:
         self.devices_by_axis = tuple(
             accounts.devices_by_axis if devices_by_axis is None else devices_by_axis
         )
-        self.devices = [
-            device for devices in self.devices_by_axis for device in devices.named
-        ]
+        self.devices: list[NamedDevice] = []
+        for devices in self.devices_by_axis:
+            self.devices.extend(devices.named)
         self.window = window
         self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
@@ -120,10 +127,10 @@ class Facts:
         """
         rows = self.trace.gpu_rows
         events_of_axes = [devices.events for devices in self.devices_by_axis]
-
-        has_other_devices = sum(map(len, events_of_axes)) < len(rows)
-        if has_other_devices:
+        event_count = sum(len(events) for events in events_of_axes)
+        if event_count < len(rows):  # the trace has other devices too
             rows = np.sort(np.concatenate([NO_ROWS, *events_of_axes]))
+
         return self.rows_in_window(rows)
 
     def rows_in_window(self, rows: Rows) -> Rows:
@@ -222,9 +229,9 @@ class Facts:
     def launching_tracks(self) -> Flags:
         """Tell which tracks belong to a thread that launches GPU work; shape [tracks]."""
         trace = self.trace
-        calls = trace.launch[trace.gpu_rows]
-        calls = calls[calls >= 0]  # -1: the launch was not recorded
-        launching_threads = trace.thread_of_track[trace.track[calls]]
+        launch = trace.launch[trace.gpu_rows]
+        recorded_calls = launch[launch != NO_ROW]
+        launching_threads = trace.thread_of_track[trace.track[recorded_calls]]
         return np.isin(trace.thread_of_track, launching_threads)
 
     def cover_on_launching_threads(self, rows: Rows) -> Cover:
@@ -353,33 +360,29 @@ class Facts:
         if not len(gaps):  # then the costly figures below are not needed
             return NO_ROWS
 
-        name = self.trace.name[idle.event]  # of the kernel that ends each gap
+        kernel_name = self.trace.name[idle.event]  # of the kernel that ends each gap
+        first_runs = self._find_first_runs(kernel_name[gaps])
+        is_first_run = np.isin(idle.event[gaps], first_runs)
+        first_gaps = gaps[is_first_run]
+        later_gaps = gaps[~is_first_run]
+
         unrecorded_ns = (
             self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
         )
-        is_first_run = np.isin(idle.event[gaps], self._find_first_runs(name[gaps]))
-
-        # For each name the longest unrecorded time before one of its later runs.
-        longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)
-        gaps_of_later_runs = gaps[~is_first_run]
+        longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)  # by name
         np.maximum.at(
-            longest_later_ns,
-            name[gaps_of_later_runs],
-            unrecorded_ns[gaps_of_later_runs],
+            longest_later_ns, kernel_name[later_gaps], unrecorded_ns[later_gaps]
         )
 
-        gaps_of_first_runs = gaps[is_first_run]
-        first_ns = unrecorded_ns[gaps_of_first_runs]
-        host_ns = idle.host_ns[:, gaps_of_first_runs].sum(axis=0)
-        probably_compiles = first_ns >= COMPILING_NS
-        probably_compiles &= (
-            first_ns
-            >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[gaps_of_first_runs]]
-        )
-        probably_compiles &= 2 * first_ns > host_ns
-        with_compiler: Rows = gaps_of_first_runs[probably_compiles]
+        first_ns = unrecorded_ns[first_gaps]
+        later_ns = longest_later_ns[kernel_name[first_gaps]]
+        until_launch_ns = idle.host_ns[:, first_gaps].sum(axis=0)
+        is_long = first_ns >= COMPILING_NS
+        is_unusual = first_ns >= MIN_RATIO_TO_LATER_CALLS * later_ns
+        is_most = 2 * first_ns > until_launch_ns
+        probably_compiles = is_long & is_unusual & is_most
 
-        return with_compiler
+        return np.asarray(first_gaps[probably_compiles])
 
     @property
     def _before_compiled_kernels(self) -> Rows:
@@ -402,10 +405,9 @@ class Facts:
         trace = self.trace
         kernels = trace.rows_of(Role.KERNEL)
         kernels = kernels[np.isin(trace.name[kernels], names)]
-        by_start = kernels[np.argsort(trace.start[kernels], kind="stable")]
-        _, first_of_name = np.unique(trace.name[by_start], return_index=True)
+        by_name = grouped(trace.name[kernels], then_by=trace.start[kernels])
 
-        return by_start[first_of_name]
+        return kernels[by_name.first]
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
@@ -498,8 +500,7 @@ class Facts:
         the program does not count. Shape [gaps].
         """
         late_ns = self.late_host_ns.sum(axis=0)
-        is_launched = self.idle.launch >= 0
-        is_long = is_launched & (late_ns > WORK_NS)
+        is_long = self.idle.has_launch & (late_ns > WORK_NS)
 
         launching_takes_ns = SLICE_NS * self._count_begun_slices(is_long)
         has_few_slices = late_ns > launching_takes_ns
@@ -544,7 +545,7 @@ class Facts:
         warm_up_ns = self.late_ns_during(self.warm_up_cover)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
-        return late_ns >= MIN_SHARE_CPU_BOUND * span_ns > 0
+        return span_ns > 0 and late_ns >= MIN_SHARE_CPU_BOUND * span_ns
 
     @cached_property
     def is_set_up_gap(self) -> Flags:
@@ -559,14 +560,15 @@ class Facts:
         if len(self.steps) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
 
-        # For each device the start of its first kernel; -FOREVER if it has none.
-        device_of_kernel = trace.process_of_track[trace.track[kernels]]
-        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)
-        first_kernel_ns[device_of_kernel] = FOREVER
-        np.minimum.at(first_kernel_ns, device_of_kernel, trace.start[kernels])
+        # In a trace, a device is a process. No gap ends before -FOREVER, so a device
+        # without a kernel has no such gap.
+        process_of_kernel = trace.process_of_track[trace.track[kernels]]
+        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)  # by process
+        first_kernel_ns[process_of_kernel] = FOREVER
+        np.minimum.at(first_kernel_ns, process_of_kernel, trace.start[kernels])
 
-        device_of_gap = trace.process_of_track[trace.track[events]]
-        is_before: Flags = self.idle.end <= first_kernel_ns[device_of_gap]
+        process_of_gap = trace.process_of_track[trace.track[events]]
+        is_before: Flags = self.idle.end <= first_kernel_ns[process_of_gap]
         return is_before
 
     @cached_property
@@ -580,11 +582,14 @@ class Facts:
     @cached_property
     def is_replayed(self) -> bool:
         """Whether replays of CUDA graphs launched at least half of the GPU events."""
-        calls = self.trace.launch[self.gpu_rows]
-        is_known = calls >= 0
-        is_replay = mark_graph_calls(self.trace)[calls] & is_known
-        replays = int(np.count_nonzero(is_replay))
-        return 2 * replays >= len(calls) > 0
+        launch = self.trace.launch[self.gpu_rows]
+        if not len(launch):
+            return False
+
+        is_known = launch != NO_ROW
+        is_replay = is_known & mark_graph_calls(self.trace)[launch]
+        replayed_events = int(np.count_nonzero(is_replay))
+        return 2 * replayed_events >= len(launch)
 
     def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
         """Yield the gaps that end with a known launch, for each axis of threads.
@@ -596,10 +601,10 @@ class Facts:
         Args:
             mask: True for the gaps that count; None for all. Shape [gaps].
         """
-        launch = self.idle.launch
-        is_wanted = launch >= 0 if mask is None else mask
+        if mask is None:
+            mask = self.idle.has_launch
         return group_calls_by_axis(
-            self.trace, self.accounts.launchers, launch, is_wanted
+            self.trace, self.accounts.launchers, self.idle.launch, mask
         )
 
     @cached_property
@@ -622,7 +627,7 @@ class Facts:
     @cached_property
     def has_launches(self) -> bool:
         """Whether the launch of any GPU event is known."""
-        return bool((self.trace.launch[self.gpu_rows] >= 0).any())
+        return bool((self.trace.launch[self.gpu_rows] != NO_ROW).any())
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -725,38 +730,52 @@ class Idle(Gaps, frozen=True, eq=False):
     @classmethod
     def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
         """Make the record of some gaps, their devices and their reasons."""
-        return cls(**asdict(gaps), device=device, reasons=reasons)
+        return cls(
+            begin=gaps.begin,
+            end=gaps.end,
+            event=gaps.event,
+            before=gaps.before,
+            launch=gaps.launch,
+            in_graph=gaps.in_graph,
+            call_begin=gaps.call_begin,
+            call_end=gaps.call_end,
+            device=device,
+            reasons=reasons,
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Idle]) -> Idle:
         """Concatenate the gaps of several records, of which there may be none."""
         if not parts:
             return cls._empty()
-        if len(parts) == 1:
-            return parts[0]
 
-        columns: dict[str, Any] = {}
-        for name in cls._columns():
-            columns[name] = np.concatenate([getattr(part, name) for part in parts])
+        gaps: Gaps = parts[0]
+        device = parts[0].device
+        reasons = parts[0].reasons
+        for part in parts[1:]:
+            gaps = gaps.followed_by(part)
+            device = np.concatenate((device, part.device))
+            reasons = tuple(map(np.append, reasons, part.reasons))
 
-        reasons = []
-        for reason in range(len(IDLE)):
-            reasons.append(np.concatenate([part.reasons[reason] for part in parts]))
-
-        return cls(**columns, reasons=tuple(reasons))
+        return cls.from_gaps(gaps, device=device, reasons=reasons)
 
     @classmethod
     def _empty(cls) -> Idle:
         """Make the record without any gap."""
-        no_rows = NO_ROWS.astype(np.int32)
-        columns: dict[str, Any] = dict.fromkeys(cls._columns(), no_rows)
-        no_ns = NO_ROWS.astype(np.int64)
-        return cls(**columns, reasons=(no_ns,) * len(IDLE))
-
-    @staticmethod
-    def _columns() -> tuple[str, ...]:
-        """List the fields that are arrays of shape [gaps]."""
-        return (*Gaps.__struct_fields__, "device")
+        no_ns = np.empty(0, dtype=np.int64)
+        no_rows = np.empty(0, dtype=np.int32)
+        return cls(
+            begin=no_ns,
+            end=no_ns,
+            event=no_rows,
+            before=no_rows,
+            launch=no_rows,
+            in_graph=np.empty(0, dtype=np.bool_),
+            call_begin=no_ns,
+            call_end=no_ns,
+            device=no_rows,
+            reasons=(no_ns,) * len(IDLE),
+        )
 
     def ns_of_reasons(self, *names: str) -> Int64s:
         """Add up how long each gap lasted for some reasons, in ns.

@@ -178,8 +178,9 @@ def _find_pageable_copies(trace: Trace) -> Flags:
     Returns flags of shape [slices].
     """
     events = trace.gpu_rows
-    events = events[trace.launch[events] >= 0]
-    copies = events[trace.matching(events, PAGEABLE.search)]
+    launched_events = events[trace.launch[events] != NO_ROW]
+    is_pageable_copy = trace.matching(launched_events, PAGEABLE.search)
+    copies = launched_events[is_pageable_copy]
 
     launches_copy = np.zeros(len(trace), dtype=np.bool_)
     launches_copy[trace.launch[copies]] = True
@@ -268,18 +269,18 @@ class Slices(NamedTuple):
             begin: The begins of the stretches as times on the axis, in any order.
             end: The ends, which do not belong to the stretches; shape of `begin`.
         """
-        # A slice touches a stretch exactly if more stretches begin before it ends than
-        # end before it starts. So if n stretches end before a slice starts, it is enough
-        # to compare its end with the begin of number n in the order of begins.
-        # There are few stretches and many slices, in order of their starts. So count
-        # the slices that start between two ends of stretches: all of them have one n.
-        slices_before_end = count_below(self.start, np.sort(end))
-        edges = np.concatenate(([0], slices_before_end, [len(self.start)]))
-        slices_between_ends = np.diff(edges)
-        begin_in_order = np.append(np.sort(begin), FOREVER)
-        next_begin = np.repeat(begin_in_order, slices_between_ends)
+        # Of disjoint stretches, only one matters to a slice: the first that ends after
+        # the slice starts. It touches the slice if it begins before the slice ends.
+        stretches = union(begin, end)
 
-        return self.only(next_begin < self.end)
+        # The slices are in order of their starts, so those with one such stretch are
+        # neighbors. After the last stretch there is none, or one that never begins.
+        slices_before_end = count_below(self.start, stretches.end)
+        bounds = np.concatenate(([0], slices_before_end, [len(self.start)]))
+        begin_of_stretch = np.append(stretches.start, FOREVER)
+        begin_for_slice = np.repeat(begin_of_stretch, np.diff(bounds))
+
+        return self.only(begin_for_slice < self.end)
 
 
 def merge_slices(slices: Sequence[Slices]) -> Slices:
@@ -461,14 +462,15 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         lent_ops = without(time_of_ops, any_lent_call)
         lent_work = joined(any_lent_call, lent_ops)
 
-        *own_calls, own_ops, own_frames, own_annotations = own
-        calls = [joined(*both) for both in zip(own_calls, lent_calls, strict=True)]
-        return (
-            *calls,
-            joined(own_ops, lent_ops),
-            without(own_frames, lent_work),
-            without(own_annotations, lent_work),
-        )
+        covers = list(own)
+        for kind, lent_cover in zip(ACTIVITIES_OF_CALLS, lent_calls, strict=True):
+            covers[kind] = joined(own[kind], lent_cover)
+
+        covers[ThreadActivity.OP] = joined(own[ThreadActivity.OP], lent_ops)
+        for kind in (ThreadActivity.PYTHON, ThreadActivity.ANNOTATION):
+            covers[kind] = without(own[kind], lent_work)
+
+        return tuple(covers)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """Divide stretches of the axis among the activities.
@@ -566,15 +568,18 @@ def group_calls_by_axis(
         selected: True for the calls that count; shape of `launch`. Unknown ones never
             do.
     """
-    track = trace.track[np.maximum(launch, 0)]
-    for of_axis in threads:
-        is_of_axis = selected & (launch >= 0) & of_axis.tracks[track]
+    is_wanted = selected & (launch != NO_ROW)
+    track = trace.track[launch]  # means nothing where the launch is not known
+    for threads_of_axis in threads:
+        is_of_axis = is_wanted & threads_of_axis.tracks[track]
         indices = np.flatnonzero(is_of_axis)
         if len(indices):
             yield CallsOnAxis(
-                threads=of_axis,
+                threads=threads_of_axis,
                 call_indices=indices,
-                on_axis=partial(_place_on_axis, of_axis, track[indices], indices),
+                on_axis=partial(
+                    _place_on_axis, threads_of_axis, track[indices], indices
+                ),
             )
 
 
@@ -606,13 +611,14 @@ def find_waiting_calls(
         if the thread is in no such call.
     """
     waiting_calls = np.full(len(launch), NO_ROW, dtype=np.intp)
-    for of_axis, calls, on_axis in group_calls_by_axis(
-        trace, threads, launch, launch >= 0
-    ):
-        waits = of_axis.slices(ThreadActivity.SYNC)
-        moments = on_axis(times)
+    is_known = launch != NO_ROW
+    for calls in group_calls_by_axis(trace, threads, launch, is_known):
+        waits = calls.threads.slices(ThreadActivity.SYNC)
+        moments = calls.on_axis(times)
         last_begun = last_at_or_before(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
-        waiting_calls[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
+        waiting_calls[calls.call_indices] = at(
+            waits.rows, innermost_wait, missing=NO_ROW
+        )
 
     return waiting_calls
