@@ -30,9 +30,9 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     heaviest_id,
-    summed,
 )
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
@@ -220,12 +220,11 @@ def find_heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
     name = heaviest_id(name_of_call, amounts)
     has_name = name_of_call == name
 
-    # heaviest_id takes no negative ids, but -1 stands for a call outside of ops.
+    # heaviest_id takes no negative ids, so -1 for a call outside of ops becomes 0.
     op_of_call = trace.op[calls[has_name]]
     op = heaviest_id(op_of_call + 1, amounts[has_name]) - 1
-    return CallAndOp(
-        name=trace.names[name], op=trace.name_of(op) if op != NO_ROW else None
-    )
+    op_name = trace.name_of(op) if op != NO_ROW else None
+    return CallAndOp(name=trace.names[name], op=op_name)
 
 
 FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
@@ -278,9 +277,17 @@ MIN_SHARE_TO_NAME: Final = 0.02
 """A name with a smaller share of all time is not told."""
 
 
+class Delay(NamedTuple):
+    """What kept launching threads from launching, and how long."""
+
+    text: str
+    """Such as `aten::conv2d (265 x, 21.3 ms)`."""
+    ns: int
+
+
 def rank_delaying_names(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
-) -> list[tuple[str, int]]:
+) -> list[Delay]:
     """List the names under which launching threads spent most of some time.
 
     Args:
@@ -290,21 +297,24 @@ def rank_delaying_names(
         all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
-        At most MAX_NAMES texts with their ns, the longest first, such as `aten::conv2d
-        (265 x, 21.3 ms)`.
+        At most MAX_NAMES names, the longest first.
     """
+    if all_ns <= 0:
+        return []
+
     # Count each slice once, with the sum of its times.
-    slices, index_of_slice = np.unique(rows, return_inverse=True)
-    ns_of_slice = summed(index_of_slice, ns, len(slices))
+    slices_by_row = grouped(rows)
+    ns_of_slice = slices_by_row.sums(ns)
 
-    ns_of_text = {}
-    by_name = add_up_by_text(trace, slices, ns_of_slice, text)
-    for name, (calls, name_ns) in by_name.items():
-        if name_ns >= MIN_SHARE_TO_NAME * all_ns > 0:
-            ns_of_text[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
+    delays = []
+    by_name = add_up_by_text(trace, slices_by_row.keys, ns_of_slice, text)
+    for name, total in by_name.items():
+        if total.ns >= MIN_SHARE_TO_NAME * all_ns:
+            name_text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
+            delays.append(Delay(text=name_text, ns=total.ns))
 
-    longest_first = sorted(ns_of_text.items(), key=lambda item: -item[1])
-    return longest_first[:MAX_NAMES]
+    delays.sort(key=lambda delay: -delay.ns)
+    return delays[:MAX_NAMES]
 
 
 def make_grouping_label(name: str) -> str:

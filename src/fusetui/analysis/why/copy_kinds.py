@@ -54,8 +54,8 @@ The others are those of one conversion, such as bfloat16_copy_kernel_cuda.
 """
 _WIDE_TYPES = frozenset({"fp32", "fp64", "int32", "int64", "c64", "c128"})
 """Words of a decoded name for types of 4 bytes or more."""
-_COPY_OP = "aten::copy_"
-_TYPES = 1  # the place of `Input type` among the recorded inputs
+_COPY_OPS = frozenset({"aten::copy_"})
+_TYPES = 1
 """The index of `Input type` among the recorded inputs."""
 
 
@@ -125,14 +125,12 @@ def _classify_by_types(kernels: Kernels) -> NDArray[np.int8]:
         The CopyKind of each event, EITHER for other ops and where types were not
         recorded.
     """
-    trace = kernels.trace
     inputs = kernels.inputs
     kind_of_inputs = [_classify_type_pair(texts[_TYPES]) for texts in inputs.distinct]
-    kind_of_inputs.append(CopyKind.EITHER)  # for index -1, no inputs
+    kind_of_inputs.append(CopyKind.EITHER)  # index -1 finds it: no recorded inputs
     kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
 
-    op = trace.op[kernels.rows]
-    is_copy = (op >= 0) & trace.named(_COPY_OP.__eq__)[trace.name[op]]
+    is_copy = kernels.launched_by_ops(_COPY_OPS)
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
 
 

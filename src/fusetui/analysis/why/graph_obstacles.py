@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.loaders import find_loader_calls
-from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.backward_threads import number_thread_pairs
 from fusetui.analysis.why.causes import find_heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
@@ -145,7 +145,7 @@ def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
     """
     trace = facts.trace
     thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread = number_leads(trace)[thread_of_row].astype(np.int64)
+    thread = number_thread_pairs(trace)[thread_of_row].astype(np.int64)
     if not len(facts.steps):
         return thread
 

@@ -64,18 +64,24 @@ class LongestGaps(msgspec.Struct, frozen=True):
     """The longest first."""
     count: int
     """How many gaps there are in all."""
-    rows: tuple[tuple[int, int], ...]
-    """For each of `gaps` the event that ends it and the call that launched that.
+    rows: tuple[GapRows, ...]
+    """The rows behind each of `gaps`."""
 
-    Both are rows of the trace; -1 for none.
-    """
+
+class GapRows(NamedTuple):
+    """The rows of the trace behind a gap."""
+
+    event: int
+    """The event that ends the gap."""
+    launch: int
+    """The call that launched it; -1 if it is not known."""
 
 
 class _GapWithRows(NamedTuple):
-    """A gap as it is listed, and the rows behind it; see LongestGaps.rows."""
+    """A gap as it is listed, and the rows behind it."""
 
     gap: Gap
-    rows: tuple[int, int]
+    rows: GapRows
 
 
 def longest_gaps(
@@ -96,13 +102,15 @@ def longest_gaps(
     for devices in devices_by_axis:
         gaps, reasons = devices.idle_in(window)
         count += len(gaps)
+
+        # No other gap of this axis can be among the longest of all axes.
         longest = _choose_longest_gaps(gaps, most)
+        described = describe_gaps(devices, gaps, reasons, longest)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        described = describe_gaps(devices, gaps, reasons, longest)
-
         for gap, event, launch in zip(described, events, launches, strict=True):
-            candidates.append(_GapWithRows(gap, (event, launch)))
+            rows = GapRows(event=event, launch=launch)
+            candidates.append(_GapWithRows(gap=gap, rows=rows))
 
     candidates.sort(key=_rank_by_length)
     listed = candidates[:most]
@@ -143,42 +151,42 @@ def _choose_longest_gaps(gaps: Gaps, most: int | None) -> Rows:
 
 
 def describe_gaps(
-    devices: Devices, every: Gaps, reasons: Reasons, selected: Rows
+    devices: Devices, all_gaps: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
     """Describe some gaps of an axis of devices.
 
     Args:
-        every: All gaps.
-        reasons: How long each of `every` lasted for which reason.
-        selected: The gaps to describe, as indices into `every`.
+        all_gaps: All gaps.
+        reasons: How long each of `all_gaps` lasted for which reason.
+        selected: The gaps to describe, as indices into `all_gaps`.
 
     Returns:
         One record for each of `selected`, in their order.
     """
     trace = devices.trace
-    gaps = every.only(selected)
-    waits = _find_waits_at_begin(devices, gaps)
+    gaps = all_gaps.only(selected)
+    device_of_gap = devices.device_index(gaps.event)
+    ns_of_reasons = np.stack([ns_of_gap[selected] for ns_of_gap in reasons])
+    ns_by_gap = ns_of_reasons.T  # [gaps, IDLE]
+    waiting_call = _find_waits_at_begin(devices, gaps)
     cover = _find_coverings(devices, gaps)
-    ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
-    device_of_gap = devices.device_index(gaps.event).tolist()
-    start_ns = (gaps.begin - trace.begin_ns).tolist()
-    dur_ns = (gaps.end - gaps.begin).tolist()
 
     described = []
-    for index, device in enumerate(device_of_gap):
+    for index in range(len(gaps)):
+        device = devices.named[device_of_gap[index]]
         described.append(
             Gap(
-                device=exact_id(devices.named[device].pid),
-                start_ns=start_ns[index],
-                dur_ns=dur_ns[index],
-                idle=_drop_absent_reasons(ns_by_reason[index]),
+                device=exact_id(device.pid),
+                start_ns=int(gaps.begin[index]) - trace.begin_ns,
+                dur_ns=int(gaps.end[index] - gaps.begin[index]),
+                idle=_drop_absent_reasons(ns_by_gap[index].tolist()),
                 previous=_get_name(trace, gaps.before[index]),
                 next=_get_name(trace, gaps.event[index]) or "",
                 op=_get_name(trace, cover.op[index]),
                 annotation=_get_name(trace, cover.annotation[index]),
                 module=_get_module_name(trace, cover.module[index]),
                 frame=_get_name(trace, cover.frame[index]),
-                drained_by=_get_name(trace, waits[index]),
+                drained_by=_get_name(trace, waiting_call[index]),
             )
         )
 
@@ -194,7 +202,7 @@ def _find_waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
         The innermost call that waits for the device, as a row; -1 for none.
     """
     is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
-    late_launch = np.where(is_launched_later, gaps.launch, -1)
+    late_launch = np.where(is_launched_later, gaps.launch, NO_ROW)
     return find_waiting_calls(devices.trace, devices.threads, late_launch, gaps.begin)
 
 
@@ -216,12 +224,12 @@ def _drop_absent_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
 
 
 def _get_name(trace: Trace, row: np.integer) -> str | None:
-    """Return the name of a row of the trace, None for row -1."""
-    return trace.name_of(int(row)) if row >= 0 else None
+    """Return the name of a row of the trace, None for NO_ROW."""
+    return None if row == NO_ROW else trace.name_of(int(row))
 
 
 def _get_module_name(trace: Trace, row: np.integer) -> str | None:
-    """Return the module of a row without the profiler's prefix, None for row -1."""
+    """Return the module of a row without the profiler's prefix, None for NO_ROW."""
     name = _get_name(trace, row)
     return name.removeprefix(MODULE_PREFIX) if name else None
 
@@ -380,20 +388,21 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     described = tuple(describe_gaps(devices, gaps, devices.reasons, longest))
     reasons = _find_reason_times(devices)
 
+    # Both the gaps and the longest of them lie one device after the other.
     gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
     longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
-    for device, named in enumerate(devices.named):
-        gaps_of_device = gaps_of_devices[device]
-        longest_of_device = longest_of_devices[device]
+    for index, device in enumerate(devices.named):
+        own_gaps = gaps_of_devices[index]
+        own_longest = longest_of_devices[index]
         idle_times.append(
             IdleTime(
-                device=named.pid,
-                reasons=reasons[device],
-                begin=gaps.begin[gaps_of_device],
-                end=gaps.end[gaps_of_device],
-                longest=longest[longest_of_device] - gaps_of_device.start,
-                longest_gaps=described[longest_of_device],
+                device=device.pid,
+                reasons=reasons[index],
+                begin=gaps.begin[own_gaps],
+                end=gaps.end[own_gaps],
+                longest=longest[own_longest] - own_gaps.start,
+                longest_gaps=described[own_longest],
             )
         )
 
@@ -476,23 +485,26 @@ def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]
     result is the index of a ThreadActivity and the pieces of that activity, in ns of
     the file.
     """
-    device = devices.device_index(gaps.event)
+    device_of_gap = devices.device_index(gaps.event)
     has_host_part = gaps.call_begin > gaps.begin
-    for threads, positions, on_axis in group_calls_by_axis(
+    for threads, gap_indices, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, has_host_part
     ):
         host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
-        axis_to_file_ns = gaps.begin[positions] - host_parts.start
-        unrecorded = outside(joined(*threads.covers))
+        device = device_of_gap[gap_indices]
+        axis_to_file_ns = gaps.begin[gap_indices] - host_parts.start
 
-        for activity, cover in enumerate((*threads.covers, unrecorded)):
-            inside, host_part = pieces(host_parts, cover)
-            pieces_in_file = Pieces(
-                device=device[positions[host_part]],
-                start=inside.start + axis_to_file_ns[host_part],
-                end=inside.end + axis_to_file_ns[host_part],
+        recorded_covers = threads.covers
+        unrecorded = outside(joined(*recorded_covers))
+        for activity, cover in enumerate((*recorded_covers, unrecorded)):
+            parts, host_part = pieces(host_parts, cover)
+            to_file_ns = axis_to_file_ns[host_part]
+            parts_in_file = Pieces(
+                device=device[host_part],
+                start=parts.start + to_file_ns,
+                end=parts.end + to_file_ns,
             )
-            yield activity, pieces_in_file
+            yield activity, parts_in_file
 
 
 def _collect_times_of_devices(
@@ -511,16 +523,15 @@ def _collect_times_of_devices(
     if not all_pieces:
         return
 
-    merged_pieces = _merge_pieces(all_pieces)
-    device_count = int(merged_pieces.device.max(initial=-1)) + 1
-    for device, pieces_of_device in enumerate(
-        slices_of_ids(merged_pieces.device, device_count)
+    merged = _merge_pieces(all_pieces)
+    by_device = grouped(merged.device)
+    for device, members in zip(
+        by_device.keys.tolist(), by_device.members_of_each(), strict=True
     ):
-        start = merged_pieces.start[pieces_of_device]
-        end = merged_pieces.end[pieces_of_device]
-        if len(start):
-            before = prefix_sums(end - start)
-            yield device, ReasonTimes(name=name, start=start, end=end, before=before)
+        start = merged.start[members]
+        end = merged.end[members]
+        before = prefix_sums(end - start)
+        yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
 def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
@@ -532,8 +543,12 @@ def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     start = np.concatenate([record.start for record in all_pieces])
     end = np.concatenate([record.end for record in all_pieces])
 
+    is_not_empty = start < end
+    device = device[is_not_empty]
+    start = start[is_not_empty]
+    end = end[is_not_empty]
+
     order = np.lexsort((start, device))
-    order = order[(start < end)[order]]  # without empty pieces
     device = device[order]
     start = start[order]
     end = end[order]
@@ -596,10 +611,10 @@ def find_longest_slices(
         A row of the trace for each stretch, -1 for none.
     """
     if not len(slices.rows) or not len(begin):
-        return np.full(len(begin), -1, dtype=np.intp)
+        return np.full(len(begin), NO_ROW, dtype=np.intp)
 
     rows = _find_majority_slices(slices, begin, end)
-    undecided = np.flatnonzero(rows < 0)
+    undecided = np.flatnonzero(rows == NO_ROW)
     if len(undecided):
         begin_of_undecided = begin[undecided]
         end_of_undecided = end[undecided]
@@ -651,7 +666,7 @@ def _find_longest_names(
         row. It is -1 if the name takes less than 1 / MIN_COVERING_DIVISOR of the
         stretch. Of several such names the one counts that was innermost first.
     """
-    rows = np.full(len(begin), -1, dtype=np.intp)
+    rows = np.full(len(begin), NO_ROW, dtype=np.intp)
     if not len(slices.rows):
         return rows
 
@@ -659,15 +674,15 @@ def _find_longest_names(
     if not len(names.row):
         return rows
 
-    length_ns = (end - begin)[names.stretch]
-    is_enough = MIN_COVERING_DIVISOR * names.total_ns >= length_ns
-    stretch = names.stretch[is_enough]
-    row = names.row[is_enough]
+    # For each stretch the longest name, and of equal ones the first to be innermost.
+    best_first = np.lexsort((names.first_ns, -names.total_ns, names.stretch))
+    is_best = begins_runs(names.stretch[best_first])
+    best = best_first[is_best]
 
-    # Of several assignments to one stretch the last one stays: so the longest name
-    # comes last, and of equal ones the first to be innermost.
-    by_size = np.lexsort((-names.first_ns[is_enough], names.total_ns[is_enough]))
-    rows[stretch[by_size]] = row[by_size]
+    stretch = names.stretch[best]
+    stretch_ns = (end - begin)[stretch]
+    is_enough = MIN_COVERING_DIVISOR * names.total_ns[best] >= stretch_ns
+    rows[stretch[is_enough]] = names.row[best[is_enough]]
     return rows
 
 

@@ -49,6 +49,7 @@ UNKNOWN_SIZE: Final = -1
 MIN_RATIO_TO_EXPLAINED: Final = 5
 """A transfer waits if it takes this many times what its bytes explain, or the median.
 """
+NS_PER_S: Final = 1e9
 _UNNAMED: Final = frozenset({"", "undefined"})
 _MAX_NAME_CHARACTERS: Final = 40
 _MAX_GROUP_CHARACTERS: Final = 24
@@ -66,6 +67,13 @@ class TransferKind(NamedTuple):
     """The element type, "" if it is not known."""
     is_guessed: bool = False
     """Whether it is guessed that the group is of all ranks, which are more than two."""
+
+
+class Bandwidth(NamedTuple):
+    """Two bounds of a bandwidth, in bytes per second."""
+
+    lowest: float
+    highest: float
 
 
 class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -114,7 +122,7 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.kind.is_guessed
 
     @property
-    def bus_bytes_per_s(self) -> tuple[float, float] | None:
+    def bus_bytes_per_s(self) -> Bandwidth | None:
         """Return the lower and the upper bound of the bus bandwidth, in bytes per
         second.
 
@@ -130,10 +138,10 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
 
         bus_bytes = self.bytes * factor
-        lowest = bus_bytes * 1e9 / self.total_ns
-        highest = bus_bytes * 1e9 / self.fastest_ns
-
-        return lowest, highest
+        return Bandwidth(
+            lowest=bus_bytes * NS_PER_S / self.total_ns,
+            highest=bus_bytes * NS_PER_S / self.fastest_ns,
+        )
 
     @property
     def is_range(self) -> bool:
@@ -207,26 +215,29 @@ def _find_kinds_and_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     Args:
         rows: The kernels, as rows of the trace.
     """
-    collectives = find_gpu_collectives(trace)
-    record_of_row = dict(
-        zip(collectives.rows.tolist(), collectives.collectives, strict=True)
-    )
+    recorded = find_gpu_collectives(trace)
+    record_of_row = dict(zip(recorded.rows.tolist(), recorded.collectives, strict=True))
 
-    # Number the kinds in the order in which they occur.
-    index_of_kind: dict[TransferKind, int] = {}
-    kinds = np.empty(len(rows), dtype=np.intp)
-    size_bytes = np.full(len(rows), UNKNOWN_SIZE, dtype=np.int64)
-    for kernel, row in enumerate(rows.tolist()):
+    index_of_kind: dict[TransferKind, int] = {}  # in the order in which they occur
+    kind_indices = []
+    size_bytes = []
+    for row in rows.tolist():
         record = record_of_row.get(row)
         if record is None:
             kind = TransferKind(_name_collective(trace.name_of(row)))
+            size_bytes.append(UNKNOWN_SIZE)
         else:
             kind = _make_kind(record)
-            size_bytes[kernel] = record.bytes
+            size_bytes.append(record.bytes)
 
-        kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
+        next_index = len(index_of_kind)
+        kind_indices.append(index_of_kind.setdefault(kind, next_index))
 
-    return _KernelSizes(kinds=tuple(index_of_kind), kind=kinds, bytes=size_bytes)
+    return _KernelSizes(
+        kinds=tuple(index_of_kind),
+        kind=np.array(kind_indices, dtype=np.intp),
+        bytes=np.array(size_bytes, dtype=np.int64),
+    )
 
 
 def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
@@ -239,9 +250,9 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
     dur_ns = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
-    _, equal_group = distinct_rows(columns)
-    fastest_ns = _find_least_of_group(dur_ns, equal_group)
-    has_equals = group_size_of_each(equal_group) >= MIN_EQUAL_TRANSFERS
+    _, group_of_equals = distinct_rows(columns)
+    fastest_ns = _find_least_of_group(dur_ns, group_of_equals)
+    has_equals = group_size_of_each(group_of_equals) >= MIN_EQUAL_TRANSFERS
     has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
@@ -249,8 +260,8 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
         kernels.kind, device, dur_ns, kernels.bytes
     )
     explained_by_bytes_ns = dur_ns - unexplained_ns
-    is_by_bytes = ~has_equals & (unexplained_ns > 0)
-    is_by_bytes &= dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
+    is_far_longer = dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
+    is_by_bytes = ~has_equals & (unexplained_ns > 0) & is_far_longer
 
     return _Waiting(
         ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
@@ -444,13 +455,12 @@ def _format_bandwidth(kind: Transfers) -> str:
 
     Examples are `6.56 GB/s to 9.16 GB/s of bus bandwidth` and `at least ...`.
     """
-    bounds = kind.bus_bytes_per_s
-    if bounds is None:
+    bandwidth = kind.bus_bytes_per_s
+    if bandwidth is None:
         return ""
 
-    lower_bound, upper_bound = bounds
-    lowest = quantity(lower_bound, "B/s", 3)
-    highest = quantity(upper_bound, "B/s", 3)
+    lowest = quantity(bandwidth.lowest, "B/s", 3)
+    highest = quantity(bandwidth.highest, "B/s", 3)
     if kind.is_range and lowest != highest:
         return f"{lowest} to {highest} of bus bandwidth"
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.backward_threads import number_thread_pairs
 from fusetui.analysis.why.causes import find_heaviest_call, frame_text
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, Idle
@@ -552,9 +552,10 @@ def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     """Return the number of each row's thread, which the two threads of a pair share.
 
     A pair is a thread of autograd's engine and the one that waits for it; see
-    `number_leads`. Any other thread has a number of its own.
+    `number_thread_pairs`. Any other thread has a number of its own.
     """
-    pair: Rows = number_leads(trace)[trace.thread_of_track[trace.track[rows]]]
+    thread = trace.thread_of_track[trace.track[rows]]
+    pair: Rows = number_thread_pairs(trace)[thread]
     return pair
 
 

@@ -50,6 +50,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -234,26 +235,24 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
         is_counted: Which gaps they are; one flag per gap.
     """
     words = _list_activity_words(facts)
-    # Without what other rules explain.
-    rows, ns = find_slices_in_idle_time(
-        facts, is_counted, facts.explained_cover, LAYERS
+    explained_by_others = facts.explained_cover
+    rows, ns_of_row = find_slices_in_idle_time(
+        facts, is_counted, explained_by_others, LAYERS
     )
 
-    recorded_activities = [activity for activity in words if ns_of_activity[activity]]
-    longest_first = sorted(
-        recorded_activities, key=lambda activity: -ns_of_activity[activity]
-    )
+    activities = [activity for activity in words if ns_of_activity[activity]]
+    activities.sort(key=lambda activity: -ns_of_activity[activity])
 
     texts = []
-    for activity in longest_first[:MAX_KINDS_NAMED]:
+    for activity in activities[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
-        names = _name_longest_slices(facts, activity, activity_ns, rows, ns)
+        names = _name_longest_slices(facts, activity, activity_ns, rows, ns_of_row)
         texts.append(f"{length} {words[activity]}{names}")
 
     if len(texts) > 1:
         texts[-1] = f"and {texts[-1]}"
-    return "; ".join(texts) + _name_longest_modules(facts, rows, ns)
+    return "; ".join(texts) + _name_longest_modules(facts, rows, ns_of_row)
 
 
 def _list_activity_words(facts: Facts) -> dict[ThreadActivity, str]:
@@ -295,10 +294,10 @@ def _name_longest_slices(
     if not names:
         return ""
 
-    longest_name, longest_ns = names[0]
-    if 2 * longest_ns > activity_ns:
-        return f", mostly {longest_name}"
-    return f", such as {' and '.join(text for text, _ in names)}"
+    longest = names[0]
+    if 2 * longest.ns > activity_ns:
+        return f", mostly {longest.text}"
+    return f", such as {' and '.join(name.text for name in names)}"
 
 
 def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
@@ -312,8 +311,8 @@ def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
         ns: The time of each of them.
     """
     modules = facts.kernels.origins.modules
-    module = modules.rows_at(modules.around(rows)).astype(np.intp)  # -1 for none
-    has_module = module >= 0
+    module = modules.rows_at(modules.around(rows)).astype(np.intp)
+    has_module = module != NO_ROW
     names = rank_delaying_names(
         facts.trace, module[has_module], ns[has_module], format_module, int(ns.sum())
     )
@@ -323,7 +322,7 @@ def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     modules_are = "module with the most of it is"
     if len(names) > 1:
         modules_are = "modules with the most of it are"
-    return f". The {modules_are} {' and '.join(text for text, _ in names)}"
+    return f". The {modules_are} {' and '.join(name.text for name in names)}"
 
 
 def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
@@ -570,7 +569,8 @@ def _describe_slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
 def _ends_with_slow_launch(facts: Facts) -> Flags:
     """Tell which gaps end with a launch call of more than SLOW_NS; one flag per gap."""
     launch = facts.idle.launch
-    is_slow: Flags = (launch >= 0) & (facts.trace.dur[launch] > SLOW_NS)
+    takes_long = facts.trace.dur[launch] > SLOW_NS
+    is_slow: Flags = facts.idle.has_launch & takes_long
     return is_slow
 
 
