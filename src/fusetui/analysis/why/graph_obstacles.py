@@ -14,8 +14,9 @@ from fusetui.analysis.why.causes import find_heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import NO_INTERVAL
 from fusetui.trace.model.sorted_arrays import is_in, positions_of
 
@@ -77,7 +78,8 @@ def _list_kernel_launches(facts: Facts) -> Rows:
     trace = facts.trace
     kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
     launches = distinct(trace.launch[kernels].astype(np.int64))
-    return launches[launches >= 0].astype(np.intp)
+    known: Rows = launches[launches != NO_ROW].astype(np.intp)
+    return known
 
 
 def _count_steps(facts: Facts, times_ns: Int64s) -> int:
@@ -106,19 +108,18 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         Args:
             launches: The calls that launch, as rows of the trace; at least one.
         """
-        trace = facts.trace
-        keys, stretch = np.unique(
-            _number_steps_and_threads(facts, launches), return_inverse=True
+        launched_ns = facts.trace.start[launches]
+        key = _number_steps_and_threads(facts, launches)
+        by_key = grouped(key, then_by=launched_ns)
+        launched_in_order = launched_ns[by_key.order]
+        first = by_key.begins[:-1]
+        last = by_key.begins[1:] - 1
+
+        return cls(
+            key=by_key.keys,
+            first_ns=launched_in_order[first],
+            last_ns=launched_in_order[last],
         )
-        launched_ns = trace.start[launches]
-
-        # The first and the last launch of each stretch.
-        first_ns = np.full(len(keys), trace.end_ns)
-        np.minimum.at(first_ns, stretch, launched_ns)
-        last_ns = np.full(len(keys), trace.begin_ns)
-        np.maximum.at(last_ns, stretch, launched_ns)
-
-        return cls(key=keys, first_ns=first_ns, last_ns=last_ns)
 
     def rows_within(self, facts: Facts, rows: Rows) -> Rows:
         """Return the rows that lie between the launches of their step and thread.
@@ -126,13 +127,14 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
         They start after the first and before the last launch of the stretch.
         """
         key = _number_steps_and_threads(facts, rows)
-        start = facts.trace.start[rows]
         has_stretch = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
+        candidates = rows[has_stretch]
         stretch = positions_of(self.key, key[has_stretch])
 
-        is_after_first = start[has_stretch] > self.first_ns[stretch]
-        is_before_last = start[has_stretch] < self.last_ns[stretch]
-        within: Rows = rows[has_stretch][is_after_first & is_before_last]
+        start = facts.trace.start[candidates]
+        is_after_first = start > self.first_ns[stretch]
+        is_before_last = start < self.last_ns[stretch]
+        within: Rows = candidates[is_after_first & is_before_last]
         return within
 
 
@@ -150,7 +152,7 @@ def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
         return thread
 
     step = facts.steps.at(trace.start[rows]).astype(np.int64)
-    more_than_threads = len(trace.tracks) + 1
+    more_than_threads = len(trace.tracks) + 1  # so no two pairs have one number
     step_and_thread = step * more_than_threads + thread
     return np.where(step != NO_INTERVAL, step_and_thread, OUTSIDE_OF_STEPS)
 

@@ -145,12 +145,18 @@ class Bounds(NamedTuple):
 
     bound_ns: Int64s
     """By the attainable rates; UNKNOWN_NS where it is not known."""
-    at_stake_ns: Int64s
-    """How much longer the kernel takes; 0 where the bound is not known."""
+    excess_ns: Int64s
+    """How much longer than that the kernel takes; 0 where the bound is not known."""
     least_ns: Int64s
     """By the full rates of the data sheet; UNKNOWN_NS where it is not known."""
     assumed: Flags
     """Whether the attainable rate is assumed, because nobody has measured it."""
+
+    @property
+    def is_known(self) -> Flags:
+        """Tell for which kernels `bound_ns` is known."""
+        is_known: Flags = self.bound_ns != UNKNOWN_NS
+        return is_known
 
 
 MAX_SMS: Final = 1 << 20
@@ -351,7 +357,7 @@ class Kernels:
         slower_ns = np.fmax(compute_ns, memory_ns)
         attainable_ns = np.rint(np.fmax(slower_ns, MIN_BOUND_NS))
         bound_ns = self._pick_times(attainable_ns, is_known)
-        beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
+        excess_ns = np.maximum(self.effective_ns - bound_ns, 0)
 
         data_sheet_ns = jobs.of_each(lambda job: job.limits.least_ns)
         least_ns = np.floor(np.nan_to_num(data_sheet_ns))
@@ -359,7 +365,7 @@ class Kernels:
 
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(bound_ns != UNKNOWN_NS, beyond_bound_ns, 0),
+            excess_ns=np.where(bound_ns != UNKNOWN_NS, excess_ns, 0),
             least_ns=self._pick_times(least_ns, is_known),
             assumed=self._pick_from_jobs(is_known & is_assumed, False),
         )
@@ -378,14 +384,15 @@ class Kernels:
     @cached_property
     def ceiling(self) -> Ceiling:
         """Return what better kernels could save."""
-        is_known = self.bounded.bound_ns != UNKNOWN_NS
-        beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
+        bounds = self.bounded
+        is_known = bounds.is_known
+        beyond_data_sheet_ns = np.maximum(self.effective_ns - bounds.least_ns, 0)
         return Ceiling(
             known_ns=self.total_ns(is_known),
             unknown_ns=self.total_ns(self.is_kernel & ~is_known),
-            at_stake_ns=int(self.bounded.at_stake_ns.sum()),
-            assumed_ns=self.total_ns(is_known & self.bounded.assumed),
-            at_most_ns=int(beyond_least_ns[is_known].sum()),
+            at_stake_ns=int(bounds.excess_ns.sum()),
+            assumed_ns=self.total_ns(is_known & bounds.assumed),
+            at_most_ns=int(beyond_data_sheet_ns[is_known].sum()),
         )
 
     @cached_property
@@ -435,6 +442,16 @@ class Kernels:
             value: Returns the figure of a job, None if the job has none.
         """
         return self._pick_from_jobs(self.jobs.of_each(value), np.nan)
+
+    def has_job(self, matches: Callable[[KernelJob], bool]) -> Flags:
+        """Tell which events have a job that passes a test.
+
+        Args:
+            matches: The test. A job is what a kernel has to do, by its op and shapes.
+        """
+        one_if_match = self.figures_of_jobs(lambda job: float(matches(job)))
+        is_match: Flags = one_if_match == 1  # nan, for an event without a job, is not
+        return is_match
 
     @cached_property
     def peak(self) -> Peak | None:

@@ -50,7 +50,8 @@ def _list_needs(facts: Facts) -> list[_Need]:
     kernels = facts.kernels
     has_ops = bool((trace.role == Role.OP).any())
     has_annotations = bool((trace.role == Role.ANNOTATION).any())
-    has_shapes = bool((kernels.jobs.inputs.number >= 0).any())
+    index_of_inputs = kernels.jobs.inputs.number  # -1 for a kernel without shapes
+    has_shapes = bool((index_of_inputs != -1).any())
     has_blocks = bool((kernels.blocks > 0).any())
     has_sms = bool((kernels.sms > 0).any())
     is_listed = kernels.peak is not None

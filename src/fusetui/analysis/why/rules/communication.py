@@ -205,8 +205,8 @@ def _rank_exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
     def by_exposed_time(kind: Transfers) -> tuple[int, str, str]:
         return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
 
-    exposed = [kind for kind in find_transfers(facts) if exposed_ns[kind.rows].any()]
-    return sorted(exposed, key=by_exposed_time)
+    kinds = [kind for kind in find_transfers(facts) if exposed_ns[kind.rows].any()]
+    return sorted(kinds, key=by_exposed_time)
 
 
 def _describe_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
@@ -330,7 +330,6 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
     Args:
         exposed_ns: The time of each event of the trace without compute beside it.
     """
-    dur = facts.trace.dur
     kinds = [
         kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
     ]
@@ -338,12 +337,14 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
         return None
 
     kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
-    longest_index = int(exposed_ns[kind.rows].argmax())
-    dur_ns = int(dur[kind.rows[longest_index]])
-    explained_ns = dur_ns - int(kind.waits_ns[longest_index])
-    median_ns = median(np.delete(dur[kind.rows], longest_index))  # of the others
+    longest = int(exposed_ns[kind.rows].argmax())  # an index into kind.rows
+    dur_ns_of_kind = facts.trace.dur[kind.rows]
+    dur_ns = int(dur_ns_of_kind[longest])
+    waited_ns = int(kind.waits_ns[longest])
+    explained_ns = dur_ns - waited_ns
+    median_ns = median(np.delete(dur_ns_of_kind, longest))  # of the others
 
-    waits = explained_ns < dur_ns and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
+    waits = waited_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
     is_far_longer = median_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * median_ns
     if waits:
         text = (
@@ -360,7 +361,7 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
         return None
 
     return LongTransfer(
-        exposed_ns=int(exposed_ns[kind.rows[longest_index]]),
+        exposed_ns=int(exposed_ns[kind.rows[longest]]),
         waits=waits,
         text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
@@ -510,16 +511,15 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     overlaps = kernels.overlap_ns(kernels.communicates) > 0
     is_beside = kernels.computes & overlaps
     is_alone = kernels.computes & kernels.alone
-    job = np.where(is_beside | is_alone, kernels.job_indices, NO_JOB)
-    alone_usual_ns = _find_usual_ns_alone(
-        job, is_alone, is_beside, kernels.effective_ns
+    usual_ns_alone = _find_usual_ns_alone(
+        kernels.job_indices, is_alone, is_beside, kernels.effective_ns
     )
-    is_measured = is_beside & (alone_usual_ns > 0)
+    is_measured = is_beside & (usual_ns_alone > 0)
     if not is_measured.any():
         return
 
     rows = kernels.rows[is_measured]
-    alone_ns = alone_usual_ns[is_measured]
+    alone_ns = usual_ns_alone[is_measured]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
     if at_stake_ns <= 0:
@@ -559,18 +559,20 @@ def _find_usual_ns_alone(
         ns for each kernel: 0 without a job, and where the job has fewer than MIN_RUNS
         runs alone, or fewer beside communication.
     """
-    alone = np.flatnonzero(is_alone & (job != NO_JOB))
-    beside = np.flatnonzero(is_beside & (job != NO_JOB))
+    has_job = job != NO_JOB
+    alone = np.flatnonzero(is_alone & has_job)
+    beside = np.flatnonzero(is_beside & has_job)
     alone_by_job = grouped(job[alone], then_by=ns[alone])  # the shortest run first
     median_ns = ns[alone[alone_by_job.upper_median]]
 
-    jobs = int(job.max(initial=NO_JOB)) + 1
-    runs_beside = np.bincount(job[beside], minlength=jobs)[alone_by_job.keys]
+    job_count = int(job.max(initial=NO_JOB)) + 1
+    runs_beside_of_job = np.bincount(job[beside], minlength=job_count)
+    runs_beside = runs_beside_of_job[alone_by_job.keys]
     has_enough = (alone_by_job.counts >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
 
-    usual_ns_of_job = np.zeros(jobs, dtype=np.int64)
+    usual_ns_of_job = np.zeros(job_count, dtype=np.int64)
     usual_ns_of_job[alone_by_job.keys[has_enough]] = median_ns[has_enough]
-    return np.where(job != NO_JOB, at(usual_ns_of_job, job, missing=0), 0)
+    return at(usual_ns_of_job, job, missing=0)  # NO_JOB finds `missing`
 
 
 LEAST_SHARE: Final = 0.1
@@ -605,9 +607,9 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     if not len(rows):
         return
 
-    start = np.maximum(trace.start[rows], facts.begin_ns)
-    end = np.minimum(trace.end[rows], facts.end_ns)
-    running = union(start, end)
+    start_in_window = np.maximum(trace.start[rows], facts.begin_ns)
+    end_in_window = np.minimum(trace.end[rows], facts.end_ns)
+    running = union(start_in_window, end_in_window)
     if facts.devices:
         yield from _claim_delays(facts, rows, running)
     elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
@@ -621,7 +623,8 @@ def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
         rows: The collectives.
         running: When they run, in ns of the file.
     """
-    at_stake_ns = int(facts.host_ns_during(running)[LATE_ACTIVITIES].sum())
+    ns_of_activities = facts.host_ns_during(running)  # [ThreadActivity, gaps]
+    at_stake_ns = int(ns_of_activities[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "

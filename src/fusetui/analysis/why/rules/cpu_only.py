@@ -40,7 +40,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
@@ -175,11 +175,11 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
 
 def _drop_nested_rows(trace: Trace, rows: Rows) -> Rows:
     """Return those of some rows whose parent is none of these rows."""
-    is_row = np.zeros(len(trace), dtype=np.bool_)
-    is_row[rows] = True
-    parent = trace.parent[rows]  # -1 for none
-    is_inner = (parent >= 0) & is_row[parent]
-    return rows[~is_inner]
+    is_given = np.zeros(len(trace), dtype=np.bool_)
+    is_given[rows] = True
+    parent = trace.parent[rows]
+    is_nested: Flags = (parent != NO_ROW) & is_given[parent]
+    return rows[~is_nested]
 
 
 def _format_names(facts: Facts, rows: Rows) -> str:
@@ -357,12 +357,12 @@ def _find_main_thread(facts: Facts) -> int | None:
 
     thread = trace.thread_of_track[trace.track[ops]]
     ns_of_thread = np.bincount(thread, trace.dur[ops])
+    total_ns = ns_of_thread.sum()
     busiest = int(ns_of_thread.argmax())
-    busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
-    if not total_ns:
+    if not total_ns or ns_of_thread[busiest] < MAIN_THREAD_SHARE * total_ns:
         return None
 
-    return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
+    return busiest
 
 
 def _select_work_of_thread(facts: Facts, thread: int) -> Rows:
@@ -425,13 +425,14 @@ def _find_longest_annotation(
 
     ns_of_row = time.within(trace.start[rows], trace.end[rows])
     ns_of_name = np.bincount(trace.name[rows], ns_of_row)
-    longest = int(ns_of_name.argmax())
-    if ns_of_name[longest] < MIN_SHARE_TO_NAME * time.ns:
+    longest_name = int(ns_of_name.argmax())
+    longest_ns = int(ns_of_name[longest_name])
+    if longest_ns < MIN_SHARE_TO_NAME * time.ns:
         return None
 
     # Annotations of one name may lie in each other, and then count twice.
-    inside_ns = min(int(ns_of_name[longest]), time.ns)
-    return AnnotatedTime(name=trace.names[longest], ns=inside_ns)
+    inside_ns = min(longest_ns, time.ns)
+    return AnnotatedTime(name=trace.names[longest_name], ns=inside_ns)
 
 
 MIN_RATIO_OF_FIRST_CALL: Final = 10
@@ -521,15 +522,19 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    for named in rank_names(facts.trace, _select_program_ops(facts, ops))[:1]:
-        first_call = _describe_slow_first_call(named)
-        yield _make_hot_claim(
-            facts,
-            named,
-            verb="takes",
-            apart=f", excluding nested calls{first_call}",
-            remedy=FIRST_CALL if first_call else _choose_op_remedy(facts, named),
-        )
+    longest_first = rank_names(facts.trace, _select_program_ops(facts, ops))
+    if not longest_first:
+        return
+
+    longest = longest_first[0]
+    first_call = _describe_slow_first_call(longest)
+    yield _make_hot_claim(
+        facts,
+        longest,
+        verb="takes",
+        apart=f", excluding nested calls{first_call}",
+        remedy=FIRST_CALL if first_call else _choose_op_remedy(facts, longest),
+    )
 
 
 def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
@@ -537,16 +542,20 @@ def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
 
     The profiler's own functions do not count.
     """
-    functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
-    for named in rank_names(facts.trace, functions)[:1]:
-        has_many = _has_many_short_calls(named)
-        yield _make_hot_claim(
-            facts,
-            named,
-            verb="takes",
-            apart=", excluding nested calls",
-            remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
-        )
+    of_program = functions.only(~is_profiler_frame(facts.trace, functions.rows))
+    longest_first = rank_names(facts.trace, of_program)
+    if not longest_first:
+        return
+
+    longest = longest_first[0]
+    has_many = _has_many_short_calls(longest)
+    yield _make_hot_claim(
+        facts,
+        longest,
+        verb="takes",
+        apart=", excluding nested calls",
+        remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
+    )
 
 
 def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
@@ -556,10 +565,13 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     """
     is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
-    waits = waits.only(~is_collective & ~is_of_profiler)
+    other_waits = waits.only(~is_collective & ~is_of_profiler)
+    longest_first = rank_names(facts.trace, other_waits, with_caller=True)
+    if not longest_first:
+        return
 
-    for named in rank_names(facts.trace, waits, with_caller=True)[:1]:
-        yield _make_hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
+    longest = longest_first[0]
+    yield _make_hot_claim(facts, longest, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
 def _select_program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:

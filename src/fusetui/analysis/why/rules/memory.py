@@ -36,7 +36,7 @@ from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
-from fusetui.trace.model.arrays import Flags, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
@@ -166,7 +166,7 @@ def _match_peaks_to_devices(
     if not is_rocm(facts.trace) and peak_of_index.keys() <= set(all_ids):
         return peak_of_index
 
-    if len(all_ids) == len(peaks) == 1:
+    if len(all_ids) == 1 and len(peaks) == 1:
         return {all_ids[0]: peaks[0]}
 
     raise CannotTellError("the GPU of each memory event", "one GPU per process")
@@ -319,18 +319,17 @@ def _name_launching_op(facts: Facts, copies: Flags) -> str:
     kernels = facts.kernels
     trace = facts.trace
     op = trace.op[kernels.rows]
-    has_op = copies & (op >= 0)
+    has_op = copies & (op != NO_ROW)
     if not has_op.any():
         return ""
 
-    name_of_op = trace.name[op[has_op]]
-    ns_of_name = np.bincount(name_of_op, kernels.effective_ns[has_op])
-    longest = int(ns_of_name.argmax())
-    is_most = 2 * ns_of_name[longest] > kernels.total_ns(copies)
+    ns_of_name = np.bincount(trace.name[op[has_op]], kernels.effective_ns[has_op])
+    longest_name = int(ns_of_name.argmax())
+    is_most = 2 * ns_of_name[longest_name] > kernels.total_ns(copies)
     if not is_most:
         return name_dominant_module(kernels, copies)
 
-    name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
+    name = printable(trace.names[longest_name][:MAX_NAME_CHARACTERS])
     return f", most of it in {name}{name_dominant_module(kernels, copies, ', and in ')}"
 
 
@@ -365,6 +364,7 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
 
     rows = kernels.rows[copies]
     calls = trace.launch[rows].astype(np.intp)
+    known_calls = calls[calls != NO_ROW]
     is_to_host = trace.matching(rows, TO_HOST.search)
     waits = _count_copies_before_waits(facts, calls[is_to_host])
 
@@ -372,7 +372,7 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
         text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
         f"{format_share_of_work(facts, at_stake_ns)} while no kernel runs.{_describe_remaining_waits(waits)}",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
+        wanted=AsyncCalls(np.append(rows, known_calls)),
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "
@@ -406,7 +406,7 @@ def _count_copies_before_waits(facts: Facts, copying: Rows) -> int:
     """
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    launches = launches[launches >= 0]
+    launches = launches[launches != NO_ROW]
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
 
     # Sort all these calls by thread, then by start, so that the next one is a neighbor.
@@ -416,10 +416,10 @@ def _count_copies_before_waits(facts: Facts, copying: Rows) -> int:
     calls = calls[by_thread]
     thread = thread[by_thread]
 
-    is_same_thread = thread[1:] == thread[:-1]
-    next_waits = is_same_thread & ~np.isin(calls[1:], launches)
-    with_wait_behind = calls[:-1][next_waits]
-    return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
+    next_is_of_thread = thread[1:] == thread[:-1]
+    next_is_wait = ~np.isin(calls[1:], launches)
+    before_wait = calls[:-1][next_is_of_thread & next_is_wait]
+    return int(np.count_nonzero(np.isin(copying, before_wait)))
 
 
 def _describe_remaining_waits(waits: int) -> str:

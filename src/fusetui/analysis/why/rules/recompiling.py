@@ -180,13 +180,12 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     regions_of_steps = []
     for members in grouped(step_of_region).members_of_each():
         in_step = rows[members]
-        regions_of_steps.append(
-            in_step[grouped(_number_functions(facts, in_step)).first]
-        )
+        by_function = grouped(_number_functions(facts, in_step))
+        regions_of_steps.append(in_step[by_function.first])
 
     fewest_first = sorted(regions_of_steps, key=len)
-    middle = (len(fewest_first) - 1) // 2
-    usual_regions = fewest_first[middle]
+    lower_middle = (len(fewest_first) - 1) // 2
+    usual_regions = fewest_first[lower_middle]
     by_start = np.argsort(trace.start[usual_regions], kind="stable")
 
     return CompiledRegions(usual_regions[by_start])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from statistics import mode
 from typing import Final
 
 import msgspec
@@ -22,7 +22,7 @@ from fusetui.analysis.why.warming import (
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
@@ -72,9 +72,13 @@ def recording(facts: Facts) -> Iterator[Claim]:
         *_note_graph_recording(facts),
     ]
     if notes:
+        rows: list[int] = []
+        for note in notes:
+            rows.extend(note.rows)
+
         yield Claim(
             text=" ".join(note.text for note in notes),
-            rows=tuple(row for note in notes for row in note.rows),
+            rows=tuple(rows),
             remedy=" ".join(note.remedy for note in notes),
         )
 
@@ -135,9 +139,9 @@ def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
 
 def _describe_launches(trace: Trace, launches: Rows) -> str:
     """Describe launch calls: `12 launch calls (mostly cudaLaunchKernel) were`."""
-    names = Counter(trace.name_of(row) for row in launches.tolist())
-    most_frequent, _ = names.most_common(1)[0]
-    mostly = "mostly " if len(names) > 1 else ""
+    names = [trace.name_of(row) for row in launches.tolist()]
+    most_frequent = mode(names)
+    mostly = "mostly " if len(set(names)) > 1 else ""
     were = "was" if len(launches) == 1 else "were"
     calls = plural(len(launches), "launch call")
     return f"{calls} ({mostly}{printable(most_frequent)}) {were}"
@@ -163,7 +167,8 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     trace = facts.trace
     launch = facts.idle.launch
     waited_ns = facts.idle.ns_of_reasons("launch_call")
-    is_replay = (launch >= 0) & mark_graph_calls(trace)[launch] & (waited_ns > 0)
+    launches_graph = facts.idle.has_launch & mark_graph_calls(trace)[launch]
+    is_replay = launches_graph & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
     if not replay_ns or replay_ns < MIN_SHARE_IN_REPLAYS * facts.span_ns:
         return
@@ -183,14 +188,12 @@ def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
     """Note GPU events without a launch call beside others that have one."""
     trace = facts.trace
     rows = facts.gpu_rows
-    unlinked = rows[trace.launch[rows] < 0]
+    unlinked = rows[trace.launch[rows] == NO_ROW]
     unlinked_ns = int(trace.dur[unlinked].sum())
     all_ns = int(trace.dur[rows].sum())
-    if (
-        not facts.has_launches
-        or not all_ns
-        or unlinked_ns < MIN_SHARE_UNLINKED * all_ns
-    ):
+    if not facts.has_launches or not all_ns:
+        return
+    if unlinked_ns < MIN_SHARE_UNLINKED * all_ns:
         return
 
     yield Note(
@@ -220,12 +223,11 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
 
     lengths = intervals.end - intervals.start
     slow_steps = np.flatnonzero(lengths >= least_ns)
-    slow_steps = slow_steps[
-        np.argsort(-lengths[slow_steps], kind="stable")
-    ]  # the longest first
-    if slow_steps[0] != 0:
+    longest_first = slow_steps[np.argsort(-lengths[slow_steps], kind="stable")]
+    is_first_longest = longest_first[0] == 0
+    if not is_first_longest:
         yield _make_slow_steps_note(
-            facts, intervals.length, lengths, slow_steps, step.others_ns
+            facts, intervals.length, lengths, longest_first, step.others_ns
         )
         return
 
@@ -235,9 +237,9 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
     yield Note(
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
-        f"({usual}){_describe_later_steps(facts, lengths, slow_steps[1:])}.",
+        f"({usual}){_describe_later_steps(facts, lengths, longest_first[1:])}.",
         remedy="Analyze a later step (--step), or warm up longer before recording.",
-        rows=tuple(facts.steps.rows[slow_steps[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(facts.steps.rows[longest_first[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
@@ -295,7 +297,7 @@ def _note_captures(facts: Facts) -> Iterator[Note]:
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
     all_ns = int(step_wall(steps.start, steps.end).sum())
-    if captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns > 0:
+    if all_ns > 0 and captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns:
         yield Note(
             text=f"Graph capture takes {duration(captured_ns)} of "
             f"{plural(len(steps), 'step')} ({percent(captured_ns, all_ns)}). "
@@ -314,10 +316,11 @@ def _note_few_steps(facts: Facts) -> Iterator[Note]:
     iterations and do not come from the profiler's schedule, such as those of a server.
     """
     steps = facts.steps
+    is_part = facts.window is not None
+    are_few = 0 < len(steps) < MIN_STEPS_TO_COMPARE
     has_schedule = steps.by == PROFILED
-    if facts.window is not None or not 0 < len(steps) < MIN_STEPS_TO_COMPARE:
-        return
-    if not has_schedule and not steps.are_iterations:
+    can_record_more = has_schedule or steps.are_iterations
+    if is_part or not are_few or not can_record_more:
         return
 
     remedy = f"Record at least {MIN_STEPS_TO_COMPARE} steps."

@@ -77,7 +77,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
         return
 
     launches = int(longest.sum())
-    is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
+    is_known = bool(kernels.bounded.is_known[longest].any())
 
     yield Claim(
         text=f"{_shorten_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
@@ -148,20 +148,20 @@ def _describe_longest_launch(facts: Facts, mask: Flags) -> str:
         mask: True for the kernels of which the longest counts.
     """
     kernels = facts.kernels
-    row = kernels.longest_rows(mask)[0]
-    index = position_of(kernels.rows, row)
-    launch = find_launch_configuration(kernels.jobs, row)
-    blocks = int(kernels.blocks[index])
+    longest_row = kernels.longest_rows(mask)[0]
+    longest_kernel = position_of(kernels.rows, longest_row)
+    launch = find_launch_configuration(kernels.jobs, longest_row)
+    blocks = int(kernels.blocks[longest_kernel])
     threads = count_threads(launch)
     if not blocks or not threads:
         return ""
 
     text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    multiprocessors = int(kernels.sms[index])
+    multiprocessors = int(kernels.sms[longest_kernel])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
 
-    pid = facts.trace.track_of(row).pid
+    pid = facts.trace.track_of(longest_row).pid
     properties = device_properties(facts.trace).get(pid, {})
     occupancy = compute_occupancy(launch, properties)
     if occupancy is not None:

@@ -134,14 +134,15 @@ def _describe_longest_name(facts: Facts, loading: Rows, waited_ns: int) -> str:
     least_ns = MIN_SHARE_TO_NAME * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _measure_idle_by_name(facts, loading, kind)
-        longest_first = np.argsort(-ns_of_name, kind="stable")
-        with_time = longest_first[: np.count_nonzero(ns_of_name)]
+        is_enough = ns_of_name >= least_ns
+        candidates = np.flatnonzero(is_enough)
+        longest_first = candidates[np.argsort(-ns_of_name[candidates], kind="stable")]
 
-        for name_index in with_time.tolist():
+        for name_index in longest_first.tolist():
             name = facts.trace.names[name_index]
-            ns = int(ns_of_name[name_index])
-            if ns >= least_ns and not ITSELF.search(name):
-                return f", {duration(ns)} of it in {frame_text(name)}"
+            if not ITSELF.search(name):
+                length = duration(int(ns_of_name[name_index]))
+                return f", {length} of it in {frame_text(name)}"
 
     return ""
 
@@ -158,19 +159,17 @@ def _measure_idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> 
     Returns:
         ns for each name of the trace.
     """
-    trace = facts.trace
     idle = facts.idle
-
-    ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
+    ns_of_name = np.zeros(len(facts.trace.names), dtype=np.int64)
     for threads, _, on_axis in facts.gaps_by_axis():
         gaps = union(on_axis(idle.begin), on_axis(idle.end))
-        start, end = threads.bounds(threads.own_rows(loading))
-        waiting = common(gaps, union(start, end))
+        load_start, load_end = threads.bounds(threads.own_rows(loading))
+        waiting = common(gaps, union(load_start, load_end))
 
         slices = threads.slices(kind).touching(waiting.start, waiting.end)
         innermost = slices.innermost_parts()
         waited_ns = waiting.within(innermost.start, innermost.end)
-        np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
+        np.add.at(ns_of_name, facts.trace.name[innermost.rows], waited_ns)
 
     return ns_of_name
 
@@ -231,9 +230,11 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
     waited_ns = facts.waited_for(calls)
     heaviest = heaviest_rows(calls, waited_ns)
-    has_name = trace.name[calls] == trace.name[heaviest[0]]
-    call_count = int(np.count_nonzero(has_name & (waited_ns > 0)))
-    name = printable(trace.name_of(heaviest[0]))
+    heaviest_call = heaviest[0]
+    name = printable(trace.name_of(heaviest_call))
+    has_same_name = trace.name[calls] == trace.name[heaviest_call]
+    delays_gpu = waited_ns > 0
+    call_count = int(np.count_nonzero(has_same_name & delays_gpu))
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
 
@@ -274,17 +275,17 @@ def _select_calls_in_many_steps(facts: Facts, calls: Rows) -> Rows:
     if later_steps < MIN_STEPS:
         return calls
 
-    name = trace.name[calls]
     step = last_at_or_before(facts.steps.start, trace.start[calls])
-    is_later = step > 0  # after the beginning of the second step
-    later_names = name[is_later]
+    is_in_later_step = step > 0
+    later_names = trace.name[calls[is_in_later_step]]
 
-    # Count for each name the steps that have it, each step once.
-    once_in_step, _ = distinct_rows((later_names, step[is_later]))
-    steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
+    # Count for each name the steps that have it: only its first call of each step.
+    first_of_step, _ = distinct_rows((later_names, step[is_in_later_step]))
+    steps_of_name = np.bincount(later_names[first_of_step], minlength=len(trace.names))
     least_steps = max(MIN_STEPS, MIN_SHARE_OF_STEPS * later_steps)
+    is_in_many_steps = steps_of_name[trace.name[calls]] >= least_steps
 
-    return calls[steps_of_name[name] >= least_steps]
+    return np.asarray(calls[is_in_many_steps])
 
 
 def _choose_allocation_remedy(
@@ -300,4 +301,5 @@ def _choose_allocation_remedy(
         return GROWING
 
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))
-    return UNCACHED if frees >= MIN_CALLS_PER_GPU_EVENT * len(facts.gpu_rows) else None
+    are_frequent = frees >= MIN_CALLS_PER_GPU_EVENT * len(facts.gpu_rows)
+    return UNCACHED if are_frequent else None
