@@ -31,7 +31,7 @@ from fusetui.analysis.why.selection import (
     resolve_selection,
     word_for_recorder,
 )
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import NO_ROW, Rows
@@ -178,7 +178,7 @@ def _add_up_classes(modules: Modules) -> dict[str, Total]:
 
 def _shorten_kernel_name(name: str) -> str:
     """Return the short name of a kernel, or the begin of a name that is not recognized."""
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
 

@@ -271,10 +271,10 @@ def format_module(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
 
 
 MAX_NAMES: Final = 2
-"""How many names are told of one kind."""
+"""How many names of one kind are reported."""
 _STEP_NUMBER: Final = lazy_pattern(r"#[0-9]{1,18}\Z")
 MIN_SHARE_TO_NAME: Final = 0.02
-"""A name with a smaller share of all time is not told."""
+"""A name with a smaller share of all time is not reported."""
 
 
 class Delay(NamedTuple):

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.gpu.kernel_names import KernelName
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import used_ids
 from fusetui.trace.model.categories import Role
@@ -73,7 +72,7 @@ def classify_copies(kernels: Kernels) -> NDArray[np.int8]:
     name_of_row = trace.name[kernels.rows]
     for name_index in used_ids(name_of_row):
         name = trace.names[name_index][:MAX_SEARCHED_CHARS]
-        kernel = role_of_kernel(name).decoded
+        kernel = decode(name)
         if kernel is not None:
             kind_of_name[name_index] = _classify_by_name(
                 kernel, casts_are_apart=casts_are_apart

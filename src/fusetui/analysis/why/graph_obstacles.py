@@ -14,8 +14,10 @@ from fusetui.analysis.why.causes import find_heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import NO_INTERVAL
 from fusetui.trace.model.sorted_arrays import is_in, positions_of
@@ -59,7 +61,7 @@ def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     obstacles = stretches.rows_within(facts, all_waits)
     if len(obstacles):
-        name = _name_most_frequent(facts, obstacles)
+        name = _name_most_frequent(facts.trace, obstacles)
     else:
         obstacles = stretches.rows_within(facts, find_loader_calls(trace))
 
@@ -68,8 +70,8 @@ def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
 
     return GraphObstacle(
         name=name,
-        steps=_count_steps(facts, trace.start[obstacles]),
-        of_steps=_count_steps(facts, trace.start[launches]),
+        steps=_count_steps(facts.steps, trace.start[obstacles]),
+        of_steps=_count_steps(facts.steps, trace.start[launches]),
     )
 
 
@@ -82,12 +84,13 @@ def _list_kernel_launches(facts: Facts) -> Rows:
     return known
 
 
-def _count_steps(facts: Facts, times_ns: Int64s) -> int:
+def _count_steps(steps: Steps, times_ns: Int64s) -> int:
     """Count the steps that hold any of some times (ns of the file); 0 without steps."""
-    if not len(facts.steps):
+    if not len(steps):
         return 0
-    steps = distinct(facts.steps.at(times_ns).astype(np.int64))
-    return int(np.count_nonzero(steps != NO_INTERVAL))
+    step_of_time = steps.at(times_ns)
+    is_in_step = step_of_time != NO_INTERVAL
+    return len(distinct(step_of_time[is_in_step]))
 
 
 class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
@@ -157,13 +160,12 @@ def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
     return np.where(step != NO_INTERVAL, step_and_thread, OUTSIDE_OF_STEPS)
 
 
-def _name_most_frequent(facts: Facts, calls: Rows) -> str:
+def _name_most_frequent(trace: Trace, calls: Rows) -> str:
     """Name the most frequent of some calls: `cudaStreamSynchronize (aten::item)`.
 
     The op around most calls of that name is added, if there is one. Copies that may
     return at once count only if there is nothing else.
     """
-    trace = facts.trace
     blocking = calls[~trace.matching(calls, COPIES_LATER.search)]
     if len(blocking):
         calls = blocking

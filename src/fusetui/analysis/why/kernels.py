@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, ReducedDurations
 from fusetui.analysis.why.warming import find_tried_launches
-from fusetui.gpu.kernel_names import KernelName, short_name
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.many import (
     Jobs,
     count_blocks_of_each,
@@ -165,7 +164,7 @@ MAX_SMS: Final = 1 << 20
 
 def _get_family(name: str) -> str:
     """Return the library of a kernel by its name, "" for an unknown kernel."""
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     return kernel.family if kernel else ""
 
 
@@ -217,7 +216,7 @@ class Kernels:
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for name_index in self._name_indices:
             name = self.trace.names[name_index][:MAX_SEARCHED_CHARS]
-            kernel = role_of_kernel(name).decoded
+            kernel = decode(name)
             if kernel is not None:
                 passes[name_index] = bool(matches(kernel))
 

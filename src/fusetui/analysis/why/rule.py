@@ -202,7 +202,7 @@ def format_share_of_recording(facts: Facts, ns: int) -> str:
 def format_share_of_work(facts: Facts, ns: int) -> str:
     """Format the time of kernels with its share of the span.
 
-    Where the GPU is mostly idle, the share of the busy time is told too: `12 ms (0.9 %
+    Where the GPU is mostly idle, the share of the busy time is added: `12 ms (0.9 %
     of the span, 12 % of the busy time)`.
     """
     text = share_of_span(facts, ns)

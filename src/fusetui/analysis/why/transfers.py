@@ -23,7 +23,7 @@ from fusetui.analysis.questions.collectives import (
     find_gpu_collectives,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -403,7 +403,7 @@ def _name_collective(name: str) -> str:
     >>> _name_collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
     'all_reduce'
     """
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     text = name
     if kernel is not None:
         text = kernel.collective or kernel.short or name

@@ -40,6 +40,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
@@ -166,7 +167,7 @@ def _choose_exposed_remedy(
     """
     if longest is not None:
         return WAITS if longest.waits else MAY_WAIT
-    if _measure_exposed_waits(facts, kinds, exposed_ns) >= least_ns:
+    if _measure_exposed_waits(facts.trace, kinds, exposed_ns) >= least_ns:
         return WAITS
     if not facts.kernels.computes.any():
         return NO_COMPUTE
@@ -279,7 +280,7 @@ def _describe_waiting(facts: Facts) -> str:
 
 
 def _measure_exposed_waits(
-    facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
+    trace: Trace, kinds: Sequence[Transfers], exposed_ns: Int64s
 ) -> int:
     """Measure how much of the exposed time is at least waiting for other ranks, in ns.
 
@@ -293,7 +294,7 @@ def _measure_exposed_waits(
     """
     total_ns = 0
     for kind in kinds:
-        moving_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        moving_ns = trace.dur[kind.rows] - kind.waits_ns
         exposed_waits_ns = np.maximum(exposed_ns[kind.rows] - moving_ns, 0)
         total_ns += int(exposed_waits_ns.sum())
 
@@ -628,7 +629,7 @@ def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
     if at_stake_ns:
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
-            f"collective runs on the CPU: {_list_frequent_names(facts, rows)}.",
+            f"collective runs on the CPU: {_list_frequent_names(facts.trace, rows)}.",
             at_stake_ns=at_stake_ns,
             rows=heaviest_rows(rows, facts.trace.dur[rows]),
             why_likely="The trace does not record what the launching thread waits for.",
@@ -649,17 +650,17 @@ def _note_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
 
     return Claim(
         text=f"{subject} on the CPU take {format_share_of_recording(facts, running.ns)}: "
-        f"{_list_frequent_names(facts, rows)}. {lasts_until}",
+        f"{_list_frequent_names(facts.trace, rows)}. {lasts_until}",
         rows=heaviest_rows(rows, facts.trace.dur[rows]),
     )
 
 
-def _list_frequent_names(facts: Facts, rows: Rows) -> str:
+def _list_frequent_names(trace: Trace, rows: Rows) -> str:
     """Name the MAX_NAMES most frequent names of some rows.
 
     An example is `12 gloo:all_reduce, 3 gloo:broadcast`.
     """
-    names = Counter(facts.trace.name_of(row) for row in rows.tolist())
+    names = Counter(trace.name_of(row) for row in rows.tolist())
     texts = []
     for name, frequency in names.most_common(MAX_NAMES):
         texts.append(f"{count(frequency)} {printable(name)}")

@@ -58,7 +58,8 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
     answer = report_compilation(facts.trace, log)
     recorded_compilations = []
     for compilation in answer.compilations:
-        if compilation.in_recording is not False and not compilation.backward:
+        may_be_recorded = compilation.in_recording is not False  # None: not known
+        if may_be_recorded and not compilation.backward:
             recorded_compilations.append(compilation)
 
     repeated_compilations = [
@@ -68,13 +69,15 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         return NO_EVIDENCE
 
     if answer.guards:
-        guard_text = answer.guards[0].text
-        function = answer.guards[0].function
+        most_frequent = answer.guards[0]
+        guard_text = most_frequent.text
+        function = most_frequent.function
     else:
-        guard_text = repeated_compilations[0].guards[0].text
-        function = repeated_compilations[0].function
+        first_repeated = repeated_compilations[0]
+        guard_text = first_repeated.guards[0].text
+        function = first_repeated.function
 
-    words = " ".join(guard_text.split())
+    words = " ".join(guard_text.split())  # on one line
 
     text = (
         f" According to the compile log, {count(len(repeated_compilations))} of "
@@ -117,17 +120,19 @@ def format_remedy(remedy: Remedy) -> str:
 def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     """Note each graph break that the recording passes, in the log's words.
 
-    At most MAX_BREAKS are told.
+    At most MAX_BREAKS are reported.
     """
     regions = find_regions(facts.trace)
-    breaks_told = 0
+    reported_breaks = 0
     for graph_break in log.breaks:
-        rows = np.array(find_rows_after(graph_break, regions, log), dtype=np.intp)
-        rows = facts.rows_in_window(rows) if len(rows) else rows
-        if not len(rows) or breaks_told >= MAX_BREAKS:
+        rows_after = find_rows_after(graph_break, regions, log)
+        rows = facts.rows_in_window(np.array(rows_after, dtype=np.intp))
+        if not len(rows):
             continue
+        if reported_breaks == MAX_BREAKS:
+            break
 
-        breaks_told += 1
+        reported_breaks += 1
         between_ns = int(measure_times_between(regions, rows).sum())
         reason = printable(graph_break.reason.rstrip("."))
 

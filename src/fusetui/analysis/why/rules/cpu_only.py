@@ -48,7 +48,7 @@ from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
 MIN_SHARE_TO_NAME: Final = 0.5
-"""A name is told if it has at least this share of the time of a cause."""
+"""A name is reported if it has at least this share of the time of a cause."""
 MAIN_THREAD_SHARE: Final = 0.8
 """The thread that runs at least this share of the time of all ops is the program."""
 LEAST_OWN_SHARE: Final = 0.10
@@ -104,7 +104,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     if facts.devices or not cover.ns:
         return
 
-    has_workers = fetches_from_workers(facts)
+    has_workers = fetches_from_workers(facts.trace)
     remedy = MORE_WORKERS if has_workers else None
     reason = f"for the data loader{_describe_longest_name(facts, cover)}."
     if has_workers and batches_were_ready(facts):
@@ -164,7 +164,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_format_names(facts, outer)}) take{s} "
+        f"({_format_names(facts.trace, outer)}) take{s} "
         f"{format_share_of_recording(facts, cover.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
         at_stake_ns=cover.ns,
@@ -182,11 +182,11 @@ def _drop_nested_rows(trace: Trace, rows: Rows) -> Rows:
     return rows[~is_nested]
 
 
-def _format_names(facts: Facts, rows: Rows) -> str:
+def _format_names(trace: Trace, rows: Rows) -> str:
     """Name some rows: `aten::item`, or `mostly aten::item` if there are several names."""
-    calls_of_name = np.bincount(facts.trace.name[rows])
+    calls_of_name = np.bincount(trace.name[rows])
     most_frequent = int(calls_of_name.argmax())
-    name = printable(facts.trace.names[most_frequent])
+    name = printable(trace.names[most_frequent])
     has_others = np.count_nonzero(calls_of_name) > 1
     return f"mostly {name}" if has_others else name
 
@@ -213,7 +213,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"CPU threads wait {format_share_of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_format_names(facts, rows)}). GPU work was not recorded.",
+        f"{wait} for a GPU ({_format_names(facts.trace, rows)}). GPU work was not recorded.",
         rows=heaviest_rows(rows, trace.dur[rows]),
     )
 
@@ -522,7 +522,7 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    longest_first = rank_names(facts.trace, _select_program_ops(facts, ops))
+    longest_first = rank_names(facts.trace, _select_program_ops(facts.trace, ops))
     if not longest_first:
         return
 
@@ -533,7 +533,7 @@ def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
         longest,
         verb="takes",
         apart=f", excluding nested calls{first_call}",
-        remedy=FIRST_CALL if first_call else _choose_op_remedy(facts, longest),
+        remedy=FIRST_CALL if first_call else _choose_op_remedy(facts.trace, longest),
     )
 
 
@@ -574,13 +574,12 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     yield _make_hot_claim(facts, longest, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
-def _select_program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
+def _select_program_ops(trace: Trace, ops: OwnTimes) -> OwnTimes:
     """Return the ops and calls that the program itself makes slow.
 
     If the profiler measures hardware counters inside of the launch calls, calls are
     slow because of it. All calls are then left out, and only ops are returned.
     """
-    trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if has_counters and has_launches:
@@ -613,12 +612,11 @@ def _describe_slow_first_call(named: NamedTime) -> str:
     )
 
 
-def _choose_op_remedy(facts: Facts, named: NamedTime) -> str | None:
+def _choose_op_remedy(trace: Trace, named: NamedTime) -> str | None:
     """Choose what helps with an op or a call.
 
     None for the remedy of the rule, which is to call it less often.
     """
-    trace = facts.trace
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL

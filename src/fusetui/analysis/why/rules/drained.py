@@ -289,12 +289,12 @@ def _name_costliest_calls(
 
     Often this is one call.
     """
-    of_loss = _name_longest_call(facts, calls, lost_ns)
-    of_saving = _name_longest_call(facts, calls, saved_ns)
+    of_loss = _name_longest_call(facts.trace, calls, lost_ns)
+    of_saving = _name_longest_call(facts.trace, calls, saved_ns)
     return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
 
 
-def _name_longest_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
+def _name_longest_call(trace: Trace, calls: Rows, ns: Int64s) -> str:
     """Name the call with most of some time: `cudaStreamSynchronize (aten::item)`.
 
     The op around most of the time of that name is added, if there is one.
@@ -303,7 +303,7 @@ def _name_longest_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
         calls: Calls, as rows of the trace.
         ns: The time of each call.
     """
-    heaviest = find_heaviest_call(facts.trace, calls, ns)
+    heaviest = find_heaviest_call(trace, calls, ns)
     text = printable(heaviest.name[:MAX_NAME_CHARACTERS])
     if heaviest.op is None:
         return text

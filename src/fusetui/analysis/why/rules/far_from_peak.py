@@ -25,8 +25,7 @@ from fusetui.analysis.why.rules.products import (
     no_tensor_cores,
 )
 from fusetui.analysis.why.rules.separate_attention import unfused_attention
-from fusetui.gpu.kernel_names import KernelName, short_name
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -34,6 +33,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.sorted_arrays import position_of
 
 MIN_BOUND_SHARE_OF_TIME: Final = 0.75
@@ -88,7 +88,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
         f"{percent(attainable_ns, taken_ns)} of the attainable rate for {shapes} and "
-        f"{takes} {format_share_of_work(facts, taken_ns)}{_describe_longest_name(facts, is_far)}.",
+        f"{takes} {format_share_of_work(facts, taken_ns)}{_describe_longest_name(facts.kernels, is_far)}.",
         at_stake_ns=taken_ns - attainable_ns,
         wanted=ReducedDurations(kernels.rows[is_far], excess_ns),
         kernels=is_far,
@@ -114,13 +114,12 @@ def _find_far_kernels(kernels: Kernels) -> Flags:
     return is_far
 
 
-def _describe_longest_name(facts: Facts, mask: Flags) -> str:
+def _describe_longest_name(kernels: Kernels, mask: Flags) -> str:
     """Describe the kernels of the name with the most at stake among selected ones.
 
     The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
     they reach of the attainable rate. For a single kernel it is only `: NAME`.
     """
-    kernels = facts.kernels
     dominant = kernels.dominant_name(mask, kernels.bounded.excess_ns)
     if int(mask.sum()) == 1:
         return f": {dominant.short_name}"
@@ -216,7 +215,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     no claim where the devices are of several generations, or not of NVIDIA.
     """
     kernels = facts.kernels
-    major = _find_common_generation(facts)
+    major = _find_common_generation(facts.trace)
     if major is None:
         return
 
@@ -234,7 +233,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
         text=f"{format_subject(kernel_count, 'kernel', 'take', _OLD)} "
         f"{format_share_of_work(facts, taken_ns)} and {reaches} "
         f"{percent(attainable_ns, taken_ns)} of the attainable "
-        f"rate{_describe_longest_name(facts, is_old)}. Other kernels of the same type in "
+        f"rate{_describe_longest_name(facts.kernels, is_old)}. Other kernels of the same type in "
         "this trace are built for this GPU.",
         at_stake_ns=taken_ns - attainable_ns,
         wanted=ReducedDurations(kernels.rows[is_old], excess_ns),
@@ -244,12 +243,12 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _find_common_generation(facts: Facts) -> int | None:
+def _find_common_generation(trace: Trace) -> int | None:
     """Return the major compute capability of all devices; see _find_native_capability.
 
     None if they differ, or if it is not known.
     """
-    devices = device_properties(facts.trace).values()
+    devices = device_properties(trace).values()
     majors = {_find_native_capability(properties) for properties in devices}
     if len(majors) != 1:
         return None
@@ -332,7 +331,7 @@ def _number_element_types(kernels: Kernels) -> Int64s:
     index_of_dtype: dict[str | None, int] = {}
     dtype_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
-        kernel = role_of_kernel(trace.names[name]).decoded
+        kernel = decode(trace.names[name])
         dtype = None
         if kernel is not None:
             dtype = kernel.dtype_a or kernel.dtype

@@ -75,7 +75,7 @@ WORDS: Final = {
 MAX_KINDS_NAMED: Final = 3
 """How many activities of the CPU a sentence names."""
 MIN_SHARE_TOLD: Final = 0.01
-"""A cause that is not counted is told from this share of the span on."""
+"""A cause that is not counted is reported from this share of the span on."""
 UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 """Activities from which one does not learn what the CPU did."""
 MARKS: Final = "{}() around parts of the step."
@@ -231,10 +231,10 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
 
     Args:
         ns_of_activity: The time of each ThreadActivity in these gaps, of which the
-            longest are told.
+            longest are described.
         is_counted: Which gaps they are; one flag per gap.
     """
-    words = _list_activity_words(facts)
+    words = _list_activity_words(facts.trace)
     explained_by_others = facts.explained_cover
     rows, ns_of_row = find_slices_in_idle_time(
         facts, is_counted, explained_by_others, LAYERS
@@ -255,14 +255,14 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
     return "; ".join(texts) + _name_longest_modules(facts, rows, ns_of_row)
 
 
-def _list_activity_words(facts: Facts) -> dict[ThreadActivity, str]:
+def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
     """Return how a sentence names each activity of the CPU, such as `in ops`.
 
     In a trace without ops, annotations are `in annotations` instead of `in annotations
     outside ops`.
     """
     words = dict(WORDS)
-    has_ops = (facts.trace.role == Role.OP).any()
+    has_ops = (trace.role == Role.OP).any()
     if not has_ops:
         words[ThreadActivity.ANNOTATION] = "in annotations"
 

@@ -38,6 +38,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.arrays import NO_ROW, Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
@@ -120,8 +121,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         )
 
     selected_pids = {device.pid for device in facts.devices}
-    for pid, peak in _match_peaks_to_devices(facts, memory.peaks).items():
-        size = _get_memory_bytes(facts, pid)
+    for pid, peak in _match_peaks_to_devices(facts.trace, memory.peaks).items():
+        size = _get_memory_bytes(facts.trace, pid)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= MIN_SHARE_RESERVED * size
         is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
@@ -135,20 +136,20 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             )
 
 
-def _get_memory_bytes(facts: Facts, pid: Id) -> int:
+def _get_memory_bytes(trace: Trace, pid: Id) -> int:
     """Return how much memory a GPU has.
 
     Raises:
         CannotTellError: It is not recorded.
     """
-    size = device_properties(facts.trace).get(pid, {}).get("totalGlobalMem")
+    size = device_properties(trace).get(pid, {}).get("totalGlobalMem")
     if type(size) is not int or not size:
         raise CannotTellError("the size of the GPU's memory", PROPERTIES)
     return size
 
 
 def _match_peaks_to_devices(
-    facts: Facts, peaks: tuple[MemoryPeak, ...]
+    trace: Trace, peaks: tuple[MemoryPeak, ...]
 ) -> dict[Id, MemoryPeak]:
     """Return the memory peak of each GPU, by the process id that the trace gives to the
     GPU.
@@ -160,10 +161,10 @@ def _match_peaks_to_devices(
     Raises:
         CannotTellError: It is not known to which GPU a peak belongs.
     """
-    all_ids = device_ids(facts.trace)
+    all_ids = device_ids(trace)
     # find_memory_peaks has one peak for each index of a GPU.
     peak_of_index: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
-    if not is_rocm(facts.trace) and peak_of_index.keys() <= set(all_ids):
+    if not is_rocm(trace) and peak_of_index.keys() <= set(all_ids):
         return peak_of_index
 
     if len(all_ids) == 1 and len(peaks) == 1:
@@ -178,7 +179,7 @@ DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 """Matches copies within a device or between two."""
 
 MIN_SHARE_OF_COPIES: Final = 0.1
-"""A remedy is told for a kind of copies with at least this share of their time."""
+"""A remedy is given for a kind of copies with at least this share of their time."""
 CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80

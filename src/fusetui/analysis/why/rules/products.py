@@ -373,7 +373,7 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
     are_alike = len(types_of_devices) == 1
     multiplied = types_of_devices.pop() if are_alike else None
     if multiplied is None or "nvidia" not in find_tags(facts):
-        raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
+        raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts.trace))
 
     if not multiplied:  # no tensor cores
         return
@@ -393,7 +393,7 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
             remedy=HALF if multiplied == ("float16",) else None,
         )
 
-    raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
+    raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts.trace))
 
 
 def _find_faster_type(peak: Peak) -> FasterType | None:

@@ -180,7 +180,7 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     regions_of_steps = []
     for members in grouped(step_of_region).members_of_each():
         in_step = rows[members]
-        by_function = grouped(_number_functions(facts, in_step))
+        by_function = grouped(_number_functions(facts.trace, in_step))
         regions_of_steps.append(in_step[by_function.first])
 
     fewest_first = sorted(regions_of_steps, key=len)
@@ -191,9 +191,8 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     return CompiledRegions(usual_regions[by_start])
 
 
-def _number_functions(facts: Facts, regions: Rows) -> Int64s:
+def _number_functions(trace: Trace, regions: Rows) -> Int64s:
     """Return the number of the function from which each region was compiled."""
-    trace = facts.trace
     function_of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in distinct(trace.name[regions]).tolist():
         match = REGION.match(trace.names[name])

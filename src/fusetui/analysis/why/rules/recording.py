@@ -21,7 +21,7 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
+from fusetui.trace.layout.steps import PROFILED, StepLength, Steps, step_wall
 from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -227,7 +227,7 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
     is_first_longest = longest_first[0] == 0
     if not is_first_longest:
         yield _make_slow_steps_note(
-            facts, intervals.length, lengths, longest_first, step.others_ns
+            facts.steps, intervals.length, lengths, longest_first, step.others_ns
         )
         return
 
@@ -237,13 +237,13 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
     yield Note(
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
-        f"({usual}){_describe_later_steps(facts, lengths, longest_first[1:])}.",
+        f"({usual}){_describe_later_steps(facts.steps, lengths, longest_first[1:])}.",
         remedy="Analyze a later step (--step), or warm up longer before recording.",
         rows=tuple(facts.steps.rows[longest_first[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
-def _describe_later_steps(facts: Facts, lengths: Int64s, later: Rows) -> str:
+def _describe_later_steps(steps: Steps, lengths: Int64s, later: Rows) -> str:
     """Say how many later steps take long as well, and how long the longest takes.
 
     Args:
@@ -258,12 +258,12 @@ def _describe_later_steps(facts: Facts, lengths: Int64s, later: Rows) -> str:
     longest = int(later[0])
     return (
         f"; {plural(len(later), 'later one')} {takes} at least {MIN_RATIO_OF_FIRST_STEP} times "
-        f"that median, at most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
+        f"that median, at most {duration(int(lengths[longest]))} ({printable(steps.names[longest])})"
     )
 
 
 def _make_slow_steps_note(
-    facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
+    steps: Steps, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
     """Make the note about slow steps, the first of which is not the longest.
 
@@ -273,7 +273,6 @@ def _make_slow_steps_note(
         slow: The indices of the slow steps, the longest first.
         usual_ns: The median length.
     """
-    steps = facts.steps
     named = []
     for index in slow[:MAX_STEPS_NAMED].tolist():
         first = ", the first one," if index == 0 else ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import count_resident_blocks
 from fusetui.gpu.roofline.many import find_launch_configuration
 from fusetui.text.figures import count, duration, percent, plural
@@ -108,7 +108,7 @@ def _find_longest_name(kernels: Kernels) -> int:
 
 def _is_of_library(name: str) -> bool:
     """Whether a kernel is one of a library or compiler, by its name."""
-    decoded = role_of_kernel(name[:MAX_SEARCHED_CHARS]).decoded
+    decoded = decode(name[:MAX_SEARCHED_CHARS])
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
 

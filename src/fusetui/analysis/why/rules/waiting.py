@@ -35,6 +35,7 @@ from fusetui.trace.model.arrays import (
     distinct_rows,
     last_at_or_before,
 )
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import common, union
 
 ITSELF: Final = lazy_pattern(
@@ -78,7 +79,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     if not waited_ns:
         return
 
-    has_workers = fetches_from_workers(facts)
+    has_workers = fetches_from_workers(facts.trace)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
     reason = f"for the data loader{_describe_longest_name(facts, rows, waited_ns)}."
@@ -96,9 +97,8 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def fetches_from_workers(facts: Facts) -> bool:
+def fetches_from_workers(trace: Trace) -> bool:
     """Whether a data loader of the trace gets its batches from other processes."""
-    trace = facts.trace
     name_indices = distinct(trace.name[find_loader_calls(trace)]).tolist()
     return any(WORKERS.search(trace.names[index]) for index in name_indices)
 

@@ -23,6 +23,7 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
@@ -83,7 +84,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         f"{_describe_parts(facts, largest, all_ns)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.longest_waited_for(rows),
-        why_likely=_explain_doubt(facts),
+        why_likely=_explain_doubt(facts.steps),
     )
 
 
@@ -137,7 +138,7 @@ def _describe_parts(facts: Facts, named: Sequence[_Part], all_ns: int) -> str:
     return ", ".join(texts)
 
 
-def _explain_doubt(facts: Facts) -> str | None:
+def _explain_doubt(steps: Steps) -> str | None:
     """Say why it is not certain that the warm-up happens only once; None if it is
     certain.
 
@@ -145,10 +146,10 @@ def _explain_doubt(facts: Facts) -> str | None:
     certain if the recording begins with the first step, or if nothing numbers the
     steps.
     """
-    if not earlier_steps_are_missing(facts.steps):
+    if not earlier_steps_are_missing(steps):
         return None
 
-    first = printable(facts.steps.names[0])
+    first = printable(steps.names[0])
     return (
         f"Earlier steps may include the same work: the recording begins with {first}."
     )
@@ -161,7 +162,7 @@ def _describe_part(facts: Facts, part: _Part, *, is_alone: bool) -> str:
     the innermost one is named, and the first call around it too.
 
     Args:
-        is_alone: Whether no other part is told.
+        is_alone: Whether no other part is named.
     """
     slices = part.slices
     if not len(slices.rows):
