@@ -60,7 +60,7 @@ def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     if not facts.has_launches:
         return None
 
-    all_gaps = np.ones(len(facts.idle), dtype=np.bool_)
+    all_gaps = np.ones(len(facts.gaps), dtype=np.bool_)
     without_annotations = LAYERS[:-1]
     return find_slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
 
@@ -86,14 +86,14 @@ def find_slices_in_idle_time(
         Rows of the trace, and how long (ns) each was the innermost slice. A row may
         occur several times.
     """
-    idle = facts.idle
+    gaps = facts.gaps
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
-    with_host_part = is_counted & (idle.call_begin > idle.begin)
+    with_host_part = is_counted & (gaps.call_begin > gaps.begin)
 
     for threads, _, on_axis in facts.gaps_by_axis(with_host_part):
         # Counted, because several devices may wait for a thread at the same time.
-        waiting = counted(on_axis(idle.begin), on_axis(idle.call_begin))
+        waiting = counted(on_axis(gaps.begin), on_axis(gaps.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:

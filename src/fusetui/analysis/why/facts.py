@@ -88,8 +88,7 @@ class Facts:
 
     In a window, the time before the first event of a device counts as a gap; in a whole
     trace it does not. Times are in ns of the file unless a docstring says otherwise.
-    "The gaps" are always those of `idle`, and arrays of shape [gaps] are in their
-    order.
+    Arrays of shape [gaps] are in the order of `gaps`.
     """
 
     def __init__(
@@ -196,21 +195,23 @@ class Facts:
         return Cover(np.array([self.begin_ns]), np.array([self.end_ns]))
 
     @cached_property
-    def idle(self) -> Idle:
+    def gaps(self) -> IdleGaps:
         """Return the gaps of all these devices, one device after the other.
 
         A gap is a time in which a device runs nothing, clipped to the window. Its
         device is an index over the devices of all axes.
         """
-        idle_of_axes = []
+        gaps_of_axes = []
         devices_before = 0
         for devices in self.devices_by_axis:
             gaps, reasons = devices.idle_in(self.window)
             device = devices.device_index(gaps.event) + devices_before
-            idle_of_axes.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
+            gaps_of_axes.append(
+                IdleGaps.from_gaps(gaps, device=device, reasons=reasons)
+            )
             devices_before += len(devices)
 
-        return Idle.joined(idle_of_axes)
+        return IdleGaps.joined(gaps_of_axes)
 
     def idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
@@ -223,7 +224,7 @@ class Facts:
             rows: The slices, as rows of the trace.
         """
         cover = without(self.cover_on_launching_threads(rows), self.warm_up_cover)
-        return int(cover.within(self.idle.begin, self.idle.end).sum())
+        return int(cover.within(self.gaps.begin, self.gaps.end).sum())
 
     @cached_property
     def launching_tracks(self) -> Flags:
@@ -252,7 +253,7 @@ class Facts:
             ns of each activity in the host part of each gap, as far as it lies in the
                 cover; shape [ThreadActivity, gaps].
         """
-        activity_ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
+        activity_ns = np.zeros((len(ThreadActivity), len(self.gaps)), dtype=np.int64)
         if not len(cover.start):
             return activity_ns
 
@@ -269,18 +270,18 @@ class Facts:
         launches the next event. A cover is a set of disjoint intervals, here in ns of
         the file. There is one record for each axis of threads with such gaps.
         """
-        idle = self.idle
-        has_host_part = idle.call_begin > idle.begin
-        for threads, gaps, on_axis in self.gaps_by_axis(has_host_part):
-            begin = on_axis(idle.begin)
-            end = on_axis(idle.call_begin)
+        gaps = self.gaps
+        has_host_part = gaps.call_begin > gaps.begin
+        for threads, gap_indices, on_axis in self.gaps_by_axis(has_host_part):
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
             parts = threads.parts(counted(begin, end), cover)
             yield HostStretches(
                 threads=threads,
-                gaps=gaps,
+                gaps=gap_indices,
                 parts=parts,
                 first_part=count_below(parts.start, begin),
                 after_last_part=count_below(parts.start, end),
@@ -321,7 +322,7 @@ class Facts:
 
         Both the host part of a gap and the launch call itself count.
         """
-        return int(cover.within(self.idle.begin, self.idle.call_end).sum())
+        return int(cover.within(self.gaps.begin, self.gaps.call_end).sum())
 
     @cached_property
     def explained_cover(self) -> Cover:
@@ -329,10 +330,10 @@ class Facts:
 
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
         """
-        idle = self.idle
+        gaps = self.gaps
         before_first_run = self.before_first_runs
         compiling = union(
-            idle.begin[before_first_run], idle.call_begin[before_first_run]
+            gaps.begin[before_first_run], gaps.call_begin[before_first_run]
         )
 
         return joined(self._claimed_by_slices, compiling)
@@ -355,16 +356,16 @@ class Facts:
         Returns:
             Indices of gaps.
         """
-        idle = self.idle
-        gaps = self._before_compiled_kernels
-        if not len(gaps):  # then the costly figures below are not needed
+        gaps = self.gaps
+        before_compiled = self._before_compiled_kernels
+        if not len(before_compiled):  # then the costly figures below are not needed
             return NO_ROWS
 
-        kernel_name = self.trace.name[idle.event]  # of the kernel that ends each gap
-        first_runs = self._find_first_runs(kernel_name[gaps])
-        is_first_run = np.isin(idle.event[gaps], first_runs)
-        first_gaps = gaps[is_first_run]
-        later_gaps = gaps[~is_first_run]
+        kernel_name = self.trace.name[gaps.event]  # of the kernel that ends each gap
+        first_runs = self._find_first_runs(kernel_name[before_compiled])
+        is_first_run = np.isin(gaps.event[before_compiled], first_runs)
+        first_gaps = before_compiled[is_first_run]
+        later_gaps = before_compiled[~is_first_run]
 
         unrecorded_ns = (
             self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
@@ -376,7 +377,7 @@ class Facts:
 
         first_ns = unrecorded_ns[first_gaps]
         later_ns = longest_later_ns[kernel_name[first_gaps]]
-        until_launch_ns = idle.host_ns[:, first_gaps].sum(axis=0)
+        until_launch_ns = gaps.host_ns[:, first_gaps].sum(axis=0)
         is_long = first_ns >= COMPILING_NS
         is_unusual = first_ns >= MIN_RATIO_TO_LATER_CALLS * later_ns
         is_most = 2 * first_ns > until_launch_ns
@@ -387,7 +388,7 @@ class Facts:
     @property
     def _before_compiled_kernels(self) -> Rows:
         """Find the gaps that end with a kernel that torch.compile generated."""
-        events = self.idle.event
+        events = self.gaps.event
         is_kernel = self.trace.role[events] == Role.KERNEL
         is_generated = self.trace.matching(events, COMPILED.match)
         return np.flatnonzero(is_kernel & is_generated)
@@ -436,7 +437,7 @@ class Facts:
         [ThreadActivity, gaps].
         """
         claimed_ns = self.host_ns_during(self._claimed_by_slices)
-        unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
+        unclaimed_ns: Int64s = self.gaps.host_ns - claimed_ns
         return unclaimed_ns
 
     @cached_property
@@ -451,7 +452,7 @@ class Facts:
         Returns:
             ns of each activity in each gap, of shape [ThreadActivity, gaps].
         """
-        unexplained_ns = self.idle.host_ns - self.host_ns_during(self.explained_cover)
+        unexplained_ns = self.gaps.host_ns - self.host_ns_during(self.explained_cover)
         late_ns: Int64s = unexplained_ns * LATE_ACTIVITIES[:, None]
         return late_ns
 
@@ -466,7 +467,7 @@ class Facts:
         Returns:
             ns, of shape [gaps].
         """
-        computing_ns = np.zeros(len(self.idle), dtype=np.int64)
+        computing_ns = np.zeros(len(self.gaps), dtype=np.int64)
         rows = find_cpu_compute_ops(self.trace)
         if not len(rows):
             return computing_ns
@@ -500,7 +501,7 @@ class Facts:
         the program does not count. Shape [gaps].
         """
         late_ns = self.late_host_ns.sum(axis=0)
-        is_long = self.idle.has_launch & (late_ns > WORK_NS)
+        is_long = self.gaps.has_launch & (late_ns > WORK_NS)
 
         launching_takes_ns = SLICE_NS * self._count_begun_slices(is_long)
         has_few_slices = late_ns > launching_takes_ns
@@ -519,14 +520,14 @@ class Facts:
         Returns:
             A number for each gap, 0 for gaps that do not count; shape [gaps].
         """
-        idle = self.idle
-        slices_of_gap = np.zeros(len(idle), dtype=np.int64)
-        for threads, gaps, on_axis in self.gaps_by_axis(mask):
-            begin = on_axis(idle.begin)
-            end = on_axis(idle.call_begin)
+        gaps = self.gaps
+        slices_of_gap = np.zeros(len(gaps), dtype=np.int64)
+        for threads, gap_indices, on_axis in self.gaps_by_axis(mask):
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
             for kind in _RECORDED_WORK:
                 start = threads.slices(kind).start
-                slices_of_gap[gaps] += count_between(start, begin, end)
+                slices_of_gap[gap_indices] += count_between(start, begin, end)
 
         return slices_of_gap
 
@@ -537,7 +538,7 @@ class Facts:
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
-        host_ns = self.idle.host_ns - self.host_ns_during(self.warm_up_cover)
+        host_ns = self.gaps.host_ns - self.host_ns_during(self.warm_up_cover)
         late_ns_of_gap = host_ns[LATE_ACTIVITIES].sum(axis=0)
 
         set_up_ns = int(late_ns_of_gap[self.is_set_up_gap].sum())
@@ -555,7 +556,7 @@ class Facts:
         steps. There are none on a device that runs no kernel. Shape [gaps].
         """
         trace = self.trace
-        events = self.idle.event
+        events = self.gaps.event
         kernels = trace.rows_of(Role.KERNEL)
         if len(self.steps) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
@@ -568,7 +569,7 @@ class Facts:
         np.minimum.at(first_kernel_ns, process_of_kernel, trace.start[kernels])
 
         process_of_gap = trace.process_of_track[trace.track[events]]
-        is_before: Flags = self.idle.end <= first_kernel_ns[process_of_gap]
+        is_before: Flags = self.gaps.end <= first_kernel_ns[process_of_gap]
         return is_before
 
     @cached_property
@@ -602,9 +603,9 @@ class Facts:
             mask: True for the gaps that count; None for all. Shape [gaps].
         """
         if mask is None:
-            mask = self.idle.has_launch
+            mask = self.gaps.has_launch
         return group_calls_by_axis(
-            self.trace, self.accounts.launchers, self.idle.launch, mask
+            self.trace, self.accounts.launchers, self.gaps.launch, mask
         )
 
     @cached_property
@@ -661,10 +662,10 @@ class Facts:
         """
         waited_ns = np.zeros(len(rows), dtype=np.int64)
         for threads, _, on_axis in self.gaps_by_axis():
-            gaps = union(on_axis(self.idle.begin), on_axis(self.idle.end))
+            idle_time = union(on_axis(self.gaps.begin), on_axis(self.gaps.end))
             is_of_axis = threads.tracks[self.trace.track[rows]]
             start, end = threads.bounds(rows[is_of_axis])
-            waited_ns[is_of_axis] = gaps.within(start, end)
+            waited_ns[is_of_axis] = idle_time.within(start, end)
 
         return waited_ns
 
@@ -719,7 +720,7 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
         return sums_of_ranges(ns_of_parts, self.first_part, self.after_last_part)
 
 
-class Idle(Gaps, frozen=True, eq=False):
+class IdleGaps(Gaps, frozen=True, eq=False):
     """The gaps of several devices, clipped to the window."""
 
     device: Int32s
@@ -728,7 +729,7 @@ class Idle(Gaps, frozen=True, eq=False):
     """How long each gap lasted for each reason; see devices.Reasons."""
 
     @classmethod
-    def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
+    def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> IdleGaps:
         """Make the record of some gaps, their devices and their reasons."""
         return cls(
             begin=gaps.begin,
@@ -744,7 +745,7 @@ class Idle(Gaps, frozen=True, eq=False):
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Idle]) -> Idle:
+    def joined(cls, parts: Sequence[IdleGaps]) -> IdleGaps:
         """Concatenate the gaps of several records, of which there may be none."""
         if not parts:
             return cls._empty()
@@ -760,7 +761,7 @@ class Idle(Gaps, frozen=True, eq=False):
         return cls.from_gaps(gaps, device=device, reasons=reasons)
 
     @classmethod
-    def _empty(cls) -> Idle:
+    def _empty(cls) -> IdleGaps:
         """Make the record without any gap."""
         no_ns = np.empty(0, dtype=np.int64)
         no_rows = np.empty(0, dtype=np.int32)

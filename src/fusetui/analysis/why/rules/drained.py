@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.backward_threads import number_thread_pairs
 from fusetui.analysis.why.causes import find_heaviest_call, frame_text
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.facts import Facts, Idle
+from fusetui.analysis.why.facts import Facts, IdleGaps
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
@@ -73,9 +73,9 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     see saved_by_lead. The claim is a part of cpu-work or host-bound, whichever claims
     most of the time that the GPU waits after such waits.
     """
-    gaps = _find_drained_gaps(facts)
-    lost_ns = _measure_lost_ns(facts, gaps)
-    waits = _measure_waits_before(facts, gaps.drains)
+    drained = _find_drained_gaps(facts)
+    lost_ns = _measure_lost_ns(facts, drained)
+    waits = _measure_waits_before(facts, drained.drains)
     saved_ns = saved_by_lead(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
@@ -83,11 +83,11 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
 
     all_lost_ns = int(lost_ns.sum())
     late_ns_of_gap = facts.late_host_ns.sum(axis=0)
-    has_other_work = gaps.is_behind & facts.has_other_cpu_work
+    has_other_work = drained.is_behind & facts.has_other_cpu_work
     other_work_ns = int(late_ns_of_gap[has_other_work].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
-    calls = gaps.call[gaps.drains]
+    calls = drained.call[drained.drains]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _name_costliest_calls(facts, calls, lost_ns, saved_ns)
 
@@ -96,7 +96,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"sits idle for {duration(all_lost_ns)}. Launching work ahead instead of "
         f"waiting would save up to {share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(_find_calls_to_change(facts, gaps, waits, saved_ns)),
+        wanted=AsyncCalls(_find_calls_to_change(facts, drained, waits, saved_ns)),
         rows=heaviest_rows(calls, saved_ns),
         part_of="cpu-work" if is_mostly_other_work else "host-bound",
         why_likely=why_likely(facts),
@@ -131,20 +131,20 @@ def _find_drained_gaps(facts: Facts) -> DrainedGaps:
     queue ran empty. It ends when the CPU is ahead again, or when the CPU waits while
     the queue is not empty.
     """
-    idle = facts.idle
+    gaps = facts.gaps
     waiting_in = find_waiting_calls(
-        facts.trace, facts.accounts.launchers, idle.launch, idle.begin
+        facts.trace, facts.accounts.launchers, gaps.launch, gaps.begin
     )
     call = _drop_preparing_calls(facts, waiting_in)
     begins_run = call != NO_ROW
 
     last_wait = _find_last_waits(facts)
     has_wait = last_wait != NO_ROW
-    ends_within_gap = facts.trace.end[last_wait] > idle.begin
+    ends_within_gap = facts.trace.end[last_wait] > gaps.begin
     waits_within_gap = has_wait & ends_within_gap
     waits_before_gap = has_wait & ~ends_within_gap
     ends_run = _was_cpu_ahead(facts) | waits_before_gap
-    is_in_run = _mark_runs(begins_run, ends_run, idle.device)
+    is_in_run = _mark_runs(begins_run, ends_run, gaps.device)
 
     # Another wait while the queue is empty: what follows is lost after that one.
     wait_within = np.where(waits_within_gap, last_wait, NO_ROW)
@@ -183,15 +183,15 @@ def _mark_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     return is_in_run
 
 
-def _measure_lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
+def _measure_lost_ns(facts: Facts, drained: DrainedGaps) -> Int64s:
     """Measure how long the GPU waited for launches after each drain.
 
     A drain is a gap before which the CPU waited for the GPU, so that the launch queue
     ran empty. The gaps after it count until the CPU was ahead again, or until the next
     drain. Returns ns for each drain.
     """
-    drains = gaps.drains
-    counted_gaps = np.flatnonzero(gaps.is_behind)
+    drains = drained.drains
+    counted_gaps = np.flatnonzero(drained.is_behind)
     last_drain = last_at_or_before(drains, counted_gaps)
     late_ns_of_gap = facts.late_host_ns.sum(axis=0)
 
@@ -245,7 +245,7 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
 
 
 def _find_calls_to_change(
-    facts: Facts, gaps: DrainedGaps, waits: Waits, saved_ns: Int64s
+    facts: Facts, drained: DrainedGaps, waits: Waits, saved_ns: Int64s
 ) -> Rows:
     """Find the calls in which threads must not wait, so that the computed time is
     saved.
@@ -257,11 +257,11 @@ def _find_calls_to_change(
         Rows of the trace, ascending.
     """
     is_needed = (saved_ns > 0) | _find_drains_saving_later(waits, saved_ns)
-    drains = gaps.drains[is_needed]
+    drains = drained.drains[is_needed]
     launch_before = waits.launch_before[is_needed]
     also_waiting = _find_waiting_calls(facts, drains, launch_before)
 
-    return distinct(np.append(gaps.call[drains], also_waiting))
+    return distinct(np.append(drained.call[drains], also_waiting))
 
 
 def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
@@ -335,18 +335,18 @@ def _find_last_waits(facts: Facts) -> Rows:
     Returns:
         A row of the trace for each gap, NO_ROW for none.
     """
-    idle = facts.idle
-    previous_launch_ns = np.roll(idle.call_begin, 1)
-    since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
+    gaps = facts.gaps
+    previous_launch_ns = np.roll(gaps.call_begin, 1)
+    since_ns = np.where(_is_first_of_device(gaps), facts.begin_ns, previous_launch_ns)
 
-    last_wait = np.full(len(idle), NO_ROW, dtype=np.intp)
-    for threads, gaps, on_axis in facts.gaps_by_axis():
+    last_wait = np.full(len(gaps), NO_ROW, dtype=np.intp)
+    for threads, gap_indices, on_axis in facts.gaps_by_axis():
         waits = threads.slices(ThreadActivity.SYNC)
-        last_wait[gaps] = _find_last_begun(
-            waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
+        last_wait[gap_indices] = _find_last_begun(
+            waits, after=on_axis(since_ns), before=on_axis(gaps.call_begin)
         )
 
-    last_wait[~idle.has_own_launch] = NO_ROW
+    last_wait[~gaps.has_own_launch] = NO_ROW
     return last_wait
 
 
@@ -369,12 +369,12 @@ def _find_last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
     return np.where(is_between, at(slices.rows, last, missing=NO_ROW), NO_ROW)
 
 
-def _is_first_of_device(idle: Idle) -> Flags:
+def _is_first_of_device(gaps: IdleGaps) -> Flags:
     """Tell which gaps are the first of their device; one flag per gap."""
-    return begins_runs(idle.device)
+    return begins_runs(gaps.device)
 
 
-def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
+def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
     """Measure how the CPU waited before each of some gaps.
 
     The waiting counts of the launching thread between its previous launch and the
@@ -383,16 +383,16 @@ def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
     A thread of autograd's engine and the one that waits for it count as one thread.
 
     Args:
-        gaps: Indices of gaps, ascending.
+        gap_indices: The gaps, as ascending indices into those of `facts`.
     """
     trace = facts.trace
-    launch = facts.idle.launch[gaps]
+    launch = facts.gaps.launch[gap_indices]
     track = trace.track[launch]
     thread_pair = _number_thread_pairs(trace, launch)
-    _, device_and_pair = distinct_rows((facts.idle.device[gaps], thread_pair))
+    _, device_and_pair = distinct_rows((facts.gaps.device[gap_indices], thread_pair))
     by_device_and_pair = grouped(device_and_pair)
 
-    until_ns = facts.idle.call_begin[gaps]
+    until_ns = facts.gaps.call_begin[gap_indices]
     launch_before = _find_launches_before(trace, thread_pair, until_ns)
     has_launch_before = launch_before != NO_ROW
     launched_ns = np.where(
@@ -508,7 +508,7 @@ def _find_launches_before(trace: Trace, thread_pair: Rows, until_ns: Int64s) -> 
     return launch_before
 
 
-def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
+def _find_waiting_calls(facts: Facts, gap_indices: Rows, launch_before: Rows) -> Rows:
     """Find all calls whose waits count for some gaps, and the launches before the gaps.
 
     A wait counts if it lies between the previous launch and the one that ends the gap,
@@ -517,21 +517,21 @@ def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     copy that blocks often has a synchronization behind it, which would wait instead.
 
     Args:
-        gaps: Indices of gaps.
+        gap_indices: The gaps, as indices into those of `facts`.
         launch_before: The launch before each, as a row of the trace; -1 for none.
 
     Returns:
         Rows of the trace, ascending.
     """
     trace = facts.trace
-    idle = facts.idle
+    gaps = facts.gaps
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
     wait_start_ns = trace.start[waits]
 
     has_launch_before = launch_before != NO_ROW
     since_ns = np.where(has_launch_before, trace.start[launch_before], facts.begin_ns)
-    until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
+    until_ns = np.maximum(gaps.call_begin[gap_indices], gaps.begin[gap_indices])
 
     # The waits of all threads in the time of each gap, one gap after the other.
     first_wait = count_below(wait_start_ns, since_ns)
@@ -540,7 +540,7 @@ def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     waits_in_gaps = waits[ranges(first_wait, waits_of_gap)]
 
     # Of these, the waits on the threads that launch at the end of the gap.
-    pair_of_gap = _number_thread_pairs(trace, idle.launch[gaps])
+    pair_of_gap = _number_thread_pairs(trace, gaps.launch[gap_indices])
     pair_of_wait = _number_thread_pairs(trace, waits_in_gaps)
     is_of_same_pair = pair_of_wait == np.repeat(pair_of_gap, waits_of_gap)
     own_waits = waits_in_gaps[is_of_same_pair]
@@ -565,22 +565,22 @@ def _was_cpu_ahead(facts: Facts) -> Flags:
     It was if some event that started since the gap before had LAUNCHES_AHEAD or more
     others behind it in the queue. One flag per gap.
     """
-    idle = facts.idle
+    gaps = facts.gaps
     previous_gap_end_ns = np.where(
-        _is_first_of_device(idle), facts.begin_ns, np.roll(idle.end, 1)
+        _is_first_of_device(gaps), facts.begin_ns, np.roll(gaps.end, 1)
     )
 
-    was_ahead = np.zeros(len(idle), dtype=np.bool_)
+    was_ahead = np.zeros(len(gaps), dtype=np.bool_)
     first_device = 0
     for devices in facts.devices_by_axis:
         after_last_device = first_device + len(devices)
-        gaps = slice_between(idle.device, first_device, after_last_device)
+        gaps_of_axis = slice_between(gaps.device, first_device, after_last_device)
 
-        device_on_axis = idle.device[gaps] - first_device
+        device_on_axis = gaps.device[gaps_of_axis] - first_device
         starts = _Starts.of(facts.trace, devices)
-        was_ahead[gaps] = starts.was_ahead_between(
-            begin=devices.on_axis(device_on_axis, previous_gap_end_ns[gaps]),
-            end=devices.on_axis(device_on_axis, idle.begin[gaps]),
+        was_ahead[gaps_of_axis] = starts.was_ahead_between(
+            begin=devices.on_axis(device_on_axis, previous_gap_end_ns[gaps_of_axis]),
+            end=devices.on_axis(device_on_axis, gaps.begin[gaps_of_axis]),
         )
         first_device = after_last_device
 

@@ -38,7 +38,7 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     if not waited_ns:
         return
 
-    kernels = heaviest_rows(facts.idle.event[gaps], late_ns_of_gap)
+    kernels = heaviest_rows(facts.gaps.event[gaps], late_ns_of_gap)
     name = printable(facts.trace.name_of(kernels[0]))
     if len(gaps) == 1:
         before = f"the first run of {name}"

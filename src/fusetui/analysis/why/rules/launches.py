@@ -138,7 +138,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         f"{describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], ns_of_gap),
         remedy=choose_recording_remedy(facts, ns_of_activity)
         or _choose_host_bound_remedy(facts),
         why_likely=why_likely(facts),
@@ -394,10 +394,9 @@ def describe_excluded_causes(facts: Facts) -> str:
 
 def _find_other_work(facts: Facts) -> Cover:
     """Return the host parts of the gaps of cpu-work, in ns of the file."""
-    idle = facts.idle
-    return union(
-        idle.begin[facts.has_other_cpu_work], idle.call_begin[facts.has_other_cpu_work]
-    )
+    gaps = facts.gaps
+    has_other_work = facts.has_other_cpu_work
+    return union(gaps.begin[has_other_work], gaps.call_begin[has_other_work])
 
 
 def _find_allocating_time(facts: Facts) -> Cover:
@@ -446,7 +445,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         f"The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], ns_of_gap),
         remedy=computing_remedy or choose_recording_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
@@ -523,18 +522,18 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
     The warm-up and launches of graphs do not count.
     """
-    idle = facts.idle
-    warm_up_ns = facts.warm_up_cover.within(idle.call_begin, idle.call_end)
-    waited_ns = idle.ns_of_reasons("launch_call") - warm_up_ns
+    gaps = facts.gaps
+    warm_up_ns = facts.warm_up_cover.within(gaps.call_begin, gaps.call_end)
+    waited_ns = gaps.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
-    is_slow &= ~mark_graph_calls(facts.trace)[idle.launch]
+    is_slow &= ~mark_graph_calls(facts.trace)[gaps.launch]
 
     slow_ns = waited_ns[is_slow]
     at_stake_ns = int(slow_ns.sum())
     if not at_stake_ns:
         return
 
-    calls = idle.launch[is_slow]
+    calls = gaps.launch[is_slow]
     heaviest = heaviest_rows(calls, slow_ns)
     calls_text = _describe_slow_calls(facts.trace, calls, heaviest[0])
 
@@ -568,9 +567,9 @@ def _describe_slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
 
 def _ends_with_slow_launch(facts: Facts) -> Flags:
     """Tell which gaps end with a launch call of more than SLOW_NS; one flag per gap."""
-    launch = facts.idle.launch
+    launch = facts.gaps.launch
     takes_long = facts.trace.dur[launch] > SLOW_NS
-    is_slow: Flags = facts.idle.has_launch & takes_long
+    is_slow: Flags = facts.gaps.has_launch & takes_long
     return is_slow
 
 
@@ -635,10 +634,10 @@ def _add_up_gaps_between(facts: Facts, kernels: Rows) -> int:
 
     Gaps that end with a slow launch do not count.
     """
-    idle = facts.idle
-    is_between = np.isin(idle.event, kernels) & np.isin(idle.before, kernels)
+    gaps = facts.gaps
+    is_between = np.isin(gaps.event, kernels) & np.isin(gaps.before, kernels)
     is_between &= ~_ends_with_slow_launch(facts)
-    gap_ns = idle.end - idle.begin
+    gap_ns = gaps.end - gaps.begin
 
     return int(gap_ns[is_between].sum())
 
@@ -661,24 +660,24 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     from one kernel to the next. Gaps longer than LONGEST_SWITCH_NS do not count: they
     have another cause.
     """
-    idle = facts.idle
-    waited_ns = idle.ns_of_reasons("queued", "graph")
-    is_short = idle.end - idle.begin <= LONGEST_SWITCH_NS
-    is_launched_before = idle.call_begin <= idle.begin
+    gaps = facts.gaps
+    waited_ns = gaps.ns_of_reasons("queued", "graph")
+    is_short = gaps.end - gaps.begin <= LONGEST_SWITCH_NS
+    is_launched_before = gaps.call_begin <= gaps.begin
     is_switch = is_short & is_launched_before & (waited_ns > 0)
     at_stake_ns = int(waited_ns[is_switch].sum())
     if not at_stake_ns:
         return
 
-    gaps = int(np.count_nonzero(is_switch))
-    mean_ns = round(at_stake_ns / gaps)
+    switches = int(np.count_nonzero(is_switch))
+    mean_ns = round(at_stake_ns / switches)
 
     yield Claim(
         text=f"Switching between kernels takes {share_of_span(facts, at_stake_ns)}: "
-        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
+        f"{plural(switches, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
         f"queued work, {duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(idle.event[is_switch], waited_ns[is_switch]),
+        rows=heaviest_rows(gaps.event[is_switch], waited_ns[is_switch]),
     )
 
 
@@ -740,9 +739,10 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
 
 def _add_up_gaps_before(facts: Facts, events: Rows) -> int:
     """Add up the gaps that end with one of some GPU events, in ns."""
-    idle = facts.idle
-    ends_with_event = np.isin(idle.event, events)
-    return int((idle.end - idle.begin)[ends_with_event].sum())
+    gaps = facts.gaps
+    ends_with_event = np.isin(gaps.event, events)
+    gap_ns = gaps.end - gaps.begin
+    return int(gap_ns[ends_with_event].sum())
 
 
 def _takes_many_parameters(kernel: KernelName) -> bool:

@@ -62,7 +62,7 @@ def holes(facts: Facts) -> Iterator[Claim]:
     probably ran. The other is about launch calls without a GPU event, and only for a
     complete file. Either is made only where there are some.
     """
-    waited_ns = facts.idle.ns_of_reasons("graph")
+    waited_ns = facts.gaps.ns_of_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
@@ -72,7 +72,7 @@ def holes(facts: Facts) -> Iterator[Claim]:
             f"{share_of_span(facts, at_stake_ns)} between nodes, in {gaps} "
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(facts.idle.event[is_long], waited_ns[is_long]),
+            rows=heaviest_rows(facts.gaps.event[is_long], waited_ns[is_long]),
             why_likely=(
                 "A graph may also wait for a host function or for another device."
             ),
@@ -144,16 +144,16 @@ def _measure_idle_of_missing(facts: Facts, missing: MissingWork) -> int:
     call launched. Gaps within graphs do not count.
     """
     trace = facts.trace
-    idle = facts.idle
+    gaps = facts.gaps
 
     # For each call with an event the first start of the missing work before it.
     first_missing_ns = np.full(len(trace), FOREVER)
     np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
 
-    missing_since_ns = at(first_missing_ns, idle.launch, missing=FOREVER)
-    idle_since_ns = np.maximum(idle.begin, missing_since_ns)
-    idle_ns = np.maximum(idle.end - idle_since_ns, 0)
-    is_in_graph = idle.ns_of_reasons("graph") > 0
+    missing_since_ns = at(first_missing_ns, gaps.launch, missing=FOREVER)
+    idle_since_ns = np.maximum(gaps.begin, missing_since_ns)
+    idle_ns = np.maximum(gaps.end - idle_since_ns, 0)
+    is_in_graph = gaps.ns_of_reasons("graph") > 0
 
     return int(idle_ns[~is_in_graph].sum())
 
@@ -284,58 +284,63 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     and one about those whose reason is not recorded. At stake is how long the next work
     was queued.
     """
-    idle = facts.idle
-    queued_ns = idle.ns_of_reasons("queued")
-    takes_long = facts.trace.dur[idle.launch] > SLOW_NS
-    is_slow_launch = idle.has_launch & takes_long
-    gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
+    gaps = facts.gaps
+    queued_ns = gaps.ns_of_reasons("queued")
+    takes_long = facts.trace.dur[gaps.launch] > SLOW_NS
+    is_slow_launch = gaps.has_launch & takes_long
+    gap_indices = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
 
-    is_early = _mark_waits_for_earlier_work(facts, gaps)
-    yield from _report_unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
-    yield from _report_unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
+    is_early = _mark_waits_for_earlier_work(facts, gap_indices)
+    yield from _report_unrecorded_wait(facts, EARLY, gap_indices[is_early], queued_ns)
+    yield from _report_unrecorded_wait(
+        facts, OUTSIDE, gap_indices[~is_early], queued_ns
+    )
 
 
 def _report_unrecorded_wait(
-    facts: Facts, wait: UnrecordedWait, gaps: Rows, queued_ns: Int64s
+    facts: Facts, wait: UnrecordedWait, gap_indices: Rows, queued_ns: Int64s
 ) -> Iterator[Claim]:
     """Claim the queued time of gaps of one kind of wait, if there is any.
 
     Args:
         wait: What is said about them.
-        gaps: Indices of the gaps.
+        gap_indices: The gaps, as indices into those of `facts`.
         queued_ns: How long the next work was queued in each gap of all.
     """
-    at_stake_ns = int(queued_ns[gaps].sum())
+    at_stake_ns = int(queued_ns[gap_indices].sum())
     if not at_stake_ns:
         return
 
     yield Claim(
         text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
-        f"{plural(len(gaps), 'gap')}{wait.text}",
+        f"{plural(len(gap_indices), 'gap')}{wait.text}",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(facts.idle.event[gaps], queued_ns[gaps]),
+        rows=heaviest_rows(facts.gaps.event[gap_indices], queued_ns[gap_indices]),
         remedy=wait.remedy,
         why_likely=wait.why_likely,
     )
 
 
-def _mark_waits_for_earlier_work(facts: Facts, gaps: Rows) -> Flags:
+def _mark_waits_for_earlier_work(facts: Facts, gap_indices: Rows) -> Flags:
     """Tell in which gaps the GPU probably still runs work from before the recording.
 
     They end with the first work of a stream, and a thread waits for the GPU during at
     least a part of the gap.
 
     Args:
-        gaps: Indices of the gaps in question; one flag is returned for each.
+        gap_indices: The gaps in question, as indices into those of `facts`.
+
+    Returns:
+        One flag for each of `gap_indices`.
     """
     trace = facts.trace
-    idle = facts.idle
-    events = idle.event[gaps]
+    gaps = facts.gaps
+    events = gaps.event[gap_indices]
     ends_with_first_work = _mark_first_of_stream(trace, events)
 
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waiting = facts.cover_on_launching_threads(waits)
-    has_wait = waiting.within(idle.begin[gaps], idle.end[gaps]) > 0
+    has_wait = waiting.within(gaps.begin[gap_indices], gaps.end[gap_indices]) > 0
 
     return np.asarray(ends_with_first_work & has_wait)
 

@@ -165,9 +165,9 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     That must be MIN_SHARE_IN_REPLAYS of the span or more.
     """
     trace = facts.trace
-    launch = facts.idle.launch
-    waited_ns = facts.idle.ns_of_reasons("launch_call")
-    launches_graph = facts.idle.has_launch & mark_graph_calls(trace)[launch]
+    launch = facts.gaps.launch
+    waited_ns = facts.gaps.ns_of_reasons("launch_call")
+    launches_graph = facts.gaps.has_launch & mark_graph_calls(trace)[launch]
     is_replay = launches_graph & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
     if not replay_ns or replay_ns < MIN_SHARE_IN_REPLAYS * facts.span_ns:

@@ -159,12 +159,12 @@ def _measure_idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> 
     Returns:
         ns for each name of the trace.
     """
-    idle = facts.idle
+    gaps = facts.gaps
     ns_of_name = np.zeros(len(facts.trace.names), dtype=np.int64)
     for threads, _, on_axis in facts.gaps_by_axis():
-        gaps = union(on_axis(idle.begin), on_axis(idle.end))
+        idle_time = union(on_axis(gaps.begin), on_axis(gaps.end))
         load_start, load_end = threads.bounds(threads.own_rows(loading))
-        waiting = common(gaps, union(load_start, load_end))
+        waiting = common(idle_time, union(load_start, load_end))
 
         slices = threads.slices(kind).touching(waiting.start, waiting.end)
         innermost = slices.innermost_parts()

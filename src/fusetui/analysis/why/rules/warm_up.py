@@ -214,7 +214,7 @@ def _measure_waits(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, In
     """
     outer_first = order_by_start(slices.start, slices.end)
     innermost = slices.only(outer_first).innermost_parts()
-    waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
+    waits = counted(facts.gaps.begin, facts.gaps.call_end).only(cover)
 
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
