@@ -19,6 +19,7 @@ from fusetui.analysis.why.backward_threads import find_lent_work
 from fusetui.analysis.why.devices import NO_DEVICE, Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
+    Loan,
     SharedAxis,
     ThreadActivity,
     Threads,
@@ -99,10 +100,10 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         for threads in self.threads:
             is_lent_to = threads.tracks[lent.track].any()
             if is_lent_to:
-                threads = msgspec.structs.replace(
-                    threads, lent=lent, without_lent=threads
-                )
-            axes.append(threads)
+                loan = Loan(work=lent, to=threads)
+                axes.append(msgspec.structs.replace(threads, loan=loan))
+            else:
+                axes.append(threads)
 
         return tuple(axes)
 
@@ -160,17 +161,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         properties = device_properties(trace)
         tracks_with_events = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
 
-        devices: dict[int, NamedDevice] = {}
+        device_of_process: dict[int, NamedDevice] = {}
         for track in tracks_with_events.tolist():
             pid = trace.tracks[track].pid
-            name = properties.get(pid, {}).get("name")
-            if not isinstance(name, str):
-                name = ""
-
+            recorded_name = properties.get(pid, {}).get("name")
+            name = recorded_name if isinstance(recorded_name, str) else ""
             process = int(trace.process_of_track[track])
-            devices[process] = NamedDevice(pid, name)
+            device_of_process[process] = NamedDevice(pid=pid, name=name)
 
-        return devices
+        return device_of_process
 
     def _make_axes(self, processes: Sequence[int]) -> tuple[Devices, ...]:
         """Put some devices on as many time axes as they need.
@@ -292,8 +291,9 @@ def _account_for_threads(
     begin_ns = spans.begin_ns
     end_ns = spans.end_ns
     if window is not None:
-        begin_ns = np.clip(begin_ns, *window)
-        end_ns = np.clip(end_ns, *window)
+        window_begin_ns, window_end_ns = window
+        begin_ns = np.clip(begin_ns, window_begin_ns, window_end_ns)
+        end_ns = np.clip(end_ns, window_begin_ns, window_end_ns)
 
     times = _measure_thread_times(
         trace,

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.devices import HOST_REASONS
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
@@ -167,16 +168,17 @@ def idle_by_cause(
 
 
 def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
-    """Move time from the reasons that begin with `host_` to a cause, in place.
+    """Move idle time before launches from its reasons to a cause, in place.
 
     Args:
         total_ns: The time of each reason and cause.
         cause: Where the time goes.
-        host_ns: How much of each reason moves, of shape [ThreadActivity, gaps].
+        host_ns: How much of each of HOST_REASONS moves, of shape [ThreadActivity,
+            gaps].
     """
     ns_of_activity = host_ns.sum(axis=1).tolist()
-    for activity, ns in zip(ThreadActivity, ns_of_activity, strict=True):
-        total_ns[f"host_{activity.name.lower()}"] -= ns
+    for reason, ns in zip(HOST_REASONS, ns_of_activity, strict=True):
+        total_ns[reason] -= ns
         total_ns[cause] += ns
 
 

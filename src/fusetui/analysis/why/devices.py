@@ -60,6 +60,27 @@ QUEUED: Final = _INDEX_OF_REASON["queued"]
 AFTER: Final = _INDEX_OF_REASON["after"]
 
 
+HOST_REASONS: Final = tuple(IDLE)[HOST:LAUNCH_CALL]
+"""What a thread did before it launched, in the order of ThreadActivity."""
+
+
+def name_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
+    """Return the reasons of some idle time with their times, without zeros.
+
+    >>> name_reasons([0] * (len(IDLE) - 1) + [50])
+    {'after': 50}
+
+    Args:
+        ns_in_order: The time of each reason, in the order of IDLE.
+    """
+    ns_of_reason = {}
+    for reason, ns in zip(IDLE, ns_in_order, strict=True):
+        if ns:
+            ns_of_reason[reason] = ns
+
+    return ns_of_reason
+
+
 class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Idle time of devices, in order of device and time; arrays of shape [gaps], in ns.
 
@@ -505,19 +526,21 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             One array for each reason in IDLE, of shape [gaps], in ns. Together they
                 add up to the length of each gap.
         """
-        columns = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
+        zeros = np.broadcast_to(np.int64(0), len(gaps))  # takes no memory
+        ns_of_reasons: list[Int64s] = [zeros for _ in IDLE]
         for reason, stretch in self.stretches(gaps).items():
             if stretch.holds.any():
                 length_ns = stretch.end - stretch.begin
-                columns[reason] = np.where(stretch.holds, length_ns, 0)
+                ns_of_reasons[reason] = np.where(stretch.holds, length_ns, 0)
 
-        for positions, activity_ns in self._measure_activities(gaps):
-            for reason, ns in enumerate(activity_ns, HOST):
+        for gap_indices, ns_of_activities in self._measure_activities(gaps):
+            for reason, ns in enumerate(ns_of_activities, start=HOST):
                 if ns.any():
-                    columns[reason] = np.array(columns[reason])  # writable
-                    columns[reason][positions] = ns
+                    ns_of_gaps = np.array(ns_of_reasons[reason])  # a writable copy
+                    ns_of_gaps[gap_indices] = ns
+                    ns_of_reasons[reason] = ns_of_gaps
 
-        return tuple(columns)
+        return tuple(ns_of_reasons)
 
     def _measure_activities(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
         """Yield what the launching threads did from the begin of each gap to its launch
@@ -527,18 +550,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         gaps. Each result has the indices of its gaps among `gaps`, and ns of shape
         [ThreadActivity, these gaps].
         """
-        host_part_ns = gaps.call_begin - gaps.begin
-        for threads, positions, on_axis in group_calls_by_axis(
-            self.trace, self.threads, gaps.launch, host_part_ns > 0
+        until_launch_ns = gaps.call_begin - gaps.begin
+        for threads, gap_indices, on_axis in group_calls_by_axis(
+            self.trace, self.threads, gaps.launch, until_launch_ns > 0
         ):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
-            activity_ns = threads.split(begin, end)
+            ns_of_activities = threads.split(begin, end)
 
-            # Nothing was recorded outside the trace, which the axis does not have.
-            outside_ns = host_part_ns[positions] - (end - begin)
-            activity_ns[ThreadActivity.NOTHING] += outside_ns
-            yield positions, activity_ns
+            # The axis ends with the trace. Nothing was recorded outside of it.
+            outside_ns = until_launch_ns[gap_indices] - (end - begin)
+            ns_of_activities[ThreadActivity.NOTHING] += outside_ns
+            yield gap_indices, ns_of_activities
 
     def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
         """Return when each reason for idle time holds, for reasons that hold once in a
@@ -583,9 +606,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         begin_ns, end_ns = window
         gaps = self.with_lead(begin_ns)
         by_device = np.argsort(self.device_index(gaps.event), kind="stable")
-        inside = gaps.only(by_device).within(begin_ns, end_ns)
+        gaps_inside = gaps.only(by_device).within(begin_ns, end_ns)
 
-        return inside, self.reasons_of(inside)
+        return gaps_inside, self.reasons_of(gaps_inside)
 
     @cached_property
     def spans(self) -> list[DeviceAccount]:
@@ -639,14 +662,13 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         # Lists, because reading single figures of arrays is slow.
         spans = span_ns.tolist()
         idle = (span_ns - busy_ns).tolist()
-        idle_by_reason = idle_ns.T.tolist()
+        ns_of_reasons_by_window = idle_ns.T.tolist()
         latency = self.latency_ns.tolist()
         busy_of_windows = busy.by_window()
 
         accounts = []
         for window, device in enumerate(device_of_window.tolist()):
             busy_of_window = busy_of_windows[window]
-            reasons = zip(IDLE, idle_by_reason[window], strict=True)
             accounts.append(
                 DeviceAccount(
                     device=exact_id(self.named[device].pid),
@@ -659,7 +681,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
                     hidden_comm_ns=busy_of_window.hidden_comm_ns,
                     hidden_copy_ns=busy_of_window.hidden_copy_ns,
                     launch_latency_usual_ns=latency[device],
-                    idle={reason: ns for reason, ns in reasons if ns},
+                    idle=name_reasons(ns_of_reasons_by_window[window]),
                 )
             )
 
@@ -769,6 +791,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             ns, of shape [IDLE, stretches].
         """
-        lead = self.lead(int(begin.min()))
+        lead = self.lead(int(begin.min()))  # one gap for each device
         lead_of_stretch = lead.only(positions_of(self.device_index(lead.event), device))
-        return np.stack(self.reasons_of(lead_of_stretch.clipped(begin, end)))
+        stretches = lead_of_stretch.clipped(begin, end)
+        return np.stack(self.reasons_of(stretches))

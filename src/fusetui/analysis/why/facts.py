@@ -18,7 +18,14 @@ from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, find_cpu_compute_ops
-from fusetui.analysis.why.devices import HOST, Devices, Gaps, NamedDevice, Reasons
+from fusetui.analysis.why.devices import (
+    HOST,
+    LAUNCH_CALL,
+    Devices,
+    Gaps,
+    NamedDevice,
+    Reasons,
+)
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
@@ -183,11 +190,11 @@ class Facts:
         if self.window:
             return len(self.devices) * recorded_ns
 
-        span_ns_of_axes = [
-            int((devices.end_ns - devices.begin_ns).sum())
-            for devices in self.devices_by_axis
-        ]
-        return sum(span_ns_of_axes)
+        span_ns = 0
+        for devices in self.devices_by_axis:
+            span_ns += int((devices.end_ns - devices.begin_ns).sum())
+
+        return span_ns
 
     @cached_property
     def whole_time(self) -> Cover:
@@ -796,4 +803,4 @@ class IdleGaps(Gaps, frozen=True, eq=False):
 
         Its shape is [ThreadActivity, gaps].
         """
-        return np.stack(self.reasons[HOST : HOST + len(ThreadActivity)])
+        return np.stack(self.reasons[HOST:LAUNCH_CALL])

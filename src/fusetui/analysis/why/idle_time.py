@@ -19,7 +19,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
+from fusetui.analysis.why.devices import (
+    AFTER,
+    HOST,
+    Devices,
+    Gaps,
+    Reasons,
+    name_reasons,
+)
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.analysis.why.thread_activity import (
     Slices,
@@ -34,10 +41,10 @@ from fusetui.trace.model.arrays import (
     Rows,
     at,
     begins_runs,
+    distinct_rows,
     last_at_or_before,
     ordinals,
     prefix_sums,
-    reduce_groups,
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -141,13 +148,13 @@ def _choose_longest_gaps(gaps: Gaps, most: int | None) -> Rows:
     length_ns = gaps.end - gaps.begin
 
     # Sort only gaps that may be chosen: a trace may have a million of them.
-    least_ns = 0
+    candidates = np.arange(len(gaps))
     if most is not None and most < len(gaps):
         least_ns = np.partition(length_ns, -most)[-most]
+        candidates = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
 
-    long_enough = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
-    order = np.lexsort((gaps.begin[long_enough], -length_ns[long_enough]))
-    return long_enough[order][:most]
+    order = np.lexsort((gaps.begin[candidates], -length_ns[candidates]))
+    return candidates[order][:most]
 
 
 def describe_gaps(
@@ -179,7 +186,7 @@ def describe_gaps(
                 device=exact_id(device.pid),
                 start_ns=int(gaps.begin[index]) - trace.begin_ns,
                 dur_ns=int(gaps.end[index] - gaps.begin[index]),
-                idle=_drop_absent_reasons(ns_by_gap[index].tolist()),
+                idle=name_reasons(ns_by_gap[index].tolist()),
                 previous=_get_name(trace, gaps.before[index]),
                 next=_get_name(trace, gaps.event[index]) or "",
                 op=_get_name(trace, cover.op[index]),
@@ -204,23 +211,6 @@ def _find_waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
     is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
     late_launch = np.where(is_launched_later, gaps.launch, NO_ROW)
     return find_waiting_calls(devices.trace, devices.threads, late_launch, gaps.begin)
-
-
-def _drop_absent_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
-    """Return the reasons that a gap has, with their times.
-
-    >>> _drop_absent_reasons([0] * (len(IDLE) - 1) + [50])
-    {'after': 50}
-
-    Args:
-        ns_in_order: The time of each reason, in the order of IDLE.
-    """
-    ns_of_reason = {}
-    for reason, ns in zip(IDLE, ns_in_order, strict=True):
-        if ns:
-            ns_of_reason[reason] = ns
-
-    return ns_of_reason
 
 
 def _get_name(trace: Trace, row: np.integer) -> str | None:
@@ -281,11 +271,11 @@ def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
     end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
-    for threads, positions, on_axis in group_calls_by_axis(
+    for threads, gap_indices, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, end > begin
     ):
         cover = find_covering(devices.trace, threads, on_axis(begin), on_axis(end))
-        coverings.fill(positions, cover)
+        coverings.fill(gap_indices, cover)
 
     return coverings
 
@@ -361,13 +351,14 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
             begin: In ns of the file.
             end: Likewise.
         """
-        amounts_ns = self.within(np.array([begin, end]))[:, 0].tolist()
-        by_reason = {}
-        for reason, ns in zip(self.reasons, amounts_ns, strict=True):
+        only_window = np.array([begin, end])
+        ns_of_reasons = self.within(only_window)[:, 0].tolist()
+        ns_by_name = {}
+        for reason, ns in zip(self.reasons, ns_of_reasons, strict=True):
             if ns:
-                by_reason[reason.name] = ns
+                ns_by_name[reason.name] = ns
 
-        return by_reason
+        return ns_by_name
 
     def gap_at(self, time: int) -> int:
         """Return the index of the gap at a time (ns of the file), NO_INTERVAL for none."""
@@ -452,29 +443,30 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
         Records of pieces for each reason, in the order of IDLE.
     """
     trace = devices.trace
-    by_reason: list[list[Pieces]] = [[] for _ in IDLE]
-    for gaps in (devices.lead(trace.begin_ns), devices.gaps):
-        device = devices.device_index(gaps.event)
-        for reason, stretch in devices.stretches(gaps).items():
-            holds = stretch.holds
-            by_reason[reason].append(
-                Pieces(
-                    device=device[holds],
-                    start=stretch.begin[holds],
-                    end=stretch.end[holds],
-                )
-            )
+    gaps = devices.with_lead(trace.begin_ns)
+    device = devices.device_index(gaps.event)
 
-        for activity, host_pieces in _cut_host_parts(devices, gaps):
-            by_reason[HOST + activity].append(host_pieces)
+    pieces_of_reasons: list[list[Pieces]] = [[] for _ in IDLE]
+    for reason, stretch in devices.stretches(gaps).items():
+        holds = stretch.holds
+        pieces_of_reasons[reason].append(
+            Pieces(
+                device=device[holds],
+                start=stretch.begin[holds],
+                end=stretch.end[holds],
+            )
+        )
+
+    for activity, host_pieces in _cut_host_parts(devices, gaps):
+        pieces_of_reasons[HOST + activity].append(host_pieces)
 
     after_last_event = Pieces(
         device=np.arange(len(devices)),
         start=devices.end_ns,
         end=np.full(len(devices), trace.end_ns),
     )
-    by_reason[AFTER].append(after_last_event)
-    return by_reason
+    pieces_of_reasons[AFTER].append(after_last_event)
+    return pieces_of_reasons
 
 
 def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
@@ -637,20 +629,22 @@ def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """
     middle = begin + (end - begin) // 2
     enclosing_slices = EnclosingIndex(slices.end)
-    candidate = enclosing_slices.last(last_at_or_before(slices.start, middle), middle)
+    last_begun = last_at_or_before(slices.start, middle)
+    candidate = enclosing_slices.last(last_begun, middle)
 
     for _ in range(MAX_DEPTH):
         inside_begin = np.maximum(slices.start[candidate], begin)
-        inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
-        is_too_short = 2 * inside_ns <= end - begin
-        undecided = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
+        inside_end = np.minimum(slices.end[candidate], end)
+        covers_most = 2 * (inside_end - inside_begin) > end - begin
+        undecided = np.flatnonzero((candidate != NO_INTERVAL) & ~covers_most)
         if not len(undecided):
             break
+
         next_outward = enclosing_slices.last(
             candidate[undecided] - 1, middle[undecided]
         )
         candidate[undecided] = next_outward
-    else:
+    else:  # the slices lie too deep in each other
         candidate[undecided] = NO_INTERVAL
 
     return at(slices.rows, candidate, missing=NO_ROW)
@@ -714,17 +708,13 @@ class _NamesInStretches(NamedTuple):
         # A piece lies in the part after all those that end before the piece begins.
         row = parts.rows[count_until(parts.end, inside.start)]
 
-        # Pieces of one name in one stretch become neighbors, in order of time.
-        by_name = np.lexsort((trace.name[row], stretch))
-        stretch = stretch[by_name]
-        row = row[by_name]
-        start = inside.start[by_name]
-        length_ns = inside.end[by_name] - start
-
-        first_pieces = np.flatnonzero(begins_runs(stretch, trace.name[row]))
+        # Pieces are in order of time, and grouping keeps this order.
+        _, stretch_and_name = distinct_rows((stretch, trace.name[row]))
+        groups = grouped(stretch_and_name)
+        first_piece = groups.first
         return cls(
-            stretch=stretch[first_pieces],
-            row=row[first_pieces],
-            first_ns=start[first_pieces],
-            total_ns=reduce_groups(np.add, length_ns, first_pieces),
+            stretch=stretch[first_piece],
+            row=row[first_piece],
+            first_ns=inside.start[first_piece],
+            total_ns=groups.sums(inside.end - inside.start),
         )

@@ -423,14 +423,13 @@ class Kernels:
         large to be true.
         """
         properties = device_properties(self.trace)
-        sms_of_track = []
-        for track in self.trace.tracks:
+        sms_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
+        for index, track in enumerate(self.trace.tracks):
             sms = properties.get(track.pid, {}).get("numSms")
-            is_number = type(sms) is int and sms < MAX_SMS
-            sms_of_track.append(sms if is_number else 0)
+            if type(sms) is int and 0 < sms < MAX_SMS:
+                sms_of_track[index] = sms
 
-        sms_or_none = np.array(sms_of_track or [0])
-        return sms_or_none[self.trace.track[self.rows]]
+        return sms_of_track[self.trace.track[self.rows]]
 
     def figures_of_jobs(
         self, value: Callable[[KernelJob], float | None]

@@ -238,7 +238,8 @@ def _find_selected_step(trace: Trace, steps: Steps, step_number: int) -> _Select
         )
 
     index = steps.place(step_number)
-    if index < 0:
+    has_step = index >= 0
+    if not has_step:
         raise NoSuchSelectionError(
             f"{file} has no step {step_number}: it has {steps.known}."
         )

@@ -235,8 +235,9 @@ class Slices(NamedTuple):
         ([1, 2, 1], [0, 3, 5], [3, 5, 9])
         """
         # Most slices meet no other one and are their own part. One without a length has
-        # no part, which `innermost` knows.
-        is_alone = are_alone(self.start, self.end) & (self.end > self.start)
+        # no part, so it is left to `innermost`.
+        has_length = self.end > self.start
+        is_alone = are_alone(self.start, self.end) & has_length
         alone = self.only(is_alone)
         others = self.only(~is_alone)
 
@@ -254,13 +255,14 @@ class Slices(NamedTuple):
         )
         return merge_slices((alone, parts_of_others))
 
-    def _are_in_order(self) -> bool:
+    @property
+    def are_in_order(self) -> bool:
         """Whether the slices are in the order that the class promises."""
         starts_earlier = self.start[1:] < self.start[:-1]
         starts_together = self.start[1:] == self.start[:-1]
         ends_later = self.end[1:] > self.end[:-1]
-        is_before = starts_earlier | (starts_together & ends_later)
-        return not is_before.any()
+        belongs_before = starts_earlier | (starts_together & ends_later)
+        return not belongs_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """Return the slices that lie at least partly in one of some stretches of time.
@@ -303,10 +305,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     kinds: NDArray[np.int8]  # the ThreadActivity of each row; see activities
     tracks: Flags  # True for the tracks of these threads; shape [tracks]
     alone: bool  # the trace has no other threads than these
-    # What other threads do while one of these waits for them: it counts as its own.
-    lent: LentWork | None = None
-    # The same threads without `lent`, so that their covers are computed only once.
-    without_lent: Threads | None = None
+    loan: Loan | None = None  # work of other threads that counts for these
 
     @cached_property
     def _index_of_track(self) -> Int64s:
@@ -338,46 +337,38 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             The parts, on the axis.
         """
         # Move the stretches to times of the file, cut them, and move the parts back.
-        axis_to_file_ns = SharedAxis(self.trace).file_offsets(stretches.start)
+        offset_ns = SharedAxis(self.trace).file_offsets(stretches.start)
         in_file = Cover(
-            stretches.start - axis_to_file_ns,
-            stretches.end - axis_to_file_ns,
-            stretches.number,
+            start=stretches.start - offset_ns,
+            end=stretches.end - offset_ns,
+            number=stretches.number,
         )
         parts, stretch_of_part = pieces(in_file, cover)
 
-        file_to_axis_ns = axis_to_file_ns[stretch_of_part]
+        offset_of_part_ns = offset_ns[stretch_of_part]
         return Cover(
-            parts.start + file_to_axis_ns, parts.end + file_to_axis_ns, parts.number
+            start=parts.start + offset_of_part_ns,
+            end=parts.end + offset_of_part_ns,
+            number=parts.number,
         )
 
     @memo(len(ThreadActivity))
     def slices(self, kind: ThreadActivity) -> Slices:
         """Return the slices of one kind of activity, with those that are lent."""
-        if self.lent is not None and self.without_lent is not None:
-            own_slices = self.without_lent.slices(kind)
-            return self._add_lent_slices(own_slices, self.lent, kind)
+        if self.loan is not None:
+            own_slices = self.loan.to.slices(kind)
+            lent_slices = self._select_lent_slices(self.loan.work, kind)
+            if not len(lent_slices.rows):
+                return own_slices
+            return merge_slices([own_slices, lent_slices])
 
         rows = self.own_rows(np.flatnonzero(self.kinds == kind))
         start, end = self.bounds(rows)
         slices = Slices(rows=rows, start=start, end=end)
-        if slices._are_in_order():
+        if slices.are_in_order:  # usually, and sorting is slow
             return slices
 
         return merge_slices([slices])
-
-    def _add_lent_slices(
-        self, slices: Slices, lent: LentWork, kind: ThreadActivity
-    ) -> Slices:
-        """Merge slices of these threads of one kind with lent ones of this kind.
-
-        Lent slices are the work of another thread that counts for a thread while it
-        waits for the other one. If there are none, `slices` itself is returned.
-        """
-        lent_slices = self._select_lent_slices(lent, kind)
-        if not len(lent_slices.rows):
-            return slices
-        return merge_slices([slices, lent_slices])
 
     def _select_lent_slices(self, lent: LentWork, kind: ThreadActivity) -> Slices:
         """Return the lent slices of one kind, placed on the axis at the waiting
@@ -386,7 +377,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         Lent slices are the work of one thread that counts for another thread which
         waits for it.
         """
-        is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
+        is_of_kind = self.kinds[lent.rows] == kind
+        is_lent_to_these = self.tracks[lent.track]
+        is_wanted = is_of_kind & is_lent_to_these
         rows = lent.rows[is_wanted]
         start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
@@ -405,7 +398,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         axis = SharedAxis(self.trace)
         offset_of_track = self._index_of_track * axis.length - axis.begin_ns
-        start = offset_of_track.take(self.trace.track[rows])
+        start: Int64s = offset_of_track[self.trace.track[rows]]
         start += self.trace.start[rows]
         end = start + self.trace.dur[rows]
 
@@ -421,8 +414,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
-        if self.lent is not None and self.without_lent is not None:
-            return self._add_lent_covers(self.without_lent.covers, self.lent)
+        if self.loan is not None:
+            return self._add_lent_covers(self.loan.to.covers, self.loan.work)
 
         annotations = _cover_slices(self.slices(ThreadActivity.ANNOTATION))
         frames = _cover_slices(self.slices(ThreadActivity.PYTHON))
@@ -496,12 +489,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         surroundings are examined.
         """
         ops = self.slices(ThreadActivity.OP)
+        frames = self.slices(ThreadActivity.PYTHON)
         in_ops = _cover_slices(ops)
-        frames_in_ops, counts = self.slices(ThreadActivity.PYTHON).begun_in(in_ops)
+        frames_in_ops, frame_counts = frames.begun_in(in_ops)
         if not len(frames_in_ops.rows):
             return in_ops
 
-        with_frames = Cover(in_ops.start[counts > 0], in_ops.end[counts > 0])
+        has_frames = frame_counts > 0
+        with_frames = Cover(in_ops.start[has_frames], in_ops.end[has_frames])
         ops_around_frames, _ = ops.begun_in(with_frames)
         (frames_innermost,) = self._find_innermost_times(
             [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
@@ -529,6 +524,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         kind_of_part = self.kinds[parts.rows]
         return tuple(_cover_slices(parts.only(kind_of_part == kind)) for kind in kinds)
+
+
+class Loan(msgspec.Struct, frozen=True, eq=False):
+    """Work of other threads that counts for some threads while they wait for it."""
+
+    work: LentWork
+    to: Threads
+    """The threads for which it counts, without that work."""
 
 
 def _cover_slices(slices: Slices) -> Cover:

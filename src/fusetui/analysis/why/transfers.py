@@ -333,21 +333,22 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
         MIN_EQUAL_TRANSFERS transfers have a size.
     """
     with_size = np.flatnonzero(size_bytes > 0)
-    explained = dur_ns.copy()
     if len(with_size) <= MIN_EQUAL_TRANSFERS:
-        return explained
+        return dur_ns
 
+    # From here on the transfers with a size, the smallest first; of equal ones the
+    # fastest first.
     smallest_first = with_size[np.lexsort((dur_ns[with_size], size_bytes[with_size]))]
     sizes = size_bytes[smallest_first]
     took_ns = dur_ns[smallest_first].astype(np.float64)
 
     fastest_of_larger_ns = _find_least_after(took_ns)
-    at_best_rate_of_smaller_ns = _find_least_before(took_ns / sizes) * sizes
-    limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_best_rate_of_smaller_ns))
+    best_ns_per_byte_of_smaller = _find_least_before(took_ns / sizes)
+    at_that_rate_ns = best_ns_per_byte_of_smaller * sizes
+    limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_that_rate_ns))
 
-    explained[smallest_first] = np.minimum(
-        dur_ns[smallest_first], limit_ns.astype(np.int64)
-    )
+    explained = dur_ns.copy()
+    explained[smallest_first] = np.minimum(took_ns, limit_ns).astype(np.int64)
     return explained
 
 

@@ -135,8 +135,8 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
 
     events, launched_ns = by_launch_time(trace)
     events_of_steps = [events[positions] for positions in steps.slices_of(launched_ns)]
-    counts = [len(events_of_step) for events_of_step in events_of_steps]
-    if 0 in counts:
+    event_counts = np.array([len(of_step) for of_step in events_of_steps])
+    if not event_counts.all():  # a step launches nothing
         return None
 
     first_work_ns = int(trace.start[events_of_steps[0]].min())
@@ -144,7 +144,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     bounds = launched_bounds(
         wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=numbers_of_sized_groups(np.array(counts)),
+        step_of_work=numbers_of_sized_groups(event_counts),
     )
 
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
@@ -241,14 +241,15 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     if len(steps) < 2:
         return _find_recurring_names(trace, calls)[name]
 
+    # Count the calls of each name in the first step and in all later ones.
     is_after_first = trace.start[calls] >= steps.start[1]
     name_count = len(trace.names)
-    calls_after = np.bincount(name[is_after_first], minlength=name_count)
     calls_in_first = np.bincount(name[~is_after_first], minlength=name_count)
+    calls_in_later = np.bincount(name[is_after_first], minlength=name_count)
 
     later_steps = len(steps) - 1
-    recurs = 2 * calls_after >= calls_in_first * later_steps
-    is_steady: Flags = is_after_first | recurs[name]
+    name_recurs = 2 * calls_in_later >= calls_in_first * later_steps
+    is_steady: Flags = is_after_first | name_recurs[name]
 
     return is_steady
 
@@ -273,9 +274,8 @@ def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
     name = trace.name[calls]
     is_late = trace.start[calls] >= _find_second_half_ns(trace)
-    is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
-    is_early_name[name[~is_late]] = True
-    repeats_early_call = is_late & is_early_name[name]
+    has_early_name = np.isin(name, name[~is_late])
+    repeats_early_call = is_late & has_early_name
 
     return is_once & ~repeats_early_call
 
@@ -682,18 +682,19 @@ def _find_slow_first_ops(trace: Trace) -> Rows:
     # A launch call lies inside of an op if its row is between the op's and its end_row.
     launches = distinct(trace.launch[trace.gpu_rows])
     launches_inside = count_between(launches, long_ops, trace.end_row[long_ops])
-    long_ops = long_ops[launches_inside > 0]
+    long_launching_ops = long_ops[launches_inside > 0]
 
-    has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
-    has_long_op[trace.name[long_ops]] = True
-    candidates = ops[has_long_op[trace.name[ops]]]
-    candidates = candidates[np.argsort(trace.start[candidates], kind="stable")]
+    # Compare only ops that share their name with one of these.
+    is_compared_name = np.zeros(len(trace.names), dtype=np.bool_)
+    is_compared_name[trace.name[long_launching_ops]] = True
+    compared = ops[is_compared_name[trace.name[ops]]]
+    compared = compared[np.argsort(trace.start[compared], kind="stable")]
     first = _find_much_longer_firsts(
-        trace.name[candidates], trace.dur[candidates], single=False
+        trace.name[compared], trace.dur[compared], single=False
     )
-    first_ops = candidates[first]
+    first_ops = compared[first]
 
-    return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
+    return first_ops[np.isin(first_ops, long_launching_ops, assume_unique=True)]
 
 
 def _find_much_longer_firsts(
@@ -719,13 +720,13 @@ def _find_much_longer_firsts(
         Indices into `key`, in the order of the keys.
     """
     by_key = grouped(key)
+    first_of_key = by_key.begins[:-1]
     later_ns = length_ns[by_key.order]
-    later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
-    longest_later_ns = reduce_groups(np.maximum, later_ns, by_key.begins[:-1])
+    later_ns[first_of_key] = 0  # the first one is not compared with itself
+    longest_later_ns = reduce_groups(np.maximum, later_ns, first_of_key)
 
-    is_much_longer = (
-        length_ns[by_key.first] >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
-    )
+    first_ns = length_ns[by_key.first]
+    is_much_longer = first_ns >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
     if not single:
         is_much_longer &= by_key.counts > 1
 

@@ -57,6 +57,8 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
 
     softmaxes = attention.softmaxes
     at_stake_ns = kernels.total_ns(attention.between)
+    is_between = np.zeros(len(kernels.rows), dtype=np.bool_)
+    is_between[attention.between] = True
 
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
@@ -65,7 +67,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(attention.between),
         rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
-        kernels=np.isin(np.arange(len(kernels.rows)), attention.between),
+        kernels=is_between,
     )
 
 
