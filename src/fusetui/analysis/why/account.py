@@ -323,9 +323,9 @@ def _account_for_threads(
 
 
 class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
-    """What some threads did in a stretch of time each (ns); arrays of shape [threads].
+    """What some threads did in an interval each (ns); arrays of shape [threads].
 
-    All but `collective_ns`, which is a part of `wait_ns`, add up to the stretch.
+    All but `collective_ns`, which is a part of `wait_ns`, add up to the interval.
     """
 
     op_ns: Int64s
@@ -342,13 +342,13 @@ class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
 def _measure_thread_times(
     trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
-    """Divide a stretch of time of each thread by what the thread did.
+    """Divide an interval of each thread by what the thread did.
 
     A frame of a function that waits counts as waiting, and so does the annotation of a
     collective, which lasts until the collective is done.
 
     Args:
-        begin: The begin of the stretch of each thread, as a time on the axis.
+        begin: The begin of the interval of each thread, as a time on the axis.
         end: Its end, likewise.
     """
     split_ns = threads.split(begin, end)

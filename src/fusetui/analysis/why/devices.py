@@ -187,7 +187,7 @@ class NamedDevice(NamedTuple):
     name: str
 
 
-class Stretch(msgspec.Struct, frozen=True, eq=False):
+class ReasonInterval(msgspec.Struct, frozen=True, eq=False):
     """When one reason holds in each gap; shape [gaps], in ns of the file."""
 
     holds: Flags
@@ -528,10 +528,10 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         zeros = np.broadcast_to(np.int64(0), len(gaps))  # takes no memory
         ns_of_reasons: list[Int64s] = [zeros for _ in IDLE]
-        for reason, stretch in self.stretches(gaps).items():
-            if stretch.holds.any():
-                length_ns = stretch.end - stretch.begin
-                ns_of_reasons[reason] = np.where(stretch.holds, length_ns, 0)
+        for reason, interval in self.intervals(gaps).items():
+            if interval.holds.any():
+                length_ns = interval.end - interval.begin
+                ns_of_reasons[reason] = np.where(interval.holds, length_ns, 0)
 
         for gap_indices, ns_of_activities in self._measure_activities(gaps):
             for reason, ns in enumerate(ns_of_activities, start=HOST):
@@ -563,15 +563,15 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             ns_of_activities[ThreadActivity.NOTHING] += outside_ns
             yield gap_indices, ns_of_activities
 
-    def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
+    def intervals(self, gaps: Gaps) -> dict[int, ReasonInterval]:
         """Return when each reason for idle time holds, for reasons that hold once in a
         gap.
 
-        A stretch is a part of a gap, which may be empty. What the CPU did before the
+        An interval is a part of a gap, which may be empty. What the CPU did before the
         launch is left out, because those reasons alternate within a gap.
 
         Returns:
-            The stretches by the index of the reason in IDLE, with one entry per gap.
+            The intervals by the index of the reason in IDLE, with one entry per gap.
         """
         latency_ns = self.latency_ns[self.device_index(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
@@ -579,15 +579,19 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         has_own_launch = gaps.has_own_launch
 
         return {
-            UNLINKED: Stretch(holds=~gaps.has_launch, begin=gaps.begin, end=gaps.end),
-            GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
-            LAUNCH_CALL: Stretch(
+            UNLINKED: ReasonInterval(
+                holds=~gaps.has_launch, begin=gaps.begin, end=gaps.end
+            ),
+            GRAPH: ReasonInterval(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
+            LAUNCH_CALL: ReasonInterval(
                 holds=has_own_launch, begin=gaps.call_begin, end=gaps.call_end
             ),
-            LAUNCH_LATENCY: Stretch(
+            LAUNCH_LATENCY: ReasonInterval(
                 holds=has_own_launch, begin=gaps.call_end, end=expected_start
             ),
-            QUEUED: Stretch(holds=has_own_launch, begin=expected_start, end=gaps.end),
+            QUEUED: ReasonInterval(
+                holds=has_own_launch, begin=expected_start, end=gaps.end
+            ),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -784,14 +788,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Measure how long devices were idle for each reason before their first events.
 
         Args:
-            device: The index of the device of each stretch.
-            begin: The begins of the stretches, in ns of the file.
+            device: The index of the device of each interval.
+            begin: The begins of the intervals, in ns of the file.
             end: Their ends, no later than the first event of the device.
 
         Returns:
-            ns, of shape [IDLE, stretches].
+            ns, of shape [IDLE, intervals].
         """
         lead = self.lead(int(begin.min()))  # one gap for each device
-        lead_of_stretch = lead.only(positions_of(self.device_index(lead.event), device))
-        stretches = lead_of_stretch.clipped(begin, end)
-        return np.stack(self.reasons_of(stretches))
+        lead_of_interval = lead.only(
+            positions_of(self.device_index(lead.event), device)
+        )
+        intervals = lead_of_interval.clipped(begin, end)
+        return np.stack(self.reasons_of(intervals))

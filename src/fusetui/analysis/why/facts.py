@@ -270,7 +270,7 @@ class Facts:
 
         return activity_ns
 
-    def _cut_host_parts(self, cover: Cover) -> Iterator[HostStretches]:
+    def _cut_host_parts(self, cover: Cover) -> Iterator[HostIntervals]:
         """Yield the host part of each gap as far as it lies in a cover, axis by axis.
 
         The host part of a gap of idle GPU time goes from its begin to the call that
@@ -286,7 +286,7 @@ class Facts:
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
             parts = threads.parts(counted(begin, end), cover)
-            yield HostStretches(
+            yield HostIntervals(
                 threads=threads,
                 gaps=gap_indices,
                 parts=parts,
@@ -699,7 +699,7 @@ _RECORDED_WORK: Final = (
 )
 
 
-class HostStretches(msgspec.Struct, frozen=True, eq=False):
+class HostIntervals(msgspec.Struct, frozen=True, eq=False):
     """The time until the launch calls of some gaps, cut to a cover, on one axis.
 
     All times are times on the axis of the threads.

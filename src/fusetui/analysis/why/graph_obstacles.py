@@ -55,15 +55,15 @@ def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
     if not len(launches):
         return None
 
-    stretches = _LaunchStretches.of(facts, launches)
+    intervals = _LaunchIntervals.of(facts, launches)
 
     name = ""
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    obstacles = stretches.rows_within(facts, all_waits)
+    obstacles = intervals.rows_within(facts, all_waits)
     if len(obstacles):
         name = _name_most_frequent(facts.trace, obstacles)
     else:
-        obstacles = stretches.rows_within(facts, find_loader_calls(trace))
+        obstacles = intervals.rows_within(facts, find_loader_calls(trace))
 
     if not len(obstacles):
         return None
@@ -93,10 +93,10 @@ def _count_steps(steps: Steps, times_ns: Int64s) -> int:
     return len(distinct(step_of_time[is_in_step]))
 
 
-class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
-    """The stretches in which one thread launches the kernels of one step.
+class _LaunchIntervals(msgspec.Struct, frozen=True, eq=False):
+    """The intervals in which one thread launches the kernels of one step.
 
-    Each goes from the first to the last launch, in ns of the file; shape [stretches].
+    Each goes from the first to the last launch, in ns of the file; shape [intervals].
     """
 
     key: Int64s
@@ -105,7 +105,7 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
     last_ns: Int64s
 
     @classmethod
-    def of(cls, facts: Facts, launches: Rows) -> _LaunchStretches:
+    def of(cls, facts: Facts, launches: Rows) -> _LaunchIntervals:
         """Find the time from the first to the last launch, for each step and thread.
 
         Args:
@@ -127,16 +127,16 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
     def rows_within(self, facts: Facts, rows: Rows) -> Rows:
         """Return the rows that lie between the launches of their step and thread.
 
-        They start after the first and before the last launch of the stretch.
+        They start after the first and before the last launch of the interval.
         """
         key = _number_steps_and_threads(facts, rows)
-        has_stretch = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
-        candidates = rows[has_stretch]
-        stretch = positions_of(self.key, key[has_stretch])
+        has_interval = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
+        candidates = rows[has_interval]
+        interval = positions_of(self.key, key[has_interval])
 
         start = facts.trace.start[candidates]
-        is_after_first = start > self.first_ns[stretch]
-        is_before_last = start < self.last_ns[stretch]
+        is_after_first = start > self.first_ns[interval]
+        is_before_last = start < self.last_ns[interval]
         within: Rows = candidates[is_after_first & is_before_last]
         return within
 

@@ -1,12 +1,12 @@
 """Describe the longest gaps, and prepare the idle time of devices for the timeline.
 
 The first half lists gaps with what is known about each. The second half cuts all idle
-time of a device into stretches of one reason each, so that a few binary searches tell
+time of a device into intervals of one reason each, so that a few binary searches tell
 how much of each reason any window holds.
 
-What covered most of a stretch of a thread's time is the innermost slice that covers
+What covered most of an interval of a thread's time is the innermost slice that covers
 more than half of it. If there is none, it is the first slice of the name that was
-innermost for the longest time, if that is at least a tenth of the stretch; of several
+innermost for the longest time, if that is at least a tenth of the interval; of several
 such names, the one that was innermost first.
 """
 
@@ -225,7 +225,7 @@ def _get_module_name(trace: Trace, row: np.integer) -> str | None:
 
 
 class Covering(msgspec.Struct, frozen=True, eq=False):
-    """What covered most of each of some stretches of time; arrays of shape [stretches].
+    """What covered most of each of some intervals; arrays of shape [intervals].
 
     All are rows of the trace, NO_ROW for none.
     """
@@ -236,27 +236,27 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
     frame: Rows
 
     @classmethod
-    def nothing(cls, stretches: int) -> Covering:
-        """Make the record of stretches that nothing covers, to be filled in place."""
+    def nothing(cls, intervals: int) -> Covering:
+        """Make the record of intervals that nothing covers, to be filled in place."""
 
         def no_rows() -> Rows:
-            return np.full(stretches, NO_ROW, dtype=np.intp)
+            return np.full(intervals, NO_ROW, dtype=np.intp)
 
         return cls(
             op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
         )
 
-    def fill(self, stretches: Rows, cover: Covering) -> None:
-        """Replace what covers some of the stretches, in place.
+    def fill(self, intervals: Rows, cover: Covering) -> None:
+        """Replace what covers some of the intervals, in place.
 
         Args:
-            stretches: The indices of these stretches.
+            intervals: The indices of these intervals.
             cover: What covers each of them.
         """
-        self.op[stretches] = cover.op
-        self.annotation[stretches] = cover.annotation
-        self.module[stretches] = cover.module
-        self.frame[stretches] = cover.frame
+        self.op[intervals] = cover.op
+        self.annotation[intervals] = cover.annotation
+        self.module[intervals] = cover.module
+        self.frame[intervals] = cover.frame
 
 
 def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
@@ -291,12 +291,12 @@ class Pieces(NamedTuple):
 
 
 class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
-    """When a device was idle for one reason, as sorted and disjoint stretches."""
+    """When a device was idle for one reason, as sorted and disjoint intervals."""
 
     name: str  # a key of IDLE
-    start: Int64s  # of each stretch, in ns of the file; shape [n]
+    start: Int64s  # of each interval, in ns of the file; shape [n]
     end: Int64s  # likewise
-    before: Int64s  # ns of all stretches before each, then the total; shape [n + 1]
+    before: Int64s  # ns of all intervals before each, then the total; shape [n + 1]
 
     def ns_before(self, times: Int64s) -> Int64s:
         """Measure how long the device was idle for this reason before each of some
@@ -306,15 +306,15 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
             times: In ns of the file, in any order.
 
         Returns:
-            ns, of the shape of `times`; 0 before the first such stretch.
+            ns, of the shape of `times`; 0 before the first such interval.
         """
         last_begun = last_at_or_before(self.start, times)
         has_begun = last_begun != BEFORE_ALL
-        stretch = np.where(has_begun, last_begun, 0)
+        interval = np.where(has_begun, last_begun, 0)
 
-        # All stretches before the last one, and of the last one the part until then.
-        ns_of_last = np.minimum(times, self.end[stretch]) - self.start[stretch]
-        return np.where(has_begun, self.before[stretch] + ns_of_last, 0)
+        # All intervals before the last one, and of the last one the part until then.
+        ns_of_last = np.minimum(times, self.end[interval]) - self.start[interval]
+        return np.where(has_begun, self.before[interval] + ns_of_last, 0)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
@@ -447,13 +447,13 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
     device = devices.device_index(gaps.event)
 
     pieces_of_reasons: list[list[Pieces]] = [[] for _ in IDLE]
-    for reason, stretch in devices.stretches(gaps).items():
-        holds = stretch.holds
+    for reason, interval in devices.intervals(gaps).items():
+        holds = interval.holds
         pieces_of_reasons[reason].append(
             Pieces(
                 device=device[holds],
-                start=stretch.begin[holds],
-                end=stretch.end[holds],
+                start=interval.begin[holds],
+                end=interval.end[holds],
             )
         )
 
@@ -510,7 +510,7 @@ def _collect_times_of_devices(
 
     Yields:
         The index of each device that has pieces, and its times; adjacent pieces become
-        one stretch.
+        one interval.
     """
     if not all_pieces:
         return
@@ -554,7 +554,7 @@ def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
 
 
 MIN_COVERING_DIVISOR: Final = 10
-"""A name that covers less than this fraction (1 / n) of a stretch says nothing about
+"""A name that covers less than this fraction (1 / n) of an interval says nothing about
 it."""
 MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
@@ -563,10 +563,10 @@ MAX_DEPTH: Final = 2000
 def find_covering(
     trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> Covering:
-    """Find what covered most of each of some stretches on an axis of threads.
+    """Find what covered most of each of some intervals on an axis of threads.
 
     Args:
-        begin: The begins of the stretches, as times on the axis.
+        begin: The begins of the intervals, as times on the axis.
         end: Their ends; shape of `begin`.
     """
 
@@ -589,18 +589,18 @@ def find_covering(
 def find_longest_slices(
     trace: Trace, slices: Slices, begin: Int64s, end: Int64s
 ) -> Rows:
-    """Find the slice that covered most of each of some stretches of time.
+    """Find the slice that covered most of each of some intervals.
 
-    A slice that covers more than half of a stretch comes first, the innermost of
-    several. Otherwise the name counts that was innermost in the stretch for longest.
+    A slice that covers more than half of an interval comes first, the innermost of
+    several. Otherwise the name counts that was innermost in the interval for longest.
 
     Args:
         slices: The slices from which one is chosen.
-        begin: The begins of the stretches, as times on the axis.
+        begin: The begins of the intervals, as times on the axis.
         end: Their ends; shape of `begin`.
 
     Returns:
-        A row of the trace for each stretch, -1 for none.
+        A row of the trace for each interval, -1 for none.
     """
     if not len(slices.rows) or not len(begin):
         return np.full(len(begin), NO_ROW, dtype=np.intp)
@@ -619,13 +619,13 @@ def find_longest_slices(
 
 
 def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """Find the innermost slice that covers more than half of each stretch.
+    """Find the innermost slice that covers more than half of each interval.
 
-    Such a slice covers the middle of the stretch. So the slices around the middle are
+    Such a slice covers the middle of the interval. So the slices around the middle are
     tried from the inside outward, at most MAX_DEPTH of them.
 
     Returns:
-        A row of the trace for each stretch, -1 for none.
+        A row of the trace for each interval, -1 for none.
     """
     middle = begin + (end - begin) // 2
     enclosing_slices = EnclosingIndex(slices.end)
@@ -653,67 +653,67 @@ def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 def _find_longest_names(
     trace: Trace, slices: Slices, begin: Int64s, end: Int64s
 ) -> Rows:
-    """Find the name that was innermost in each stretch for the longest time.
+    """Find the name that was innermost in each interval for the longest time.
 
     Returns:
-        For each stretch the first slice of that name which was innermost in it, as a
+        For each interval the first slice of that name which was innermost in it, as a
         row. It is -1 if the name takes less than 1 / MIN_COVERING_DIVISOR of the
-        stretch. Of several such names the one counts that was innermost first.
+        interval. Of several such names the one counts that was innermost first.
     """
     rows = np.full(len(begin), NO_ROW, dtype=np.intp)
     if not len(slices.rows):
         return rows
 
-    names = _NamesInStretches.of(trace, slices, Cover(begin, end))
+    names = _NamesInIntervals.of(trace, slices, Cover(begin, end))
     if not len(names.row):
         return rows
 
-    # For each stretch the longest name, and of equal ones the first to be innermost.
-    best_first = np.lexsort((names.first_ns, -names.total_ns, names.stretch))
-    is_best = begins_runs(names.stretch[best_first])
+    # For each interval the longest name, and of equal ones the first to be innermost.
+    best_first = np.lexsort((names.first_ns, -names.total_ns, names.interval))
+    is_best = begins_runs(names.interval[best_first])
     best = best_first[is_best]
 
-    stretch = names.stretch[best]
-    stretch_ns = (end - begin)[stretch]
-    is_enough = MIN_COVERING_DIVISOR * names.total_ns[best] >= stretch_ns
-    rows[stretch[is_enough]] = names.row[best[is_enough]]
+    interval = names.interval[best]
+    interval_ns = (end - begin)[interval]
+    is_enough = MIN_COVERING_DIVISOR * names.total_ns[best] >= interval_ns
+    rows[interval[is_enough]] = names.row[best[is_enough]]
     return rows
 
 
-class _NamesInStretches(NamedTuple):
-    """The names of slices that were innermost in some stretches; shape [names].
+class _NamesInIntervals(NamedTuple):
+    """The names of slices that were innermost in some intervals; shape [names].
 
-    Each name occurs once for each stretch.
+    Each name occurs once for each interval.
     """
 
-    stretch: Rows
-    """The index of the stretch."""
+    interval: Rows
+    """The index of the interval."""
     row: Rows
-    """The first slice of the name that was innermost in the stretch, as a row."""
+    """The first slice of the name that was innermost in the interval, as a row."""
     first_ns: Int64s
     """When it first was innermost, as a time on the axis."""
     total_ns: Int64s
-    """How long slices of the name were innermost in the stretch, in ns."""
+    """How long slices of the name were innermost in the interval, in ns."""
 
     @classmethod
-    def of(cls, trace: Trace, slices: Slices, stretches: Cover) -> _NamesInStretches:
-        """Add up how long each name was innermost in each stretch.
+    def of(cls, trace: Trace, slices: Slices, intervals: Cover) -> _NamesInIntervals:
+        """Add up how long each name was innermost in each interval.
 
-        The slices are cut at the edges of the stretches, and only the part counts in
+        The slices are cut at the edges of the intervals, and only the part counts in
         which a slice is the innermost one. There must be at least one slice.
         """
-        # Cut the innermost parts of slices at the edges of the stretches.
+        # Cut the innermost parts of slices at the edges of the intervals.
         parts = slices.innermost_parts()
-        inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
+        inside, interval = pieces(intervals, Cover(parts.start, parts.end))
         # A piece lies in the part after all those that end before the piece begins.
         row = parts.rows[count_until(parts.end, inside.start)]
 
         # Pieces are in order of time, and grouping keeps this order.
-        _, stretch_and_name = distinct_rows((stretch, trace.name[row]))
-        groups = grouped(stretch_and_name)
+        _, interval_and_name = distinct_rows((interval, trace.name[row]))
+        groups = grouped(interval_and_name)
         first_piece = groups.first
         return cls(
-            stretch=stretch[first_piece],
+            interval=interval[first_piece],
             row=row[first_piece],
             first_ns=inside.start[first_piece],
             total_ns=groups.sums(inside.end - inside.start),

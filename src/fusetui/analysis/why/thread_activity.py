@@ -265,22 +265,22 @@ class Slices(NamedTuple):
         return not belongs_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """Return the slices that lie at least partly in one of some stretches of time.
+        """Return the slices that lie at least partly in one of some intervals.
 
         Args:
-            begin: The begins of the stretches as times on the axis, in any order.
-            end: The ends, which do not belong to the stretches; shape of `begin`.
+            begin: The begins of the intervals as times on the axis, in any order.
+            end: The ends, which do not belong to the intervals; shape of `begin`.
         """
-        # Of disjoint stretches, only one matters to a slice: the first that ends after
+        # Of disjoint intervals, only one matters to a slice: the first that ends after
         # the slice starts. It touches the slice if it begins before the slice ends.
-        stretches = union(begin, end)
+        intervals = union(begin, end)
 
-        # The slices are in order of their starts, so those with one such stretch are
-        # neighbors. After the last stretch there is none, or one that never begins.
-        slices_before_end = count_below(self.start, stretches.end)
+        # The slices are in order of their starts, so those with one such interval are
+        # neighbors. After the last interval there is none, or one that never begins.
+        slices_before_end = count_below(self.start, intervals.end)
         bounds = np.concatenate(([0], slices_before_end, [len(self.start)]))
-        begin_of_stretch = np.append(stretches.start, FOREVER)
-        begin_for_slice = np.repeat(begin_of_stretch, np.diff(bounds))
+        begin_of_interval = np.append(intervals.start, FOREVER)
+        begin_for_slice = np.repeat(begin_of_interval, np.diff(bounds))
 
         return self.only(begin_for_slice < self.end)
 
@@ -325,27 +325,27 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         return SharedAxis(self.trace).from_file(self._index_of_track[tracks], times)
 
-    def parts(self, stretches: Cover, cover: Cover) -> Cover:
-        """Return the parts of some stretches that lie in a cover of the file's time.
+    def parts(self, intervals: Cover, cover: Cover) -> Cover:
+        """Return the parts of some intervals that lie in a cover of the file's time.
 
         Args:
-            stretches: On the axis. Of a cover that counts its intervals, the counts
+            intervals: On the axis. Of a cover that counts its intervals, the counts
                 stay.
             cover: In ns of the file.
 
         Returns:
             The parts, on the axis.
         """
-        # Move the stretches to times of the file, cut them, and move the parts back.
-        offset_ns = SharedAxis(self.trace).file_offsets(stretches.start)
+        # Move the intervals to times of the file, cut them, and move the parts back.
+        offset_ns = SharedAxis(self.trace).file_offsets(intervals.start)
         in_file = Cover(
-            start=stretches.start - offset_ns,
-            end=stretches.end - offset_ns,
-            number=stretches.number,
+            start=intervals.start - offset_ns,
+            end=intervals.end - offset_ns,
+            number=intervals.number,
         )
-        parts, stretch_of_part = pieces(in_file, cover)
+        parts, interval_of_part = pieces(in_file, cover)
 
-        offset_of_part_ns = offset_ns[stretch_of_part]
+        offset_of_part_ns = offset_ns[interval_of_part]
         return Cover(
             start=parts.start + offset_of_part_ns,
             end=parts.end + offset_of_part_ns,
@@ -466,15 +466,15 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(covers)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Divide stretches of the axis among the activities.
+        """Divide intervals of the axis among the activities.
 
         Args:
-            begin: The begins of the stretches, as times on the axis.
+            begin: The begins of the intervals, as times on the axis.
             end: The ends; shape of `begin`.
 
         Returns:
-            ns of shape [ThreadActivity, stretches], which add up to the length of each
-            stretch, exactly.
+            ns of shape [ThreadActivity, intervals], which add up to the length of each
+            interval, exactly.
         """
         recorded_ns = [cover.within(begin, end) for cover in self.covers]
         nothing_ns = (end - begin) - np.sum(recorded_ns, axis=0)

@@ -381,10 +381,10 @@ def warm_up(
     return tuple(warm_up_pieces)
 
 
-def _cover_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> Cover:
+def _cover_launching_threads(trace: Trace, launching: Flags, slices: Rows) -> Cover:
     """Return the time that some slices cover on the tracks of threads that launch."""
-    rows = rows[launching[trace.track[rows]]]
-    return union(trace.start[rows], trace.end[rows])
+    slices = slices[launching[trace.track[slices]]]
+    return union(trace.start[slices], trace.end[slices])
 
 
 def _make_first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:

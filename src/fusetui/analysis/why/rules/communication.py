@@ -116,7 +116,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
-    rows = kernels.rows[kernels.communicates]
+    transfers = kernels.rows[kernels.communicates]
 
     yield Claim(
         text=f"Exposed communication takes {share_of_span(facts, times.exposed_ns)}; "
@@ -124,7 +124,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
         f"{_describe_kinds(kinds, exposed_ns)}{_describe_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
-        rows=heaviest_rows(rows, exposed_ns[rows]),
+        rows=heaviest_rows(transfers, exposed_ns[transfers]),
         remedy=_choose_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
@@ -432,7 +432,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     small_rows = np.concatenate([kind.rows for kind in small_kinds])
     is_small = np.isin(kernels.rows, small_rows)
-    rows = kernels.rows[is_small]
+    small_transfers = kernels.rows[is_small]
     at_stake_ns = _measure_exposure(kernels, is_small).exposed_ns
 
     with_group = needs_group_names(find_transfers(facts))
@@ -447,7 +447,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
         "time on latency and waiting for other ranks, not on data.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(is_small),
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        rows=heaviest_rows(small_transfers, facts.trace.dur[small_transfers]),
         why_likely=NO_SIZES if lacks_sizes else None,
         part_of="exposed-communication",
     )
@@ -519,7 +519,7 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     if not is_measured.any():
         return
 
-    rows = kernels.rows[is_measured]
+    kernel_rows = kernels.rows[is_measured]
     alone_ns = usual_ns_alone[is_measured]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
@@ -528,11 +528,11 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
     increase = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
-        text=f"{count(len(rows))} kernels that overlap communication take "
+        text=f"{count(len(kernel_rows))} kernels that overlap communication take "
         f"{format_share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
         "same kernels alone.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(rows, slower_ns),
+        rows=heaviest_rows(kernel_rows, slower_ns),
     )
 
 
@@ -603,21 +603,21 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     note, if a collective runs for LEAST_SHARE of the recording.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
-    rows = rows[trace.end[rows] > trace.start[rows]]
-    if not len(rows):
+    collectives = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    collectives = collectives[trace.end[collectives] > trace.start[collectives]]
+    if not len(collectives):
         return
 
-    start_in_window = np.maximum(trace.start[rows], facts.begin_ns)
-    end_in_window = np.minimum(trace.end[rows], facts.end_ns)
+    start_in_window = np.maximum(trace.start[collectives], facts.begin_ns)
+    end_in_window = np.minimum(trace.end[collectives], facts.end_ns)
     running = union(start_in_window, end_in_window)
     if facts.devices:
-        yield from _claim_delays(facts, rows, running)
+        yield from _claim_delays(facts, collectives, running)
     elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
-        yield _note_collectives(facts, rows, running)
+        yield _note_collectives(facts, collectives, running)
 
 
-def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
+def _claim_delays(facts: Facts, collectives: Rows, running: Cover) -> Iterator[Claim]:
     """Claim the time for which GPUs wait during collectives, if any of them waits.
 
     Args:
@@ -629,29 +629,29 @@ def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
     if at_stake_ns:
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
-            f"collective runs on the CPU: {_list_frequent_names(facts.trace, rows)}.",
+            f"collective runs on the CPU: {_list_frequent_names(facts.trace, collectives)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
             why_likely="The trace does not record what the launching thread waits for.",
             part_of="host-bound",
         )
 
 
-def _note_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
+def _note_collectives(facts: Facts, collectives: Rows, running: Cover) -> Claim:
     """Note collectives where there is no GPU.
 
     Args:
         rows: The collectives.
         running: When they run, in ns of the file.
     """
-    are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
+    are_transfers = bool(facts.trace.matching(collectives, TRANSFER.search).all())
     subject = "Transfers between ranks" if are_transfers else "Collectives"
     lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
 
     return Claim(
         text=f"{subject} on the CPU take {format_share_of_recording(facts, running.ns)}: "
-        f"{_list_frequent_names(facts.trace, rows)}. {lasts_until}",
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        f"{_list_frequent_names(facts.trace, collectives)}. {lasts_until}",
+        rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
     )
 
 

@@ -126,22 +126,22 @@ def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     reported_breaks = 0
     for graph_break in log.breaks:
         rows_after = find_rows_after(graph_break, regions, log)
-        rows = facts.rows_in_window(np.array(rows_after, dtype=np.intp))
-        if not len(rows):
+        regions_after = facts.rows_in_window(np.array(rows_after, dtype=np.intp))
+        if not len(regions_after):
             continue
         if reported_breaks == MAX_BREAKS:
             break
 
         reported_breaks += 1
-        between_ns = int(measure_times_between(regions, rows).sum())
+        between_ns = int(measure_times_between(regions, regions_after).sum())
         reason = printable(graph_break.reason.rstrip("."))
 
         yield Claim(
             text=f"Graph break at {_format_position(graph_break)}: {reason}. The "
-            f"program reaches it {plural(len(rows), 'time')} and spends "
+            f"program reaches it {plural(len(regions_after), 'time')} and spends "
             f"{duration(between_ns)} between the two compiled regions. Nothing "
             "is fused across them.",
-            rows=tuple(rows.tolist()),
+            rows=tuple(regions_after.tolist()),
             remedy=_choose_hint(graph_break),
         )
 

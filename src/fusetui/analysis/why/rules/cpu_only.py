@@ -99,22 +99,22 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether its batches come from workers, and were ready.
     """
-    rows = find_loader_calls(facts.trace)
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not cover.ns:
+    loader_calls = find_loader_calls(facts.trace)
+    loading_time = _cover_rows(facts, loader_calls)
+    if facts.devices or not loading_time.ns:
         return
 
     has_workers = fetches_from_workers(facts.trace)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_describe_longest_name(facts, cover)}."
+    reason = f"for the data loader{_describe_longest_name(facts, loading_time)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
 
     yield Claim(
-        text=f"The program waits {format_share_of_recording(facts, cover.ns)} {reason}",
-        at_stake_ns=cover.ns,
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        text=f"The program waits {format_share_of_recording(facts, loading_time.ns)} {reason}",
+        at_stake_ns=loading_time.ns,
+        rows=heaviest_rows(loader_calls, facts.trace.dur[loader_calls]),
         remedy=remedy,
         why_likely=_explain_uncertain_times(facts),
     )
@@ -153,22 +153,22 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     Such a call inside of another one counts as part of that.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not cover.ns:
+    reads = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
+    reading_time = _cover_rows(facts, reads)
+    if facts.devices or not reading_time.ns:
         return
 
-    outer = _drop_nested_rows(trace, rows)
-    calls = plural(len(outer), "call")
-    s = "s" if len(outer) == 1 else ""
+    outer_reads = _drop_nested_rows(trace, reads)
+    calls = plural(len(outer_reads), "call")
+    s = "s" if len(outer_reads) == 1 else ""
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_format_names(facts.trace, outer)}) take{s} "
-        f"{format_share_of_recording(facts, cover.ns)}. On a GPU, each "
+        f"({_format_names(facts.trace, outer_reads)}) take{s} "
+        f"{format_share_of_recording(facts, reading_time.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
-        at_stake_ns=cover.ns,
-        rows=heaviest_rows(outer, trace.dur[outer]),
+        at_stake_ns=reading_time.ns,
+        rows=heaviest_rows(outer_reads, trace.dur[outer_reads]),
         why_likely=_explain_uncertain_times(facts),
     )
 
@@ -203,18 +203,18 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     """Note how long calls wait for a GPU of which no events were recorded."""
     trace = facts.trace
     is_wait = facts.accounts.kinds == ThreadActivity.SYNC
-    rows = facts.rows_in_window(np.flatnonzero(is_wait))
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
+    waits = facts.rows_in_window(np.flatnonzero(is_wait))
+    waiting_time = _cover_rows(facts, waits)
+    if facts.devices or not is_large_enough(facts, waiting_time.ns, of_kernels=False):
         return
 
-    calls = plural(len(rows), "call")
-    wait = "waits" if len(rows) == 1 else "wait"
+    calls = plural(len(waits), "call")
+    wait = "waits" if len(waits) == 1 else "wait"
 
     yield Claim(
-        text=f"CPU threads wait {format_share_of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_format_names(facts.trace, rows)}). GPU work was not recorded.",
-        rows=heaviest_rows(rows, trace.dur[rows]),
+        text=f"CPU threads wait {format_share_of_recording(facts, waiting_time.ns)} in {calls} that "
+        f"{wait} for a GPU ({_format_names(facts.trace, waits)}). GPU work was not recorded.",
+        rows=heaviest_rows(waits, trace.dur[waits]),
     )
 
 
@@ -243,19 +243,19 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    rows = facts.rows_in_window(facts.compiler_rows)
-    cover = _cover_rows(facts, rows)
-    if cover.ns:
+    compiler_slices = facts.rows_in_window(facts.compiler_rows)
+    compiling_time = _cover_rows(facts, compiler_slices)
+    if compiling_time.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
         evidence = compile_evidence.explain_compilations(facts)
-        compiling = format_share_of_recording(facts, cover.ns)
+        compiling = format_share_of_recording(facts, compiling_time.ns)
 
         yield Claim(
             text="Compilation (torch.compile or Triton) takes "
             f"{compiling}{_describe_compilations(facts)}.{evidence.text}",
-            at_stake_ns=cover.ns,
-            rows=heaviest_rows(rows, facts.trace.dur[rows]),
+            at_stake_ns=compiling_time.ns,
+            rows=heaviest_rows(compiler_slices, facts.trace.dur[compiler_slices]),
             remedy=evidence.remedy,
             why_likely=_explain_uncertain_times(facts),
         )
@@ -269,13 +269,13 @@ def _describe_compilations(facts: Facts) -> str:
     Without several steps it is `: 4 compilations`, and "" where they cannot be counted.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(
+    slices = facts.rows_in_window(
         trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
     )
-    if not len(rows):
+    if not len(slices):
         return ""
 
-    compilations = union(trace.start[rows], trace.end[rows])
+    compilations = union(trace.start[slices], trace.end[slices])
     text = f": {plural(len(compilations.start), 'compilation')}"
     steps = facts.steps
     if len(steps) < 2:
@@ -416,15 +416,15 @@ def _find_longest_annotation(
         None if no name holds at least MIN_SHARE_TO_NAME of the time.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
-    is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
-    is_step = np.isin(rows, steps_of(trace).rows)
-    rows = rows[is_of_thread & ~is_step]
-    if not len(rows):
+    annotations = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
+    is_of_thread = trace.thread_of_track[trace.track[annotations]] == thread
+    is_step = np.isin(annotations, steps_of(trace).rows)
+    annotations = annotations[is_of_thread & ~is_step]
+    if not len(annotations):
         return None
 
-    ns_of_row = time.within(trace.start[rows], trace.end[rows])
-    ns_of_name = np.bincount(trace.name[rows], ns_of_row)
+    ns_of_row = time.within(trace.start[annotations], trace.end[annotations])
+    ns_of_name = np.bincount(trace.name[annotations], ns_of_row)
     longest_name = int(ns_of_name.argmax())
     longest_ns = int(ns_of_name[longest_name])
     if longest_ns < MIN_SHARE_TO_NAME * time.ns:

@@ -419,15 +419,15 @@ def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
 def _measure_waiting_ns(
     facts: Facts, tracks: NDArray[np.integer], begin_ns: Int64s, end_ns: Int64s
 ) -> Int64s:
-    """Measure how long threads waited for the device in some stretches of time.
+    """Measure how long threads waited for the device in some intervals.
 
     Args:
-        tracks: A track of the thread of each stretch.
-        begin_ns: The begins of the stretches, in ns of the file.
+        tracks: A track of the thread of each interval.
+        begin_ns: The begins of the intervals, in ns of the file.
         end_ns: Their ends.
 
     Returns:
-        ns for each stretch.
+        ns for each interval.
     """
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
@@ -620,11 +620,11 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         return cls(time=start, ahead=prefix_sums(queue_length >= LAUNCHES_AHEAD))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
-        """Tell in which stretches an event starts with enough others in the queue.
+        """Tell in which intervals an event starts with enough others in the queue.
 
         Args:
-            begin: The begins of the stretches, as times on the axis.
-            end: Their ends, which belong to the stretches.
+            begin: The begins of the intervals, as times on the axis.
+            end: Their ends, which belong to the intervals.
         """
         ahead_before = self.ahead[count_below(self.time, begin)]
         ahead_until_end = self.ahead[count_until(self.time, end)]

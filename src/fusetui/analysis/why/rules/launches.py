@@ -470,15 +470,15 @@ def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
 
-    rows, ns = find_slices_in_idle_time(
+    slices, ns_of_slice = find_slices_in_idle_time(
         facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
     )
-    computes = np.isin(rows, find_cpu_compute_ops(facts.trace))
+    computes = np.isin(slices, find_cpu_compute_ops(facts.trace))
     if not computes.any():
         return None
 
-    names = facts.trace.name[rows[computes]]
-    op = facts.trace.names[heaviest_id(names, ns[computes])]
+    names = facts.trace.name[slices[computes]]
+    op = facts.trace.names[heaviest_id(names, ns_of_slice[computes])]
 
     return f"{advise_against_cpu_op(op)} {NO_LAUNCHES}"
 

@@ -363,17 +363,17 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
     if not at_stake_ns:
         return
 
-    rows = kernels.rows[copies]
-    calls = trace.launch[rows].astype(np.intp)
+    copy_rows = kernels.rows[copies]
+    calls = trace.launch[copy_rows].astype(np.intp)
     known_calls = calls[calls != NO_ROW]
-    is_to_host = trace.matching(rows, TO_HOST.search)
+    is_to_host = trace.matching(copy_rows, TO_HOST.search)
     waits = _count_copies_before_waits(facts, calls[is_to_host])
 
     yield Claim(
-        text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
+        text=f"Copies between the GPU and pageable memory ({count(len(copy_rows))}) take "
         f"{format_share_of_work(facts, at_stake_ns)} while no kernel runs.{_describe_remaining_waits(waits)}",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(np.append(rows, known_calls)),
+        wanted=AsyncCalls(np.append(copy_rows, known_calls)),
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "

@@ -169,17 +169,17 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     one.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(
+    regions = facts.rows_in_window(
         trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP)
     )
-    if not len(rows):
-        return CompiledRegions(rows)
+    if not len(regions):
+        return CompiledRegions(regions)
 
     # For each step one region of each function.
-    step_of_region = last_at_or_before(facts.steps.start, trace.start[rows])
+    step_of_region = last_at_or_before(facts.steps.start, trace.start[regions])
     regions_of_steps = []
     for members in grouped(step_of_region).members_of_each():
-        in_step = rows[members]
+        in_step = regions[members]
         by_function = grouped(_number_functions(facts.trace, in_step))
         regions_of_steps.append(in_step[by_function.first])
 

@@ -187,22 +187,22 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
 def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
     """Note GPU events without a launch call beside others that have one."""
     trace = facts.trace
-    rows = facts.gpu_rows
-    unlinked = rows[trace.launch[rows] == NO_ROW]
-    unlinked_ns = int(trace.dur[unlinked].sum())
-    all_ns = int(trace.dur[rows].sum())
+    events = facts.gpu_rows
+    unlinked_events = events[trace.launch[events] == NO_ROW]
+    unlinked_ns = int(trace.dur[unlinked_events].sum())
+    all_ns = int(trace.dur[events].sum())
     if not facts.has_launches or not all_ns:
         return
     if unlinked_ns < MIN_SHARE_UNLINKED * all_ns:
         return
 
     yield Note(
-        text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
+        text=f"The launch calls of {plural(len(unlinked_events), 'GPU event')} "
         f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: "
         "they ran before it began or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded "
         "steps begin, so that no earlier work runs during them.",
-        rows=heaviest_rows(unlinked, trace.dur[unlinked]),
+        rows=heaviest_rows(unlinked_events, trace.dur[unlinked_events]),
     )
 
 

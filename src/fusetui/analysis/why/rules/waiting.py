@@ -74,15 +74,17 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether the batches come from workers, and were ready.
     """
-    rows = find_loader_calls(facts.trace)
-    waited_ns = facts.idle_during(rows)
+    loader_calls = find_loader_calls(facts.trace)
+    waited_ns = facts.idle_during(loader_calls)
     if not waited_ns:
         return
 
     has_workers = fetches_from_workers(facts.trace)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_describe_longest_name(facts, rows, waited_ns)}."
+    reason = (
+        f"for the data loader{_describe_longest_name(facts, loader_calls, waited_ns)}."
+    )
     if were_ready:
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
@@ -90,7 +92,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
         at_stake_ns=waited_ns,
-        rows=facts.longest_waited_for(rows),
+        rows=facts.longest_waited_for(loader_calls),
         remedy=remedy,
         wanted=None if were_ready else "loader",
         why_likely=why_likely(facts),

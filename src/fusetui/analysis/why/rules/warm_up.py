@@ -210,7 +210,7 @@ def _measure_waits(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, In
 
     Returns:
         Rows of the trace and their times in ns, of one shape. A row occurs once for
-        each stretch of time in which it is the innermost one.
+        each interval in which it is the innermost one.
     """
     outer_first = order_by_start(slices.start, slices.end)
     innermost = slices.only(outer_first).innermost_parts()
