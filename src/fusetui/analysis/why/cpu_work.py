@@ -47,9 +47,9 @@ class OwnTimes(NamedTuple):
     rows: Rows
     ns: Int64s
 
-    def only(self, mask: Flags) -> OwnTimes:
+    def only(self, is_selected: Flags) -> OwnTimes:
         """Return some of the slices, chosen by one flag each."""
-        return OwnTimes(rows=self.rows[mask], ns=self.ns[mask])
+        return OwnTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
 
 
 def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:

@@ -518,18 +518,18 @@ class Facts:
         is_busy: Flags = is_work | self.has_cpu_compute
         return is_busy & ~self.is_set_up_gap
 
-    def _count_begun_slices(self, mask: Flags) -> Int64s:
+    def _count_begun_slices(self, is_counted: Flags) -> Int64s:
         """Count the ops, calls and frames that begin in some gaps until the launch call.
 
         Args:
-            mask: True for the gaps that count; shape [gaps].
+            is_counted: True for the gaps that count; shape [gaps].
 
         Returns:
             A number for each gap, 0 for gaps that do not count; shape [gaps].
         """
         gaps = self.gaps
         slices_of_gap = np.zeros(len(gaps), dtype=np.int64)
-        for threads, gap_indices, on_axis in self.gaps_by_axis(mask):
+        for threads, gap_indices, on_axis in self.gaps_by_axis(is_counted):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
             for kind in _RECORDED_WORK:
@@ -599,7 +599,7 @@ class Facts:
         replayed_events = int(np.count_nonzero(is_replay))
         return 2 * replayed_events >= len(launch)
 
-    def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
+    def gaps_by_axis(self, is_counted: Flags | None = None) -> Iterator[CallsOnAxis]:
         """Yield the gaps that end with a known launch, for each axis of threads.
 
         An axis puts the times of several threads one after another, so that they can be
@@ -607,12 +607,12 @@ class Facts:
         event.
 
         Args:
-            mask: True for the gaps that count; None for all. Shape [gaps].
+            is_counted: True for the gaps that count; None for all. Shape [gaps].
         """
-        if mask is None:
-            mask = self.gaps.has_launch
+        if is_counted is None:
+            is_counted = self.gaps.has_launch
         return group_calls_by_axis(
-            self.trace, self.accounts.launchers, self.gaps.launch, mask
+            self.trace, self.accounts.launchers, self.gaps.launch, is_counted
         )
 
     @cached_property

@@ -113,7 +113,7 @@ def runs_of(kernels: Kernels) -> Runs:
     order = kernels.stream_order  # all flags and sizes below are in this order
     is_candidate = _find_candidates(kernels)
     is_copy = kernels.launched_by_ops(_COPY)[order]
-    reduces = kernels.flags(_is_reduction)[order]
+    reduces = kernels.matching(_is_reduction)[order]
     sizes = _collect_sizes(kernels, is_copy)
 
     # Decide for each kernel whether it continues the run of the kernel before it.
@@ -125,7 +125,7 @@ def runs_of(kernels: Kernels) -> Runs:
         continues &= ~_find_repetitions(kernels, sizes, is_copy)
 
     runs = _find_ranges_of_runs(is_candidate, continues)
-    reads = kernels.flags(_reads_tensor)[order]
+    reads = kernels.matching(_reads_tensor)[order]
     has_several_readers = sums_of_ranges(reads, runs.begin, runs.end) >= 2
     begin = runs.begin[has_several_readers]
     end = runs.end[has_several_readers]
@@ -148,7 +148,7 @@ def _find_candidates(kernels: Kernels) -> Flags:
     They are pointwise, in a module or annotation, and not of an optimizer.
     """
     has_module = kernels.module != NO_ROW
-    is_candidate = kernels.flags(is_pointwise) & has_module & ~kernels.in_optimizer
+    is_candidate = kernels.matching(is_pointwise) & has_module & ~kernels.in_optimizer
     in_stream_order: Flags = is_candidate[kernels.stream_order]
     return in_stream_order
 

@@ -207,7 +207,7 @@ class Kernels:
         self._name_index = trace.name[rows]
         self._name_indices = used_ids(self._name_index)
 
-    def flags(self, matches: Callable[[KernelName], object]) -> Flags:
+    def matching(self, matches: Callable[[KernelName], object]) -> Flags:
         """Tell which are kernels whose decoded name passes a test.
 
         Args:
@@ -463,7 +463,7 @@ class Kernels:
         return first_peak if are_alike else None
 
     @cached_property
-    def tried(self) -> Flags:
+    def is_trial(self) -> Flags:
         """Tell which events ran only because a library measured them in a search for
         algorithms.
 
@@ -477,14 +477,14 @@ class Kernels:
         are_tried: Flags = np.isin(self.trace.launch[self.rows], tries)
         return are_tried
 
-    def cover(self, mask: Flags, device: int) -> Cover:
+    def cover(self, is_selected: Flags, device: int) -> Cover:
         """Return when any of the selected events runs on a device.
 
         Args:
-            mask: True for the selected events.
+            is_selected: True for the selected events.
             device: The index of the device; see `device`.
         """
-        on_device = mask & (self.device == device)
+        on_device = is_selected & (self.device == device)
         return union(self.start[on_device], self.end[on_device])
 
     def overlap_ns(self, others: Flags) -> Int64s:
@@ -507,7 +507,7 @@ class Kernels:
         return overlap_ns
 
     @cached_property
-    def alone(self) -> Flags:
+    def runs_alone(self) -> Flags:
         """Tell which events have the device for themselves all the time."""
         is_alone = np.zeros(len(self.rows), dtype=np.bool_)
         for device in self.devices:
@@ -517,21 +517,21 @@ class Kernels:
 
         return is_alone
 
-    def dominant_name(self, mask: Flags, ns: Int64s) -> DominantName:
+    def dominant_name(self, is_selected: Flags, ns: Int64s) -> DominantName:
         """Find the kernel name that takes the most time among the selected kernels.
 
         Findings about many kernels name one of them.
 
         Args:
-            mask: True for the selected kernels.
+            is_selected: True for the selected kernels.
             ns: The time to compare by; one per kernel.
         """
-        heaviest = heaviest_id(self._name_index[mask], ns[mask])
+        heaviest = heaviest_id(self._name_index[is_selected], ns[is_selected])
 
         full_name = self.trace.names[heaviest]
         return DominantName(
             short_name=printable(short_name(full_name)),
-            has_name=mask & (self._name_index == heaviest),
+            has_name=is_selected & (self._name_index == heaviest),
         )
 
     def removal_of(self, selected: Flags | Rows) -> ReducedDurations:
@@ -544,7 +544,7 @@ class Kernels:
         """
         return ReducedDurations(self.rows[selected], self.effective_ns[selected])
 
-    def longest_rows(self, mask: Flags) -> tuple[int, ...]:
+    def longest_rows(self, is_selected: Flags) -> tuple[int, ...]:
         """Choose the rows of the selected events that took longest, as evidence."""
         lasts_ns = self.end - self.start
-        return heaviest_rows(self.rows[mask], lasts_ns[mask])
+        return heaviest_rows(self.rows[is_selected], lasts_ns[is_selected])

@@ -378,16 +378,16 @@ class ExposedTime(NamedTuple):
     hidden_ns: int
 
 
-def _measure_exposure(kernels: Kernels, mask: Flags) -> ExposedTime:
+def _measure_exposure(kernels: Kernels, is_selected: Flags) -> ExposedTime:
     """Measure how long kernels run without compute beside them, and with it.
 
     Args:
-        mask: True for these kernels.
+        is_selected: True for these kernels.
     """
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
-        running = kernels.cover(mask, device)
+        running = kernels.cover(is_selected, device)
         computing = kernels.cover(kernels.computes, device)
         all_ns += running.ns
         hidden_ns += int(computing.within(running.start, running.end).sum())
@@ -511,7 +511,7 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
     overlaps = kernels.overlap_ns(kernels.communicates) > 0
     is_beside = kernels.computes & overlaps
-    is_alone = kernels.computes & kernels.alone
+    is_alone = kernels.computes & kernels.runs_alone
     usual_ns_alone = _find_usual_ns_alone(
         kernels.job_indices, is_alone, is_beside, kernels.effective_ns
     )

@@ -108,20 +108,20 @@ def _find_far_kernels(kernels: Kernels) -> Flags:
     is_above_bound = MIN_BOUND_SHARE_OF_TIME * taken_ns > bounds.bound_ns
     is_far: Flags = bounds.is_known & is_above_bound
     is_far &= taken_ns >= SHORTEST_NS
-    is_far &= kernels.alone & ~kernels.tried
+    is_far &= kernels.runs_alone & ~kernels.is_trial
     is_far &= kernels.has_job(lambda job: job.amount.kind in _KINDS)
 
     return is_far
 
 
-def _describe_longest_name(kernels: Kernels, mask: Flags) -> str:
+def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the kernels of the name with the most at stake among selected ones.
 
     The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
     they reach of the attainable rate. For a single kernel it is only `: NAME`.
     """
-    dominant = kernels.dominant_name(mask, kernels.bounded.excess_ns)
-    if int(mask.sum()) == 1:
+    dominant = kernels.dominant_name(is_selected, kernels.bounded.excess_ns)
+    if int(is_selected.sum()) == 1:
         return f": {dominant.short_name}"
 
     run_count = count(int(dominant.has_name.sum()))
@@ -177,13 +177,13 @@ def _has_odd_sizes(amount: Amount) -> bool:
     return any(size and size % TILE_MULTIPLE != 0 for size in sizes)
 
 
-def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
+def _has_other_layouts(facts: Facts, is_selected: Flags) -> bool:
     """Whether a convolution among selected kernels has another layout than NHWC.
 
     The names of the kernels tell.
     """
     kernels = facts.kernels
-    convolutions = mask & kernels.has_job(lambda job: job.amount.kind == "conv")
+    convolutions = is_selected & kernels.has_job(lambda job: job.amount.kind == "conv")
     name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
     names = [facts.trace.names[index] for index in name_indices.tolist()]
 
@@ -266,8 +266,8 @@ def _find_earlier_builds(kernels: Kernels, major: int) -> Flags:
     Returns:
         One flag per kernel.
     """
-    is_earlier = kernels.flags(lambda kernel: _find_build_target(kernel) < major)
-    is_of_device = kernels.flags(lambda kernel: _find_build_target(kernel) == major)
+    is_earlier = kernels.matching(lambda kernel: _find_build_target(kernel) < major)
+    is_of_device = kernels.matching(lambda kernel: _find_build_target(kernel) == major)
     element_type = _number_element_types(kernels)
     has_newer_of_type = np.isin(element_type, element_type[is_of_device])
 
@@ -284,15 +284,15 @@ def _find_slow_by_arithmetic(kernels: Kernels) -> Flags:
     is_bound_by_compute = kernels.has_job(lambda job: job.limits.bound == "compute")
     takes_long = kernels.effective_ns >= MIN_RATIO_TO_BOUND * bounds.bound_ns
     is_slow: Flags = is_bound_by_compute & bounds.is_known & takes_long
-    is_slow &= kernels.alone & ~kernels.tried
-    is_slow &= ~kernels.flags(is_unaligned)
+    is_slow &= kernels.runs_alone & ~kernels.is_trial
+    is_slow &= ~kernels.matching(is_unaligned)
 
     return is_slow
 
 
-def _name_enclosing_finding(facts: Facts, mask: Flags) -> str | None:
+def _name_enclosing_finding(facts: Facts, is_selected: Flags) -> str | None:
     """Return `far-from-peak` if that rule claims all selected kernels too, else None."""
-    is_claimed = find_claimed_kernels(facts, far_from_peak)[mask].all()
+    is_claimed = find_claimed_kernels(facts, far_from_peak)[is_selected].all()
     return "far-from-peak" if is_claimed else None
 
 
@@ -364,7 +364,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     waves = kernels.figures_of_jobs(_count_waves_with_tail)  # nan for other jobs
     has_tail = ~np.isnan(waves) & kernels.bounded.is_known
-    has_tail &= kernels.alone & ~kernels.tried
+    has_tail &= kernels.runs_alone & ~kernels.is_trial
     if not has_tail.any():
         return
 
@@ -389,21 +389,21 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _estimate_saved_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int64s:
+def _estimate_saved_ns(kernels: Kernels, is_selected: Flags, waves: Floats) -> Int64s:
     """Estimate how much less selected kernels would take if their last wave were full.
 
     It is no more than they take longer than is attainable.
 
     Args:
-        mask: True for the selected kernels.
+        is_selected: True for the selected kernels.
         waves: The number of waves of each selected kernel.
 
     Returns:
         ns for each selected kernel.
     """
     busy_share = waves / np.ceil(waves)
-    empty_ns = (kernels.effective_ns[mask] * (1 - busy_share)).astype(np.int64)
-    return np.minimum(empty_ns, kernels.bounded.excess_ns[mask])
+    empty_ns = (kernels.effective_ns[is_selected] * (1 - busy_share)).astype(np.int64)
+    return np.minimum(empty_ns, kernels.bounded.excess_ns[is_selected])
 
 
 def _count_waves_with_tail(job: KernelJob) -> float | None:

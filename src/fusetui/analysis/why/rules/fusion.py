@@ -45,7 +45,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         CannotTellError: There are neither modules nor annotations.
     """
     kernels = facts.kernels
-    if not kernels.flags(is_pointwise).any():
+    if not kernels.matching(is_pointwise).any():
         return
     has_module = kernels.module != NO_ROW
     if not has_module.any():

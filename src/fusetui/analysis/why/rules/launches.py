@@ -709,7 +709,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     of_optimizer = kernels.is_kernel & kernels.in_optimizer
-    of_one_parameter = of_optimizer & ~kernels.flags(_takes_many_parameters)
+    of_one_parameter = of_optimizer & ~kernels.matching(_takes_many_parameters)
 
     # One region of the program (an annotation or module) is one call of an optimizer.
     calls = len(distinct(kernels.module[of_one_parameter]))

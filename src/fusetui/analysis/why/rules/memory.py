@@ -203,7 +203,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     At stake is their time. Either is reported only where there are some.
     """
     kernels = facts.kernels
-    copies = kernels.flags(_is_copy_of_torch)
+    copies = kernels.matching(_is_copy_of_torch)
     within_device = _select_memcpys(kernels, DEVICE_TO_DEVICE)
     if not _do_copies_set_up(facts, within_device):
         copies |= within_device
@@ -464,7 +464,7 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
-        changes = kernels.flags(changes_layout) & ~kernels.tried
+        changes = kernels.matching(changes_layout) & ~kernels.is_trial
         at_stake_ns = kernels.total_ns(changes)
         if not at_stake_ns:
             continue

@@ -60,7 +60,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     is known, it is only a note, and only if they take long enough.
     """
     kernels = facts.kernels
-    unaligned = kernels.flags(is_unaligned) & ~kernels.tried
+    unaligned = kernels.matching(is_unaligned) & ~kernels.is_trial
     taken_ns = kernels.total_ns(unaligned)
     if not taken_ns:
         return
@@ -108,13 +108,13 @@ def is_unaligned(kernel: KernelName) -> bool:
     return kernel.align <= MAX_UNALIGNED_ELEMENTS and can_load_more
 
 
-def _describe_longest_product(kernels: Kernels, mask: Flags) -> str:
+def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the product with the most time among the selected kernels.
 
     The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
     is not known.
     """
-    longest_row = kernels.longest_rows(mask)[0]
+    longest_row = kernels.longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
     job = kernels.job_indices[longest_kernel]
     if job == NO_JOB:
@@ -200,9 +200,9 @@ def _find_plain_products(kernels: Kernels) -> Flags:
     Convolutions are left out if others of the trace use TF32: there cuDNN may use it
     too, and has chosen these kernels.
     """
-    plain: Flags = kernels.flags(runs_on_plain_cores) & ~kernels.tried
-    convolutions = kernels.flags(_is_convolution)
-    uses_tf32 = convolutions & kernels.flags(_names_tf32)
+    plain: Flags = kernels.matching(runs_on_plain_cores) & ~kernels.is_trial
+    convolutions = kernels.matching(_is_convolution)
+    uses_tf32 = convolutions & kernels.matching(_names_tf32)
     if uses_tf32.any():
         plain &= ~convolutions
 
@@ -219,20 +219,20 @@ def _names_tf32(kernel: KernelName) -> bool:
     return "tf32" in kernel.name
 
 
-def _estimate_spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
+def _estimate_spared_ns(kernels: Kernels, is_selected: Flags, ratio: float) -> Int64s:
     """Estimate how much less time some kernels would take at a faster rate.
 
     No kernel becomes faster than its bytes can be moved.
 
     Args:
-        mask: True for the kernels.
+        is_selected: True for the kernels.
         ratio: The present rate as a share of the faster one.
 
     Returns:
         ns for each selected kernel.
     """
-    taken_ns = kernels.effective_ns[mask]
-    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[mask]
+    taken_ns = kernels.effective_ns[is_selected]
+    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[is_selected]
     moving_ns = np.nan_to_num(memory_ns)
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
@@ -292,7 +292,7 @@ def _report_slow_attention(
         is_split: Whether they multiply on tensor cores.
     """
     kernels = facts.kernels
-    attention = kernels.flags(_make_attention_test(is_split=is_split))
+    attention = kernels.matching(_make_attention_test(is_split=is_split))
     if not attention.any() or not 0 < rate < faster.flop_per_s:
         return
 
@@ -528,11 +528,11 @@ def _choose_few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
     time, else the one for anything.
     """
     half_ns = kernels.total_ns(has_few) / 2
-    products_ns = kernels.total_ns(has_few & kernels.flags(_is_product))
+    products_ns = kernels.total_ns(has_few & kernels.matching(_is_product))
     if products_ns > half_ns:
         return FOR_PRODUCTS
 
-    batch_norms_ns = kernels.total_ns(has_few & kernels.flags(_is_batch_norm))
+    batch_norms_ns = kernels.total_ns(has_few & kernels.matching(_is_batch_norm))
     if batch_norms_ns > half_ns:
         return FOR_BATCH_NORMS
 
@@ -559,7 +559,7 @@ def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
     is_long = kernels.effective_ns >= SHORTEST_NS
 
     has_few: Flags = is_known & is_below_limit & is_long
-    has_few &= kernels.computes & kernels.alone & ~kernels.tried
+    has_few &= kernels.computes & kernels.runs_alone & ~kernels.is_trial
     has_few &= ~_find_memory_bound_kernels(kernels)
 
     return has_few

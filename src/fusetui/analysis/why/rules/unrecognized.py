@@ -138,17 +138,17 @@ def _compose_remedy(name: str) -> str:
     )
 
 
-def _describe_longest_launch(facts: Facts, mask: Flags) -> str:
+def _describe_longest_launch(facts: Facts, is_selected: Flags) -> str:
     """Describe the blocks and the occupancy of the longest launch, in a sentence.
 
     It is ` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors
     ...`, and "" where that was not recorded.
 
     Args:
-        mask: True for the kernels of which the longest counts.
+        is_selected: True for the kernels of which the longest counts.
     """
     kernels = facts.kernels
-    longest_row = kernels.longest_rows(mask)[0]
+    longest_row = kernels.longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
     launch = find_launch_configuration(kernels.jobs, longest_row)
     blocks = int(kernels.blocks[longest_kernel])

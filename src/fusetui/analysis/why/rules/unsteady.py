@@ -139,7 +139,7 @@ def _group_same_work(facts: Facts) -> SameWork:
     step = _find_launching_steps(facts)
     has_fixed_work = kernels.has_job(lambda job: job.amount.kind in _KINDS)
     is_compared = (step != NO_INTERVAL) & has_fixed_work
-    is_compared &= kernels.alone & ~kernels.communicates
+    is_compared &= kernels.runs_alone & ~kernels.communicates
     compared = np.flatnonzero(is_compared)
 
     job = kernels.job_indices[compared]
