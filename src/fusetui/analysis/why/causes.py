@@ -74,8 +74,8 @@ def find_slices_in_idle_time(
 ) -> tuple[Rows, Int64s]:
     """Find what launching threads did while the GPU waited for their next launch.
 
-    That is the innermost slice at each moment of the host part of a gap, which goes
-    from the begin of the gap to the begin of the call that launches the next event.
+    That is the innermost slice at each moment from the begin of a gap to the begin of
+    the call that launches the next event.
 
     Args:
         is_counted: True for the gaps that count; shape [gaps].
@@ -90,9 +90,9 @@ def find_slices_in_idle_time(
     gaps = facts.gaps
     rows = [np.empty(0, dtype=np.intp)]
     times_ns = [np.empty(0, dtype=np.int64)]
-    with_host_part = is_counted & (gaps.call_begin > gaps.begin)
+    is_launched_late = is_counted & (gaps.call_begin > gaps.begin)
 
-    for threads, _, on_axis in facts.gaps_by_axis(with_host_part):
+    for threads, _, on_axis in facts.gaps_by_axis(is_launched_late):
         # Counted, because several devices may wait for a thread at the same time.
         waiting = counted(on_axis(gaps.begin), on_axis(gaps.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
@@ -159,24 +159,24 @@ def idle_by_cause(
     first_to_last = (int(begin.min()), int(end.max()))
     facts = Facts(accounts, (all_as_one,), first_to_last)
     windows = union(begin, end)
-    loading = common(facts.loading_cover, windows)
-    compiling = without(common(facts.compiling_cover, windows), loading)
-    _move_to_cause(total_ns, LOADER, facts.host_ns_during(loading))
-    _move_to_cause(total_ns, COMPILER, facts.host_ns_during(compiling))
+    loading = common(facts.loading_time, windows)
+    compiling = without(common(facts.compiling_time, windows), loading)
+    _move_to_cause(total_ns, LOADER, facts.activity_ns_during(loading))
+    _move_to_cause(total_ns, COMPILER, facts.activity_ns_during(compiling))
 
     return _average_by_cause(total_ns, windows=len(begin), sum_ns=idle_ns)
 
 
-def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
+def _move_to_cause(total_ns: Counter[str], cause: str, activity_ns: Int64s) -> None:
     """Move idle time before launches from its reasons to a cause, in place.
 
     Args:
         total_ns: The time of each reason and cause.
         cause: Where the time goes.
-        host_ns: How much of each of HOST_REASONS moves, of shape [ThreadActivity,
+        activity_ns: How much of each of HOST_REASONS moves, of shape [ThreadActivity,
             gaps].
     """
-    ns_of_activity = host_ns.sum(axis=1).tolist()
+    ns_of_activity = activity_ns.sum(axis=1).tolist()
     for reason, ns in zip(HOST_REASONS, ns_of_activity, strict=True):
         total_ns[reason] -= ns
         total_ns[cause] += ns

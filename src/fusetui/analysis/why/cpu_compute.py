@@ -31,7 +31,7 @@ Dispatching an op takes far less, even beside a profiler that records stacks.
 """
 
 COMPUTES_SHARE = 0.25
-"""From this share of the host part of a gap on, computing ops explain the gap.
+"""From this share of the wait for a launch on, computing ops explain it.
 
 The rest usually prepares the tensors for these ops.
 """

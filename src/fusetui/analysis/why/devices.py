@@ -84,8 +84,8 @@ def name_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
 class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Idle time of devices, in order of device and time; arrays of shape [gaps], in ns.
 
-    The *host part* of a gap is the time from its begin until the call begins that
-    launches the next event. It is empty unless the gap `has_own_launch`.
+    The *wait for the launch* is the part of a gap from its begin until the call begins
+    that launches the next event. It is empty unless the gap `has_own_launch`.
     """
 
     begin: Int64s
@@ -99,7 +99,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     in_graph: Flags
     """Whether that call launched earlier events of the device too."""
     call_begin: Int64s
-    """The end of the host part, when the call begins; `begin` if that is empty."""
+    """When the call begins, which ends the wait for the launch; `begin` without one."""
     call_end: Int64s
     """The end of the call as far as it lies in the gap; `begin` if it has none of its
     own."""

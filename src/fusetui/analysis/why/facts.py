@@ -230,7 +230,7 @@ class Facts:
         Args:
             rows: The slices, as rows of the trace.
         """
-        cover = without(self.cover_on_launching_threads(rows), self.warm_up_cover)
+        cover = without(self.time_on_launching_threads(rows), self.warm_up_time)
         return int(cover.within(self.gaps.begin, self.gaps.end).sum())
 
     @cached_property
@@ -242,53 +242,51 @@ class Facts:
         launching_threads = trace.thread_of_track[trace.track[recorded_calls]]
         return np.isin(trace.thread_of_track, launching_threads)
 
-    def cover_on_launching_threads(self, rows: Rows) -> Cover:
+    def time_on_launching_threads(self, rows: Rows) -> Cover:
         """Return the time in which any of some slices runs on a thread that launches."""
         rows = rows[self.launching_tracks[self.trace.track[rows]]]
         return union(self.trace.start[rows], self.trace.end[rows])
 
-    def host_ns_during(self, cover: Cover) -> Int64s:
-        """Measure what the launching threads did before late launches, within a cover.
-
-        The *host part* of a gap goes from its begin until the call begins that launches
-        the next event.
+    def activity_ns_during(self, cover: Cover) -> Int64s:
+        """Measure what the launching threads did before late launches, during some
+        time.
 
         Args:
             cover: The time that counts: disjoint intervals, in ns of the file.
 
         Returns:
-            ns of each activity in the host part of each gap, as far as it lies in the
-                cover; shape [ThreadActivity, gaps].
+            ns of each activity from the begin of each gap until the call begins that
+                launches the next event; shape [ThreadActivity, gaps].
         """
         activity_ns = np.zeros((len(ThreadActivity), len(self.gaps)), dtype=np.int64)
         if not len(cover.start):
             return activity_ns
 
-        for host in self._cut_host_parts(cover):
-            ns_of_parts = host.threads.split(host.parts.start, host.parts.end)
-            activity_ns[:, host.gaps] = host.sums_of_gaps(ns_of_parts)
+        for waits in self._cut_waits_for_launches(cover):
+            ns_of_parts = waits.threads.split(waits.parts.start, waits.parts.end)
+            activity_ns[:, waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
 
         return activity_ns
 
-    def _cut_host_parts(self, cover: Cover) -> Iterator[HostIntervals]:
-        """Yield the host part of each gap as far as it lies in a cover, axis by axis.
+    def _cut_waits_for_launches(self, cover: Cover) -> Iterator[WaitsForLaunches]:
+        """Yield the wait for the launch in each gap, as far as it lies in a cover.
 
-        The host part of a gap of idle GPU time goes from its begin to the call that
-        launches the next event. A cover is a set of disjoint intervals, here in ns of
-        the file. There is one record for each axis of threads with such gaps.
+        It goes from the begin of the gap to the call that launches the next event. A
+        cover is a set of disjoint intervals, here in ns of the file. There is one
+        record for each axis of threads with such gaps.
         """
         gaps = self.gaps
-        has_host_part = gaps.call_begin > gaps.begin
-        for threads, gap_indices, on_axis in self.gaps_by_axis(has_host_part):
+        is_launched_late = gaps.call_begin > gaps.begin
+        for threads, gap_indices, on_axis in self.gaps_by_axis(is_launched_late):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
             parts = threads.parts(counted(begin, end), cover)
-            yield HostIntervals(
+            yield WaitsForLaunches(
                 threads=threads,
-                gaps=gap_indices,
+                gap_indices=gap_indices,
                 parts=parts,
                 first_part=count_below(parts.start, begin),
                 after_last_part=count_below(parts.start, end),
@@ -320,19 +318,19 @@ class Facts:
         )
 
     @cached_property
-    def warm_up_cover(self) -> Cover:
+    def warm_up_time(self) -> Cover:
         """Return the time of the whole warm-up."""
         return joined(NOTHING, *(piece.cover for piece in self.warm_up_pieces))
 
     def late_ns_during(self, cover: Cover) -> int:
         """Measure how long the devices waited for a launch during some time, in ns.
 
-        Both the host part of a gap and the launch call itself count.
+        Both the wait until the launch call and the call itself count.
         """
         return int(cover.within(self.gaps.begin, self.gaps.call_end).sum())
 
     @cached_property
-    def explained_cover(self) -> Cover:
+    def explained_time(self) -> Cover:
         """Return the time that other rules explain, which host-bound leaves out.
 
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
@@ -348,7 +346,7 @@ class Facts:
     @cached_property
     def _claimed_by_slices(self) -> Cover:
         """Return the time that data-loading, recompilation and warm-up claim."""
-        return joined(self.loading_cover, self.compiling_cover, self.warm_up_cover)
+        return joined(self.loading_time, self.compiling_time, self.warm_up_time)
 
     @cached_property
     def before_first_runs(self) -> Rows:
@@ -375,7 +373,7 @@ class Facts:
         later_gaps = before_compiled[~is_first_run]
 
         unrecorded_ns = (
-            self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
+            self.unclaimed_activity_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
         )
         longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)  # by name
         np.maximum.at(
@@ -384,7 +382,7 @@ class Facts:
 
         first_ns = unrecorded_ns[first_gaps]
         later_ns = longest_later_ns[kernel_name[first_gaps]]
-        until_launch_ns = gaps.host_ns[:, first_gaps].sum(axis=0)
+        until_launch_ns = gaps.activity_ns[:, first_gaps].sum(axis=0)
         is_long = first_ns >= COMPILING_NS
         is_unusual = first_ns >= MIN_RATIO_TO_LATER_CALLS * later_ns
         is_most = 2 * first_ns > until_launch_ns
@@ -426,16 +424,18 @@ class Facts:
         """
         annotations = self.rows_in_window(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.steps.rows)]
-        during_others_ns = self.host_ns_during(self.cover_on_launching_threads(others))
+        during_others_ns = self.activity_ns_during(
+            self.time_on_launching_threads(others)
+        )
 
-        in_annotations_ns = self.unclaimed_host_ns[ThreadActivity.ANNOTATION]
+        in_annotations_ns = self.unclaimed_activity_ns[ThreadActivity.ANNOTATION]
         in_other_annotations_ns = during_others_ns[ThreadActivity.ANNOTATION]
         in_steps_ns = in_annotations_ns - in_other_annotations_ns
 
         return np.asarray(np.maximum(in_steps_ns, 0), dtype=np.int64)
 
     @cached_property
-    def unclaimed_host_ns(self) -> Int64s:
+    def unclaimed_activity_ns(self) -> Int64s:
         """Measure the time from the begin of each gap to its launch that nothing
         claims.
 
@@ -443,32 +443,43 @@ class Facts:
         slices were recorded. Returns ns of each activity in each gap, of shape
         [ThreadActivity, gaps].
         """
-        claimed_ns = self.host_ns_during(self._claimed_by_slices)
-        unclaimed_ns: Int64s = self.gaps.host_ns - claimed_ns
+        claimed_ns = self.activity_ns_during(self._claimed_by_slices)
+        unclaimed_ns: Int64s = self.gaps.activity_ns - claimed_ns
         return unclaimed_ns
 
     @cached_property
-    def late_host_ns(self) -> Int64s:
+    def late_activity_ns(self) -> Int64s:
         """Measure what kept the CPU in each gap from launching, as far as it is
         unexplained.
 
         Waiting for the device and allocating memory do not count: they have rules of
-        their own. What `explained_cover` holds does not count either, such as data
+        their own. What `explained_time` holds does not count either, such as data
         loading and the warm-up.
 
         Returns:
             ns of each activity in each gap, of shape [ThreadActivity, gaps].
         """
-        unexplained_ns = self.gaps.host_ns - self.host_ns_during(self.explained_cover)
-        late_ns: Int64s = unexplained_ns * LATE_ACTIVITIES[:, None]
+        unexplained_ns = self.gaps.activity_ns - self.activity_ns_during(
+            self.explained_time
+        )
+        late_activity_ns: Int64s = np.where(LATE_ACTIVITIES[:, None], unexplained_ns, 0)
+        return late_activity_ns
+
+    @cached_property
+    def late_ns(self) -> Int64s:
+        """Measure how long the CPU was late with the launch after each gap.
+
+        It is the sum of `late_activity_ns` over the activities; shape [gaps].
+        """
+        late_ns: Int64s = self.late_activity_ns.sum(axis=0)
         return late_ns
 
     @cached_property
     def computing_ns(self) -> Int64s:
         """Measure how long the launching thread computed on the CPU before each launch.
 
-        Only the host part of a gap counts, from its begin to the launch call, and only
-        where no other rule explains it. Which ops compute on the CPU is decided by
+        Only the time from the begin of a gap to the launch call counts, and only where
+        no other rule explains it. Which ops compute on the CPU is decided by
         `find_cpu_compute_ops`.
 
         Returns:
@@ -479,11 +490,11 @@ class Facts:
         if not len(rows):
             return computing_ns
 
-        for host in self._cut_host_parts(outside(self.explained_cover)):
-            start, end = host.threads.bounds(host.threads.own_rows(rows))
+        for waits in self._cut_waits_for_launches(outside(self.explained_time)):
+            start, end = waits.threads.bounds(waits.threads.own_rows(rows))
             computing = union(start, end)
-            ns_of_parts = computing.within(host.parts.start, host.parts.end)
-            computing_ns[host.gaps] = host.sums_of_gaps(ns_of_parts)
+            ns_of_parts = computing.within(waits.parts.start, waits.parts.end)
+            computing_ns[waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
 
         return computing_ns
 
@@ -491,11 +502,12 @@ class Facts:
     def has_cpu_compute(self) -> Flags:
         """Tell in which gaps the launching thread mostly computed on the CPU.
 
-        That is so from COMPUTES_SHARE of the late host part on: the rest usually
-        prepares tensors in the memory of the host for the same ops. Shape [gaps].
+        That is so from COMPUTES_SHARE of the late time on: the rest usually prepares
+        tensors in the memory of the host for the same ops. Shape [gaps].
         """
-        least_ns = COMPUTES_SHARE * self.late_host_ns.sum(axis=0)
-        computes: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
+        is_any = self.computing_ns > 0
+        is_enough = self.computing_ns >= COMPUTES_SHARE * self.late_ns
+        computes: Flags = is_any & is_enough
         return computes
 
     @cached_property
@@ -503,16 +515,15 @@ class Facts:
         """Tell in which gaps the launching thread did other work than launching.
 
         Such a gap is a case for the rule cpu-work, and no other gap is: host-bound is
-        about the rest. The thread computed on the CPU, or the late host part is longer
-        than a sequence of ops takes and not made of many small slices. The set-up of
-        the program does not count. Shape [gaps].
+        about the rest. The thread computed on the CPU, or the late time is longer than
+        a sequence of ops takes and not made of many small slices. The set-up of the
+        program does not count. Shape [gaps].
         """
-        late_ns = self.late_host_ns.sum(axis=0)
-        is_long = self.gaps.has_launch & (late_ns > WORK_NS)
+        is_long = self.gaps.has_launch & (self.late_ns > WORK_NS)
 
         launching_takes_ns = SLICE_NS * self._count_begun_slices(is_long)
-        has_few_slices = late_ns > launching_takes_ns
-        is_very_long = late_ns > LONG_WORK_NS
+        has_few_slices = self.late_ns > launching_takes_ns
+        is_very_long = self.late_ns > LONG_WORK_NS
         is_work = is_long & (has_few_slices | is_very_long)
 
         is_busy: Flags = is_work | self.has_cpu_compute
@@ -545,12 +556,14 @@ class Facts:
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
-        host_ns = self.gaps.host_ns - self.host_ns_during(self.warm_up_cover)
-        late_ns_of_gap = host_ns[LATE_ACTIVITIES].sum(axis=0)
+        without_warm_up_ns = self.gaps.activity_ns - self.activity_ns_during(
+            self.warm_up_time
+        )
+        late_ns_of_gap = without_warm_up_ns[LATE_ACTIVITIES].sum(axis=0)
 
         set_up_ns = int(late_ns_of_gap[self.is_set_up_gap].sum())
         late_ns = int(late_ns_of_gap.sum()) - set_up_ns
-        warm_up_ns = self.late_ns_during(self.warm_up_cover)
+        warm_up_ns = self.late_ns_during(self.warm_up_time)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
         return span_ns > 0 and late_ns >= MIN_SHARE_CPU_BOUND * span_ns
@@ -623,14 +636,14 @@ class Facts:
         )
 
     @cached_property
-    def loading_cover(self) -> Cover:
+    def loading_time(self) -> Cover:
         """Return when a thread that launches fetches a batch from a data loader."""
-        return self.cover_on_launching_threads(find_loader_calls(self.trace))
+        return self.time_on_launching_threads(find_loader_calls(self.trace))
 
     @cached_property
-    def compiling_cover(self) -> Cover:
+    def compiling_time(self) -> Cover:
         """Return when a thread that launches compiles something, as far as recorded."""
-        return self.cover_on_launching_threads(self.compiler_rows)
+        return self.time_on_launching_threads(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
@@ -699,21 +712,21 @@ _RECORDED_WORK: Final = (
 )
 
 
-class HostIntervals(msgspec.Struct, frozen=True, eq=False):
+class WaitsForLaunches(msgspec.Struct, frozen=True, eq=False):
     """The time until the launch calls of some gaps, cut to a cover, on one axis.
 
     All times are times on the axis of the threads.
     """
 
     threads: Threads
-    gaps: Rows
-    """The gaps that end with a launch of these threads; shape [their gaps]."""
+    gap_indices: Rows
+    """The gaps that end with a launch of these threads, as indices into Facts.gaps."""
     parts: Cover
     """In order. Each part lies wholly in one gap, or outside of all."""
     first_part: Rows
-    """The index of the first part of each gap; shape of `gaps`."""
+    """The index of the first part of each gap; shape of `gap_indices`."""
     after_last_part: Rows
-    """One more than the index of the last part of each gap; shape of `gaps`."""
+    """One more than the index of the last part of each gap; shape of `gap_indices`."""
 
     def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
         """Add up a figure of the parts for each gap.
@@ -798,7 +811,7 @@ class IdleGaps(Gaps, frozen=True, eq=False):
         return total_ns
 
     @property
-    def host_ns(self) -> Int64s:
+    def activity_ns(self) -> Int64s:
         """Return what the launching thread did in each gap, in ns.
 
         Its shape is [ThreadActivity, gaps].

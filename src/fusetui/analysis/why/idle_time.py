@@ -266,9 +266,9 @@ def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
     before the gap, the result is what covered most of the part of the call inside the
     gap.
     """
-    has_host_part = gaps.call_begin > gaps.begin
-    begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
-    end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
+    is_launched_late = gaps.call_begin > gaps.begin
+    begin = np.where(is_launched_late, gaps.begin, gaps.call_begin)
+    end = np.where(is_launched_late, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
     for threads, gap_indices, on_axis in group_calls_by_axis(
@@ -478,9 +478,9 @@ def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]
     the file.
     """
     device_of_gap = devices.device_index(gaps.event)
-    has_host_part = gaps.call_begin > gaps.begin
+    is_launched_late = gaps.call_begin > gaps.begin
     for threads, gap_indices, on_axis in group_calls_by_axis(
-        devices.trace, devices.threads, gaps.launch, has_host_part
+        devices.trace, devices.threads, gaps.launch, is_launched_late
     ):
         host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
         device = device_of_gap[gap_indices]

@@ -281,4 +281,4 @@ def why_likely(facts: Facts) -> str | None:
 
 def is_mostly_warm_up(facts: Facts) -> bool:
     """Whether the devices wait for half of the span or longer for what happens once."""
-    return 2 * facts.late_ns_during(facts.warm_up_cover) >= facts.span_ns
+    return 2 * facts.late_ns_during(facts.warm_up_time) >= facts.span_ns

@@ -624,7 +624,7 @@ def _claim_delays(facts: Facts, collectives: Rows, running: Cover) -> Iterator[C
         rows: The collectives.
         running: When they run, in ns of the file.
     """
-    ns_of_activities = facts.host_ns_during(running)  # [ThreadActivity, gaps]
+    ns_of_activities = facts.activity_ns_during(running)  # [ThreadActivity, gaps]
     at_stake_ns = int(ns_of_activities[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(

@@ -82,9 +82,8 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         return
 
     all_lost_ns = int(lost_ns.sum())
-    late_ns_of_gap = facts.late_host_ns.sum(axis=0)
     has_other_work = drained.is_behind & facts.has_other_cpu_work
-    other_work_ns = int(late_ns_of_gap[has_other_work].sum())
+    other_work_ns = int(facts.late_ns[has_other_work].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
     calls = drained.call[drained.drains]
@@ -193,9 +192,9 @@ def _measure_lost_ns(facts: Facts, drained: DrainedGaps) -> Int64s:
     drains = drained.drains
     counted_gaps = np.flatnonzero(drained.is_behind)
     last_drain = last_at_or_before(drains, counted_gaps)
-    late_ns_of_gap = facts.late_host_ns.sum(axis=0)
+    late_ns = facts.late_ns[counted_gaps]
 
-    return summed(last_drain, late_ns_of_gap[counted_gaps], len(drains))
+    return summed(last_drain, late_ns, len(drains))
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -321,7 +320,7 @@ def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
     """
     is_call = calls != NO_ROW
     start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    starts_in_warm_up = facts.warm_up_cover.place_of(start_ns) != NO_INTERVAL
+    starts_in_warm_up = facts.warm_up_time.place_of(start_ns) != NO_INTERVAL
     prepares = (is_call & starts_in_warm_up) | facts.is_set_up_gap
     return np.where(prepares, NO_ROW, calls)
 

@@ -32,7 +32,9 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     if not len(gaps):
         return
 
-    ns_of_activities = facts.unclaimed_host_ns[:, gaps]  # [ThreadActivity, these gaps]
+    ns_of_activities = facts.unclaimed_activity_ns[
+        :, gaps
+    ]  # [ThreadActivity, these gaps]
     late_ns_of_gap = ns_of_activities[LATE_ACTIVITIES].sum(axis=0)
     waited_ns = int(late_ns_of_gap.sum())
     if not waited_ns:

@@ -108,19 +108,18 @@ FEWER_LAUNCHES: Final = (
 def host_bound(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU waits because the CPU launches too late.
 
-    At stake is the host part of each gap: the time from its beginning until the call
-    begins that launches the next work. Only time counts in which the CPU neither waits
-    nor allocates and that no other rule explains (Facts.late_host_ns). Gaps in which
-    the CPU does other work are left to the rule cpu-work.
+    At stake is the time from the begin of each gap until the call begins that launches
+    the next work. Only time counts in which the CPU neither waits nor allocates and
+    that no other rule explains (Facts.late_activity_ns). Gaps in which the CPU does
+    other work are left to the rule cpu-work.
 
     Nothing is claimed if there is no such time. Where the GPU waits for less than
     MIN_SHARE_CPU_BOUND of the span, the claim is marked as little and has no text.
     """
     is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
-    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
-    ns_of_activity = late_ns.sum(axis=1)
-    ns_of_gap = late_ns.sum(axis=0)
-    at_stake_ns = int(ns_of_gap.sum())
+    late_ns_of_gap = facts.late_ns[is_counted]
+    ns_of_activity = facts.late_activity_ns[:, is_counted].sum(axis=1)
+    at_stake_ns = int(late_ns_of_gap.sum())
     if at_stake_ns <= 0:
         return
 
@@ -129,8 +128,9 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
 
-    claimed_by_others = joined(facts.explained_cover, _find_other_work(facts))
+    claimed_by_others = joined(facts.explained_time, _find_other_work(facts))
     free_time = without(_find_time_that_counts(facts), claimed_by_others)
+    recording_remedy = choose_recording_remedy(facts, ns_of_activity)
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
@@ -138,9 +138,8 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         f"{describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.gaps.launch[is_counted], ns_of_gap),
-        remedy=choose_recording_remedy(facts, ns_of_activity)
-        or _choose_host_bound_remedy(facts),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
+        remedy=recording_remedy or _choose_host_bound_remedy(facts),
         why_likely=why_likely(facts),
     )
 
@@ -235,7 +234,7 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
         is_counted: Which gaps they are; one flag per gap.
     """
     words = _list_activity_words(facts.trace)
-    explained_by_others = facts.explained_cover
+    explained_by_others = facts.explained_time
     rows, ns_of_row = find_slices_in_idle_time(
         facts, is_counted, explained_by_others, LAYERS
     )
@@ -375,11 +374,11 @@ def describe_excluded_causes(facts: Facts) -> str:
     The text is `, excluding the data loader and the warm-up`. It is "" where each
     cause takes less than MIN_SHARE_TOLD of the span.
     """
-    set_up_ns = int(facts.late_host_ns[:, facts.is_set_up_gap].sum())
+    set_up_ns = int(facts.late_activity_ns[:, facts.is_set_up_gap].sum())
     ns_of_cause = {
-        "the data loader": facts.late_ns_during(facts.loading_cover),
-        "compilation": facts.late_ns_during(facts.compiling_cover),
-        "the warm-up": facts.late_ns_during(facts.warm_up_cover),
+        "the data loader": facts.late_ns_during(facts.loading_time),
+        "compilation": facts.late_ns_during(facts.compiling_time),
+        "the warm-up": facts.late_ns_during(facts.warm_up_time),
         "setup before the first kernel": set_up_ns,
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
@@ -393,7 +392,7 @@ def describe_excluded_causes(facts: Facts) -> str:
 
 
 def _find_other_work(facts: Facts) -> Cover:
-    """Return the host parts of the gaps of cpu-work, in ns of the file."""
+    """Return the time of the gaps of cpu-work until the next launch, in ns of the file."""
     gaps = facts.gaps
     has_other_work = facts.has_other_cpu_work
     return union(gaps.begin[has_other_work], gaps.call_begin[has_other_work])
@@ -402,7 +401,7 @@ def _find_other_work(facts: Facts) -> Cover:
 def _find_allocating_time(facts: Facts) -> Cover:
     """Return when a thread that launches allocates or frees memory, in ns of the file."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
-    return facts.cover_on_launching_threads(calls)
+    return facts.time_on_launching_threads(calls)
 
 
 @Rule(
@@ -421,22 +420,21 @@ def _find_allocating_time(facts: Facts) -> Cover:
 def cpu_work(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU waits while the CPU does other work than launching.
 
-    At stake are the host parts of these gaps (Facts.has_other_cpu_work), without what
-    Facts.late_host_ns leaves out.
+    At stake is the time of these gaps (Facts.has_other_cpu_work) until the next launch,
+    without what Facts.late_activity_ns leaves out.
     """
     is_counted = facts.has_other_cpu_work
-    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
-    ns_of_activity = late_ns.sum(axis=1)
-    ns_of_gap = late_ns.sum(axis=0)
-    at_stake_ns = int(ns_of_activity.sum())
+    late_ns_of_gap = facts.late_ns[is_counted]
+    ns_of_activity = facts.late_activity_ns[:, is_counted].sum(axis=1)
+    at_stake_ns = int(late_ns_of_gap.sum())
     if not at_stake_ns:
         return
 
     gaps = plural(int(is_counted.sum()), "gap")
-    all_are_long = bool((ns_of_gap > WORK_NS).all())
+    all_are_long = bool((late_ns_of_gap > WORK_NS).all())
     longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
     computing_remedy = _choose_computing_remedy(facts, at_stake_ns)
-    claimed_by_others = joined(facts.explained_cover, _find_allocating_time(facts))
+    claimed_by_others = joined(facts.explained_time, _find_allocating_time(facts))
     free_time = without(_find_other_work(facts), claimed_by_others)
 
     yield Claim(
@@ -445,7 +443,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         f"The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.gaps.launch[is_counted], ns_of_gap),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
         remedy=computing_remedy or choose_recording_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
@@ -471,7 +469,7 @@ def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
         return None
 
     slices, ns_of_slice = find_slices_in_idle_time(
-        facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
+        facts, facts.has_other_cpu_work, facts.explained_time, LAYERS
     )
     computes = np.isin(slices, find_cpu_compute_ops(facts.trace))
     if not computes.any():
@@ -523,7 +521,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     The warm-up and launches of graphs do not count.
     """
     gaps = facts.gaps
-    warm_up_ns = facts.warm_up_cover.within(gaps.call_begin, gaps.call_end)
+    warm_up_ns = facts.warm_up_time.within(gaps.call_begin, gaps.call_end)
     waited_ns = gaps.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
     is_slow &= ~mark_graph_calls(facts.trace)[gaps.launch]

@@ -339,7 +339,7 @@ def _mark_waits_for_earlier_work(facts: Facts, gap_indices: Rows) -> Flags:
     ends_with_first_work = _mark_first_of_stream(trace, events)
 
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = facts.cover_on_launching_threads(waits)
+    waiting = facts.time_on_launching_threads(waits)
     has_wait = waiting.within(gaps.begin[gap_indices], gaps.end[gap_indices]) > 0
 
     return np.asarray(ends_with_first_work & has_wait)

@@ -224,8 +224,8 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     """
     trace = facts.trace
     calls = _find_recurring_allocations(facts)
-    cover_of_calls = facts.cover_on_launching_threads(calls)
-    under_calls_ns = facts.host_ns_during(cover_of_calls)
+    cover_of_calls = facts.time_on_launching_threads(calls)
+    under_calls_ns = facts.activity_ns_during(cover_of_calls)
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
