@@ -361,34 +361,56 @@ class Facts:
         Returns:
             Indices of gaps.
         """
-        gaps = self.gaps
         before_compiled = self._before_compiled_kernels
         if not len(before_compiled):  # then the costly figures below are not needed
             return NO_ROWS
 
-        kernel_name = self.trace.name[gaps.event]  # of the kernel that ends each gap
-        first_runs = self._find_first_runs(kernel_name[before_compiled])
-        is_first_run = np.isin(gaps.event[before_compiled], first_runs)
+        kernels = self.gaps.event[before_compiled]
+        first_runs = self._find_first_runs(self.trace.name[kernels])
+        is_first_run = np.isin(kernels, first_runs)
         first_gaps = before_compiled[is_first_run]
         later_gaps = before_compiled[~is_first_run]
 
-        unrecorded_ns = (
-            self.unclaimed_activity_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
-        )
-        longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)  # by name
-        np.maximum.at(
-            longest_later_ns, kernel_name[later_gaps], unrecorded_ns[later_gaps]
-        )
-
-        first_ns = unrecorded_ns[first_gaps]
-        later_ns = longest_later_ns[kernel_name[first_gaps]]
-        until_launch_ns = gaps.activity_ns[:, first_gaps].sum(axis=0)
+        first_ns = self._unrecorded_ns[first_gaps]
+        later_ns = self._find_longest_unrecorded(later_gaps, like=first_gaps)
+        until_launch_ns = self.gaps.activity_ns[:, first_gaps].sum(axis=0)
         is_long = first_ns >= COMPILING_NS
         is_unusual = first_ns >= MIN_RATIO_TO_LATER_CALLS * later_ns
         is_most = 2 * first_ns > until_launch_ns
         probably_compiles = is_long & is_unusual & is_most
 
         return np.asarray(first_gaps[probably_compiles])
+
+    @cached_property
+    def _unrecorded_ns(self) -> Int64s:
+        """Measure how long nothing but steps was recorded before each launch.
+
+        What other findings claim does not count. Returns ns, of shape [gaps].
+        """
+        nothing_ns = self.unclaimed_activity_ns[ThreadActivity.NOTHING]
+        unrecorded_ns: Int64s = nothing_ns + self._in_steps_alone_ns
+        return unrecorded_ns
+
+    def _find_longest_unrecorded(self, gap_indices: Rows, like: Rows) -> Int64s:
+        """Find the longest unrecorded time before runs of the same kernels.
+
+        Args:
+            gap_indices: The gaps before the runs.
+            like: The gaps before other runs, for each of which there is a result.
+
+        Returns:
+            The longest time (ns) of the gaps whose kernel has the same name; 0 without
+                such a gap.
+        """
+        kernel_name = self.trace.name[self.gaps.event]  # of the event after each gap
+        longest_ns_of_name = np.zeros(len(self.trace.names), dtype=np.int64)
+        np.maximum.at(
+            longest_ns_of_name,
+            kernel_name[gap_indices],
+            self._unrecorded_ns[gap_indices],
+        )
+        longest_ns: Int64s = longest_ns_of_name[kernel_name[like]]
+        return longest_ns
 
     @property
     def _before_compiled_kernels(self) -> Rows:

@@ -124,12 +124,9 @@ def runs_of(kernels: Kernels) -> Runs:
         continues &= _match_result_sizes(sizes, reduces)
         continues &= ~_find_repetitions(kernels, sizes, is_copy)
 
-    runs = _find_ranges_of_runs(is_candidate, continues)
-    reads = kernels.matching(_reads_tensor)[order]
-    has_several_readers = sums_of_ranges(reads, runs.begin, runs.end) >= 2
-    begin = runs.begin[has_several_readers]
-    end = runs.end[has_several_readers]
-
+    begin, end = _drop_runs_with_one_reader(
+        kernels, _find_ranges_of_runs(is_candidate, continues)
+    )
     written_bytes = _estimate_written_bytes(sizes, is_copy, reduces)
     return Runs(
         begin=begin,
@@ -140,6 +137,17 @@ def runs_of(kernels: Kernels) -> Runs:
         moved=_estimate_share_left(sizes, written_bytes, begin, end),
         are_chains=are_sizes_known,
     )
+
+
+def _drop_runs_with_one_reader(kernels: Kernels, runs: Ranges) -> Ranges:
+    """Return the runs in which at least two kernels read a tensor.
+
+    Otherwise there is nothing to save: a kernel that fills a tensor reads nothing.
+    """
+    reads = kernels.matching(_reads_tensor)[kernels.stream_order]
+    readers_of_run = sums_of_ranges(reads, runs.begin, runs.end)
+    has_several = readers_of_run >= 2
+    return Ranges(begin=runs.begin[has_several], end=runs.end[has_several])
 
 
 def _find_candidates(kernels: Kernels) -> Flags:

@@ -502,7 +502,7 @@ def find_algorithm_searches(trace: Trace) -> Rows:
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] != NO_ROW]
     launches = CallsInOrder.of(trace, trace.launch[kernels])
-    kernel_of_launch = kernels[launches.order]
+    launched_name = trace.name[kernels[launches.order]]
     event_waits = CallsInOrder.of(trace, waits)
 
     searches = []
@@ -513,8 +513,7 @@ def find_algorithm_searches(trace: Trace) -> Rows:
 
         launches_of_op = launches.within(trace, op)
         tries = _count_tries(launches.start[launches_of_op], waited_ns)
-        kernels_of_op = kernel_of_launch[launches_of_op]
-        different_kernels = len(distinct(trace.name[kernels_of_op]))
+        different_kernels = len(distinct(launched_name[launches_of_op]))
         if tries >= MIN_TRIES and different_kernels >= MIN_TRIES:
             searches.append(op)
 

@@ -331,13 +331,10 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
     Args:
         exposed_ns: The time of each event of the trace without compute beside it.
     """
-    kinds = [
-        kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
-    ]
-    if not kinds:
+    kind = _find_kind_of_longest(facts, exposed_ns)
+    if kind is None:
         return None
 
-    kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
     longest = int(exposed_ns[kind.rows].argmax())  # an index into kind.rows
     dur_ns_of_kind = facts.trace.dur[kind.rows]
     dur_ns = int(dur_ns_of_kind[longest])
@@ -366,6 +363,20 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
         waits=waits,
         text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
+
+
+def _find_kind_of_longest(facts: Facts, exposed_ns: Int64s) -> Transfers | None:
+    """Find the kind of the transfer with the most exposed time.
+
+    Only kinds with more than MIN_EQUAL_TRANSFERS transfers count: fewer do not show how
+    long one usually takes. None if there are none.
+    """
+    kinds = [
+        kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
+    ]
+    if not kinds:
+        return None
+    return max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
 
 
 class ExposedTime(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.compiled.answer import report_compilation
 from fusetui.analysis.compiled.breaks import find_rows_after, measure_times_between
 from fusetui.analysis.compiled.finding import find_compile_log
-from fusetui.analysis.compiled.model import CompileAnswer, Remedy
+from fusetui.analysis.compiled.model import CompileAnswer, CompiledOnce, Remedy
 from fusetui.analysis.compiled.regions import find_regions
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim
@@ -56,12 +56,7 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         return NO_EVIDENCE
 
     answer = report_compilation(facts.trace, log)
-    recorded_compilations = []
-    for compilation in answer.compilations:
-        may_be_recorded = compilation.in_recording is not False  # None: not known
-        if may_be_recorded and not compilation.backward:
-            recorded_compilations.append(compilation)
-
+    recorded_compilations = _list_recorded_compilations(answer)
     repeated_compilations = [
         compilation for compilation in recorded_compilations if compilation.guards
     ]
@@ -85,6 +80,17 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         f"frequent, in {printable(function)}: {printable(words)}."
     )
     return CompileEvidence(text=text, remedy=_choose_remedy(answer))
+
+
+def _list_recorded_compilations(answer: CompileAnswer) -> list[CompiledOnce]:
+    """List the forward compilations that may have happened during the recording."""
+    recorded_compilations = []
+    for compilation in answer.compilations:
+        may_be_recorded = compilation.in_recording is not False  # None: not known
+        if may_be_recorded and not compilation.backward:
+            recorded_compilations.append(compilation)
+
+    return recorded_compilations
 
 
 def _choose_remedy(answer: CompileAnswer) -> str | None:

@@ -318,10 +318,9 @@ def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
     Args:
         calls: One call for each gap, as a row of the trace; -1 for none.
     """
-    is_call = calls != NO_ROW
-    start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    starts_in_warm_up = facts.warm_up_time.place_of(start_ns) != NO_INTERVAL
-    prepares = (is_call & starts_in_warm_up) | facts.is_set_up_gap
+    start_ns = _get_starts(facts, calls)
+    is_in_warm_up = facts.warm_up_time.place_of(start_ns) != NO_INTERVAL
+    prepares = is_in_warm_up | facts.is_set_up_gap
     return np.where(prepares, NO_ROW, calls)
 
 
@@ -393,10 +392,7 @@ def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
 
     until_ns = facts.gaps.call_begin[gap_indices]
     launch_before = _find_launches_before(trace, thread_pair, until_ns)
-    has_launch_before = launch_before != NO_ROW
-    launched_ns = np.where(
-        has_launch_before, trace.start[launch_before], facts.begin_ns
-    )
+    launched_ns = _get_starts(facts, launch_before)
 
     # What the previous gap of the group counts, up to its own launch, is not new.
     counted_until_ns = _take_previous_in_group(
@@ -528,8 +524,7 @@ def _find_waiting_calls(facts: Facts, gap_indices: Rows, launch_before: Rows) ->
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
     wait_start_ns = trace.start[waits]
 
-    has_launch_before = launch_before != NO_ROW
-    since_ns = np.where(has_launch_before, trace.start[launch_before], facts.begin_ns)
+    since_ns = _get_starts(facts, launch_before)
     until_ns = np.maximum(gaps.call_begin[gap_indices], gaps.begin[gap_indices])
 
     # The waits of all threads in the time of each gap, one gap after the other.
@@ -543,8 +538,19 @@ def _find_waiting_calls(facts: Facts, gap_indices: Rows, launch_before: Rows) ->
     pair_of_wait = _number_thread_pairs(trace, waits_in_gaps)
     is_of_same_pair = pair_of_wait == np.repeat(pair_of_gap, waits_of_gap)
     own_waits = waits_in_gaps[is_of_same_pair]
+    known_launches = launch_before[launch_before != NO_ROW]
 
-    return distinct(np.append(own_waits, launch_before[has_launch_before]))
+    return distinct(np.append(own_waits, known_launches))
+
+
+def _get_starts(facts: Facts, calls: Rows) -> Int64s:
+    """Return when some calls start, in ns of the file.
+
+    Args:
+        calls: Rows of the trace; NO_ROW gets the begin of the time that is asked about.
+    """
+    is_call = calls != NO_ROW
+    return np.where(is_call, facts.trace.start[calls], facts.begin_ns)
 
 
 def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:

@@ -234,9 +234,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     heaviest = heaviest_rows(calls, waited_ns)
     heaviest_call = heaviest[0]
     name = printable(trace.name_of(heaviest_call))
-    has_same_name = trace.name[calls] == trace.name[heaviest_call]
-    delays_gpu = waited_ns > 0
-    call_count = int(np.count_nonzero(has_same_name & delays_gpu))
+    call_count = _count_calls_like(trace, calls[waited_ns > 0], heaviest_call)
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
 
@@ -249,6 +247,12 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         remedy=_choose_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
     )
+
+
+def _count_calls_like(trace: Trace, calls: Rows, call: int) -> int:
+    """Count those of some calls that have the same name as one call."""
+    has_same_name = trace.name[calls] == trace.name[call]
+    return int(np.count_nonzero(has_same_name))
 
 
 def _find_recurring_allocations(facts: Facts) -> Rows:
