@@ -208,16 +208,6 @@ class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
     """The first start of the events that the call launched on the device."""
 
 
-class BusyTime(NamedTuple):
-    """How long a device ran something in one window, by class of the account."""
-
-    compute_ns: int
-    exposed_comm_ns: int
-    exposed_copy_ns: int
-    hidden_comm_ns: int
-    hidden_copy_ns: int
-
-
 class BusyTimes(msgspec.Struct, frozen=True, eq=False):
     """How long devices ran something in some windows; arrays of shape [windows]."""
 
@@ -226,29 +216,6 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
     exposed_copy_ns: Int64s
     hidden_comm_ns: Int64s
     hidden_copy_ns: Int64s
-
-    def by_window(self) -> list[BusyTime]:
-        """Return the times of each window as a record of its own."""
-        # Lists, because reading single figures of arrays is slow.
-        compute_ns = self.compute_ns.tolist()
-        exposed_comm_ns = self.exposed_comm_ns.tolist()
-        exposed_copy_ns = self.exposed_copy_ns.tolist()
-        hidden_comm_ns = self.hidden_comm_ns.tolist()
-        hidden_copy_ns = self.hidden_copy_ns.tolist()
-
-        records = []
-        for window in range(len(compute_ns)):
-            records.append(
-                BusyTime(
-                    compute_ns=compute_ns[window],
-                    exposed_comm_ns=exposed_comm_ns[window],
-                    exposed_copy_ns=exposed_copy_ns[window],
-                    hidden_comm_ns=hidden_comm_ns[window],
-                    hidden_copy_ns=hidden_copy_ns[window],
-                )
-            )
-
-        return records
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
@@ -351,7 +318,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         event_before = events[positions_of(latest_end, latest_end[ends_gap - 1])]
         del start, end, latest_end  # large
 
-        return self._linked(
+        return self._make_gaps(
             begin=trace.end[event_before],
             end=trace.start[event_after],
             event=event_after,
@@ -368,7 +335,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         starts_later = self.begin_ns > begin_ns
         first = self._first_events[starts_later]
-        return self._linked(
+        return self._make_gaps(
             begin=np.full(len(first), begin_ns, dtype=np.int64),
             end=self.trace.start[first],
             event=first,
@@ -379,7 +346,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the gaps of `lead`, and after them all others."""
         return self.lead(begin_ns).followed_by(self.gaps)
 
-    def _linked(
+    def _make_gaps(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
     ) -> Gaps:
         """Make gaps from their bounds, and add the calls that launched the events that
@@ -662,30 +629,23 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             idle_ns: How long the device was idle, of shape [IDLE, windows].
         """
         busy_ns = busy.compute_ns + busy.exposed_comm_ns + busy.exposed_copy_ns
-
-        # Lists, because reading single figures of arrays is slow.
-        spans = span_ns.tolist()
-        idle = (span_ns - busy_ns).tolist()
-        ns_of_reasons_by_window = idle_ns.T.tolist()
-        latency = self.latency_ns.tolist()
-        busy_of_windows = busy.by_window()
-
+        all_idle_ns = span_ns - busy_ns
+        reasons_ns = idle_ns.T.tolist()  # a list for each window
         accounts = []
         for window, device in enumerate(device_of_window.tolist()):
-            busy_of_window = busy_of_windows[window]
             accounts.append(
                 DeviceAccount(
                     device=exact_id(self.named[device].pid),
                     name=self.named[device].name,
-                    span_ns=spans[window],
-                    compute_ns=busy_of_window.compute_ns,
-                    exposed_comm_ns=busy_of_window.exposed_comm_ns,
-                    exposed_copy_ns=busy_of_window.exposed_copy_ns,
-                    idle_ns=idle[window],
-                    hidden_comm_ns=busy_of_window.hidden_comm_ns,
-                    hidden_copy_ns=busy_of_window.hidden_copy_ns,
-                    launch_latency_usual_ns=latency[device],
-                    idle=name_reasons(ns_of_reasons_by_window[window]),
+                    span_ns=int(span_ns[window]),
+                    compute_ns=int(busy.compute_ns[window]),
+                    exposed_comm_ns=int(busy.exposed_comm_ns[window]),
+                    exposed_copy_ns=int(busy.exposed_copy_ns[window]),
+                    idle_ns=int(all_idle_ns[window]),
+                    hidden_comm_ns=int(busy.hidden_comm_ns[window]),
+                    hidden_copy_ns=int(busy.hidden_copy_ns[window]),
+                    launch_latency_usual_ns=int(self.latency_ns[device]),
+                    idle=name_reasons(reasons_ns[window]),
                 )
             )
 

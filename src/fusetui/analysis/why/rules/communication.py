@@ -632,7 +632,7 @@ def _claim_delays(facts: Facts, collectives: Rows, running: Cover) -> Iterator[C
     """Claim the time for which GPUs wait during collectives, if any of them waits.
 
     Args:
-        rows: The collectives.
+        collectives: The collectives, as rows of the trace.
         running: When they run, in ns of the file.
     """
     ns_of_activities = facts.activity_ns_during(running)  # [ThreadActivity, gaps]
@@ -652,7 +652,7 @@ def _note_collectives(facts: Facts, collectives: Rows, running: Cover) -> Claim:
     """Note collectives where there is no GPU.
 
     Args:
-        rows: The collectives.
+        collectives: The collectives, as rows of the trace.
         running: When they run, in ns of the file.
     """
     are_transfers = bool(facts.trace.matching(collectives, TRANSFER.search).all())
