@@ -232,7 +232,9 @@ class Chains:
 
         # What is known of each row: the collectives before it, and which one delayed it.
         every_row = np.arange(len(matched.rank))
-        self._preceding = find_preceding(matched, waits, every_row, waits.start)
+        self._preceding = find_preceding(
+            matched, waits, among=every_row, begins=waits.start
+        )
         self._stalling = _find_stalling_collectives(matched, waits)
         last = self._preceding.last
         self._delaying_collective = _find_delaying_collectives(matched, waits, last)

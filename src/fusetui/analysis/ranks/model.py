@@ -135,6 +135,12 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     )
 
 
+NO_SEQUENCE = -1
+NO_PEER = -1
+NO_RANK = -1
+"""In place of a sequence number, of a peer or of a rank that is not known."""
+
+
 class Collectives(msgspec.Struct, frozen=True, eq=False):
     """The collectives of a rank in the order in which they were issued.
 
@@ -143,9 +149,9 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
-    sequence: Int64s  # the recorded sequence number (`Seq`), else -1
+    sequence: Int64s  # the recorded sequence number (`Seq`), else NO_SEQUENCE
     size: Int64s  # bytes, as nccl-tests counts them: see collectives
-    peer: Int64s  # of a send the receiver, of a receive the sender; -1 if unknown
+    peer: Int64s  # of a send the receiver, of a receive the sender; else NO_PEER
     issued: Int64s  # when the call that issued it began, else its start
     start: Int64s
     end: Int64s
@@ -166,7 +172,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
 
     version: int
     path: str
-    rank: int  # -1: neither the file nor its name says
+    rank: int  # NO_RANK: neither the file nor its name says
     rank_by: str  # where the rank comes from, for users
     world_size: int  # 0 if it was not recorded
     host: str
@@ -192,6 +198,11 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences
     damage: tuple[str, ...]  # what is missing of the file; sentences
+
+    @property
+    def has_number(self) -> bool:
+        """Whether it is known which rank of its job this is."""
+        return self.rank != NO_RANK
 
     def name_of(self, collective: int) -> str:
         """Return the name of the collective with this index."""
