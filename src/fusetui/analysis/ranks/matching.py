@@ -97,7 +97,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     # One entry per collective.
     names: tuple[str, ...]
     groups: tuple[ProcessGroup, ...]
-    bytes: Int64s  # -1 if not known
+    bytes: Int64s  # UNKNOWN_BYTES if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
 
     unmatched: Int64s  # how many collectives of each rank are not matched

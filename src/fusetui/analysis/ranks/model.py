@@ -138,7 +138,8 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
 NO_SEQUENCE = -1
 NO_PEER = -1
 NO_RANK = -1
-"""In place of a sequence number, of a peer or of a rank that is not known."""
+UNKNOWN_BYTES = -1
+"""In place of a sequence number, a peer, a rank or a size that is not known."""
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
@@ -150,7 +151,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
     sequence: Int64s  # the recorded sequence number (`Seq`), else NO_SEQUENCE
-    size: Int64s  # bytes, as nccl-tests counts them: see collectives
+    size: Int64s  # bytes as nccl-tests counts them, else UNKNOWN_BYTES
     peer: Int64s  # of a send the receiver, of a receive the sender; else NO_PEER
     issued: Int64s  # when the call that issued it began, else its start
     start: Int64s
