@@ -138,8 +138,9 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
 NO_SEQUENCE = -1
 NO_PEER = -1
 NO_RANK = -1
+NO_DEVICE = -1
 UNKNOWN_BYTES = -1
-"""In place of a sequence number, a peer, a rank or a size that is not known."""
+"""In place of a sequence number, a peer, a rank, a device or a size that is not known."""
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
@@ -178,7 +179,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     world_size: int  # 0 if it was not recorded
     host: str
     devices: int  # listed in the file
-    device: int  # whose account this is, -1 without a GPU
+    device: int  # whose account this is, NO_DEVICE without a GPU
     device_name: str
     begin_ns: int
     end_ns: int
