@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
 
 VERSION = 13  # incremented with every change of what a summary holds or means
 
@@ -167,6 +167,11 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def has_peer(self) -> Flags:
+        """Which of them are sends and receives whose other rank is recorded."""
+        return np.asarray(self.peer != NO_PEER)
 
 
 class RankSummary(msgspec.Struct, frozen=True, eq=False):
