@@ -642,6 +642,11 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
     # recordings
     length_ns: float
 
+    @property
+    def is_in_step(self) -> Flags:
+        """Which rows were issued in a step, and not before the first one."""
+        return np.asarray(self.step_of_row != BEFORE_STEPS)
+
 
 def steps_of(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.

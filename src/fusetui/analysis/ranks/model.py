@@ -99,11 +99,15 @@ class PackedRegions(msgspec.Struct, frozen=True):
         Collectives for which they are unknown are missing.
         """
         regions: dict[int, RegionTimes] = {}
-        for collective, kind, name, ns in unpacked(self.times, TIME_COLUMNS).tolist():
-            before = regions.setdefault(collective, RegionTimes({}, {}))
-            before.ns[REGION_KINDS[kind], self.names[name]] = ns
-        for collective, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
-            regions[collective].left_out_ns[REGION_KINDS[kind]] = ns
+        time_rows = unpacked(self.times, TIME_COLUMNS).tolist()
+        for collective, kind_index, name_index, ns in time_rows:
+            before = regions.setdefault(collective, RegionTimes(ns={}, left_out_ns={}))
+            region = REGION_KINDS[kind_index], self.names[name_index]
+            before.ns[region] = ns
+
+        left_out_rows = unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist()
+        for collective, kind_index, ns in left_out_rows:
+            regions[collective].left_out_ns[REGION_KINDS[kind_index]] = ns
         return regions
 
 
@@ -119,13 +123,15 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     Args:
         before: The regions before each collective, by its index.
     """
+    # Names recur in many rows, so each is kept once and the rows have its index.
     index_of_name: dict[str, int] = {}
     time_rows: list[tuple[int, int, int, int]] = []
     left_out_rows: list[tuple[int, int, int]] = []
     for collective, regions in before.items():
         for (kind, name), ns in regions.ns.items():
+            kind_index = REGION_KINDS.index(kind)
             name_index = index_of_name.setdefault(name, len(index_of_name))
-            time_rows.append((collective, REGION_KINDS.index(kind), name_index, ns))
+            time_rows.append((collective, kind_index, name_index, ns))
         for kind, ns in regions.left_out_ns.items():
             left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
     return PackedRegions(
@@ -201,7 +207,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     cut: tuple[int, ...]
     # renamed: caches of summaries have it as `places`
     regions: PackedRegions = msgspec.field(name="places")
-    memory_peak: int  # bytes allocated, -1 if it was not recorded
+    memory_peak: int  # bytes allocated, UNKNOWN_BYTES if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences
     damage: tuple[str, ...]  # what is missing of the file; sentences
@@ -242,12 +248,14 @@ def unpacked(data: bytes, columns: int) -> Int64s:
 def encode_summary(summary: RankSummary) -> bytes:
     """Encode the summary of a rank as bytes, to be cached or sent to another process.
 
-    Equal summaries give equal bytes. Arrays are written as their shape and their int64
-    values.
+    Equal summaries give equal bytes.
     """
-    return msgspec.msgpack.encode(
-        summary, enc_hook=lambda array: (array.shape, array.astype("<i8").tobytes())
-    )
+    return msgspec.msgpack.encode(summary, enc_hook=_encode_array)
+
+
+def _encode_array(array: Int64s) -> tuple[tuple[int, ...], bytes]:
+    """Return the shape of an array and its values as bytes, for msgspec."""
+    return array.shape, array.astype("<i8").tobytes()
 
 
 def decoded(data: bytes) -> RankSummary:
@@ -267,7 +275,7 @@ def _decode_array(kind: Any, value: Any) -> Any:
 
     Args:
         kind: The type of the field, which is always an array.
-        value: The shape and the bytes.
+        value: The shape and the bytes, as `_encode_array` returns them.
 
     Raises:
         msgspec.ValidationError: If the two do not fit together.
