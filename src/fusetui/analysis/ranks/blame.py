@@ -84,7 +84,7 @@ def charge_waits(
     Waits that are too short for the precision of the clocks are charged to nobody.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits of the ranks in these collectives.
         clocks: The clocks of all ranks.
         steps: The steps of the job.
@@ -202,7 +202,7 @@ def _find_late_ranks(
     (`_mark_possibly_late`).
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         clocks: The clocks of all ranks.
         stage_of_rank: The pipeline stage of each rank.
@@ -239,7 +239,7 @@ def _mark_possibly_late(
     another one, because it was ready before it started.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         stage_of_rank: The stage of each rank.
         row: The rows of the ranks that start each collective last, of shape
@@ -356,7 +356,7 @@ def _measure_chargeable_waits(
     longer than the clocks are uncertain.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         clocks: The clocks of all ranks.
         is_counted: Which collectives count; one flag per collective.
@@ -409,7 +409,7 @@ def _split_among_late_ranks(
     and the last one for 2 + 6 ms.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         late_ranks: The ranks that are late for each collective.
         ns: How much of the wait of each row can be charged.
@@ -479,7 +479,7 @@ def _charge_culprits(
     uncharged as WAITING_RANK_ITSELF.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         split: The parts of waits, each with the chain of the late rank.
         shares: The culprits of each chain, with their shares, sorted by chain.
         uncharged_ns: The waits that are uncharged for other reasons. What is uncharged

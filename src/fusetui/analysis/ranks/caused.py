@@ -132,7 +132,7 @@ def _mark_notable_waits(matched: Matched, charged: ChargedWaits) -> Flags:
     rank 2, the waits of the third are not notable.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         charged: The waits, each charged to the rank that is to blame for it.
 
     Returns:
@@ -160,7 +160,7 @@ def _count_notable_waiters(
     """Count for each rank how many ranks wait notably long for it.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         charged: The waits, each charged to the rank that is to blame for it.
         is_notable: Which of these waits are of ranks that wait notably long.
 

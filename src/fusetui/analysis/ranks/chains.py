@@ -212,7 +212,7 @@ class Chains:
         """Prepare to follow chains.
 
         Args:
-            matched: The collectives of the job.
+            matched: The collectives of the job; a row is one rank's part in one.
             waits: The waits in these collectives.
             clocks: The clocks of all ranks.
             late_ranks: The ranks that are late for each collective.
@@ -977,7 +977,7 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
     blame, or the one behind which that was queued in turn.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         before: For each row the row that ended last before it on its rank, NO_ROW for
             none.

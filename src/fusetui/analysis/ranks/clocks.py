@@ -126,7 +126,7 @@ def estimate_offsets_by_ends(
     reference host, or with other hosts that are known.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         host: The index of the host of each rank.
         hosts: How many hosts there are.
         reference_host: The host whose offset is 0.
@@ -354,7 +354,7 @@ def determine_hosts(matched: Matched, rows: Rows) -> HostClocks:
     as a host of its own.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         rows: The rows of synchronous collectives, whose times may contradict that ranks
             share a clock.
     """
@@ -382,7 +382,7 @@ def _collect_recorded_hosts(matched: Matched, rows: Rows) -> HostClocks:
     """Return the hosts that the traces name, and whether their times fit together.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         rows: The rows of synchronous collectives.
     """
     hosts = [summary.host for summary in matched.ranks]
@@ -516,7 +516,7 @@ def _describe_contradiction(matched: Matched, worst: _Contradiction) -> str:
     lower case and has no full stop at its end.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         worst: The rows of a collective that ends on one rank before it starts on
             another.
     """
@@ -730,7 +730,7 @@ def _measure_clocks(
     """Estimate offsets by ends and by bounds, with drifts only if they are needed.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         rows: The rows of synchronous collectives.
         hosts: The hosts of the ranks.
         reference_host: The host whose offset is 0.
@@ -825,7 +825,7 @@ def _bound_offsets(
     A bound passes from host to host through at most MAX_GROUPS_BETWEEN collectives.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         rows: The rows of synchronous collectives.
         hosts: The hosts of the ranks.
         reference_host: The host whose offset is 0.
@@ -894,7 +894,7 @@ def _estimate_drift(
     per second.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         rows: The rows of synchronous collectives.
         hosts: The hosts of the ranks.
         reference_host: The host whose offset is 0.

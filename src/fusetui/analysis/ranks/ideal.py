@@ -114,7 +114,7 @@ def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
     """Split the steps of a job in which every rank takes part in every collective.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives, with all times on the common clock.
 
     Returns:

@@ -116,7 +116,7 @@ class ProgramPositions:
         """Number the collectives of each kind on each rank.
 
         Args:
-            matched: The collectives of the job.
+            matched: The collectives of the job; a row is one rank's part in one.
             starts: The start of each row, in ns of the common clock.
         """
         self.kind_of_collective = _kinds(matched)

@@ -223,7 +223,7 @@ def _measure_late_begin(
     compared instead.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
         delay: The delay of the rank, with its row in a collective.
         others: The rows of the other ranks in it.

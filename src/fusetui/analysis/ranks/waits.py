@@ -72,7 +72,7 @@ def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
     all waits are 0.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
     """
     start = clocks.common(matched.rank, matched.start)
@@ -151,7 +151,7 @@ def _mark_known_last(
     uncertain. It is never known for sends and receives.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one.
         clocks: The clocks of all ranks.
         start: The start of each row, on the common clock.
         starters: The rows that start each collective last.
@@ -315,7 +315,7 @@ def sum_by_rank(matched: Matched, waits: Waits) -> SumsOfRanks:
     own.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
     """
     ranks = len(matched.ranks)
