@@ -18,7 +18,7 @@ from fusetui.analysis.compiled.model import PassedBreak
 from fusetui.analysis.compiled.regions import RegionsOfTrace, parse_compile_id
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, last_at_or_before
+from fusetui.trace.model.arrays import Int64s, Rows, at, distinct, last_at_or_before
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.quantiles import median
 from fusetui.trace.program.own_code import function_of
@@ -49,17 +49,21 @@ def list_graph_breaks(
         regions: The regions of the trace; without a trace, None and no times.
         log: The compile log of the trace.
     """
-    resumed_functions = (
-        _find_resumed_functions(regions, log) if regions is not None else []
-    )
-    if log is not None and log.logs:
+    has_log = log is not None and len(log.logs) > 0
+    resumed_functions: list[Resumed] = []
+    if regions is not None:
+        resumed_functions = _find_resumed_functions(regions, log)
+
+    if log is not None and has_log:
         logs: Collection[int] = range(len(log.logs))
         if regions is not None:
             logs = find_logs_of_trace(regions.trace, log)
+        graph_breaks = [
+            graph_break for graph_break in log.breaks if graph_break.log in logs
+        ]
         return tuple(
             _describe_logged_break(graph_break, regions, resumed_functions)
-            for graph_break in log.breaks
-            if graph_break.log in logs
+            for graph_break in graph_breaks
         )
 
     if regions is None:
@@ -104,22 +108,28 @@ def _find_resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resum
     file_of_compilation = {
         (compilation.log, compilation.compile_id): compilation.file
         for compilation in log.compilations
-        if compilation.compile_id is not None
     }
 
     # By function, line and file: the rows of the regions of all compilations.
-    rows_of_function: dict[tuple[str, int, str], list[int]] = {}
-    for (log_index, compile_id), function in log.functions.items():
-        match = RESUMES.match(function)
-        if match:
-            file = file_of_compilation.get((log_index, compile_id), "")
-            key = (match["function"], int(match["line"]), file)
-            rows_of_function.setdefault(key, []).extend(rows_of_id.get(compile_id, []))
+    rows_of_function: dict[tuple[str, int, str], set[int]] = {}
+    for (log_index, compile_id), dynamo_name in log.functions.items():
+        match = RESUMES.match(dynamo_name)
+        if match is None:
+            continue
 
-    return [
-        Resumed(function=function, line=line, file=file, rows=tuple(sorted(set(rows))))
-        for (function, line, file), rows in rows_of_function.items()
-    ]
+        file = file_of_compilation.get((log_index, compile_id), "")
+        function = (match["function"], int(match["line"]), file)
+        rows = rows_of_id.get(compile_id, [])
+        rows_of_function.setdefault(function, set()).update(rows)
+
+    resumed_functions = []
+    for (name, line, file), rows_of_all in rows_of_function.items():
+        resumed_functions.append(
+            Resumed(
+                function=name, line=line, file=file, rows=tuple(sorted(rows_of_all))
+            )
+        )
+    return resumed_functions
 
 
 def _group_region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
@@ -148,17 +158,20 @@ def _find_resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
 
     resumed_functions = []
     for name, rows_of_name in rows_by_name.items():
-        function = function_of(name)
-        match = RESUMES.match(function.name) if function else None
-        if function and match:
-            resumed_functions.append(
-                Resumed(
-                    function=match["function"],
-                    line=int(match["line"]),
-                    file=function.file,
-                    rows=tuple(rows_of_name),
-                )
-            )
+        frame = function_of(name)
+        if frame is None:
+            continue
+        match = RESUMES.match(frame.name)
+        if match is None:
+            continue
+
+        resumed = Resumed(
+            function=match["function"],
+            line=int(match["line"]),
+            file=frame.file,
+            rows=tuple(rows_of_name),
+        )
+        resumed_functions.append(resumed)
 
     resumed_functions.sort(key=lambda resumed: (resumed.file, resumed.line))
     return resumed_functions
@@ -194,28 +207,26 @@ def _describe_logged_break(
         regions: The regions of the trace; None without a trace.
         resumed_functions: The functions that continue after breaks.
     """
-    between = np.empty(0, dtype=np.int64)
+    between_ns = np.empty(0, dtype=np.int64)
     if regions is not None:
-        rows = np.array(
-            _find_continuing_rows(graph_break, resumed_functions), dtype=np.intp
-        )
-        between = measure_times_between(regions, rows)
+        continuing_rows = _find_continuing_rows(graph_break, resumed_functions)
+        rows = np.array(continuing_rows, dtype=np.intp)
+        between_ns = measure_times_between(regions, rows)
 
+    compile_id = graph_break.compile_id
     innermost = graph_break.stack[-1] if graph_break.stack else None
     return PassedBreak(
-        compile_id=""
-        if graph_break.compile_id is None
-        else str(graph_break.compile_id),
+        compile_id="" if compile_id is None else str(compile_id),
         file=graph_break.file,
         line=graph_break.line,
-        function=innermost.function if innermost else "",
+        function="" if innermost is None else innermost.function,
         reason=graph_break.reason,
         explanation=graph_break.explanation,
         hints=graph_break.hints,
-        passed=len(between),
-        between_ns=int(between.sum()),
-        median_between_ns=_median_or_none(between),
-        code=innermost.code if innermost else "",
+        passed=len(between_ns),
+        between_ns=int(between_ns.sum()),
+        median_between_ns=_median_or_none(between_ns),
+        code="" if innermost is None else innermost.code,
     )
 
 
@@ -230,7 +241,8 @@ def _describe_break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> Pass
         regions: The regions of the trace.
         resumed: The function that continues after the break.
     """
-    between = measure_times_between(regions, np.array(resumed.rows, dtype=np.intp))
+    rows = np.array(resumed.rows, dtype=np.intp)
+    between_ns = measure_times_between(regions, rows)
     return PassedBreak(
         compile_id="",
         file=resumed.file,
@@ -239,9 +251,9 @@ def _describe_break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> Pass
         reason="",
         explanation="",
         hints=(),
-        passed=len(between),
-        between_ns=int(between.sum()),
-        median_between_ns=_median_or_none(between),
+        passed=len(between_ns),
+        between_ns=int(between_ns.sum()),
+        median_between_ns=_median_or_none(between_ns),
         code="",
     )
 
@@ -261,9 +273,9 @@ def measure_times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
         rows: The regions that continue after breaks. Those before which no graph was
             called are left out.
     """
-    begins = find_ends_before(regions, rows)
-    is_known = begins != UNKNOWN_TIME
-    between: Int64s = regions.trace.start[rows[is_known]] - begins[is_known]
+    call_ends = find_ends_before(regions, rows)
+    has_call = call_ends != UNKNOWN_TIME
+    between: Int64s = regions.trace.start[rows[has_call]] - call_ends[has_call]
     return between
 
 
@@ -274,17 +286,17 @@ def find_ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
         For each of `rows` a time in ns; UNKNOWN_TIME if there was no call.
     """
     trace = regions.trace
-    thread_of = trace.thread_of_track[trace.track]
     calls = regions.calls.rows
+    thread_of_row = trace.thread_of_track[trace.track[rows]]
+    thread_of_call = trace.thread_of_track[trace.track[calls]]
 
     ends = np.full(len(rows), UNKNOWN_TIME, dtype=np.int64)
-    for thread in distinct(thread_of[rows]).tolist():
-        rows_of_thread = np.flatnonzero(thread_of[rows] == thread)
+    for thread in distinct(thread_of_row).tolist():
+        is_on_thread = thread_of_row == thread
+        starts = trace.start[rows[is_on_thread]]
+        call_ends = np.sort(trace.end[calls[thread_of_call == thread]])
 
-        # The last call is the one before the first that ends later.
-        call_ends = np.sort(trace.end[calls[thread_of[calls] == thread]])
-        last_call = last_at_or_before(call_ends, trace.start[rows[rows_of_thread]])
-        has_call = last_call >= 0
-        ends[rows_of_thread[has_call]] = call_ends[last_call[has_call]]
+        last_ended = last_at_or_before(call_ends, starts)
+        ends[is_on_thread] = at(call_ends, last_ended, missing=UNKNOWN_TIME)
 
     return ends

@@ -31,29 +31,23 @@ def list_compilations(
         trace: The trace; None if there is only a log.
         log: The compile log; None if there is only a trace.
     """
+    compilations: list[CompiledOnce] = []
     if log is not None and log.compilations:
         logs: Collection[int] = range(len(log.logs))
         if trace is not None:
             logs = find_logs_of_trace(trace, log)
-        logged = [
-            compilation for compilation in log.compilations if compilation.log in logs
-        ]
-        compilations = [
-            _describe_logged_compilation(trace, compilation) for compilation in logged
-        ]
+        for compilation in log.compilations:
+            if compilation.log in logs:
+                compilations.append(_describe_logged_compilation(trace, compilation))
     elif trace is not None:
         compilations = _list_traced_compilations(trace)
-    else:
-        compilations = []
 
-    # Those whose start is not known come last.
-    compilations.sort(
-        key=lambda compilation: (
-            compilation.start_ns is None,
-            compilation.start_ns or 0,
-        )
-    )
-    return tuple(compilations)
+    return tuple(sorted(compilations, key=_make_sort_key))
+
+
+def _make_sort_key(compilation: CompiledOnce) -> tuple[bool, int]:
+    """Return a key that sorts compilations by their start, those without one last."""
+    return compilation.start_ns is None, compilation.start_ns or 0
 
 
 def _describe_logged_compilation(
@@ -66,17 +60,22 @@ def _describe_logged_compilation(
         trace: The trace; None if there is only a log.
         compilation: The compilation as it was logged.
     """
-    start_ns, in_recording = _convert_to_trace_time(
-        trace, compilation.start_ns, compilation.duration_ns
-    )
+    compile_id = compilation.compile_id
     guards = [
         Guard(entry=guard.entry, text=guard.guard) for guard in compilation.guards
     ]
 
+    start_ns: int | None = None
+    in_recording: bool | None = None
+    # 0 stands for a time that was not recorded.
+    has_both_clocks = trace is not None and trace.epoch_ns and compilation.start_ns
+    if trace is not None and has_both_clocks:
+        start_ns = compilation.start_ns - trace.epoch_ns - trace.begin_ns
+        end_ns = start_ns + compilation.duration_ns
+        in_recording = start_ns < trace.span_ns and end_ns > 0
+
     return CompiledOnce(
-        compile_id=""
-        if compilation.compile_id is None
-        else str(compilation.compile_id),
+        compile_id="" if compile_id is None else str(compile_id),
         function=compilation.function,
         file=compilation.file,
         line=compilation.line,
@@ -90,28 +89,6 @@ def _describe_logged_compilation(
         cache=compilation.cache,
         from_log=True,
     )
-
-
-def _convert_to_trace_time(
-    trace: Trace | None, start_ns: int, duration_ns: int
-) -> tuple[int | None, bool | None]:
-    """Find out when a compilation was in terms of the trace.
-
-    Args:
-        trace: The trace; None without one.
-        start_ns: When the compilation began, in ns since 1970; 0 if that is not known.
-        duration_ns: How long it took.
-
-    Returns:
-        The start in ns after the begin of the trace, and whether the compilation
-        overlaps the recording. None twice if a clock is not known.
-    """
-    if trace is None or not start_ns or not trace.epoch_ns:
-        return None, None
-
-    start = start_ns - trace.epoch_ns - trace.begin_ns
-    overlaps = start < trace.span_ns and start + duration_ns > 0
-    return start, overlaps
 
 
 def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
@@ -151,12 +128,13 @@ def find_compilation_rows(trace: Trace) -> list[tuple[str, int]]:
     thread_of = trace.thread_of_track[trace.track]
 
     compilations = []
-    for row in annotations.tolist():
-        ops_of_thread = timed_ops[thread_of[timed_ops] == thread_of[row]]
-        later_ops = ops_of_thread[trace.start[ops_of_thread] >= trace.end[row]]
+    for annotation in annotations.tolist():
+        is_on_thread = thread_of[timed_ops] == thread_of[annotation]
+        is_later = trace.start[timed_ops] >= trace.end[annotation]
+        later_ops = timed_ops[is_on_thread & is_later]
 
         # The first op of the thread behind the annotation is that of the compilation.
-        match = COMPILING.match(trace.name_of(row))
+        match = COMPILING.match(trace.name_of(annotation))
         if match is not None and len(later_ops):
             next_op = later_ops[np.argmin(trace.start[later_ops])]
             compilations.append((match["id"], int(next_op)))

@@ -23,7 +23,7 @@ from fusetui.analysis.compiled.kernels import (
 from fusetui.analysis.compiled.regions import (
     NONE,
     find_calls_of_rows,
-    find_items_of_rows,
+    find_runs_of_rows,
 )
 from fusetui.analysis.reproduce.model import Call, CallKind
 from fusetui.trace.compile_log.log import CompiledGraph, CompileLog, wrapper_in
@@ -108,9 +108,9 @@ def _find_target(
     Raises:
         NoGeneratedCodeError: The slice is neither, or runs several graphs.
     """
-    item = int(find_items_of_rows(joined.regions, np.array([row]))[0])
-    if item != NONE:
-        return _find_kernel(joined.kernel_for_item(item), log, name)
+    run = int(find_runs_of_rows(joined.regions, np.array([row]))[0])
+    if run != NONE:
+        return _find_kernel(joined.kernel_for_run(run), log, name)
     joins = [join for join in _find_joins(joined, row) if join.graph is not None]
     graphs = {join.graph.number: join.graph for join in joins if join.graph}
     if len(graphs) > 1:
