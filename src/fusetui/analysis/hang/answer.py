@@ -85,19 +85,19 @@ class _Search:
         entries are the rows 3 and 9. They are sorted by group, then by number.
         """
         entries = self.job.entries
-        rows = np.flatnonzero(~self.job.is_over & ~entries.is_p2p)
-        # A coalesced operation has several entries on one rank: the first one counts.
-        row_of_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        for row in rows.tolist():
-            group = int(entries.group[row])
-            sequence = int(entries.sequence[row])
-            dump = int(entries.dump[row])
-            row_of_dump[group, sequence].setdefault(dump, row)
+        is_unfinished_collective = ~self.job.is_over & ~entries.is_p2p
 
-        rows_by_collective = {}
-        for collective in sorted(row_of_dump):
-            rows_by_collective[collective] = [*row_of_dump[collective].values()]
-        return rows_by_collective
+        # A coalesced operation has several entries on one rank: the first one counts.
+        row_by_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for row in np.flatnonzero(is_unfinished_collective).tolist():
+            collective = (int(entries.group[row]), int(entries.sequence[row]))
+            dump = int(entries.dump[row])
+            row_by_dump[collective].setdefault(dump, row)
+
+        return {
+            collective: list(row_by_dump[collective].values())
+            for collective in sorted(row_by_dump)
+        }
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
@@ -110,10 +110,12 @@ class _Search:
         waits = []
         for (group_index, sequence), rows in self.unfinished_collectives.items():
             wait = self._describe_collective_wait(group_index, sequence, rows)
-            if wait.lacking or wait.without_dump or wait.unknown:
+            if not wait.is_issued_by_all:
                 waits.append(wait)
-        waits += map(self._describe_message_wait, self._messages.unmatched)
-        waits += map(self._describe_undecided_wait, self._messages.undecided)
+        for message in self._messages.unmatched:
+            waits.append(self._describe_message_wait(message))
+        for message in self._messages.undecided:
+            waits.append(self._describe_undecided_wait(message))
         return tuple(waits)
 
     @cached_property
@@ -138,15 +140,17 @@ class _Search:
         issued nothing (missing), that before ranks that wait in a circle (deadlock),
         and that before a send or receive without its other half (unmatched).
         """
-        if any(not mismatch.is_over for mismatch in self.mismatches):
+        has_open_mismatch = any(not mismatch.is_over for mismatch in self.mismatches)
+        has_known_culprit = any(culprit.has_dump for culprit in self.culprits)
+        if has_open_mismatch:
             return "mismatch"
-        if any(culprit.has_dump for culprit in self.culprits):
+        if has_known_culprit:
             return "unmatched" if self._only_messages_wait else "missing"
         if self.cycle:
             return "deadlock"
         if self.unmatched:
             return "unmatched"
-        if self.waits or any(doubt.kind == "stuck" for doubt in self.doubts):
+        if self.waits or self._stuck_collectives:
             return "undecided"
         return "mismatch" if self.mismatches else "none"
 
@@ -184,20 +188,28 @@ class _Search:
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
         explained_ranks = self._add_all_waiting_for(origins)
 
-        awaited_by_rank: dict[int, int] = {}
+        # For each other rank the first one that it waits for.
+        next_of_rank: dict[int, int] = {}
         for blocked in self._blocked_ranks:
             awaited = [rank for rank in blocked.awaited if rank not in explained_ranks]
+            if not awaited:
+                continue
             for rank in blocked.ranks:
-                if rank not in explained_ranks and awaited:
-                    awaited_by_rank.setdefault(rank, awaited[0])
+                if rank not in explained_ranks:
+                    next_of_rank.setdefault(rank, awaited[0])
+        if not next_of_rank:
+            return ()
 
         # Follow who waits for whom. The circle closes where a rank comes up again.
         path: list[int] = []
-        rank = min(awaited_by_rank, default=UNKNOWN)
-        while rank in awaited_by_rank and rank not in path:
+        rank = min(next_of_rank)
+        while rank in next_of_rank and rank not in path:
             path.append(rank)
-            rank = awaited_by_rank[rank]
-        return tuple(path[path.index(rank) :]) if rank in path else ()
+            rank = next_of_rank[rank]
+        if rank not in path:
+            return ()
+        begin_of_circle = path.index(rank)
+        return tuple(path[begin_of_circle:])
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -207,23 +219,35 @@ class _Search:
 
         ranks_without_dump = self._named_ranks.difference(job.dump_of_rank)
         if ranks_without_dump:
-            doubts.append(Doubt("no_dump", tuple(sorted(ranks_without_dump))))
+            ranks = tuple(sorted(ranks_without_dump))
+            doubts.append(Doubt(kind="no_dump", ranks=ranks))
+
         doubts += self._stuck_collectives
         for wait in self.waits:
             if wait.unknown:
-                lost = Doubt("lost", wait.unknown, wait.group, wait.sequence)
+                lost = Doubt(
+                    kind="lost",
+                    ranks=wait.unknown,
+                    group=wait.group,
+                    sequence=wait.sequence,
+                )
                 doubts.append(lost)
+
         for group_index, progress in enumerate(job.groups):
             if not job.members_known(group_index):
-                unknown = Doubt("members_unknown", progress.members, progress.group)
+                unknown = Doubt(
+                    kind="members_unknown",
+                    ranks=progress.members,
+                    group=progress.group,
+                )
                 doubts.append(unknown)
 
         versions = {dump.version for dump in job.dumps.ranks}
         if len(versions) > 1:
             ranks = tuple(dump.rank for dump in job.dumps.ranks)
-            doubts.append(Doubt("versions", ranks))
+            doubts.append(Doubt(kind="versions", ranks=ranks))
         if self._has_gloo:
-            doubts.append(Doubt("sends_not_recorded", ()))
+            doubts.append(Doubt(kind="sends_not_recorded", ranks=()))
         return tuple(doubts)
 
     @cached_property
@@ -268,18 +292,16 @@ class _Search:
         They are over on some members, which went on, and not on others. A root that
         differs between ranks would do this, and dumps do not hold the root.
         """
-        job = self.job
         stuck = []
         for (group_index, sequence), rows in self.unfinished_collectives.items():
-            progress = job.groups[group_index]
+            progress = self.job.groups[group_index]
             wait = self._describe_collective_wait(group_index, sequence, rows)
-            is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
-            is_over_somewhere = len(wait.waiting) < len(progress.members)
             is_mismatch = (progress.group, sequence) in self._mismatched_collectives
+            is_issued_alike = wait.is_issued_by_all and not is_mismatch
+
+            is_over_somewhere = len(wait.waiting) < len(progress.members)
             others_went_on = max(progress.newest) > sequence
-            if is_mismatch or not is_issued_by_all:
-                continue
-            if is_over_somewhere and others_went_on:
+            if is_issued_alike and is_over_somewhere and others_went_on:
                 doubt = Doubt(
                     kind="stuck",
                     ranks=wait.waiting,
@@ -393,15 +415,20 @@ class _Search:
         nobody is awaited.
         """
         issued = self.job.issued(message.row)
-        has_dump = message.peer in self.job.dump_of_rank
-        peer = () if message.peer == UNKNOWN else (message.peer,)
+        lacking: tuple[int, ...] = ()
+        without_dump: tuple[int, ...] = ()
+        if message.peer in self.job.dump_of_rank:
+            lacking = (message.peer,)
+        elif message.peer != UNKNOWN:
+            without_dump = (message.peer,)
+
         return Wait(
             group=issued.group,
             sequence=issued.sequence,
             is_p2p=True,
             waiting=(message.rank,),
-            lacking=peer if has_dump else (),
-            without_dump=() if has_dump else peer,
+            lacking=lacking,
+            without_dump=without_dump,
             unknown=(),
             example=issued,
             now=self.job.frame_at_dump(issued.rank),
@@ -424,13 +451,11 @@ class _Search:
         """
         if wait.is_p2p:
             return wait.sequence
+
         group_index = self.job.dumps.groups.index(wait.group)
         progress = self.job.groups[group_index]
-        member_index = progress.members.index(rank)
-        newest_number = progress.newest[member_index]
-        if newest_number == UNKNOWN:
-            return wait.sequence
-        return newest_number + 1
+        newest_issued = progress.newest[progress.members.index(rank)]
+        return wait.sequence if newest_issued == UNKNOWN else newest_issued + 1
 
 
 def _make_sort_key(culprit: Culprit) -> tuple[bool, int, int]:
