@@ -11,7 +11,7 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.tables.public import Table
 from fusetui.tables.table import TableColumn, Values
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import NO_ROW, Flags
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 
@@ -41,7 +41,7 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
     is_gpu_event = np.zeros(length, dtype=np.bool_)
     is_gpu_event[trace.gpu_rows] = True
     op = trace.op[:length]
-    name_of_op = np.where(op >= 0, trace.name[op], -1)
+    name_of_op = np.where(op != NO_ROW, trace.name[op], -1)
     columns = (
         TableColumn("row", np.arange(length, dtype=np.int64)),
         _text_column("name", trace.name[:length], trace.names),
@@ -102,7 +102,7 @@ def _step_column(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     steps = steps_of(trace)
     rows = np.arange(len(is_gpu_event))
     launch = trace.launch[: len(rows)]
-    has_launch = launch >= 0
+    has_launch = launch != NO_ROW
     begun_by = np.where(has_launch, launch, rows)
     step = steps.at(trace.start[begun_by])  # -1 outside all steps
     is_in_step = (step >= 0) & (has_launch | ~is_gpu_event)
