@@ -207,17 +207,16 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Find the event of each range after which most memory is allocated.
 
         Args:
-            first: The first event of each range.
+            first: The first event of each range, or BEFORE.
             last: The last event of each range.
 
         Returns:
             An event per range; of several the first one.
         """
-        # `allocated` begins with what was there before the first event.
-        allocated_after = self.history.allocated[1:]
+        allocated = self.history.allocated  # after event n at n + 1, BEFORE (-1) at 0
         highest_events = []
         for first_event, last_event in zip(first.tolist(), last.tolist(), strict=True):
-            bytes_in_range = allocated_after[first_event : last_event + 1]
+            bytes_in_range = allocated[first_event + 1 : last_event + 2]
             highest_events.append(first_event + int(bytes_in_range.argmax()))
         return np.array(highest_events)
 
