@@ -26,7 +26,7 @@ from fusetui.analysis.compiled.model import (
     Pass,
     SourceLine,
 )
-from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, parse_compile_id
+from fusetui.analysis.compiled.regions import NONE, CompiledCode, parse_compile_id
 from fusetui.analysis.compiled.remedies import find_remedies, list_frequent_guards
 from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.text.patterns import lazy_pattern
@@ -82,7 +82,7 @@ def report_compilation(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         joined=runs_with_lines,
         possible=runs_with_possible_lines,
         not_joined=without_lines + unexplained,
-        breaks=list_graph_breaks(joined.regions, log),
+        breaks=list_graph_breaks(joined.compiled, log),
         compilations=list_compilations(trace, log),
         guards=list_frequent_guards(compilations),
         remedies=find_remedies(compilations),
@@ -180,7 +180,7 @@ def _report_regions(
         )
         kernels_of_graph.setdefault(kernel.join, []).append(record)
 
-    cpu_ns_of_regions = _sum_cpu_time_of_regions(joined.regions)
+    cpu_ns_of_regions = _sum_cpu_time_of_regions(joined.compiled)
     calls_of_graphs = _count_calls_of_joins(joined)
     regions = []
     for join, kernels in kernels_of_graph.items():
@@ -224,12 +224,12 @@ def _report_region(
     elif graph is not None:
         compile_id = graph.compile_id
 
-    compiled = _find_compiled_function(log, graph, compile_id)
+    function = _find_compiled_function(log, graph, compile_id)
     return CompiledRegion(
         compile_id="" if compile_id is None else str(compile_id),
-        function=compiled.function,
-        file=compiled.file,
-        line=compiled.line,
+        function=function.name,
+        file=function.file,
+        line=function.line,
         calls=calls,
         cpu_ns=cpu_ns,
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
@@ -248,7 +248,7 @@ def _report_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
     calls. Each comes with its lines of Python, or with the reason why they are not
     known.
     """
-    compiled = _find_compiled_function(log, graph, graph.compile_id)
+    function = _find_compiled_function(log, graph, graph.compile_id)
     wrapper = wrapper_in(log, graph)
     calls = () if wrapper is None else wrapper.calls
     lines_of_handle = find_lines_of_graph(log, graph)
@@ -270,9 +270,9 @@ def _report_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
 
     return CompiledRegion(
         compile_id="" if graph.compile_id is None else str(graph.compile_id),
-        function=compiled.function,
-        file=compiled.file,
-        line=compiled.line,
+        function=function.name,
+        file=function.file,
+        line=function.line,
         calls=0,
         cpu_ns=0,
         kernel_ns=0,
@@ -308,24 +308,25 @@ def _report_kernel(
     )
 
 
-def _mark_gpu_kernels(kernels: JoinedKernels) -> list[bool]:
+def _mark_gpu_kernels(joined: JoinedKernels) -> list[bool]:
     """Return for each kernel whether any run of it launched GPU events."""
-    run_has_gpu_events = kernels.kernel_runs.has_gpu_events
-    runs_on_gpu = np.bincount(
-        kernels.kernel_of_run[run_has_gpu_events], minlength=len(kernels.kernels)
-    )
-    is_on_gpu: list[bool] = (runs_on_gpu > 0).tolist()
-    return is_on_gpu
+    run_is_on_gpu = joined.kernel_runs.has_gpu_events
+    kernels_on_gpu = distinct(joined.kernel_of_run[run_is_on_gpu])
+
+    is_on_gpu = np.zeros(len(joined.kernels), dtype=np.bool_)
+    is_on_gpu[kernels_on_gpu] = True
+    are_on_gpu: list[bool] = is_on_gpu.tolist()
+    return are_on_gpu
 
 
-def _sum_cpu_time_of_regions(regions: RegionsOfTrace) -> dict[CompileId, int]:
+def _sum_cpu_time_of_regions(compiled: CompiledCode) -> dict[CompileId, int]:
     """Add up the CPU time of the calls of each compiled region, in ns.
 
     The compile id is in the name of a region. Regions that were only recorded in the
     capture of a CUDA graph do not count.
     """
-    trace = regions.trace
-    rows = regions.regions.rows
+    trace = compiled.trace
+    rows = compiled.regions.rows
     rows = rows[rows < trace.recorded()]
     name_indices = distinct(trace.name[rows])
     index_of_row = np.searchsorted(name_indices, trace.name[rows])
@@ -342,7 +343,7 @@ def _sum_cpu_time_of_regions(regions: RegionsOfTrace) -> dict[CompileId, int]:
 class _CompiledFunction(NamedTuple):
     """A function that was compiled. Its fields are empty if the log lacks them."""
 
-    function: str = ""
+    name: str = ""
     file: str = ""
     line: int = 0
 
@@ -364,7 +365,7 @@ def _find_compiled_function(
         is_of_log = graph is None or compilation.log == graph.log
         if is_of_log and compilation.compile_id == compile_id and compilation.function:
             return _CompiledFunction(
-                function=compilation.function,
+                name=compilation.function,
                 file=compilation.file,
                 line=compilation.line,
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import PassedBreak
-from fusetui.analysis.compiled.regions import RegionsOfTrace, parse_compile_id
+from fusetui.analysis.compiled.regions import CompiledCode, parse_compile_id
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId, CompileLog, GraphBreak
 from fusetui.trace.model.arrays import Int64s, Rows, at, distinct, last_at_or_before
@@ -39,61 +39,61 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 def list_graph_breaks(
-    regions: RegionsOfTrace | None, log: CompileLog | None
+    compiled: CompiledCode | None, log: CompileLog | None
 ) -> tuple[PassedBreak, ...]:
     """List all graph breaks, with the times between the regions that they divide.
 
     They are those of the log, else those that frames of Python prove.
 
     Args:
-        regions: The regions of the trace; without a trace, None and no times.
+        compiled: The compiled code of the trace; without a trace, None and no times.
         log: The compile log of the trace.
     """
     has_log = log is not None and len(log.logs) > 0
     resumed_functions: list[Resumed] = []
-    if regions is not None:
-        resumed_functions = _find_resumed_functions(regions, log)
+    if compiled is not None:
+        resumed_functions = _find_resumed_functions(compiled, log)
 
     if log is not None and has_log:
         logs: Collection[int] = range(len(log.logs))
-        if regions is not None:
-            logs = find_logs_of_trace(regions.trace, log)
+        if compiled is not None:
+            logs = find_logs_of_trace(compiled.trace, log)
         graph_breaks = [
             graph_break for graph_break in log.breaks if graph_break.log in logs
         ]
         return tuple(
-            _describe_logged_break(graph_break, regions, resumed_functions)
+            _describe_logged_break(graph_break, compiled, resumed_functions)
             for graph_break in graph_breaks
         )
 
-    if regions is None:
+    if compiled is None:
         return ()
 
     return tuple(
-        _describe_break_of_frames(regions, resumed) for resumed in resumed_functions
+        _describe_break_of_frames(compiled, resumed) for resumed in resumed_functions
     )
 
 
 def find_rows_after(
-    graph_break: GraphBreak, regions: RegionsOfTrace, log: CompileLog
+    graph_break: GraphBreak, compiled: CompiledCode, log: CompileLog
 ) -> tuple[int, ...]:
     """List the regions that continue after a graph break, earliest first."""
-    return _find_continuing_rows(graph_break, _find_resumed_functions(regions, log))
+    return _find_continuing_rows(graph_break, _find_resumed_functions(compiled, log))
 
 
 def _find_resumed_functions(
-    regions: RegionsOfTrace, log: CompileLog | None
+    compiled: CompiledCode, log: CompileLog | None
 ) -> list[Resumed]:
     """Find the functions that continue after graph breaks.
 
     The log has the names of compiled functions; without them frames of Python show it.
     """
     if log is None or not log.functions:
-        return _find_resumed_by_frames(regions)
-    return _find_resumed_by_log(regions, log)
+        return _find_resumed_by_frames(compiled)
+    return _find_resumed_by_log(compiled, log)
 
 
-def _find_resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resumed]:
+def _find_resumed_by_log(compiled: CompiledCode, log: CompileLog) -> list[Resumed]:
     """Find the functions that continue after graph breaks, by the names of functions in
     a log.
 
@@ -101,10 +101,10 @@ def _find_resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resum
     compiled several times, or in several logs, is one function.
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log.
     """
-    rows_of_id = _group_region_rows_by_id(regions)
+    rows_of_id = _group_region_rows_by_id(compiled)
     file_of_compilation = {
         (compilation.log, compilation.compile_id): compilation.file
         for compilation in log.compilations
@@ -132,24 +132,24 @@ def _find_resumed_by_log(regions: RegionsOfTrace, log: CompileLog) -> list[Resum
     return resumed_functions
 
 
-def _group_region_rows_by_id(regions: RegionsOfTrace) -> dict[CompileId, list[int]]:
+def _group_region_rows_by_id(compiled: CompiledCode) -> dict[CompileId, list[int]]:
     """Return the rows of the compiled regions of a trace by their compile id."""
     rows_of_id: dict[CompileId, list[int]] = {}
-    for row in regions.regions.rows.tolist():
-        compile_id = parse_compile_id(regions.trace.name_of(row))
+    for row in compiled.regions.rows.tolist():
+        compile_id = parse_compile_id(compiled.trace.name_of(row))
         if compile_id is not None:
             rows_of_id.setdefault(compile_id, []).append(row)
     return rows_of_id
 
 
-def _find_resumed_by_frames(regions: RegionsOfTrace) -> list[Resumed]:
+def _find_resumed_by_frames(compiled: CompiledCode) -> list[Resumed]:
     """Find the functions that continue after graph breaks, by recorded Python frames.
 
     Dynamo names such a function `torch_dynamo_resume_in_FUNCTION_at_LINE`. The
     functions are in the order of file and line; none are found if stacks were not
     recorded.
     """
-    trace = regions.trace
+    trace = compiled.trace
     rows = trace.rows_named(lambda name: "torch_dynamo_resume_in_" in name, Role.PYTHON)
 
     rows_by_name: dict[str, list[int]] = {}
@@ -196,7 +196,7 @@ def _find_continuing_rows(
 
 def _describe_logged_break(
     graph_break: GraphBreak,
-    regions: RegionsOfTrace | None,
+    compiled: CompiledCode | None,
     resumed_functions: Sequence[Resumed],
 ) -> PassedBreak:
     """Describe a graph break of the compile log, with the times between the regions
@@ -204,14 +204,14 @@ def _describe_logged_break(
 
     Args:
         graph_break: The graph break.
-        regions: The regions of the trace; None without a trace.
+        compiled: The compiled code of the trace; None without a trace.
         resumed_functions: The functions that continue after breaks.
     """
     between_ns = np.empty(0, dtype=np.int64)
-    if regions is not None:
+    if compiled is not None:
         continuing_rows = _find_continuing_rows(graph_break, resumed_functions)
         rows = np.array(continuing_rows, dtype=np.intp)
-        between_ns = measure_times_between(regions, rows)
+        between_ns = measure_times_between(compiled, rows)
 
     compile_id = graph_break.compile_id
     innermost = graph_break.stack[-1] if graph_break.stack else None
@@ -230,7 +230,7 @@ def _describe_logged_break(
     )
 
 
-def _describe_break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> PassedBreak:
+def _describe_break_of_frames(compiled: CompiledCode, resumed: Resumed) -> PassedBreak:
     """Describe a graph break that only the Python frame of the function after it
     proves.
 
@@ -238,11 +238,11 @@ def _describe_break_of_frames(regions: RegionsOfTrace, resumed: Resumed) -> Pass
     after it.
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         resumed: The function that continues after the break.
     """
     rows = np.array(resumed.rows, dtype=np.intp)
-    between_ns = measure_times_between(regions, rows)
+    between_ns = measure_times_between(compiled, rows)
     return PassedBreak(
         compile_id="",
         file=resumed.file,
@@ -263,30 +263,30 @@ def _median_or_none(values: Int64s) -> int | None:
     return int(median(values)) if len(values) else None
 
 
-def measure_times_between(regions: RegionsOfTrace, rows: Rows) -> Int64s:
+def measure_times_between(compiled: CompiledCode, rows: Rows) -> Int64s:
     """Return the times between the regions before graph breaks and those after them.
 
     Each is the time since the last call of a graph on the same thread ended.
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         rows: The regions that continue after breaks. Those before which no graph was
             called are left out.
     """
-    call_ends = find_ends_before(regions, rows)
+    call_ends = find_ends_before(compiled, rows)
     has_call = call_ends != UNKNOWN_TIME
-    between: Int64s = regions.trace.start[rows[has_call]] - call_ends[has_call]
+    between: Int64s = compiled.trace.start[rows[has_call]] - call_ends[has_call]
     return between
 
 
-def find_ends_before(regions: RegionsOfTrace, rows: Rows) -> Int64s:
+def find_ends_before(compiled: CompiledCode, rows: Rows) -> Int64s:
     """Find when the last call of a graph before each row ended, on the same thread.
 
     Returns:
         For each of `rows` a time in ns; UNKNOWN_TIME if there was no call.
     """
-    trace = regions.trace
-    calls = regions.calls.rows
+    trace = compiled.trace
+    calls = compiled.calls.rows
     thread_of_row = trace.thread_of_track[trace.track[rows]]
     thread_of_call = trace.thread_of_track[trace.track[calls]]
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.compiled.regions import (
     NONE,
-    RegionsOfTrace,
+    CompiledCode,
     parse_cache_key,
     parse_compile_id,
 )
@@ -74,7 +74,7 @@ class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
         return self.joins[int(self.join_of_call[call])]
 
 
-def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
+def join_calls_with_log(compiled: CompiledCode, log: CompileLog | None) -> JoinedCalls:
     """Find out which graph of the compile log each call of a compiled graph ran.
 
     The cache key in the name of the call decides ("CompiledFxGraph fab12..."), else the
@@ -82,15 +82,15 @@ def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> Join
     it ("Torch-Compiled Region: 0/1").
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log; without it nothing is joined.
     """
-    trace = regions.trace
-    call_name = trace.name[regions.calls.rows]
-    region = regions.region_of_call
+    trace = compiled.trace
+    call_name = trace.name[compiled.calls.rows]
+    region = compiled.region_of_call
     has_region = region != NONE
     region_name = np.where(
-        has_region, trace.name[regions.regions.rows_at(region)], NONE
+        has_region, trace.name[compiled.regions.rows_at(region)], NONE
     )
 
     # Calls with the same name in regions of the same name are joined once.
@@ -101,13 +101,13 @@ def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> Join
         if has_region[call]:
             compile_id = parse_compile_id(trace.names[region_name[call]])
         key = parse_cache_key(trace.names[call_name[call]])
-        joins.append(_join_equal_calls(regions, log, key, compile_id, call))
+        joins.append(_join_equal_calls(compiled, log, key, compile_id, call))
 
     return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call)
 
 
 def _join_equal_calls(
-    regions: RegionsOfTrace,
+    compiled: CompiledCode,
     log: CompileLog | None,
     key: str,
     compile_id: CompileId | None,
@@ -119,7 +119,7 @@ def _join_equal_calls(
     result.
 
     Args:
-        regions: The compiled regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log; None if there is none.
         key: The cache key in the name of the calls; "" if there is none.
         compile_id: The compile id of the region around them; None if it is not
@@ -137,12 +137,12 @@ def _join_equal_calls(
 
     with_key = [graph for graph in log.graphs if key and graph.key == key]
     if with_key:
-        chosen = _choose_graph(regions, log, with_key, compile_id, call)
+        chosen = _choose_graph(compiled, log, with_key, compile_id, call)
         if isinstance(chosen, Why):
             return replace(without_graph, why_not=chosen)
         return replace(without_graph, graph=chosen, by=JoinedBy.KEY, why_not=None)
 
-    graph = _find_graph_by_wrapper(regions, log, call)
+    graph = _find_graph_by_wrapper(compiled, log, call)
     if graph is not None:
         return replace(without_graph, graph=graph, by=JoinedBy.WRAPPER, why_not=None)
 
@@ -159,7 +159,7 @@ def _join_equal_calls(
 
 
 def _choose_graph(
-    regions: RegionsOfTrace,
+    compiled: CompiledCode,
     log: CompileLog,
     candidates: Sequence[CompiledGraph],
     compile_id: CompileId | None,
@@ -171,7 +171,7 @@ def _choose_graph(
     this order. Graphs with the same texts count as one.
 
     Args:
-        regions: The compiled regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log.
         candidates: The graphs with the key, at least one.
         compile_id: The compile id of the region around the call.
@@ -180,7 +180,7 @@ def _choose_graph(
     Returns:
         The graph, or why none can be chosen.
     """
-    trace = regions.trace
+    trace = compiled.trace
     graphs = list(candidates)
 
     # Each test narrows the choice, unless no graph passes it.
@@ -188,7 +188,7 @@ def _choose_graph(
     graphs = of_rank or graphs
 
     of_process = [
-        graph for graph in graphs if _is_of_process(regions, log, graph, call)
+        graph for graph in graphs if _is_of_process(compiled, log, graph, call)
     ]
     graphs = of_process or graphs
 
@@ -252,21 +252,21 @@ def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
 
 
 def _is_of_process(
-    regions: RegionsOfTrace, log: CompileLog, graph: CompiledGraph, call: int
+    compiled: CompiledCode, log: CompileLog, graph: CompiledGraph, call: int
 ) -> bool:
     """Return whether the log of a graph was written by the process of a call."""
     if graph.log == UNKNOWN:
         return False
 
     process_of_log = log.logs[graph.log].process
-    row_of_call = int(regions.calls.rows[call])
-    process_of_call = regions.trace.track_of(row_of_call).pid
+    row_of_call = int(compiled.calls.rows[call])
+    process_of_call = compiled.trace.track_of(row_of_call).pid
     is_known = process_of_log != UNKNOWN
     return is_known and str(process_of_call) == str(process_of_log)
 
 
 def _find_graph_by_wrapper(
-    regions: RegionsOfTrace, log: CompileLog, call: int
+    compiled: CompiledCode, log: CompileLog, call: int
 ) -> CompiledGraph | None:
     """Find the graph of a call by the file of its wrapper, the generated code that runs
     it.
@@ -274,7 +274,7 @@ def _find_graph_by_wrapper(
     A Python frame in the call names the file. Returns None if no frame does, or if
     different graphs have that file.
     """
-    path = find_wrapper_file(regions, call)
+    path = find_wrapper_file(compiled, call)
     if not path:
         return None
 
@@ -294,14 +294,14 @@ def _find_only_graph_of_id(
     return graphs[0] if len(graphs) == 1 else None
 
 
-def find_wrapper_file(regions: RegionsOfTrace, call: int) -> str:
+def find_wrapper_file(compiled: CompiledCode, call: int) -> str:
     """Return the file of the generated wrapper that a call of a graph ran.
 
     It is named by the Python frame `FILE(85): call` in the call. Returns "" if stacks
     were not recorded.
     """
-    trace = regions.trace
-    call_row = int(regions.calls.rows[call])
+    trace = compiled.trace
+    call_row = int(compiled.calls.rows[call])
     begin_ns = int(trace.start[call_row])
     end_ns = int(trace.end[call_row])
     thread = trace.thread_of_track[trace.track[call_row]]

@@ -23,9 +23,9 @@ from fusetui.analysis.compiled.graphs import (
 )
 from fusetui.analysis.compiled.lines import find_lines_of_graph
 from fusetui.analysis.compiled.regions import (
+    CompiledCode,
     KernelRuns,
-    RegionsOfTrace,
-    find_regions,
+    find_compiled_code,
     wrapper_name,
 )
 from fusetui.trace.compile_log.log import (
@@ -85,7 +85,7 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
     """The kernels of a trace, joined with the compile log."""
 
     trace: Trace
-    regions: RegionsOfTrace
+    compiled: CompiledCode
     calls: JoinedCalls
     kernels: tuple[KernelOfGraph, ...]
     kernel_of_run: Int32s  # for each run of the trace its index in `kernels`
@@ -93,7 +93,7 @@ class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
     @property
     def kernel_runs(self) -> KernelRuns:
         """The calls of kernels in the trace."""
-        return self.regions.kernel_runs
+        return self.compiled.kernel_runs
 
     def kernel_for_run(self, run: int) -> KernelOfGraph:
         """Return the kernel that a run is a run of."""
@@ -136,15 +136,15 @@ def join_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
         trace: The trace.
         log: The compile log; without it no lines are found.
     """
-    regions = find_regions(trace)
-    calls = join_calls_with_log(regions, log)
-    groups = _group_equal_runs(trace, regions, calls, log)
+    compiled = find_compiled_code(trace)
+    calls = join_calls_with_log(compiled, log)
+    grouped = _group_equal_runs(trace, compiled, calls, log)
 
     # Groups that are joined with the same calls are one kernel.
     index_of_kernel: dict[tuple[GraphJoin, str, tuple[KernelCall, ...]], int] = {}
     kernels: list[KernelOfGraph] = []
     kernel_of_group: list[int] = []
-    for equal_runs in groups.groups:
+    for equal_runs in grouped.groups:
         join = equal_runs.join
         if join.graph is None and equal_runs.file and log is not None:
             join = _join_by_kernel_file(log, join, equal_runs.file)
@@ -165,10 +165,10 @@ def join_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
     kernel_indices = np.array(kernel_of_group, dtype=np.int32)
     return JoinedKernels(
         trace=trace,
-        regions=regions,
+        compiled=compiled,
         calls=calls,
         kernels=tuple(kernels),
-        kernel_of_run=kernel_indices[groups.group_of_run],
+        kernel_of_run=kernel_indices[grouped.group_of_run],
     )
 
 
@@ -194,7 +194,7 @@ class _RunGroups(NamedTuple):
 
 
 def _group_equal_runs(
-    trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
+    trace: Trace, compiled: CompiledCode, calls: JoinedCalls, log: CompileLog | None
 ) -> _RunGroups:
     """Group the runs of kernels for which the same lines are looked up in the compile
     log.
@@ -203,7 +203,7 @@ def _group_equal_runs(
     position among equally many runs of that name in a call of the graph. E.g. if each
     call runs `triton_0` twice, all first runs are one group, and all second ones.
     """
-    runs = regions.kernel_runs
+    runs = compiled.kernel_runs
     joins = (*calls.joins, OUTSIDE)
     outside = len(calls.joins)
     join_of_run = at(calls.join_of_call, runs.call, missing=outside)
@@ -221,7 +221,7 @@ def _group_equal_runs(
     files = _read_kernel_files(trace, runs, runs_without_graph)
 
     first_runs, group_of_run = distinct_rows(
-        (join_of_run, runs.name, position_in_call, count_in_call, files.file_of_run)
+        (join_of_run, runs.name, position_in_call, count_in_call, files.path_of_run)
     )
     groups = []
     for run in first_runs.tolist():
@@ -230,7 +230,7 @@ def _group_equal_runs(
             name=runs.names[runs.name[run]],
             position=int(position_in_call[run]),
             count_in_call=int(count_in_call[run]),
-            file=files.files[files.file_of_run[run]],
+            file=files.paths[files.path_of_run[run]],
         )
         groups.append(equal_runs)
     return _RunGroups(groups=groups, group_of_run=group_of_run)
@@ -239,8 +239,8 @@ def _group_equal_runs(
 class _KernelFiles(NamedTuple):
     """The generated files of runs of kernels, as far as they were read."""
 
-    files: list[str]  # distinct; the last one is "", for runs without a file
-    file_of_run: Int64s  # for each run its index in `files`; -1 is the last one
+    paths: list[str]  # distinct; the last one is "", for runs without a file
+    path_of_run: Int64s  # for each run its index in `paths`; -1 is the last one
 
 
 def _read_kernel_files(trace: Trace, runs: KernelRuns, selected: Rows) -> _KernelFiles:
@@ -251,19 +251,19 @@ def _read_kernel_files(trace: Trace, runs: KernelRuns, selected: Rows) -> _Kerne
         runs: All runs of compiled kernels.
         selected: The indices of the runs whose args to read; others get no file.
     """
-    file_of_run = np.full(len(runs), -1, dtype=np.int64)
+    path_of_run = np.full(len(runs), -1, dtype=np.int64)
     if not len(selected):
-        return _KernelFiles(files=[""], file_of_run=file_of_run)
+        return _KernelFiles(paths=[""], path_of_run=path_of_run)
 
     orders = trace.order[runs.spans.rows[selected]]
     read = arguments(trace.elements, orders, ("kernel_file",))
-    file_of_run[selected] = read.number
+    path_of_run[selected] = read.number
 
-    files = []
+    paths = []
     for (text,) in read.distinct:
-        file = parsed(text)
-        files.append(file if isinstance(file, str) else "")
-    return _KernelFiles(files=[*files, ""], file_of_run=file_of_run)
+        path = parsed(text)
+        paths.append(path if isinstance(path, str) else "")
+    return _KernelFiles(paths=[*paths, ""], path_of_run=path_of_run)
 
 
 def _join_by_kernel_file(log: CompileLog, join: GraphJoin, file: str) -> GraphJoin:

@@ -11,7 +11,7 @@ from fusetui.analysis.compiled.compilations import (
 )
 from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import CompiledOnce, PassedBreak
-from fusetui.analysis.compiled.regions import find_regions
+from fusetui.analysis.compiled.regions import find_compiled_code
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.model.columns import Trace
 
@@ -58,14 +58,14 @@ def _locate_compilations(trace: Trace, log: CompileLog) -> dict[int, CompiledOnc
 def _locate_breaks(trace: Trace, log: CompileLog) -> dict[int, PassedBreak]:
     """Return the graph breaks of a log by the rows of the regions that continue after
     them."""
-    regions = find_regions(trace)
+    compiled = find_compiled_code(trace)
     logs = find_logs_of_trace(trace, log)
     logged = [graph_break for graph_break in log.breaks if graph_break.log in logs]
 
     # `list_graph_breaks` describes the same breaks in the same order.
-    described = list_graph_breaks(regions, log)
+    described = list_graph_breaks(compiled, log)
     located = {}
     for graph_break, passed_break in zip(logged, described, strict=True):
-        for row in find_rows_after(graph_break, regions, log):
+        for row in find_rows_after(graph_break, compiled, log):
             located[row] = passed_break
     return located

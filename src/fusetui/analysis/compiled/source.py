@@ -14,7 +14,7 @@ from fusetui.analysis.compiled.kernels import (
 from fusetui.analysis.compiled.lines import convert_stacks_to_lines, find_lines_of_graph
 from fusetui.analysis.compiled.regions import (
     NONE,
-    RegionsOfTrace,
+    CompiledCode,
     find_calls_of_rows,
     find_regions_of_rows,
     find_runs_of_rows,
@@ -82,9 +82,9 @@ def find_source(trace: Trace, log: CompileLog | None, row: int) -> SliceSource |
         The source; None for a slice that is in no compiled region.
     """
     joined = join_kernels(trace, log)
-    run = int(find_runs_of_rows(joined.regions, np.array([row]))[0])
+    run = int(find_runs_of_rows(joined.compiled, np.array([row]))[0])
 
-    args = _merge_args_with_op(trace, joined.regions, run, row)
+    args = _merge_args_with_op(trace, joined.compiled, run, row)
     lines = _parse_lines_in_args(args)
     file_arg = args.get("kernel_file")
     kernel_file = file_arg if isinstance(file_arg, str) else ""
@@ -240,17 +240,17 @@ def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
     It is that of the call around the slice, else the first graph of its compiled
     region. Returns None if it is in no region.
     """
-    regions = joined.regions
+    compiled = joined.compiled
     rows = np.array([row])
-    call = int(find_calls_of_rows(regions, rows)[0])
+    call = int(find_calls_of_rows(compiled, rows)[0])
     if call != NONE:
         return joined.calls.join_for_call(call)
 
-    region = int(find_regions_of_rows(regions, rows)[0])
+    region = int(find_regions_of_rows(compiled, rows)[0])
     if region == NONE:
         return None
 
-    name = regions.trace.name_of(int(regions.regions.rows[region]))
+    name = compiled.trace.name_of(int(compiled.regions.rows[region]))
     compile_id = parse_compile_id(name)
     for join in joined.calls.joins:
         if join.compile_id == compile_id:
@@ -260,7 +260,7 @@ def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
 
 
 def _merge_args_with_op(
-    trace: Trace, regions: RegionsOfTrace, run: int, row: int
+    trace: Trace, compiled: CompiledCode, run: int, row: int
 ) -> dict[str, object]:
     """Return the args of a slice together with those of the op that launched it.
 
@@ -268,7 +268,7 @@ def _merge_args_with_op(
     """
     args_of_op: dict[str, object] = {}
     if run != NONE:
-        op = int(regions.kernel_runs.spans.rows[run])
+        op = int(compiled.kernel_runs.spans.rows[run])
         args_of_op = trace.args_of(op)
     return {**args_of_op, **trace.args_of(row)}
 

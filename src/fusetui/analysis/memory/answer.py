@@ -106,7 +106,7 @@ def derive_memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
                 history=history,
                 evidence=stack_evidence,
                 phases=phases_of_history,
-                kinds=categories(history, stack_evidence, phases_of_history),
+                category_numbers=categories(history, stack_evidence, phases_of_history),
             )
         )
 
@@ -255,7 +255,7 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
         place=None if stack == no_stack else code_of_stack(stack),
         annotation=_find_open_annotation(history, event),
-        categories=sum_bytes_by_category(history, facts.kinds, event),
+        categories=sum_bytes_by_category(history, facts.category_numbers, event),
         by_code=group_live_allocations(history, event, code_of_stack),
         by_module=group_live_allocations(history, event, module_of_stack),
         waste=waste(history, event, layout(history, event)),

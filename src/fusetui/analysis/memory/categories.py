@@ -1,7 +1,7 @@
 """Determines the category of each allocation, such as gradients or activations.
 
 Only evidence counts: the call stack that made it, the one that freed it, and when both
-happened. Without evidence the kind is unknown.
+happened. Without evidence the category is unknown.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
     history: History
     evidence: Evidence
     phases: Phases
-    kinds: Int64s  # of each of `history.allocations`, the number of its category
+    category_numbers: (
+        Int64s  # of each of `history.allocations`, the number of its category
+    )
 
 
 class _Step(NamedTuple):
@@ -264,7 +266,7 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def sum_bytes_by_category(
-    history: History, kinds: Int64s, event: int
+    history: History, category_numbers: Int64s, event: int
 ) -> tuple[CategoryShare, ...]:
     """Return how many bytes of each category, such as gradients, are live after an
     event.
@@ -273,13 +275,13 @@ def sum_bytes_by_category(
 
     Args:
         history: The history of the device.
-        kinds: The number of the category of each allocation.
+        category_numbers: The number of the category of each allocation.
         event: The event, or BEFORE for the moment before the first one.
     """
     allocations = history.allocations
     is_live = allocations.live_after(event)
     live_sizes = allocations.size[is_live]
-    live_categories = kinds[is_live]
+    live_categories = category_numbers[is_live]
 
     sizes = summed(live_categories, live_sizes, len(CATEGORIES)).tolist()
     blocks = np.bincount(live_categories, minlength=len(CATEGORIES)).tolist()
@@ -309,12 +311,12 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
         For each of `history.allocations` the number of its category.
     """
     allocations = history.allocations
-    kinds = np.full(len(allocations), UNKNOWN)
+    category_numbers = np.full(len(allocations), UNKNOWN)
 
     # The rules are applied backwards, so that the first one overwrites the others.
     for category, holds in reversed(_list_rules(history, evidence, phases)):
-        kinds[holds] = CATEGORY_NUMBER[category]
-    return _infer_gradients_by_stack(allocations, kinds, phases)
+        category_numbers[holds] = CATEGORY_NUMBER[category]
+    return _infer_gradients_by_stack(allocations, category_numbers, phases)
 
 
 class _CategoryRule(NamedTuple):
@@ -453,7 +455,7 @@ def _mark_lasting_as_gradients(
 
 
 def _infer_gradients_by_stack(
-    allocations: Allocations, kinds: Int64s, phases: Phases
+    allocations: Allocations, category_numbers: Int64s, phases: Phases
 ) -> Int64s:
     """Turn live memory of unknown category into gradients, where its stack suggests it.
 
@@ -462,7 +464,7 @@ def _infer_gradients_by_stack(
 
     Args:
         allocations: The allocations.
-        kinds: Of each of them the number of its category.
+        category_numbers: Of each of them the number of its category.
         phases: The phases of the history.
 
     Returns:
@@ -471,16 +473,20 @@ def _infer_gradients_by_stack(
     complete_ends = phases.end[phases.end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
 
-    is_unknown = kinds == UNKNOWN
+    is_unknown = category_numbers == UNKNOWN
     is_live_at_end = allocations.died >= allocations.events
     is_of_last_step = allocations.born >= last_step_end
-    makes_gradients = _find_gradient_only_stacks(allocations, kinds)[allocations.stack]
+    makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)[
+        allocations.stack
+    ]
 
     is_gradient = is_unknown & is_live_at_end & is_of_last_step & makes_gradients
-    return np.where(is_gradient, CATEGORY_NUMBER["gradients"], kinds)
+    return np.where(is_gradient, CATEGORY_NUMBER["gradients"], category_numbers)
 
 
-def _find_gradient_only_stacks(allocations: Allocations, kinds: Int64s) -> Flags:
+def _find_gradient_only_stacks(
+    allocations: Allocations, category_numbers: Int64s
+) -> Flags:
     """Mark the call stacks of which all ended allocations were gradients.
 
     Of an unmarked stack, some allocation was something else, or none has ended. A last
@@ -488,11 +494,11 @@ def _find_gradient_only_stacks(allocations: Allocations, kinds: Int64s) -> Flags
 
     Args:
         allocations: The allocations.
-        kinds: The number of the category of each.
+        category_numbers: The number of the category of each.
     """
     has_stack = allocations.stack >= 0
     has_ended = has_stack & (allocations.died < allocations.events)
-    is_ended_gradient = has_ended & (kinds == CATEGORY_NUMBER["gradients"])
+    is_ended_gradient = has_ended & (category_numbers == CATEGORY_NUMBER["gradients"])
 
     stack_count = int(allocations.stack.max(initial=-1)) + 1
     entries = stack_count + 1  # the last one is that of no stack

@@ -277,7 +277,7 @@ def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags
     """
     history = facts.history
     allocations = history.allocations
-    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
+    is_gradient = facts.category_numbers == CATEGORY_NUMBER["gradients"]
     outlives_step = allocations.died > step_end
     is_freed = allocations.died < allocations.events
 
@@ -303,7 +303,7 @@ def _find_large_category(
     """
     history = facts.history
     allocations = history.allocations
-    is_of_category = facts.kinds == CATEGORY_NUMBER[category]
+    is_of_category = facts.category_numbers == CATEGORY_NUMBER[category]
     at_peak = is_of_category & allocations.live_after(history.peak_index)
 
     held_bytes = int(allocations.size[at_peak].sum())

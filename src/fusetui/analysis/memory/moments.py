@@ -91,7 +91,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     """
 
     history: History
-    kinds: Int64s  # of each allocation, the number of its category
+    category_numbers: Int64s  # of each allocation, the number of its category
     title: str  # of the device
     # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
     # where the file has none
@@ -317,11 +317,11 @@ def moments(facts: MemoryFacts) -> Moments:
     keys: Keys = {
         "code": (stack, facts.evidence.code),
         "module": (stack, facts.evidence.module),
-        "category": (facts.kinds, CATEGORIES.__getitem__),
+        "category": (facts.category_numbers, CATEGORIES.__getitem__),
     }
     return compute_moments(
         history,
-        kinds=facts.kinds,
+        category_numbers=facts.category_numbers,
         title=f"device {history.device}",
         times=times_ns,
         keys=keys,
@@ -332,7 +332,7 @@ def moments(facts: MemoryFacts) -> Moments:
 def compute_moments(
     history: History,
     *,
-    kinds: Int64s,
+    category_numbers: Int64s,
     title: str,
     times: Int64s,
     keys: Keys,
@@ -342,7 +342,7 @@ def compute_moments(
 
     Args:
         history: The history of the device.
-        kinds: The number of the category of each allocation.
+        category_numbers: The number of the category of each allocation.
         title: What the device is called.
         times: The time of each event, in ns; empty if the file has none.
         keys: What allocations are grouped by. The first key must be their stacks.
@@ -355,13 +355,13 @@ def compute_moments(
 
     changes_of_categories = []
     for category_number in range(len(CATEGORIES)):
-        is_of_category = kinds == category_number
+        is_of_category = category_numbers == category_number
         changes = _find_byte_changes(allocations, is_of_category)
         changes_of_categories.append(changes)
 
     return Moments(
         history=history,
-        kinds=kinds,
+        category_numbers=category_numbers,
         title=title,
         times=times,
         named=name_of_stack,
@@ -471,7 +471,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     placement: SegmentLayout
     rows: Rows  # of History.occupied, by address
     segment: Int64s  # of each of `rows`, its index in `segments`
-    kinds: Int64s  # of each of `rows`, the number of its category
+    category_numbers: Int64s  # of each of `rows`, the number of its category
     used: Int64s  # of each segment, bytes asked for
     holes: Int64s  # of each segment, bytes in holes
 
@@ -486,7 +486,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         Blocks are rows of History.occupied.
         """
         first, last = np.searchsorted(self.segment, [segment, segment + 1])
-        return self.rows[first:last], self.kinds[first:last]
+        return self.rows[first:last], self.category_numbers[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Add up the bytes of each category between neighboring addresses.
@@ -541,7 +541,9 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
         placement=placement,
         rows=rows,
         segment=segment,
-        kinds=at(moments.kinds, allocation_of_row, missing=UNKNOWN),
+        category_numbers=at(
+            moments.category_numbers, allocation_of_row, missing=UNKNOWN
+        ),
         used=summed(segment, occupied.size[rows], segment_count),
         holes=summed(placement.segment, placement.size, segment_count),
     )

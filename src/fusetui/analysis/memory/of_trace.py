@@ -195,7 +195,9 @@ def _prepare_device_moments(
     name_of = partial(_look_up_name, trace)
     return compute_moments(
         history,
-        kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
+        category_numbers=np.where(
+            is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN
+        ),
         title=title,
         times=np.array(times_ns, np.int64),
         keys={"op": (allocations.stack, name_of), "annotation": (annotation, name_of)},

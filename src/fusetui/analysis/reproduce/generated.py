@@ -113,7 +113,7 @@ def _find_target(
     Raises:
         NoGeneratedCodeError: The slice is neither, or runs several graphs.
     """
-    run = int(find_runs_of_rows(joined.regions, np.array([row]))[0])
+    run = int(find_runs_of_rows(joined.compiled, np.array([row]))[0])
     if run != NONE:
         return _find_kernel(joined.kernel_for_run(run), log, name)
 
@@ -164,13 +164,13 @@ def _find_joins(joined: JoinedKernels, row: int) -> Sequence[GraphJoin]:
     If the slice lies in a call of a graph, this is the only one. Otherwise it is all
     calls on its thread that lie inside the slice.
     """
-    regions = joined.regions
-    call_around = int(find_calls_of_rows(regions, np.array([row]))[0])
+    compiled = joined.compiled
+    call_around = int(find_calls_of_rows(compiled, np.array([row]))[0])
     if call_around != NONE:
         return [joined.calls.join_for_call(call_around)]
 
-    trace = regions.trace
-    call_rows = regions.calls.rows
+    trace = compiled.trace
+    call_rows = compiled.calls.rows
     thread = trace.thread_of_track[trace.track]
     is_on_thread = thread[call_rows] == thread[row]
     starts_inside = trace.start[call_rows] >= trace.start[row]
