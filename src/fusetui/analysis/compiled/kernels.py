@@ -300,6 +300,9 @@ def _join_with_calls(
 ) -> KernelOfGraph:
     """Find which calls in the generated code of a graph a run of a kernel may be.
 
+    E.g. if the code calls `triton_0` twice, and a call of the graph ran it twice, its
+    second run is the second call. If it ran three times, each run may be either.
+
     Args:
         log: The compile log.
         join: The graph that was called.

@@ -186,14 +186,22 @@ def _describe_graph_source(
         lines: The lines that are known.
         kernel_file: The file in its args; "" if there is none.
     """
-    graph = None if join is None else join.graph
-    compile_id = None if join is None else join.compile_id
+    graph: CompiledGraph | None = None
+    compile_id: CompileId | None = None
+    why_not = ""
+    if join is not None:
+        graph = join.graph
+        compile_id = join.compile_id
+        if join.why_not is not None and not lines:
+            why_not = join.why_not.value
     if compile_id is None and graph is not None:
         compile_id = graph.compile_id
 
-    why_not = ""
-    if join is not None and join.why_not is not None and not lines:
-        why_not = join.why_not.value
+    wrapper_path = ""
+    code = ""
+    if graph is not None:
+        wrapper_path = graph.wrapper_path
+        code = "" if log is None else code_of(log, graph)
 
     return SliceSource(
         name=trace.name_of(row),
@@ -205,8 +213,8 @@ def _describe_graph_source(
         lines=lines,
         kernels=(),
         nodes=(),
-        wrapper_path="" if graph is None else graph.wrapper_path,
-        code="" if log is None or graph is None else code_of(log, graph),
+        wrapper_path=wrapper_path,
+        code=code,
         call_lines=(),
         definition=None,
         kernel_file=kernel_file,

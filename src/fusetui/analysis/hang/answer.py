@@ -34,7 +34,10 @@ def explain_hang(job: JobDumps) -> HangAnswer:
     """Answer why a job hangs, from dumps about which other questions are asked too."""
     search = _Search(job)
     dumps = job.dumps
-    unread = [UnreadDump(file.path, file.rank, file.reason) for file in dumps.unread]
+    unread = [
+        UnreadDump(path=file.path, rank=file.rank, reason=file.reason)
+        for file in dumps.unread
+    ]
     return HangAnswer(
         verdict=search.verdict,
         ranks=tuple(dump.rank for dump in dumps.ranks),
@@ -183,7 +186,8 @@ class _Search:
     def cycle(self) -> tuple[int, ...]:
         """Ranks that wait for each other in a circle; () if there is no circle.
 
-        Only ranks are considered that wait for no culprit, directly or through others.
+        E.g. 1 and 2, if 0 waits for 1, 1 for 2, and 2 for 1. Only ranks are considered
+        that wait for no culprit, directly or through others.
         """
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
         explained_ranks = self._add_all_waiting_for(origins)

@@ -106,6 +106,7 @@ class JobDumps:
     def newest(self) -> dict[tuple[int, int], int]:
         """The highest number of a collective in the entries, by group index and rank.
 
+        E.g. {(0, 3): 17}: the newest collective of rank 3 in group 0 is number 17.
         Groups and ranks without an entry are not in it. It is sorted by its keys.
         """
         entries = self.entries

@@ -273,9 +273,9 @@ def _choose_possible_collectives(
 ) -> list[int]:
     """Choose one collective for each place of a step that is not ruled out.
 
-    Steps are taken to be alike, so only the last step in which a place occurs counts.
-    If all places are ruled out, as where steps differ, those with the longest agreeing
-    run are returned.
+    A place is a number in the step, such as the third collective. Steps are taken to be
+    alike, so only the last step in which a place occurs counts. If all places are ruled
+    out, as where steps differ, those with the longest agreeing run are returned.
 
     Returns:
         Indices into `traced`.

@@ -410,27 +410,25 @@ def _compare_devices(
         b: The device in the second snapshot, likewise.
         by: What is compared: lines of code, modules or categories.
     """
-    holders_a = rows_of_grouping(a, by) if a else {}
-    holders_b = rows_of_grouping(b, by) if b else {}
+    bytes_in_a = _sum_bytes_by_holder(a, by)
+    bytes_in_b = _sum_bytes_by_holder(b, by)
 
-    # Each holder of either snapshot is a row; where it is missing it holds nothing.
     rows = []
-    for name in dict.fromkeys((*holders_a, *holders_b)):
-        a_bytes = holders_a[name].bytes if name in holders_a else 0
-        b_bytes = holders_b[name].bytes if name in holders_b else 0
-        rows.append(
-            HoldingChange(
-                holder=name,
-                a_bytes=a_bytes,
-                b_bytes=b_bytes,
-                difference_bytes=b_bytes - a_bytes,
-            )
+    for holder in {**bytes_in_a, **bytes_in_b}:
+        a_bytes = bytes_in_a.get(holder, 0)
+        b_bytes = bytes_in_b.get(holder, 0)
+        row = HoldingChange(
+            holder=holder,
+            a_bytes=a_bytes,
+            b_bytes=b_bytes,
+            difference_bytes=b_bytes - a_bytes,
         )
+        rows.append(row)
 
     rows.sort(key=lambda row: (-abs(row.difference_bytes), -row.b_bytes, row.holder))
 
-    a_total = a.at_allocated_bytes if a else 0
-    b_total = b.at_allocated_bytes if b else 0
+    a_total = 0 if a is None else a.at_allocated_bytes
+    b_total = 0 if b is None else b.at_allocated_bytes
     return DeviceChange(
         device=number,
         a_bytes=a_total,
@@ -438,6 +436,16 @@ def _compare_devices(
         difference_bytes=b_total - a_total,
         rows=tuple(rows),
     )
+
+
+def _sum_bytes_by_holder(device: DeviceMemory | None, by: By) -> dict[str, int]:
+    """Return how many bytes each holder on a device has; {} without the device.
+
+    A *holder* is a line of code, a module or a category, as `by` says.
+    """
+    if device is None:
+        return {}
+    return {name: row.bytes for name, row in rows_of_grouping(device, by).items()}
 
 
 def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:

@@ -375,7 +375,8 @@ def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
 
     A *segment* is a range of addresses that the allocator got from the device. Only
     those of the end are recorded. Others are worked out by undoing events, from the end
-    or from the nearest later moment that is known already.
+    or from the nearest later moment that is known already: before an event that adds a
+    segment, it was not there.
 
     Args:
         history: The history of the device.

@@ -122,7 +122,9 @@ def _sum_own_gpu_ns(trace: Trace, rows: Rows) -> Int64s:
 def _add_inner_times(trace: Trace, rows: Rows, own_ns: Int64s) -> Int64s:
     """Add to the time of each op the times of all ops inside it, at any depth.
 
-    The ops inside an op follow it in `rows`, up to the end of its subtree.
+    E.g. an op of 5 ns around an op of 3 ns, which is around one of 2 ns: the sums are
+    10, 5 and 2 ns. The ops inside an op follow it in `rows`, up to the end of its
+    subtree.
 
     Args:
         trace: The trace.
@@ -137,6 +139,8 @@ def _add_inner_times(trace: Trace, rows: Rows, own_ns: Int64s) -> Int64s:
 def _subtract_inner_cpu_ns(trace: Trace, rows: Rows, cpu_ns: Int64s) -> Int64s:
     """Return the CPU time of each op without that of the ops directly inside it, at
     least 0.
+
+    E.g. an op of 10 ns around ops of 3 and 4 ns took 3 ns itself.
 
     Args:
         trace: The trace.

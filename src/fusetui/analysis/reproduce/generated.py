@@ -145,6 +145,7 @@ def _find_kernel(kernel: KernelOfGraph, log: CompileLog, name: str) -> _Target:
     if graph is None or not kernel.calls:
         why = kernel.why_not or kernel.join.why_not
         raise _error_not_in_log(log, name, "" if why is None else why.value)
+
     wrapper = wrapper_in(log, graph)
     if wrapper is None or wrapper.definition_of(kernel.name) is None:
         raise _error_not_in_log(

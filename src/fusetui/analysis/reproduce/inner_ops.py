@@ -412,7 +412,8 @@ def _infer_indices(
     torch reshapes each index for a TensorIterator (TensorAdvancedIndexing.cpp,
     reshape_indexer). The new shape has its sizes, with a 1 for each dimension that is
     not indexed, before and after. So the ones before it tell which dimensions are left
-    out.
+    out. E.g. if x is 4 x 6, and i of the shape (5,) becomes (1, 5): the indices are
+    None, and i with values below 6.
 
     Args:
         indexed: The tensor that is indexed.
@@ -562,8 +563,9 @@ def _enlarge_storage(arguments: list[Argument]) -> None:
     """Make the storage of the first argument of as_strided large enough for the result.
 
     as_strided may address more elements than the tensor itself shows. The sizes,
-    strides and the offset of the result tell how many. `arguments` is changed in place.
-    It stays unchanged if these were not recorded.
+    strides and the offset of the result tell how many: 2 x 3 with the strides 8 and 1,
+    from element 4 on, need 4 + 8 + 2 + 1 = 15. `arguments` is changed in place. It
+    stays unchanged if these were not recorded.
     """
     if len(arguments) < 4:
         return

@@ -124,12 +124,11 @@ def _compute_bytes_per_token(inputs: Inputs, tokens: int) -> int:
     possible_caches = _find_possible_caches(tensors)
     if len(possible_caches) != 1:
         return 0
-    (cache,) = possible_caches
 
-    if not any(_may_be_queries_of(cache, tensor) for tensor in tensors):
-        return 0
+    (cache,) = possible_caches
+    has_queries = any(_may_be_queries_of(cache, tensor) for tensor in tensors)
     has_room = 0 < tokens <= cache.blocks * cache.tokens_of_block
-    if cache.dtype is None or not has_room:
+    if cache.dtype is None or not has_queries or not has_room:
         return 0
 
     element_bytes = ELEMENT_BYTES[cache.dtype]
