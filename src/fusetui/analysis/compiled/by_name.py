@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from fusetui.analysis.compiled.answer import source_lines
 from fusetui.analysis.compiled.kernels import JoinedKernels, join_kernels
+from fusetui.analysis.compiled.lines import sort_distinct_lines
 from fusetui.analysis.compiled.model import SourceLine
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.compile_log.stacks import CodeLine
@@ -67,17 +70,14 @@ def _collect_lines_by_name(
 
     # Each pair of a name and a kernel is looked at once.
     first_of_pair, _ = distinct_rows((name_of_row, kernel_of_row))
-    lines_by_name: dict[str, dict[tuple[str, int], CodeLine]] = {}
-    for row in first_of_pair.tolist():
-        name = trace.names[name_of_row[row]]
-        kernel = joined.kernels[kernel_of_row[row]]
-        for line in kernel.lines:
-            lines_of_name = lines_by_name.setdefault(name, {})
-            lines_of_name.setdefault((line.file, line.line), line)
+    lines_by_name: defaultdict[str, list[CodeLine]] = defaultdict(list)
+    for index in first_of_pair.tolist():
+        name = trace.names[name_of_row[index]]
+        kernel = joined.kernels[kernel_of_row[index]]
+        lines_by_name[name] += kernel.lines
 
-    # The lines of a name are sorted by file and number.
-    collected = {}
-    for name, lines_of_name in lines_by_name.items():
-        positions = sorted(lines_of_name)
-        collected[name] = source_lines(lines_of_name[pos] for pos in positions)
-    return collected
+    return {
+        name: source_lines(sort_distinct_lines(lines))
+        for name, lines in lines_by_name.items()
+        if lines
+    }

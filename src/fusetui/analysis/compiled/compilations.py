@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,13 +97,13 @@ def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
     Only their ids and times are known."""
     return [
         CompiledOnce(
-            compile_id=compile_id,
+            compile_id=compilation.compile_id,
             function="",
             file="",
             line=0,
             backward=False,
-            start_ns=int(trace.start[row]) - trace.begin_ns,
-            duration_ns=int(trace.dur[row]),
+            start_ns=int(trace.start[compilation.row]) - trace.begin_ns,
+            duration_ns=int(trace.dur[compilation.row]),
             inductor_ns=0,
             in_recording=True,
             guards=(),
@@ -110,18 +111,22 @@ def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
             cache="",
             from_log=False,
         )
-        for compile_id, row in find_compilation_rows(trace)
+        for compilation in find_compilation_rows(trace)
     ]
 
 
-def find_compilation_rows(trace: Trace) -> list[tuple[str, int]]:
+class TracedCompilation(NamedTuple):
+    """A compilation that a trace shows."""
+
+    compile_id: str  # 0/1
+    row: int  # of the op that lasts as long as the compilation
+
+
+def find_compilation_rows(trace: Trace) -> list[TracedCompilation]:
     """Find the compilations that a trace shows.
 
     Before the op that lasts as long as the compilation, torch writes an annotation with
     the compile id.
-
-    Returns:
-        For each compilation its compile id and the row of that op.
     """
     annotations = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
     timed_ops = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
@@ -137,6 +142,7 @@ def find_compilation_rows(trace: Trace) -> list[tuple[str, int]]:
         match = COMPILING.match(trace.name_of(annotation))
         if match is not None and len(later_ops):
             next_op = later_ops[np.argmin(trace.start[later_ops])]
-            compilations.append((match["id"], int(next_op)))
+            compilation = TracedCompilation(compile_id=match["id"], row=int(next_op))
+            compilations.append(compilation)
 
     return compilations

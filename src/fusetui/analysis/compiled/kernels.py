@@ -21,7 +21,7 @@ from fusetui.analysis.compiled.graphs import (
     have_equal_code,
     join_calls_with_log,
 )
-from fusetui.analysis.compiled.lines import find_lines_of_graph
+from fusetui.analysis.compiled.lines import find_lines_of_graph, sort_distinct_lines
 from fusetui.analysis.compiled.regions import (
     CompiledCode,
     KernelRuns,
@@ -213,12 +213,13 @@ def _group_equal_runs(
     position_in_call = ordinals(name_in_call)
     count_in_call = group_size_of_each(name_in_call)
 
-    # For kernels of a graph in the log the file is not needed, and not read.
-    has_graph = np.array([join.graph is not None for join in joins], np.bool_)
-    runs_without_graph = np.flatnonzero(~has_graph[join_of_run])
-    if log is None:
-        runs_without_graph = runs_without_graph[:0]
-    files = _read_kernel_files(trace, runs, runs_without_graph)
+    # The file is looked up in the log if the graph of a kernel is not known. For other
+    # kernels it is not read.
+    needs_file = np.zeros(len(runs), np.bool_)
+    if log is not None:
+        lacks_graph = np.array([join.graph is None for join in joins], np.bool_)
+        needs_file = lacks_graph[join_of_run]
+    files = _read_kernel_files(trace, runs, np.flatnonzero(needs_file))
 
     first_runs, group_of_run = distinct_rows(
         (join_of_run, runs.name, position_in_call, count_in_call, files.path_of_run)
@@ -364,9 +365,7 @@ def collect_lines_of_calls(
         calls: The calls.
     """
     lines_of_handle = find_lines_of_graph(log, graph)
-    line_by_position: dict[tuple[str, int], CodeLine] = {}
+    lines: list[CodeLine] = []
     for call in calls:
-        for line in lines_of_handle.get(call.handle, ()):
-            line_by_position.setdefault((line.file, line.line), line)
-
-    return tuple(line_by_position[position] for position in sorted(line_by_position))
+        lines += lines_of_handle.get(call.handle, ())
+    return sort_distinct_lines(lines)

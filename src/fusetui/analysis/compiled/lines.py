@@ -79,7 +79,7 @@ def find_lines_of_nodes(
                 return None
             lines.append(line_of_node[node])
 
-    return _drop_repeated_lines(lines) if lines else None
+    return sort_distinct_lines(lines) if lines else None
 
 
 def _are_in_region_graph(
@@ -102,11 +102,11 @@ def convert_stacks_to_lines(
 ) -> tuple[CodeLine, ...]:
     """Return the line that each call stack is shown as, sorted by file and line. Each
     is there once."""
-    return _drop_repeated_lines(choose_line(stack) for stack in stacks if stack)
+    return sort_distinct_lines(choose_line(stack) for stack in stacks if stack)
 
 
-def _drop_repeated_lines(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
-    """Sort lines by file and number, and keep only the first of equal ones."""
+def sort_distinct_lines(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
+    """Sort lines by file and number. Of lines with the same ones, the first is kept."""
     line_by_position: dict[tuple[str, int], CodeLine] = {}
     for line in lines:
         line_by_position.setdefault((line.file, line.line), line)

@@ -49,9 +49,9 @@ def _locate_compilations(trace: Trace, log: CompileLog) -> dict[int, CompiledOnc
             compilation_of_id[compilation.compile_id] = compilation
 
     located = {}
-    for compile_id, row in find_compilation_rows(trace):
-        if compile_id in compilation_of_id:
-            located[row] = compilation_of_id[compile_id]
+    for traced in find_compilation_rows(trace):
+        if traced.compile_id in compilation_of_id:
+            located[traced.row] = compilation_of_id[traced.compile_id]
     return located
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.groups import JobDumps
+from fusetui.analysis.hang.groups import CollectiveKey, JobDumps
 from fusetui.analysis.hang.messages import Message, Messages, find_unmatched_messages
 from fusetui.analysis.hang.mismatches import mismatches
 from fusetui.analysis.hang.model import (
@@ -81,8 +81,9 @@ class _Search:
         return mismatches(self.job)
 
     @cached_property
-    def unfinished_collectives(self) -> dict[tuple[int, int], list[int]]:
-        """The collectives that have not ended on some rank, by group index and number.
+    def unfinished_collectives(self) -> dict[CollectiveKey, list[int]]:
+        """The collectives that have not ended on some rank, with the rows of their
+        entries.
 
         E.g. {(0, 17): [3, 9]}: number 17 of group 0 has not ended on two ranks, whose
         entries are the rows 3 and 9. They are sorted by group, then by number.
@@ -91,9 +92,11 @@ class _Search:
         is_unfinished_collective = ~self.job.is_over & ~entries.is_p2p
 
         # A coalesced operation has several entries on one rank: the first one counts.
-        row_by_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        row_by_dump: dict[CollectiveKey, dict[int, int]] = defaultdict(dict)
         for row in np.flatnonzero(is_unfinished_collective).tolist():
-            collective = (int(entries.group[row]), int(entries.sequence[row]))
+            collective = CollectiveKey(
+                group=int(entries.group[row]), sequence=int(entries.sequence[row])
+            )
             dump = int(entries.dump[row])
             row_by_dump[collective].setdefault(dump, row)
 
@@ -111,8 +114,8 @@ class _Search:
         known whether they have one.
         """
         waits = []
-        for (group_index, sequence), rows in self.unfinished_collectives.items():
-            wait = self._describe_collective_wait(group_index, sequence, rows)
+        for collective, rows in self.unfinished_collectives.items():
+            wait = self._describe_collective_wait(collective, rows)
             if not wait.is_issued_by_all:
                 waits.append(wait)
         for message in self._messages.unmatched:
@@ -297,20 +300,20 @@ class _Search:
         differs between ranks would do this, and dumps do not hold the root.
         """
         stuck = []
-        for (group_index, sequence), rows in self.unfinished_collectives.items():
-            progress = self.job.groups[group_index]
-            wait = self._describe_collective_wait(group_index, sequence, rows)
-            is_mismatch = (progress.group, sequence) in self._mismatched_collectives
+        for collective, rows in self.unfinished_collectives.items():
+            progress = self.job.groups[collective.group]
+            wait = self._describe_collective_wait(collective, rows)
+            is_mismatch = (wait.group, wait.sequence) in self._mismatched_collectives
             is_issued_alike = wait.is_issued_by_all and not is_mismatch
 
             is_over_somewhere = len(wait.waiting) < len(progress.members)
-            others_went_on = max(progress.newest) > sequence
+            others_went_on = max(progress.newest) > wait.sequence
             if is_issued_alike and is_over_somewhere and others_went_on:
                 doubt = Doubt(
                     kind="stuck",
                     ranks=wait.waiting,
-                    group=progress.group,
-                    sequence=sequence,
+                    group=wait.group,
+                    sequence=wait.sequence,
                     issued=wait.example,
                 )
                 stuck.append(doubt)
@@ -370,7 +373,7 @@ class _Search:
         return reached
 
     def _describe_collective_wait(
-        self, group_index: int, sequence: int, rows: Sequence[int]
+        self, collective: CollectiveKey, rows: Sequence[int]
     ) -> Wait:
         """Describe which ranks wait in a collective that is not over, and for which
         ranks.
@@ -379,12 +382,11 @@ class _Search:
         does not tell.
 
         Args:
-            group_index: The index of its group in the dumps.
-            sequence: The number of the collective in the group.
+            collective: The collective.
             rows: The rows of its entries that are not over.
         """
         job = self.job
-        progress = job.groups[group_index]
+        progress = job.groups[collective.group]
         lacking = []
         without_dump = []
         unknown = []
@@ -393,7 +395,7 @@ class _Search:
                 without_dump.append(rank)
             elif newest == UNKNOWN:
                 unknown.append(rank)
-            elif newest < sequence:
+            elif newest < collective.sequence:
                 lacking.append(rank)
 
         dumps = job.entries.dump[list(rows)]
@@ -401,7 +403,7 @@ class _Search:
         example = job.issued(rows[0])
         return Wait(
             group=progress.group,
-            sequence=sequence,
+            sequence=collective.sequence,
             is_p2p=False,
             waiting=tuple(waiting_ranks),
             lacking=tuple(lacking),

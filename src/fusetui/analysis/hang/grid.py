@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.answer import explain_hang
-from fusetui.analysis.hang.groups import JobDumps
+from fusetui.analysis.hang.groups import CollectiveKey, GroupMember, JobDumps
 from fusetui.analysis.hang.model import (
     Call,
     CallState,
@@ -105,11 +105,12 @@ class CollectiveGrid:
             others wait for it, UNKNOWN if its entry may be lost, or NOT_ISSUED.
         """
         entries = self._find_entries(group, rank)
-        newest = self._newest_numbers.get((group, rank), UNKNOWN)
+        newest = self._newest_numbers.get(GroupMember(group, rank), UNKNOWN)
         calls = []
         for number in numbers:
             row = entries.find_row(number)
-            awaited_ranks = self._awaited_ranks.get((group, number), frozenset())
+            collective = CollectiveKey(group, number)
+            awaited_ranks = self._awaited_ranks.get(collective, frozenset())
             may_be_lost = newest == UNKNOWN or number <= newest
             if row is not None:
                 state = self._read_state(row)
@@ -119,7 +120,7 @@ class CollectiveGrid:
                 state = CallState.UNKNOWN
             else:
                 state = CallState.NOT_ISSUED
-            side = self._sides.get((group, number, rank), UNKNOWN)
+            side = self._sides_of_ranks.get(collective, {}).get(rank, UNKNOWN)
             calls.append(Call(state=state, side=side))
         return calls
 
@@ -157,7 +158,7 @@ class CollectiveGrid:
             group: The index of the process group.
             number: The number of the collective in the group.
         """
-        return self._waits.get((group, number))
+        return self._waits.get(CollectiveKey(group, number))
 
     def last_of(self, rank: int) -> Issued | None:
         """Return the newest of all that a rank issued, in any group."""
@@ -226,11 +227,13 @@ class CollectiveGrid:
             highest[group] = int(entries.number[of_group].max())
 
         # Numbers that were issued, or are waited for, without an entry in a ring.
-        for (group, _), newest in self._newest_numbers.items():
+        for member, newest in self._newest_numbers.items():
             if newest != UNKNOWN:
-                highest[group] = max(highest.get(group, 1), newest)
-        for group, number in self._waits:
-            highest[group] = max(highest.get(group, 1), number)
+                highest[member.group] = max(highest.get(member.group, 1), newest)
+        for awaited in self._waits:
+            highest[awaited.group] = max(
+                highest.get(awaited.group, 1), awaited.sequence
+            )
 
         ranges = {}
         for group, last in highest.items():
@@ -245,49 +248,50 @@ class CollectiveGrid:
         return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
-    def _newest_numbers(self) -> dict[tuple[int, int], int]:
-        """The number of the newest collective that each rank issued, by group index and
-        rank.
+    def _newest_numbers(self) -> dict[GroupMember, int]:
+        """The number of the newest collective that each member of a group issued.
 
         It is UNKNOWN where it is not known.
         """
         newest = {}
         for group, progress in enumerate(self.groups):
             for rank, number in zip(progress.members, progress.newest, strict=True):
-                newest[group, rank] = number
+                newest[GroupMember(group, rank)] = number
         return newest
 
     @cached_property
-    def _waits(self) -> dict[tuple[int, int], Wait]:
-        """The waits in collectives, by group index and number."""
+    def _waits(self) -> dict[CollectiveKey, Wait]:
+        """The wait in each collective in which ranks wait."""
         waits = {}
         for wait in self.answer.waits:
             if not wait.is_p2p:
-                waits[self.index_of(wait.group), wait.sequence] = wait
+                group = self.index_of(wait.group)
+                waits[CollectiveKey(group, wait.sequence)] = wait
         return waits
 
     @cached_property
-    def _awaited_ranks(self) -> dict[tuple[int, int], frozenset[int]]:
-        """The ranks that others wait for in each collective, by group index and number."""
+    def _awaited_ranks(self) -> dict[CollectiveKey, frozenset[int]]:
+        """The ranks that others wait for in each collective in which ranks wait."""
         awaited = {}
         for collective, wait in self._waits.items():
             awaited[collective] = frozenset((*wait.lacking, *wait.without_dump))
         return awaited
 
     @cached_property
-    def _sides(self) -> dict[tuple[int, int, int], int]:
-        """On which side of a mismatch a rank is, by group index, number and rank.
+    def _sides_of_ranks(self) -> dict[CollectiveKey, dict[int, int]]:
+        """For each collective with a mismatch, on which side each rank is.
 
         A side is the ranks that issued the same under one number; sides are counted
         from 0.
         """
-        sides = {}
+        sides_of_ranks: dict[CollectiveKey, dict[int, int]] = {}
         for mismatch in self.answer.mismatches:
             group = self.index_of(mismatch.group)
+            side_of_rank: dict[int, int] = {}
             for side_index, side in enumerate(mismatch.sides):
-                for rank in side.ranks:
-                    sides[group, mismatch.sequence, rank] = side_index
-        return sides
+                side_of_rank.update(dict.fromkeys(side.ranks, side_index))
+            sides_of_ranks[CollectiveKey(group, mismatch.sequence)] = side_of_rank
+        return sides_of_ranks
 
 
 class _SortedEntries(msgspec.Struct, frozen=True, eq=False):

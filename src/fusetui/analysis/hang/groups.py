@@ -39,6 +39,20 @@ STATE_NAMES: dict[int, State] = {
 }
 
 
+class CollectiveKey(NamedTuple):
+    """A collective of a group, on all ranks."""
+
+    group: int  # index into FlightDumps.groups
+    sequence: int  # its number in the group
+
+
+class GroupMember(NamedTuple):
+    """A rank in a group."""
+
+    group: int  # index into FlightDumps.groups
+    rank: int
+
+
 class _Gather(NamedTuple):
     """What an all_gather tells about the size of its group."""
 
@@ -103,8 +117,8 @@ class JobDumps:
         return tuple(self._progress(group_index) for group_index in group_indices)
 
     @cached_property
-    def newest(self) -> dict[tuple[int, int], int]:
-        """The highest number of a collective in the entries, by group index and rank.
+    def newest(self) -> dict[GroupMember, int]:
+        """The highest number of a collective in the entries of each member of a group.
 
         E.g. {(0, 3): 17}: the newest collective of rank 3 in group 0 is number 17.
         Groups and ranks without an entry are not in it. It is sorted by its keys.
@@ -120,15 +134,10 @@ class JobDumps:
         is_newest = ends_runs(group[order], rank[order])
         newest_entries = order[is_newest]
 
-        newest = {}
-        for group_index, rank_number, number in zip(
-            group[newest_entries].tolist(),
-            rank[newest_entries].tolist(),
-            sequence[newest_entries].tolist(),
-            strict=True,
-        ):
-            newest[group_index, rank_number] = number
-        return newest
+        members = map(
+            GroupMember, group[newest_entries].tolist(), rank[newest_entries].tolist()
+        )
+        return dict(zip(members, sequence[newest_entries].tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
         """Decide whether the dump of one of these ranks lacks its first entries.
@@ -234,8 +243,8 @@ class JobDumps:
     def _ranks_with_entries(self) -> dict[int, tuple[int, ...]]:
         """The ranks whose entries name each group, ascending, by group index."""
         ranks: dict[int, list[int]] = defaultdict(list)
-        for group_index, rank in self.newest:  # sorted by group, then by rank
-            ranks[group_index].append(rank)
+        for member in self.newest:  # sorted by group, then by rank
+            ranks[member.group].append(member.rank)
         return {group_index: tuple(members) for group_index, members in ranks.items()}
 
     @cached_property
@@ -257,7 +266,7 @@ class JobDumps:
             0 if it issued none. UNKNOWN if the rank wrote no dump, or if its ring may
             have lost the number and its status does not tell it.
         """
-        recorded = self.newest.get((group_index, rank))
+        recorded = self.newest.get(GroupMember(group_index, rank))
         if recorded is not None:
             return recorded
 

@@ -42,6 +42,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
@@ -464,6 +465,13 @@ def _find_byte_changes(allocations: Allocations, is_chosen: Flags) -> CategoryCh
     return CategoryChanges(events=events[by_event], bytes=prefix_sums(change[by_event]))
 
 
+class BlocksOfSegment(NamedTuple):
+    """The blocks in a segment, by address; one entry per block."""
+
+    rows: Rows  # of History.occupied
+    category_numbers: Int64s
+
+
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The layout of memory at a moment: which block lies where."""
 
@@ -480,13 +488,13 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The segments, by address."""
         return self.placement.segments
 
-    def inside(self, segment: int) -> tuple[Rows, Int64s]:
-        """Return the blocks in a segment by address, and the category of each.
-
-        Blocks are rows of History.occupied.
-        """
-        first, last = np.searchsorted(self.segment, [segment, segment + 1])
-        return self.rows[first:last], self.category_numbers[first:last]
+    def inside(self, segment: int) -> BlocksOfSegment:
+        """Return the blocks in a segment, given by its index in `segments`."""
+        of_segment = slice_between(self.segment, segment, segment + 1)
+        return BlocksOfSegment(
+            rows=self.rows[of_segment],
+            category_numbers=self.category_numbers[of_segment],
+        )
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Add up the bytes of each category between neighboring addresses.
@@ -499,10 +507,10 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
             Bytes of shape [CATEGORIES, borders - 1].
         """
         allocations = self.history.occupied
-        rows, category_of_row = self.inside(segment)
+        blocks = self.inside(segment)
         bytes_between = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
-        for category in set(category_of_row.tolist()):
-            rows_of_category = rows[category_of_row == category]
+        for category in set(blocks.category_numbers.tolist()):
+            rows_of_category = blocks.rows[blocks.category_numbers == category]
             start = allocations.address[rows_of_category]
             end = start + allocations.size[rows_of_category]
             bytes_between[category] = np.diff(covered_until(start, end, borders))
