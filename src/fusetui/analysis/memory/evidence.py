@@ -19,12 +19,11 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     at,
-    distinct,
     ends_runs,
     last_at_or_before,
     reduce_groups,
-    summed,
 )
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.program.own_code import is_own
 from fusetui.trace.snapshot.columns import Frame, Stacks
 
@@ -369,17 +368,20 @@ def group_live_allocations(
     stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)
 
     # Sum up by stack first, so that each stack is named only once.
-    stacks = distinct(stack)
-    stack_index = np.searchsorted(stacks, stack)
-    bytes_of_stack = summed(stack_index, allocations.size[is_live], len(stacks))
-    blocks_of_stack = np.bincount(stack_index)
+    by_stack = grouped(stack)
+    bytes_of_stack = by_stack.sums(allocations.size[is_live])
 
     bytes_of_holder: Counter[str] = Counter()
     blocks_of_holder: Counter[str] = Counter()
-    for index, stack_number in enumerate(stacks.tolist()):
+    for stack_number, size, blocks in zip(
+        by_stack.keys.tolist(),
+        bytes_of_stack.tolist(),
+        by_stack.counts.tolist(),
+        strict=True,
+    ):
         name = _name_holder(stack_number, place_of)
-        bytes_of_holder[name] += int(bytes_of_stack[index])
-        blocks_of_holder[name] += int(blocks_of_stack[index])
+        bytes_of_holder[name] += size
+        blocks_of_holder[name] += blocks
 
     holders = [
         Holder(place=name, bytes=size, blocks=blocks_of_holder[name])

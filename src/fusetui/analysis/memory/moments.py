@@ -6,7 +6,7 @@ first event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,12 +34,12 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     at,
-    distinct,
     first_with,
     last_at_or_before,
     prefix_sums,
     summed,
 )
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.sorted_arrays import slice_between
@@ -284,18 +284,13 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             numbers: A number for each of `rows`.
             rows: Rows of History.allocations.
         """
-        distinct_numbers = distinct(numbers)
-        group_of_row = np.searchsorted(distinct_numbers, numbers)
-        group_count = len(distinct_numbers)
-        bytes_of_row = self.history.allocations.size[rows]
-
-        group_bytes = summed(group_of_row, bytes_of_row, group_count)
-        group_blocks = np.bincount(group_of_row, minlength=group_count)
+        groups = grouped(numbers)
+        group_bytes = groups.sums(self.history.allocations.size[rows])
         largest_first = np.argsort(-group_bytes, kind="stable")
         return HeldGroups(
-            number=distinct_numbers[largest_first],
+            number=groups.keys[largest_first],
             bytes=group_bytes[largest_first],
-            blocks=group_blocks[largest_first],
+            blocks=groups.counts[largest_first],
         )
 
 
@@ -399,28 +394,32 @@ def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
     number_of_name: dict[str, int] = {
         str(name): category for name, category in CATEGORY_NUMBER.items()
     }
-
-    def number(name: str) -> int:
-        """Return the number of a name; a new name gets the next one."""
-        return number_of_name.setdefault(name, len(number_of_name))
-
-    no_stack = number(NO_STACK)
-    before_recording = number(BEFORE_RECORDING)
+    no_stack = _number_name(NO_STACK, number_of_name)
+    before_recording = _number_name(BEFORE_RECORDING, number_of_name)
     without_key = np.where(allocations.born == BEFORE, before_recording, no_stack)
 
     holders: dict[str, Int64s] = {}
-    for by, (key_of_allocation, name_of) in keys.items():
-        has_key = key_of_allocation >= 0
+    for by, (key_of_allocation, name_of_key) in keys.items():
         holder = without_key.copy()
-
-        # Name each distinct key once, then look up the key of each allocation.
-        distinct_keys = distinct(key_of_allocation[has_key])
-        holders_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
-        key_index = np.searchsorted(distinct_keys, key_of_allocation[has_key])
-        holder[has_key] = np.array(holders_of_keys, dtype=np.int64)[key_index]
+        for key, rows in _group_by_key(key_of_allocation):
+            holder[rows] = _number_name(name_of_key(key), number_of_name)
         holders[by] = holder
 
     return _Holders(numbers=holders, names=tuple(number_of_name))
+
+
+def _number_name(name: str, number_of_name: dict[str, int]) -> int:
+    """Return the number of a name. A new name is added, with the next number."""
+    return number_of_name.setdefault(name, len(number_of_name))
+
+
+def _group_by_key(keys: Int64s | Int32s) -> Iterator[tuple[int, Rows]]:
+    """Yield each distinct key with the rows that have it, ascending. Keys below 0 stand
+    for none, and are left out."""
+    groups = grouped(keys)
+    for key, rows in zip(groups.keys.tolist(), groups.members_of_each(), strict=True):
+        if key >= 0:
+            yield key, rows
 
 
 def _keep_live_allocations(allocations: Allocations, born: Rows) -> KeptMoments:
