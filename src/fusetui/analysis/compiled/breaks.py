@@ -49,29 +49,25 @@ def list_graph_breaks(
         compiled: The compiled code of the trace; without a trace, None and no times.
         log: The compile log of the trace.
     """
-    has_log = log is not None and len(log.logs) > 0
     resumed_functions: list[Resumed] = []
     if compiled is not None:
         resumed_functions = _find_resumed_functions(compiled, log)
 
-    if log is not None and has_log:
+    breaks: list[PassedBreak] = []
+    if log is not None and log.logs:
         logs: Collection[int] = range(len(log.logs))
         if compiled is not None:
             logs = find_logs_of_trace(compiled.trace, log)
-        graph_breaks = [
-            graph_break for graph_break in log.breaks if graph_break.log in logs
-        ]
-        return tuple(
-            _describe_logged_break(graph_break, compiled, resumed_functions)
-            for graph_break in graph_breaks
-        )
+        for logged in log.breaks:
+            if logged.log in logs:
+                breaks.append(
+                    _describe_logged_break(logged, compiled, resumed_functions)
+                )
+    elif compiled is not None:
+        for resumed in resumed_functions:
+            breaks.append(_describe_break_of_frames(compiled, resumed))
 
-    if compiled is None:
-        return ()
-
-    return tuple(
-        _describe_break_of_frames(compiled, resumed) for resumed in resumed_functions
-    )
+    return tuple(breaks)
 
 
 def find_rows_after(

@@ -68,9 +68,8 @@ def _describe_logged_compilation(
 
     start_ns: int | None = None
     in_recording: bool | None = None
-    # 0 stands for a time that was not recorded.
-    has_both_clocks = trace is not None and trace.epoch_ns and compilation.start_ns
-    if trace is not None and has_both_clocks:
+    is_dated = compilation.start_ns != 0  # 0: its time was not recorded
+    if trace is not None and trace.epoch_ns and is_dated:
         start_ns = compilation.start_ns - trace.epoch_ns - trace.begin_ns
         end_ns = start_ns + compilation.duration_ns
         in_recording = start_ns < trace.span_ns and end_ns > 0

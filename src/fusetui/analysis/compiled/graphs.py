@@ -314,8 +314,8 @@ def find_wrapper_file(compiled: CompiledCode, call: int) -> str:
         # Look at the slices of Python that begin within the call.
         rows_before = int(trace.start[track.rows].searchsorted(begin_ns))
         for row in range(track.first_row + rows_before, track.end_row):
-            has_ended = int(trace.start[row]) >= end_ns
-            if has_ended or trace.role[row] != Role.PYTHON:
+            is_behind_call = trace.start[row] >= end_ns
+            if is_behind_call or trace.role[row] != Role.PYTHON:
                 break
 
             frame = function_of(trace.name_of(row))

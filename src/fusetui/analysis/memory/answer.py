@@ -454,11 +454,9 @@ def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     The device whose peak is farthest from the median of all peaks comes first. Only the
     figures are kept, so that `answers` may be made one after another.
     """
-    ranks = [
-        _make_rank(answer.file, device)
-        for answer in answers
-        for device in answer.devices
-    ]
+    ranks: list[MemoryRank] = []
+    for answer in answers:
+        ranks += [_make_rank(answer.file, device) for device in answer.devices]
     if not ranks:
         return ()
 
@@ -468,12 +466,10 @@ def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
         distance = rank.peak_allocated_bytes - median
         with_distances.append(replace(rank, from_median_bytes=distance))
 
-    return tuple(
-        sorted(
-            with_distances,
-            key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device),
-        )
+    with_distances.sort(
+        key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device)
     )
+    return tuple(with_distances)
 
 
 def _make_rank(file: str, device: DeviceMemory) -> MemoryRank:

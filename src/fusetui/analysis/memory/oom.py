@@ -111,9 +111,9 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     has_stack = stack >= 0
     reserved_bytes = history.reserved_after(event)
 
-    free_bytes: int | None = int(events.device_free[event])
-    if events.device_free[event] < 0:  # it was not recorded
-        free_bytes = None
+    recorded_free = int(events.device_free[event])
+    is_free_recorded = recorded_free >= 0
+    free_bytes = recorded_free if is_free_recorded else None
 
     placement = layout(history, event)
     suitable_segment = _make_suitable_segment(history, event)

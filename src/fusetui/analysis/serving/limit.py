@@ -131,7 +131,10 @@ def compute_limit(
 
     needs = _Needs(products=products, kv_bytes=kv_bytes, peak=peak)
     least_ns = needs.least_ns
-    has_share = least_ns is not None and dur_ns > 0
+    share: float | None = None
+    if least_ns is not None and dur_ns > 0:
+        share = least_ns / dur_ns
+
     uncounted = [
         *_list_uncounted_parts(needs, configured.missing),
         *_explain_uncounted_cache(needs, cache),
@@ -154,7 +157,7 @@ def compute_limit(
         memory_ns=needs.memory_ns,
         compute_ns=needs.compute_ns,
         least_ns=least_ns,
-        share=(least_ns or 0) / dur_ns if has_share else None,
+        share=share,
         bound=_determine_bound(least_ns, needs.memory_ns),
         cannot_tell=tuple(uncounted),
         remarks=tuple(assumptions),
