@@ -304,7 +304,9 @@ def _apply_changes(
             error_of_change[change.text] = error
         else:
             applied.append(change)
-    changed_graph, notes = apply_changes(trace, graph, [change.change for change in applied])
+    changed_graph, notes = apply_changes(
+        trace, graph, [change.change for change in applied]
+    )
     return _Changed(
         graph=changed_graph,
         applied=frozenset(change.text for change in applied),
