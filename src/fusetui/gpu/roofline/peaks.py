@@ -181,8 +181,8 @@ def _parse_figures(column: str, sets: Mapping[str, str]) -> _Figures:
             teraflops[name] = float(figure)
 
     if half_teraflops is not None:
-        teraflops.setdefault("fp16", half_teraflops)
-        teraflops.setdefault("bf16", half_teraflops)
+        halves = {"fp16": half_teraflops, "bf16": half_teraflops}
+        teraflops = {**halves, **teraflops}
     return _Figures(teraflops=teraflops, memory_gb=memory_gb)
 
 
