@@ -46,10 +46,14 @@ def printable(text: str) -> str:
     """
     if is_printable(text):
         return text
-    return "".join(
-        char if is_printable(char) else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    return "".join(map(_escape_character, text))
+
+
+def _escape_character(char: str) -> str:
+    r"""Return a character as it is, or as an escape such as `\x1b`."""
+    if is_printable(char):
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 def printable_lines(text: str) -> str:
@@ -86,10 +90,11 @@ def markdown(text: str) -> str:
     >>> markdown("a*b | <c> & d")
     'a\\*b \\| \\<c\\> &amp; d'
     """
-    escaped = "".join(
-        f"\\{char}" if char in MARKDOWN_SYNTAX else char for char in printable(text)
-    )
-    return escaped.replace("&", "&amp;").replace("@", "@" + ZERO_WIDTH_SPACE)
+    escaped = ""
+    for char in printable(text):
+        escaped += f"\\{char}" if char in MARKDOWN_SYNTAX else char
+    # A blank without width behind @ keeps GitHub from mentioning a user.
+    return escaped.replace("&", "&amp;").replace("@", f"@{ZERO_WIDTH_SPACE}")
 
 
 def markdown_table(
@@ -130,6 +135,5 @@ def _escape_in_json(char: str) -> str:
     if is_printable(char):
         return char
     digits = char.encode("utf-16-be", "surrogatepass").hex()
-    if len(digits) == 4:
-        return f"\\u{digits}"
-    return f"\\u{digits[:4]}\\u{digits[4:]}"
+    escapes = [f"\\u{digits[start : start + 4]}" for start in range(0, len(digits), 4)]
+    return "".join(escapes)
