@@ -198,15 +198,15 @@ class SqlDatabase:
         relation = self._connection.sql(query)
         names = _make_distinct(relation.columns)
         kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
-        casts = [
-            f"CAST(#{number} AS {CASTS[kind]}) AS c{number}"
-            for number, kind in enumerate(kinds, start=1)
-        ]
-        values = relation.project(", ".join(casts)).fetchnumpy()
-        values_of_columns = [
-            values[f"c{number}"] for number in range(1, len(kinds) + 1)
-        ]
-        columns = map(_column_from_duckdb, names, kinds, values_of_columns)
+        casts = []
+        for number, kind in enumerate(kinds, start=1):  # as DuckDB counts, from 1
+            casts.append(f"CAST(#{number} AS {CASTS[kind]}) AS c{number}")
+        values_by_alias = relation.project(", ".join(casts)).fetchnumpy()
+
+        columns = []
+        for number, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1):
+            values = values_by_alias[f"c{number}"]
+            columns.append(_column_from_duckdb(name, kind, values))
         return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
     def _run_in_thread(self, work: Callable[[], Result]) -> Result:
@@ -281,29 +281,29 @@ def _format_error(message: str) -> str:
 def _make_distinct(names: Sequence[str]) -> list[str]:
     """Names of columns made distinct: a name that came before gets a number behind it,
     `a`, `a_1`."""
-    distinct: dict[str, None] = {}
+    distinct_names: list[str] = []
+    taken: set[str] = set()
     for name in names:
         distinct_name = name
         number = 0
-        while distinct_name in distinct:
+        while distinct_name in taken:
             number += 1
             distinct_name = f"{name}_{number}"
-        distinct[distinct_name] = None
-    return list(distinct)
+        taken.add(distinct_name)
+        distinct_names.append(distinct_name)
+    return distinct_names
 
 
 def _column_from_duckdb(name: str, kind: Kind, values: Any) -> TableColumn:
     """A column made of an array of DuckDB, in which missing values are masked. A float
     that is not finite counts as missing."""
-    known = ~np.ma.getmaskarray(values)
-    plain = np.ma.getdata(values)
+    has_value = ~np.ma.getmaskarray(values)
+    unmasked = np.ma.getdata(values)
     if kind == "text":
-        texts = []
-        for text, is_known in zip(plain, known.tolist(), strict=True):
-            texts.append(text if is_known else None)
         spec = ColumnSpec(name=name, kind=kind, meaning="", optional=True)
-        return column_of(spec, texts)
+        texts_and_none = np.where(has_value, unmasked, None)
+        return column_of(spec, texts_and_none.tolist())
     if kind == "float":
-        known &= np.isfinite(plain)
-    numbers = np.where(known, plain, 0).astype(plain.dtype)
-    return TableColumn(name=name, values=numbers, known=known)
+        has_value &= np.isfinite(unmasked)
+    numbers = np.where(has_value, unmasked, 0).astype(unmasked.dtype)
+    return TableColumn(name=name, values=numbers, known=has_value)
