@@ -23,6 +23,7 @@ from fusetui.own_process import CancelledError
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, NothingReadError, TraceError
@@ -586,7 +587,7 @@ def named(state: State, asked: str) -> str:
     if object_of_row is not None:
         return f"{object_of_row} {asked}" if object_of_row else ""
     slice_row = state.view.selected if state.page == TIMELINE else page.subject(state)
-    if slice_row < 0:
+    if slice_row == NO_ROW:
         return ""
     trace = state.side.trace
     object_kind = CHANGED_BY_ROLE.get(Role(int(trace.role[slice_row])))

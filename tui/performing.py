@@ -170,7 +170,7 @@ class Performing:
         """Start to read the args of slices that one key may select next. It does so
         when the selection has moved and another process is used for other work."""
         moved = state.session is not before.session
-        if moved and state.sides and state.view.selected >= 0 and self._start:
+        if moved and state.sides and state.view.has_selection and self._start:
             self._ahead.look(state.side, state.view)
 
     def _read(self, paths: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ from fusetui.gpu.roofline.row import describe_work, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined, without_times
@@ -527,7 +528,7 @@ def _describe_forward_op(trace: Trace, program: Program) -> str:
     """Return the name of the forward op that backward work belongs to, after `backward
     of`. "" for any other work."""
     op = program.forward_op
-    return f"backward of {trace.name_of(op)}" if op >= 0 else ""
+    return f"backward of {trace.name_of(op)}" if op != NO_ROW else ""
 
 
 @memo(64)
@@ -595,7 +596,7 @@ def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if not is_gpu_event(trace, row):
         parts = [_count_launched(trace, row), f"in {chain}" if chain else ""]
         return "   ".join(part for part in parts if part)
-    if trace.launch[row] < 0:
+    if trace.launch[row] == NO_ROW:
         if chain:
             return f"in {chain}"
         searched_part = (

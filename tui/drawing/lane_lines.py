@@ -19,7 +19,7 @@ from fusetui.timeline.cells import (
     cells,
     spread_over_cells,
 )
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import NO_ROW, Int32s, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -104,7 +104,7 @@ def draw_lane_line(
     borders = compute_cell_edges(side, view, width)
     line_cells = cells(place.line, borders)
     selected_cells = range(0)
-    if view.selected >= 0 and place.holds(view.selected):
+    if view.has_selection and place.holds(view.selected):
         selected_cells = columns(side, view, view.selected, width)
     return slices(
         line_cells,
@@ -162,7 +162,7 @@ def join_frame_names(
     """
     chain_rows = [row]
     outer_row = int(trace.parent[row])
-    while outer_row >= 0 and len(chain_rows) <= around:
+    while outer_row != NO_ROW and len(chain_rows) <= around:
         chain_rows.insert(0, outer_row)
         outer_row = int(trace.parent[outer_row])
     names = [FILE_AND_LINE.sub("", label(frame)) for frame in chain_rows]
@@ -233,7 +233,7 @@ def _locate_program_in_cells(
     label = make_row_labeler(side.trace)
     names_and_looks = []
     for row in find_program_location(side, place, borders):
-        name = label(row) if row >= 0 else ""
+        name = label(row) if row != NO_ROW else ""
         names_and_looks.append((name, find_path_style(path, row)))
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
@@ -246,7 +246,7 @@ def find_path_style(path: Marks | None, row: int) -> str:
 
     `path` is None where no critical path is shown; `row` is -1 where there is no slice.
     """
-    is_on_path = path is not None and row >= 0 and path.is_on[row]
+    is_on_path = path is not None and row != NO_ROW and path.is_on[row]
     return PATH if is_on_path else ""
 
 

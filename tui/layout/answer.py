@@ -20,7 +20,7 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import describe_cover
 from fusetui.text.figures import Unit, percent, unit_of
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -117,7 +117,7 @@ def choose_visible_lists(
     fit_count = max(1, fit_count)
     if len(lists) <= fit_count:
         return range(len(lists))
-    if at and at.row >= 0:
+    if at and at.row != NO_ROW:
         last_shown = min(at.column, len(lists) - 1)
     elif fit_count == 1:
         last_shown = 0
@@ -156,7 +156,7 @@ def find_target(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
     a kernel or a gap. The line above all lists leads to the page of all findings
     ("why")."""
     at = moved(lists, at, columns=0, rows=0)
-    if at.row < 0:
+    if at.row == NO_ROW:
         return Way("why")
     return lists[at.column].entries[at.row].way
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.text.figures import tick
 from fusetui.timeline.cells import edges, row_shown_by_cell
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import NO_ROW, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
@@ -57,7 +57,7 @@ def find_busy_times(trace: Trace) -> Busy:
     elif len(device_rows):
         rows, label = device_rows, "device busy"
     else:
-        is_outermost_op = (trace.op >= 0) & (trace.depth == 0)
+        is_outermost_op = (trace.op != NO_ROW) & (trace.depth == 0)
         rows, label = np.flatnonzero(is_outermost_op), "CPU ops"
     starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
@@ -167,7 +167,7 @@ def scroll_to_selection(
     lines, and `room` is the height of the screen.
     """
     selected_line = -1
-    if view.selected >= 0:
+    if view.has_selection:
         selected_line = find_line_of_row(side, shown, view.selected)
     if selected_line < 0 and view.gap:
         selected_line = find_line_of_gap(side, shown, view.gap)
@@ -182,7 +182,7 @@ def scroll_to_main_stream(
     """Return the first visible line of a timeline that has just been opened, so that
     the busiest GPU stream is visible. If something is selected, its line is visible
     instead."""
-    if view.selected >= 0 or view.gap:
+    if view.has_selection or view.gap:
         return scroll_to_selection(side, view, shown, top, room)
     main_line = 0
     main_index = find_main_lane(side.lanes)

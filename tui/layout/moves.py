@@ -13,6 +13,7 @@ from fusetui.analysis.questions.chain import (
     is_gpu_event,
 )
 from fusetui.timeline.cells import find_nearest_slice
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
@@ -95,7 +96,7 @@ def over(side: Side, view: View, begin: int, end: int) -> View:
 def select(side: Side, view: View, row: int) -> View:
     """Select a slice. The window moves only if the slice is outside of it. Row -1
     clears the selection."""
-    if row < 0:
+    if row == NO_ROW:
         return replace(view, selected=-1, gap=None)
     begin, end = times(side, row)
     with_selection = replace(view, selected=row, gap=None)
@@ -160,7 +161,7 @@ def select_next_slice(side: Side, view: View, step: int) -> View:
     """Select the next (`step` is +1) or previous (-1) slice on the line of the selected
     slice. At the last slice the view stays as it is. If nothing is selected, select a
     slice in the window."""
-    if view.selected < 0:
+    if not view.has_selection:
         return select_first(side, view)
     lines = side.lanes[side.lane_of(view.selected)].lines
     line = lines[side.depth_of(view.selected)]
@@ -175,7 +176,7 @@ def select_next_slice(side: Side, view: View, step: int) -> View:
 def select_on_next_line(side: Side, view: View, step: int) -> View:
     """Select the slice nearest in time to the selected one, on the next line down
     (`step` is +1) or up (-1). Lines without slices in the window are skipped."""
-    if view.selected < 0:
+    if not view.has_selection:
         return select_first(side, view)
     all_lines = places(side, view)
     line_index = find_line_of_row(side, all_lines, view.selected)
@@ -193,7 +194,7 @@ def select_in_next_lane(side: Side, view: View, step: int) -> View:
     A lane holds the slices of one thread or stream. Lanes without slices in the window
     are skipped.
     """
-    if view.selected < 0:
+    if not view.has_selection:
         return select_first(side, view)
     lane = side.lane_of(view.selected)
     top_lines = []
@@ -216,7 +217,7 @@ def select_launched_kernel(side: Side, view: View) -> View:
     """Select the first GPU event that was launched under the selected CPU slice. If
     there is none, or a GPU event is selected, the view stays as it is."""
     row = view.selected
-    if row < 0 or is_gpu_event(side.trace, row):
+    if row == NO_ROW or is_gpu_event(side.trace, row):
         return view
     launched = find_launched_gpu_rows(side.trace, row)
     if not len(launched):
@@ -228,7 +229,7 @@ def select_launch(side: Side, view: View) -> View:
     """Select the call that launched the selected GPU event, or the slice around the
     selected CPU slice. If there is none, the view stays as it is."""
     row = view.selected
-    if row < 0:
+    if row == NO_ROW:
         return view
     if side.trace.track_of(row).layer in GPU_LAYERS:
         target = find_issuer(side.trace, row)
@@ -245,9 +246,9 @@ def fold(side: Side, view: View) -> View:
     nothing is selected, the first lane with slices in the window changes. If the
     selected slice would be hidden, one on the last visible line is selected instead.
     """
-    if view.selected < 0:
+    if not view.has_selection:
         with_selection = select_first(side, view)
-        return fold(side, with_selection) if with_selection.selected >= 0 else view
+        return fold(side, with_selection) if with_selection.has_selection else view
     lane_index = side.lane_of(view.selected)
     folds = list(view.folds)
     folds[lane_index] = _choose_next_fold(

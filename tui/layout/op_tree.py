@@ -16,7 +16,7 @@ from fusetui.analysis.questions.totals import (
     sum_gpu_work_under_rows,
     sum_over_subtrees,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
@@ -88,7 +88,7 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         """Return the role (op, call, frame, ...) of the slice that a node stands for,
         or -1 for a thread."""
         row = int(self.row[node])
-        return int(self.trace.source_role[row]) if row >= 0 else -1
+        return int(self.trace.source_role[row]) if row != NO_ROW else -1
 
     def label(self, node: int) -> str:
         """Return the short name of a node, in printable characters of one cell each."""
@@ -318,7 +318,7 @@ def _add_callers(levels: _Levels, trace: Trace, node: Rows, rows: Rows) -> None:
     """
     caller_rows = trace.parent[rows]  # the slice that called the last one, or -1
     for _ in range(MAX_LEVELS):
-        has_caller = caller_rows >= 0
+        has_caller = caller_rows != NO_ROW
         if not has_caller.any():
             return
         rows = rows[has_caller]
@@ -335,11 +335,11 @@ def _subtract_inner_launches(trace: Trace, under: Int64s) -> Int64s:
     calls inside an op is then moved to that op.
     """
     amount = under.copy()
-    inner_rows = np.flatnonzero(trace.parent >= 0)
+    inner_rows = np.flatnonzero(trace.parent != NO_ROW)
     # what remains are the launches of the row itself
     np.subtract.at(amount, trace.parent[inner_rows], under[inner_rows])
     calls = trace.rows_of(Role.CALL)
-    calls_in_ops = calls[trace.op[calls] >= 0]
+    calls_in_ops = calls[trace.op[calls] != NO_ROW]
     # a launch call counts for the innermost op around it
     np.add.at(amount, trace.op[calls_in_ops], amount[calls_in_ops])
     amount[calls_in_ops] = 0
@@ -532,7 +532,7 @@ def identify_nodes(tree: OpTree, threads: dict[object, int]) -> Int64s:
     For an op it is the position of its event in the file. For a thread it is a negative
     number from `threads`. Threads that are not yet in that dict are added to it.
     """
-    identities = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
+    identities = np.where(tree.row != NO_ROW, tree.trace.order[tree.row], -1)
     for node in np.flatnonzero(tree.is_thread).tolist():
         track = tree.trace.tracks[-1 - int(tree.name[node])]
         thread = (track.pid, track.tid, track.subrow)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
 from fusetui.timeline.cells import DepthRow, KindSlices, deepest_rows
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -291,7 +292,7 @@ def find_program_location(
 def marks_selection(side: Side, view: View, place: Place) -> bool:
     """Tell whether the selected slice is shown only by the line of the current module,
     because the line of its own depth is hidden."""
-    if view.selected < 0 or side.lane_of(view.selected) != place.lane:
+    if not view.has_selection or side.lane_of(view.selected) != place.lane:
         return False
     lane = side.lanes[place.lane]
     visible_depths = lane.shown(view.folds[place.lane]) - 1
@@ -307,9 +308,11 @@ def _find_module(trace: Trace, row: int) -> int:
     """Return the module that a Python frame implements (as its `forward` or call), or
     the frame itself if it is another function. -1 is returned as it is."""
     outer_row = row
-    while outer_row >= 0 and trace.name_of(outer_row).endswith(INSIDE_EVERY_MODULE):
+    while outer_row != NO_ROW and trace.name_of(outer_row).endswith(
+        INSIDE_EVERY_MODULE
+    ):
         outer_row = int(trace.parent[outer_row])
-    if outer_row >= 0 and is_module(trace.name_of(outer_row)):
+    if outer_row != NO_ROW and is_module(trace.name_of(outer_row)):
         return outer_row
     return row
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.questions.chain import is_gpu_event
 from fusetui.trace.layout.steps import Steps
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
 
@@ -200,9 +200,9 @@ def _find_steps(trace: Trace, rows: Rows, steps: Steps) -> Int64s:
     """
     starting_rows = rows
     first_row = int(rows[0])
-    if is_gpu_event(trace, first_row) and int(trace.launch[first_row]) >= 0:
+    if is_gpu_event(trace, first_row) and int(trace.launch[first_row]) != NO_ROW:
         launches = trace.launch[rows]
-        starting_rows = np.where(launches >= 0, launches, rows)
+        starting_rows = np.where(launches != NO_ROW, launches, rows)
     # the last step that had begun by then; -1 before the first one
     step = np.searchsorted(steps.start, trace.start[starting_rows], side="right") - 1
     return np.maximum(step, 0)

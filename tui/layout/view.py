@@ -23,6 +23,7 @@ from fusetui.text.printable import without_credentials
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import step_wall, steps_of
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
@@ -83,7 +84,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     def lane_of(self, row: int) -> int:
         """Return the index of the lane that shows a row, or -1 if none does. Row -1 has
         no lane."""
-        if row < 0:
+        if row == NO_ROW:
             return -1
         return self.lane_of_track.get(int(self.trace.track[row]), -1)
 
@@ -118,15 +119,20 @@ class GapAt(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """The window [begin, end), the selected row of the trace (-1: none) or the selected
+    """The window [begin, end), the selected row of the trace (or NO_ROW) or the selected
     gap, and how many lines of each lane are shown at most."""
 
     begin: int
     end: int
-    selected: int = -1
+    selected: int = NO_ROW
     folds: tuple[int, ...] = ()
     gap: GapAt | None = None
     arranged: Arrangement = Arrangement()
+
+    @property
+    def has_selection(self) -> bool:
+        """Whether a slice is selected. A selected gap does not count."""
+        return self.selected != NO_ROW
 
     @property
     def span(self) -> int:
@@ -156,7 +162,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     def holds(self, row: int) -> bool:
         """Tell whether a row of the trace lies on this line. Lines that show something
         else than slices hold no rows."""
-        if row < 0 or self.line is None or self.where:
+        if row == NO_ROW or self.line is None or self.where:
             return False
         rows = self.line.rows
         if not rows[0] <= row <= rows[-1]:
@@ -220,7 +226,7 @@ def idle_of(side: Side, at: GapAt) -> IdleTime | None:
 def find_selected_times(side: Side, view: View) -> Interval | None:
     """Return the begin and end of the selected slice or gap in ns from the origin, or
     None if nothing is selected."""
-    if view.selected >= 0:
+    if view.has_selection:
         return times(side, view.selected)
     return find_gap_times(side, view.gap) if view.gap else None
 
@@ -290,7 +296,7 @@ def _align_side(side: Side, rows: Sequence[int]) -> Side:
     trace = side.trace
     first_row = min(rows, key=lambda row: int(trace.start[row]))
     launch = int(trace.launch[first_row])
-    begin_ns = int(trace.start[launch if launch >= 0 else first_row])
+    begin_ns = int(trace.start[launch if launch != NO_ROW else first_row])
     steps = steps_of(trace)
     contains_time = (steps.start <= begin_ns) & (begin_ns <= steps.end)
     begins = steps.start[contains_time].tolist()

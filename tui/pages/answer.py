@@ -17,6 +17,7 @@ from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import answer, format_account_line, format_brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
 from fusetui.tui.drawing.picture import scroll_to_cursor
@@ -157,7 +158,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _verdict_lines(self, width: int) -> list[Styled]:
         """Return the verdict on at most two lines, drawn with the cursor if the cursor
         is on it."""
-        has_cursor = self.at is not None and self.at.row < 0
+        has_cursor = self.at is not None and self.at.row == NO_ROW
         token = "title" + CURSOR if has_cursor else "title"
         lines = _wrap_verdict(self.found.why, width - 2)
         return [(f" {line}", token) for line in lines]
@@ -393,7 +394,7 @@ def _has_answer_pane(state: State) -> bool:
     front without an overlay, and nothing is selected."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
         return False
-    is_selected = state.view.selected >= 0 or state.view.gap or state.time_range
+    is_selected = state.view.has_selection or state.view.gap or state.time_range
     return not is_selected
 
 

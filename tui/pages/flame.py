@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.memo import kept_result, memo
 from fusetui.tui.drawing.lane_lines import draw_filled_slice, draw_highlighted_slice
 from fusetui.tui.drawing.picture import Said, make_ruled_picture, text
@@ -350,7 +351,7 @@ def show(state: State) -> Outcome:
     """Show the longest call of the block under the cursor in the timeline. A message
     says where it has none."""
     row = FlamePage().subject(state)
-    if row < 0:
+    if row == NO_ROW:
         return told(state, "No slice to show here.")
     return search.show_row(state, row)
 
@@ -380,7 +381,7 @@ def _describe_rectangle(flame: Flame, node: int, width: int, height: int) -> lis
         f"total {duration(total_ns)} ({percent(total_ns, flame.whole_ns)})",
         f"self {duration(self_ns)}",
     ]
-    if tree.row[node] >= 0:
+    if tree.row[node] != NO_ROW:
         calls = tree.figures["count" if "count" in tree.figures else "calls"]
         parts.append(plural(int(calls[node]), "call"))
     *outer_nodes, _ = flame.path(node)

@@ -23,6 +23,7 @@ from fusetui.text.figures import (
     significant,
 )
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
@@ -180,7 +181,7 @@ class KernelsPage(ListPage):
         """Return the pane below the list, about the longest kernel of the group under
         the cursor, or why no row is listed."""
         row = self.subject(state)
-        if row >= 0:
+        if row != NO_ROW:
             picture = make_slice_details(state, row, "longest instance")
         elif state.kernels.words:
             picture = text([Said("no row has these words")])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.picture import (
@@ -143,7 +144,7 @@ class Page(ABC):
         """Return the overlay with all details of the slice that the page describes, or
         a sentence where there are none."""
         row = self.subject(state)
-        return Details(state.side, row) if row >= 0 else NO_MORE
+        return Details(state.side, row) if row != NO_ROW else NO_MORE
 
     def takes_key(self, state: State) -> bool:
         """Return whether pressing the key of the page brings this page to the front.

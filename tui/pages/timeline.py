@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import describe_path_position, details_height
@@ -248,7 +249,7 @@ class TimelinePage(Page):
                 state.side, gap, MAX_COPIED_CELLS, MAX_COPIED_LINES, glyphs
             )
             return "\n".join(line.text for line in lines)
-        return format_slice(state.side, row) if row >= 0 else ""
+        return format_slice(state.side, row) if row != NO_ROW else ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """Return the marks that the user set as a table to save, sorted by their
@@ -277,7 +278,7 @@ def _make_marks_table(state: State, letters: Sequence[str]) -> Table:
     names = []
     for mark, trace in zip(marks, traces, strict=True):
         row = mark.selected_in(trace)
-        names.append(trace.name_of(row) if row >= 0 else "")
+        names.append(trace.name_of(row) if row != NO_ROW else "")
     return make_page_table(
         "marks",
         {"mark": letters, "note": [mark.note for mark in marks], "slice": names},
@@ -356,7 +357,7 @@ def _is_unscrolled(state: State, index: int) -> bool:
         return False
     side = state.sides[index]
     view = state.session.views[index]
-    if view.selected >= 0 or view.gap:
+    if view.has_selection or view.gap:
         return False
     lane_lines = _lane_lines_of(state, page_size(state), index)
     first_line = scroll_to_main_stream(side, view, places(side, view), 0, lane_lines)
@@ -472,7 +473,7 @@ def _make_details(state: State) -> TextPicture:
         return make_ruled_picture(
             (side, view.gap), "idle time", glyphs.rule, draw_gap_lines
         )
-    if view.selected >= 0:
+    if view.has_selection:
         return make_slice_details(
             state, view.selected, _format_slice_title(state, view.selected)
         )

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import NO_ROW, Flags
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_result
@@ -123,7 +123,7 @@ class TreePage(TreeListPage[OpTree]):
     def look(self, tree: OpTree, node: int) -> tuple[str, str]:
         """Return the color tokens of a node's row: those of a title for a thread, else
         the name in the color of its kind."""
-        is_thread = int(tree.row[node]) < 0
+        is_thread = int(tree.row[node]) == NO_ROW
         if is_thread:
             return "title", "title"
         return "plain", tree.kind(node).token + TEXT
@@ -132,7 +132,7 @@ class TreePage(TreeListPage[OpTree]):
         """Return the start of a single op as text. A thread has neither a start nor a
         self time."""
         row = int(tree.row[node])
-        if row < 0:
+        if row == NO_ROW:
             return {"self": "", "start": ""}
         start = int(tree.trace.start[row]) - state.side.origin
         return {"start": choose_start_unit(tree.trace).text(start)}
@@ -164,7 +164,7 @@ class TreePage(TreeListPage[OpTree]):
         tree = shown_tree(state)
         node = int(self.opened(state).shown[index])
         row = int(tree.row[node])
-        if row < 0:
+        if row == NO_ROW:
             return self.turn(state)
         rows = np.flatnonzero(tree.of_row == node)
         rows = rows[trace.role[rows] == trace.role[row]]
@@ -199,7 +199,7 @@ class TreePage(TreeListPage[OpTree]):
 
     def node_of(self, state: State, row: int) -> int:
         """Return the node that has a row of the trace; -1 for none."""
-        return int(shown_tree(state).of_row[row]) if row >= 0 else -1
+        return int(shown_tree(state).of_row[row]) if row != NO_ROW else -1
 
 
 MAKERS: dict[str, Callable[[Trace], OpTree]] = {

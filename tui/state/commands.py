@@ -13,6 +13,7 @@ from fusetui.text.figures import duration, parse_time, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.tui.layout.moves import over, show_time
 from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import (
@@ -218,7 +219,7 @@ def _cut_range(state: State, rest: str) -> Outcome:
 def _save_script(state: State, path: str) -> Outcome:
     """Write a script that repeats the op of the selected slice to a new file."""
     row = state.view.selected
-    if row < 0:
+    if row == NO_ROW:
         return told(state, NO_SLICE)
     if state.side.trace.report.prefix:
         return told(state, "a script needs the whole trace, which is being read")
@@ -229,7 +230,7 @@ def _save_script(state: State, path: str) -> Outcome:
 
 def ask_for_script(state: State) -> State:
     """Open the command line with a name for the script of the selected slice."""
-    if state.view.selected < 0:
+    if not state.view.has_selection:
         return told(state, NO_SLICE)
     return asked(state, typed=f"save reproduce-{state.view.selected}{SCRIPT_SUFFIX}")
 

@@ -14,7 +14,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.report.diff_lines import PINNED, DiffLine, closing, regions, sort_by_effect
 from fusetui.text.figures import duration, microseconds
-from fusetui.trace.model.arrays import Int32s
+from fusetui.trace.model.arrays import NO_ROW, Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import keep_result, memo
 from fusetui.tui.layout.answer import Insight
@@ -233,7 +233,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return how long a recorded slice takes in the replay, such as `replayed: 12
         us`. A slice that the replay lacks gives `not replayed`."""
         replayed_row = int(self.place[row])
-        if replayed_row < 0:
+        if replayed_row == NO_ROW:
             return f"not {REPLAYED}"
         return f"{REPLAYED}: {duration(int(self.side.trace.dur[replayed_row]))}"
 

@@ -10,6 +10,7 @@ import numpy as np
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
 from fusetui.trace.layout.steps import step_wall, steps_of
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, launching_calls, ops_of
 from fusetui.tui.layout.answer import explain_missing_result
@@ -27,7 +28,7 @@ def go_to_same_name(state: State, by: int) -> State:
     """Select the next slice with the name of the selected one (`by` 1), or the one
     before (-1)."""
     row = state.view.selected
-    if row < 0:
+    if row == NO_ROW:
         return told(state, *NOTHING_SELECTED)
     return search.shown(state, alike(state, row).step(by))
 
@@ -86,7 +87,7 @@ def go_to_other_pass(state: State) -> State:
     backward work its forward op. Messages say where there is none, or it is not known
     yet."""
     row = state.view.selected
-    if row < 0:
+    if row == NO_ROW:
         return told(state, *NOTHING_SELECTED)
     side = state.side
     if side.insight.origins is None:
@@ -97,7 +98,7 @@ def go_to_other_pass(state: State) -> State:
             ),
         )
     op = _find_other_pass(side.insight.origins, row)
-    if op < 0:
+    if op == NO_ROW:
         return told(state, "No op of the other pass is linked to this slice")
     return bring_to_timeline(
         state, state.session.selected(state.active, op), state.active
@@ -114,7 +115,7 @@ def _find_other_pass(origins: Origins, row: int) -> int:
     backward = origins.backward
     calls = launching_calls(origins.trace, np.array([row]))
     op = ops_of(origins.trace, calls)
-    if int(op[0]) < 0:
+    if int(op[0]) == NO_ROW:
         return -1
     is_in_backward = int(backward.around(op)[0]) >= 0
     if is_in_backward and not origins.recomputes(calls)[0]:
@@ -190,7 +191,7 @@ def _choose_device(state: State) -> int:
         return view.gap.device
     insight = state.side.insight
     idle_of_devices = insight.idle or ()
-    if view.selected >= 0:
+    if view.has_selection:
         pid = state.side.trace.track_of(view.selected).pid
         device = insight.device(pid)
         if device >= 0 and len(idle_of_devices[device].longest):

@@ -73,7 +73,7 @@ def make_jump(step: Move[[]], nowhere: str) -> Run:
     Where `step` finds none, the message is `nowhere`."""
 
     def run(state: State) -> State:
-        if state.view.selected < 0:
+        if not state.view.has_selection:
             return told(state, *NOTHING_SELECTED)
         view = step(state.side, state.view)
         return told(state, nowhere) if view is state.view else set_view(state, view)

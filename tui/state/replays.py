@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from fusetui.gpu.kinds import legend_kind
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -94,11 +95,11 @@ def step(state: State, by: int) -> Outcome:
         return told(state, f"{CRITICAL_PATH} goes through no slice")
     row = state.view.selected
     index_of_row = np.flatnonzero(marks.stops == row)
-    if row >= 0 and len(index_of_row):
+    if row != NO_ROW and len(index_of_row):
         index = int(index_of_row[0]) + by
     else:
         begin = state.view.begin + state.side.origin
-        if row >= 0:
+        if row != NO_ROW:
             begin = int(state.side.trace.start[row])
         index = int(np.searchsorted(marks.begin, begin))
         if by < 0:

@@ -13,7 +13,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import collect_name_texts, search
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
@@ -238,7 +238,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         side = self.sides[index]
         view = self.views[index]
         order = -1
-        if view.selected >= 0:
+        if view.has_selection:
             order = int(side.trace.order[view.selected])
         mark = Bookmark(
             begin=view.begin + side.origin,
@@ -393,7 +393,7 @@ def _carry_marks(marks: frozenset[int], rows: NewRows) -> frozenset[int]:
 def find_same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
     """Return a mapping from rows of one trace to rows of another with the same events.
     Rows that are not found are left out; -1 maps to -1."""
-    row_of_order = {int(old.order[row]): row for row in set(rows) if row >= 0}
+    row_of_order = {int(old.order[row]): row for row in set(rows) if row != NO_ROW}
     new_rows = {-1: -1}
     if not row_of_order:
         return new_rows

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.text_layout import wrap_marked_text
 from fusetui.tui.state.action import action, nothing
@@ -49,7 +50,7 @@ def _has_selected(before: State, after: State, role: Role) -> bool:
 def _selected_role(state: State) -> int:
     """Return the role of the selected slice; -1 for none."""
     row = state.view.selected if state.sides else -1
-    return int(state.side.trace.role[row]) if row >= 0 else -1
+    return int(state.side.trace.role[row]) if row != NO_ROW else -1
 
 
 def _has_changed_kernel(before: State, after: State) -> bool:

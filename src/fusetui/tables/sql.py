@@ -301,8 +301,10 @@ def _column_from_duckdb(name: str, kind: Kind, values: Any) -> TableColumn:
     unmasked = np.ma.getdata(values)
     if kind == "text":
         spec = ColumnSpec(name=name, kind=kind, meaning="", optional=True)
-        texts_and_none = np.where(has_value, unmasked, None)
-        return column_of(spec, texts_and_none.tolist())
+        texts = unmasked.tolist()
+        for row in np.flatnonzero(~has_value).tolist():
+            texts[row] = None
+        return column_of(spec, texts)
     if kind == "float":
         has_value &= np.isfinite(unmasked)
     numbers = np.where(has_value, unmasked, 0).astype(unmasked.dtype)

@@ -18,7 +18,14 @@ import numpy as np
 
 from fusetui.trace.convert import document, replace_invalid_utf8
 from fusetui.trace.layout.steps import CLIPPED, clipped_before
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, last_at_or_before
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    last_at_or_before,
+)
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError, TraceError
@@ -120,8 +127,9 @@ def _launching_rows(trace: Trace, gpu: Rows) -> Rows:
     """Return the distinct launch calls of GPU events, ascending; the CPU op of an event
     whose launch call was not recorded."""
     calls = trace.launch[gpu]
-    rows = distinct(np.where(calls >= 0, calls, trace.op[gpu]))
-    return rows[rows >= 0].astype(np.intp)
+    call_or_op = np.where(calls != NO_ROW, calls, trace.op[gpu])
+    launching: Rows = distinct(call_or_op[call_or_op != NO_ROW]).astype(np.intp)
+    return launching
 
 
 def farthest(begin_ns: int, end_ns: int) -> int:
@@ -177,12 +185,12 @@ def _keep_enclosing(trace: Trace, rows: Rows, is_kept: Flags) -> None:
         # The slice of the track that has begun last, and its ancestors, are all that
         # can contain a row.
         begun = last_at_or_before(trace.start[track.rows], trace.start[of_thread])
-        candidate = np.where(begun >= 0, track.first_row + begun, -1)
-        while (candidate >= 0).any():
+        candidate = np.where(begun >= 0, track.first_row + begun, NO_ROW)
+        while (candidate != NO_ROW).any():
             encloses = trace.end[candidate] >= trace.end[of_thread]
-            encloses &= candidate >= 0
+            encloses &= candidate != NO_ROW
             is_kept[candidate[encloses]] = True
-            candidate = np.where(candidate >= 0, trace.parent[candidate], -1)
+            candidate = np.where(candidate != NO_ROW, trace.parent[candidate], NO_ROW)
     is_kept[rows] = True
 
 

@@ -19,7 +19,7 @@ from fusetui.trace.layout.links import (
 )
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import Layout, lay_out
-from fusetui.trace.model.arrays import Int32s, Int64s, each
+from fusetui.trace.model.arrays import NO_ROW, Int32s, Int64s, each
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotReadError
 from fusetui.trace.model.raw import Raw, converted_from, with_directions
@@ -139,7 +139,7 @@ def _count_started_before_launch(start: Int64s, launch: Int32s) -> int:
         start: The start of each slice in ns.
         launch: The row of the launch call of each slice; -1 for none.
     """
-    has_launch = launch >= 0
+    has_launch = launch != NO_ROW
     return int((start[has_launch] < start[launch[has_launch]]).sum())
 
 

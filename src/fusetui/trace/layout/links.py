@@ -16,6 +16,7 @@ import numpy as np
 
 from fusetui.trace.layout.nesting import rows_by_depth
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -131,7 +132,7 @@ def enclosing_ops(role: Kinds, track: Int32s, parent: Int32s, depth: Int32s) -> 
     # All but ops take over the op of their parent, unless their track has none at all.
     track_count = int(track[-1]) + 1 if len(track) else 0
     track_has_ops = np.bincount(track[is_op], minlength=track_count) > 0
-    may_be_in_op = ~is_op & (parent >= 0) & track_has_ops[track]
+    may_be_in_op = ~is_op & (parent != NO_ROW) & track_has_ops[track]
     inheriting = np.flatnonzero(may_be_in_op)
 
     # Depth by depth from the outside, so that the parent already has its op.
@@ -165,7 +166,7 @@ def gpu_ops(
     """
     filled = op.copy()
     events = np.flatnonzero(np.isin(role, GPU_ROLES))
-    launched = events[launch[events] >= 0]
+    launched = events[launch[events] != NO_ROW]
     filled[launched] = op[launch[launched]]
 
     without_op = events[filled[events] < 0]
@@ -222,7 +223,7 @@ def enclosing_rows(
 
     def end_too_early(rows: Int32s) -> Flags:
         # For row -1, end[-1] is some other slice: the first condition excludes it.
-        return np.asarray((rows >= 0) & (end[rows] < interval_ends))
+        return np.asarray((rows != NO_ROW) & (end[rows] < interval_ends))
 
     last_begun = last_at_or_before(start[track.rows], interval_begins)
     rows = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
@@ -259,7 +260,7 @@ def adopt_overlapping(
     for track in op_tracks:
         if track.subrow == 0:
             continue
-        without_op = track.first_row + np.flatnonzero(op[track.rows] < 0)
+        without_op = track.first_row + np.flatnonzero(op[track.rows] == NO_ROW)
         around = enclosing_rows(
             first_track_of_thread[track.pid, track.tid],
             start,

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -124,7 +125,7 @@ def _set_tree(nesting: Nesting, rows: Rows, tree: Nesting) -> None:
     # A subtree does not leave its track, so what has to be added to a number from
     # `tree` is the same at its end as at its first row.
     row_minus_number = rows - np.arange(len(rows))
-    has_parent = tree.parent >= 0
+    has_parent = tree.parent != NO_ROW
     nesting.depth[rows] = tree.depth
     nesting.parent[rows] = np.where(has_parent, rows[tree.parent], -1)
     nesting.end_row[rows] = tree.end_row + row_minus_number
@@ -264,7 +265,7 @@ def _rows_that_do_not_fit(start: Int64s, end: Int64s, call: Flags, flat: bool) -
     if nested is not None:
         return _nest_compiled(np.array([0, len(start)]), start, end, call).crossing
     tree = nest(start, end)
-    inner = np.flatnonzero(tree.parent >= 0)
+    inner = np.flatnonzero(tree.parent != NO_ROW)
     outer = tree.parent[inner]
     ends_later = end[inner] > end[outer]
     same_times = (start[inner] == start[outer]) & (end[inner] == end[outer])

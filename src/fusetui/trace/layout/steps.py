@@ -30,7 +30,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -354,7 +354,7 @@ def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
         the start of its launch call in ns, which ascends.
     """
     rows = trace.gpu_rows
-    rows = rows[trace.launch[rows] >= 0]
+    rows = rows[trace.launch[rows] != NO_ROW]
     launched_ns = trace.start[trace.launch[rows]]
     order = np.lexsort((trace.start[rows], launched_ns))
     return rows[order], launched_ns[order]
@@ -519,7 +519,7 @@ def _keep_recurring(trace: Trace) -> list[Rows]:
         total time, the largest first.
     """
     annotations = _drop_clipped(trace, trace.rows_of(Role.ANNOTATION))
-    outermost = annotations[trace.parent[annotations] < 0]
+    outermost = annotations[trace.parent[annotations] == NO_ROW]
     group_of_outermost = _groups_of_names(trace, outermost)[trace.name[outermost]]
     is_in_group = group_of_outermost >= 0
     rows = outermost[is_in_group]
@@ -571,11 +571,11 @@ def _work_of_names(trace: Trace) -> _Work:
     """
     gpu_rows = trace.gpu_rows
     if len(gpu_rows):
-        linked = gpu_rows[trace.launch[gpu_rows] >= 0]
+        linked = gpu_rows[trace.launch[gpu_rows] != NO_ROW]
         launches = trace.launch[linked]
         return _Work(requested_ns=trace.start[launches], dur=trace.dur[linked])
     ops = trace.rows_of(Role.OP)
-    outermost = ops[trace.parent[ops] < 0]
+    outermost = ops[trace.parent[ops] == NO_ROW]
     return _Work(requested_ns=trace.start[outermost], dur=trace.dur[outermost])
 
 

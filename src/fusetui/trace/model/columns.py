@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.patterns import MAX_SEARCHED_CHARS
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -98,7 +99,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """For each of `gpu_rows` the row of its launch call; if there is none that of
         its CPU op; else -1."""
         launch = self.launch[self.gpu_rows]
-        return np.where(launch >= 0, launch, self.op[self.gpu_rows])
+        return np.where(launch != NO_ROW, launch, self.op[self.gpu_rows])
 
     @cached_property
     def launch_index(self) -> LaunchIndex:

@@ -18,7 +18,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int32s, Integers, Kinds, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int32s, Integers, Kinds, Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
 
@@ -74,7 +74,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
     def asked(self) -> Int32s:
         """The call that asked for each GPU event: for a node of a joined graph its call
         in the capture, else its launch call."""
-        has_call = (self.captured >= 0) & ~self._by_annotation
+        has_call = (self.captured != NO_ROW) & ~self._by_annotation
         return np.where(has_call, self.captured, self.launch)
 
     @cached_property
@@ -88,7 +88,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
         """A flag for each row: whether it is a node that an annotation names; shape
         [slices]."""
         is_call = self.roles[self.captured] == Role.CALL
-        is_annotated: Flags = (self.captured >= 0) & ~is_call
+        is_annotated: Flags = (self.captured != NO_ROW) & ~is_call
         return is_annotated
 
     @property

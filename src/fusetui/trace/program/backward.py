@@ -21,6 +21,7 @@ import numpy as np
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.links import last_before
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -98,14 +99,14 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     @cached_property
     def _linked(self) -> Subtrees:
         """The backward ops whose forward op is known, each with the rows below it."""
-        is_known = self.forward >= 0
+        is_known = self.forward != NO_ROW
         return Subtrees(rows=self.rows[is_known], end_row=self.end_row[is_known])
 
     @cached_property
     def _forward_of_linked(self) -> Int32s:
         """The forward op of each backward op in `_linked`, followed by -1, which the
         index -1 finds."""
-        return np.append(self.forward[self.forward >= 0], np.int32(-1))
+        return np.append(self.forward[self.forward != NO_ROW], np.int32(NO_ROW))
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
@@ -120,7 +121,7 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
             what was read by then is the result, which is not kept.
     """
     if not may_run_backward(trace):
-        no_forward = np.full(len(trace), -1, dtype=np.int32)
+        no_forward = np.full(len(trace), NO_ROW, dtype=np.int32)
         return _collected(trace, no_forward, ran_backward=np.zeros(0, np.intp))
     events = trace.elements.own
     autograd = events.recall(KEPT_AS, Autograd)
@@ -151,7 +152,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     numbered = _numbered_ops(trace, autograd)
     is_backward = numbered.forward_thread > 0
     backward = numbered.only(is_backward)
-    forward = np.full(len(trace), -1, dtype=np.int32)  # the forward op of each row
+    forward = np.full(len(trace), NO_ROW, dtype=np.int32)  # the forward op of each row
     forward[backward.rows] = _forward_by_number(
         trace, backward, forward=numbered.only(~is_backward)
     )
@@ -159,7 +160,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     begins, ends = _pair_flow_ends(autograd.flows)
     flow_from = _ops_at(trace, begins)
     flow_to = _ops_at(trace, ends)
-    links_ops = (flow_from >= 0) & (flow_to >= 0)
+    links_ops = (flow_from != NO_ROW) & (flow_to != NO_ROW)
     ends_of_flows = flow_to[links_ops]
     forward[ends_of_flows] = flow_from[links_ops]
 
@@ -181,7 +182,7 @@ def _collected(trace: Trace, forward: Int32s, ran_backward: Integers) -> Backwar
     is_backward[ran_backward] = True
     rows = np.flatnonzero(is_backward).astype(np.int32)
     forward_rows = distinct(forward[rows])
-    forward_rows = forward_rows[forward_rows >= 0]
+    forward_rows = forward_rows[forward_rows != NO_ROW]
     return Backward(
         rows=rows,
         end_row=trace.end_row[rows],
@@ -223,7 +224,7 @@ def _numbered_ops(trace: Trace, autograd: Autograd) -> _NumberedOps:
     numbers_of_file = _NumberedOps(
         rows=rows, number=autograd.number, forward_thread=autograd.thread
     )
-    numbered = numbers_of_file.only(rows >= 0)
+    numbered = numbers_of_file.only(rows != NO_ROW)
     names_forward_thread = bool((numbered.forward_thread > 0).any())
     if names_forward_thread or autograd.flows:
         return numbered
@@ -253,7 +254,7 @@ def _forward_by_number(
     # one number for the process and torch's number of the thread
     process_count = len(trace.tracks) + 1
     torch_thread = backward.forward_thread * process_count + process_of_backward
-    forward_rows = np.full(len(backward.rows), -1, dtype=np.int32)
+    forward_rows = np.full(len(backward.rows), NO_ROW, dtype=np.int32)
     for thread in _most_frequent(torch_thread):
         of_thread = np.flatnonzero(torch_thread == thread)
         process = process_of_backward[of_thread[0]]
@@ -275,13 +276,13 @@ def _best_explained(
     Returns:
         The row of the forward op of each backward op; -1 for none.
     """
-    best = np.full(len(backward.rows), -1, dtype=np.int32)
+    best = np.full(len(backward.rows), NO_ROW, dtype=np.int32)
     most_explained = 0
     thread_of_forward = trace.thread_of_track[trace.track[forward.rows]]
     for thread in _most_frequent(thread_of_forward):
         ops_of_thread = forward.only(thread_of_forward == thread)
         forward_rows = _last_with_number(trace, backward, ops_of_thread)
-        explained = int((forward_rows >= 0).sum())
+        explained = int((forward_rows != NO_ROW).sum())
         if explained > most_explained:
             best = forward_rows
             most_explained = explained
@@ -323,8 +324,8 @@ def _last_with_number(
         until=backward_start,
     )
     is_early = candidate_start[chosen] <= backward_start
-    last_rows = np.full(len(backward.rows), -1, dtype=np.int32)
-    last_rows[has_candidates] = np.where(is_early, candidates.rows[chosen], -1)
+    last_rows = np.full(len(backward.rows), NO_ROW, dtype=np.int32)
+    last_rows[has_candidates] = np.where(is_early, candidates.rows[chosen], NO_ROW)
     return last_rows
 
 
@@ -396,7 +397,7 @@ def _ops_at(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
     has_op &= time[last_op] == time
     has_op &= thread[last_op] == thread
 
-    op_of_end = np.full(len(ends), -1, dtype=np.int32)
+    op_of_end = np.full(len(ends), NO_ROW, dtype=np.int32)
     number_of_end = by_moment[has_op] - len(ops)
     op_of_end[number_of_end] = ops[by_moment[last_op[has_op]]]
     return op_of_end
@@ -413,10 +414,10 @@ def _lift_to_engine_ops(trace: Trace, forward: Int32s) -> None:
         forward: The forward op of each row; -1 for none. It is changed.
     """
     names_engine = trace.named(lambda name: name.startswith(ENGINE))
-    linked = np.flatnonzero(forward >= 0)
+    linked = np.flatnonzero(forward != NO_ROW)
     parent = trace.parent[linked]
-    is_engine = (parent >= 0) & names_engine[trace.name[parent]]
-    is_lifted = is_engine & (forward[parent] < 0)
+    is_engine = (parent != NO_ROW) & names_engine[trace.name[parent]]
+    is_lifted = is_engine & (forward[parent] == NO_ROW)
     forward[parent[is_lifted]] = forward[linked[is_lifted]]
 
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Integers,
@@ -230,7 +231,7 @@ def _lines(
     # One number for the line and the name of the frame in which it is.
     caller_names = (*trace.names, "")  # the last one if there is no such frame
     caller = trace.parent[rows]
-    caller_name = np.where(caller >= 0, trace.name[caller], len(trace.names))
+    caller_name = np.where(caller != NO_ROW, trace.name[caller], len(trace.names))
     number_of_row = np.full(len(trace), -1, dtype=np.int64)
     number_of_row[rows] = called_from.number * len(caller_names) + caller_name
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -185,7 +185,7 @@ def unclaimed_by_reason(
     that of these rows."""
     is_unclaimed = credit.place < 0
     is_launched = launching_calls(trace, rows) >= 0
-    lacks_forward = credit.backward & (credit.forward_op < 0)
+    lacks_forward = credit.backward & (credit.forward_op == NO_ROW)
     return {
         Nowhere.NOT_LAUNCHED: is_unclaimed & ~is_launched,
         Nowhere.NO_FORWARD: is_unclaimed & is_launched & lacks_forward,

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int32s, Integers, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int32s, Integers, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.backward import Backward, backward_ops
@@ -111,14 +111,14 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         ops = ops_of(trace, calls)
         is_recomputed = self.recomputes(calls)
         forward_op = self.backward.forward_of(ops)
-        forward_op = np.where(is_recomputed, np.int32(-1), forward_op)
+        forward_op = np.where(is_recomputed, np.int32(NO_ROW), forward_op)
 
         span_of_forward = spans.around(forward_op)
         span = np.where(span_of_forward >= 0, span_of_forward, spans.around(calls))
         if trace.annotated is not None and spans is self.regions:
             # Nodes of a CUDA graph share one launch call. Their annotation tells more.
             annotation = trace.annotated[rows]
-            span = np.where(annotation >= 0, spans.place_of[annotation], span)
+            span = np.where(annotation != NO_ROW, spans.place_of[annotation], span)
         is_in_backward_op = self.backward.around(ops) >= 0
         return Credit(
             place=span,
@@ -171,8 +171,8 @@ def launching_calls(trace: Trace, rows: Integers) -> Int32s:
     """
     is_gpu_event = np.isin(trace.role[rows], GPU_ROLES)
     launch = trace.asked[rows]
-    launch_or_op = np.where(launch >= 0, launch, trace.op[rows])
-    cpu_row = np.where(are_on_cpu(trace, rows), rows, -1)
+    launch_or_op = np.where(launch != NO_ROW, launch, trace.op[rows])
+    cpu_row = np.where(are_on_cpu(trace, rows), rows, NO_ROW)
     return np.where(is_gpu_event, launch_or_op, cpu_row).astype(np.int32)
 
 
@@ -181,7 +181,7 @@ def ops_of(trace: Trace, rows: Int32s) -> Int32s:
 
     It is -1 where there is none, and for the row -1.
     """
-    return np.where(rows >= 0, trace.op[rows], np.int32(-1))
+    return np.where(rows != NO_ROW, trace.op[rows], np.int32(NO_ROW))
 
 
 def module_of(origins: Origins, rows: Integers | None = None) -> Int32s:
@@ -355,7 +355,7 @@ def phases_of(origins: Origins, rows: Rows) -> Rows:
     phase[is_backward] = PHASES.index(Phase.BACKWARD)
 
     phase[origins.recomputes(calls)] = PHASES.index(Phase.RECOMPUTE)
-    phase[calls < 0] = PHASES.index(Phase.UNKNOWN)
+    phase[calls == NO_ROW] = PHASES.index(Phase.UNKNOWN)
     return phase
 
 
@@ -384,7 +384,7 @@ def _annotated_phase(origins: Origins, calls: Int32s) -> Rows:
     naming_a_phase = Spans(trace, origins.line, regions[names_phase])
     annotation = naming_a_phase.rows_at(naming_a_phase.around(calls))
     phase_of_annotation = phase_of_name[trace.name[annotation]]
-    return np.where(annotation >= 0, phase_of_annotation, NO_PHASE)
+    return np.where(annotation != NO_ROW, phase_of_annotation, NO_PHASE)
 
 
 def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
@@ -400,7 +400,7 @@ def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
     trace = origins.trace
     launching = launching_calls(trace, trace.gpu_rows)
     ops = ops_of(trace, launching)
-    has_op = ops >= 0
+    has_op = ops != NO_ROW
     is_backward = origins.backward.around(ops[has_op]) >= 0
     thread_of_launch = trace.thread_of_track[trace.track[launching[has_op]]]
 
@@ -410,7 +410,7 @@ def _is_on_autograd_thread(origins: Origins, calls: Int32s) -> Flags:
     is_of_autograd[thread_of_launch[~is_backward]] = False
 
     on_autograd_thread = np.zeros(len(calls), dtype=np.bool_)
-    is_known = calls >= 0
+    is_known = calls != NO_ROW
     thread_of_call = trace.thread_of_track[trace.track[calls[is_known]]]
     on_autograd_thread[is_known] = is_of_autograd[thread_of_call]
     return on_autograd_thread

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.patterns import lazy_pattern
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.op_names import words
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.regions import Spans, label_of
@@ -149,7 +150,7 @@ def path_of(origins: Origins, program: Program) -> str:
 def source_of(origins: Origins, program: Program) -> Function | None:
     """Return the function that a row comes from: the innermost one of the user's own
     code, else the innermost one with a file; None if there is none."""
-    if program.own_frame >= 0:
+    if program.own_frame != NO_ROW:
         return function_of(origins.trace.name_of(program.own_frame))
     for row in program.frames:
         function = function_of(origins.trace.name_of(row))

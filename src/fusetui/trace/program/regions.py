@@ -13,6 +13,7 @@ import numpy as np
 
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -211,7 +212,7 @@ class Spans:
             The index of a span for each row; -1 for none.
         """
         around = np.full(len(rows), -1, dtype=np.intp)
-        known = np.flatnonzero(rows >= 0)
+        known = np.flatnonzero(rows != NO_ROW)
         if not len(self) or not len(known):
             return around
         known_rows = rows[known]
