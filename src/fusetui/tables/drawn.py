@@ -29,10 +29,11 @@ def table_repr(table: ColumnTable) -> str:
     main columns."""
     shown = first_columns(table.top(REPR_ROWS))
     texts = [_describe_size(table), aligned_rows(shown, REPR_WIDTH)]
-    rest = len(table) - REPR_ROWS
-    if rest > 0:
-        texts.append(f"... and {plural(rest, 'more row')}")
-    texts += [printable(sentence) for sentence in table.left_out]
+    omitted_rows = len(table) - len(shown)
+    if omitted_rows > 0:
+        texts.append(f"... and {plural(omitted_rows, 'more row')}")
+    for sentence in table.left_out:
+        texts.append(printable(sentence))
     return "\n".join(texts)
 
 
@@ -52,11 +53,13 @@ def table_text(table: ColumnTable, most: int, width: int) -> str:
         most: How many rows are shown; 0 shows all. A line at the end counts the others.
         width: How many cells a line of the terminal has.
     """
-    if not len(table):
+    if len(table) == 0:
         return f"no {table.name}"
-    shown = table.top(most) if most else table
-    rest = omitted_line(len(table) - len(shown), "row", TOP_ALL)
-    return "\n".join([aligned_rows(shown, width), *rest])
+    shows_all = most == 0
+    shown = table if shows_all else table.top(most)
+    omitted_rows = len(table) - len(shown)
+    lines = [aligned_rows(shown, width), *omitted_line(omitted_rows, "row", TOP_ALL)]
+    return "\n".join(lines)
 
 
 def first_columns(table: ColumnTable) -> ColumnTable:
@@ -169,11 +172,14 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
     titles = [without_unit(name) for name in shown.names]
     texts_of_columns = [value_texts(column) for column in shown.columns]
-    rows = zip(*texts_of_columns, strict=True)
     caption = _escape_html(_describe_size(table))
     head = _html_row("th", titles, sides)
-    body = "".join(_html_row("td", row, sides) for row in rows)
-    below = "".join(f"<p>{_escape_html(sentence)}</p>" for sentence in table.left_out)
+    body = ""
+    for row in zip(*texts_of_columns, strict=True):
+        body += _html_row("td", row, sides)
+    below = ""
+    for sentence in table.left_out:
+        below += f"<p>{_escape_html(sentence)}</p>"
     return (
         f"<table><caption>{caption}</caption>"
         f"<thead>{head}</thead>"

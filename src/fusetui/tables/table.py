@@ -127,12 +127,13 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield each row as a dict, by the names of the columns."""
-        names = self.names
         for begin in range(0, len(self), ROWS_AT_ONCE):
-            part = slice(begin, begin + ROWS_AT_ONCE)
-            columns = [column.take(part).to_list() for column in self.columns]
-            for row in zip(*columns, strict=True):
-                yield dict(zip(names, row, strict=True))
+            some_rows = slice(begin, begin + ROWS_AT_ONCE)
+            values_of_columns = []
+            for column in self.columns:
+                values_of_columns.append(column.take(some_rows).to_list())
+            for values_of_row in zip(*values_of_columns, strict=True):
+                yield dict(zip(self.names, values_of_row, strict=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,8 +162,9 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         Names are given as `select("name", "count")` or `select(["name", "count"])`.
         Raises NoColumnError.
         """
-        chosen = (names, *more) if isinstance(names, str) else (*names, *more)
-        columns = tuple(self.column(name) for name in dict.fromkeys(chosen))
+        first_names = [names] if isinstance(names, str) else list(names)
+        distinct_names = dict.fromkeys([*first_names, *more])  # in their order
+        columns = tuple(self.column(name) for name in distinct_names)
         return replace(
             self,
             columns=columns,

@@ -153,11 +153,14 @@ def _columns_of_field(table: ColumnTable, field: str) -> list[TableColumn]:
     `total_ns` is that column, `dtype` all columns with dtypes, `dur` the first of
     `dur_ns` and `total_ns` that the table has. Raises NoColumnError.
     """
-    any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
-    if not any_of and field == "kind" and HAS_KERNEL_NAMES.issubset(table.names):
-        any_of = ["kernel_op"]
-    if any_of:
-        return [table.column(name) for name in any_of]
+    possible_names = ANY_OF.get(field, (field,))
+    present_names = [name for name in possible_names if name in table.names]
+    if present_names:
+        return [table.column(name) for name in present_names]
+
+    has_kernel_names = HAS_KERNEL_NAMES.issubset(table.names)
+    if field == "kind" and has_kernel_names:
+        return [table.column("kernel_op")]
     for name in FIRST_OF.get(field, ()):
         if name in table.names:
             return [table.column(name)]
@@ -193,15 +196,17 @@ def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
-        word = parse_word(Written(part.text, False, sign=sign), part.value)
+        word = parse_word(Written(part.text, excluded=False, sign=sign), part.value)
         return _contains_word(column, word)
+
+    wanted: float
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQueryError(f"{part.field} is true or false: {part.field} = true")
-        is_wanted = np.equal(column.values, part.value == "true")
+        wanted = part.value == "true"
     else:
-        is_wanted = np.equal(column.values, _parse_number(column, part))
-    return is_wanted & column.has_value
+        wanted = _parse_number(column, part)
+    return np.equal(column.values, wanted) & column.has_value
 
 
 def _parse_number(column: TableColumn, part: Written) -> float:
@@ -212,12 +217,15 @@ def _parse_number(column: TableColumn, part: Written) -> float:
     """
     is_time = column.name.endswith("_ns")
     ns = parse_time(part.value) if is_time else None
+    if ns is not None:
+        return ns
     try:
-        value = float(part.value) if ns is None else ns
+        value = float(part.value)
     except ValueError:
         value = math.nan
     if math.isfinite(value):
-        return int(value) if value == int(value) else value
+        return int(value) if value.is_integer() else value
+
     if is_time:
         example = "50us"
     elif column.kind == "float":

@@ -111,14 +111,15 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
     '1.437'
     """
     longest_ns = max(map(abs, times_ns), default=0)
-    unit = TIME_UNITS[0]
-    for larger in TIME_UNITS[1:]:
-        if larger.factor <= longest_ns:
-            unit = larger
-    whole_digits = len(str(longest_ns // unit.factor))
-    exact_decimals = len(str(unit.factor)) - 1  # with as many, each ns is shown
-    decimals = min(exact_decimals, max(0, SIGNIFICANT_DIGITS - whole_digits))
-    return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+    chosen, *larger_units = TIME_UNITS
+    for unit in larger_units:
+        if unit.factor <= longest_ns:
+            chosen = unit
+    whole_digits = len(str(longest_ns // chosen.factor))
+    wanted_decimals = max(0, SIGNIFICANT_DIGITS - whole_digits)
+    exact_decimals = len(str(chosen.factor)) - 1  # with as many, each ns is shown
+    decimals = min(exact_decimals, wanted_decimals)
+    return Unit(scale=chosen.factor, name=chosen.name, decimals=decimals)
 
 
 def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
@@ -264,13 +265,14 @@ def tick(ns: int, step: int) -> str:
     sign = "-" if ns < 0 else ""
     for unit in reversed(TIME_UNITS):
         decimals = 0
-        while step * 10**decimals < unit.factor:
+        while step * 10**decimals < unit.factor:  # until the step is one last digit
             decimals += 1
-        last_digits = _round_half_up(abs(ns) * 10**decimals, unit.factor)
-        is_one_or_more = last_digits >= 10**decimals
-        is_step_shown = step >= unit.factor // 1000
-        if unit.factor == 1 or (is_step_shown and is_one_or_more):
-            return f"{sign}{_format_decimal(last_digits, decimals)} {unit.name}"
+        # The number in this unit, without its point: 125 for 1.25.
+        rounded = _round_half_up(abs(ns) * 10**decimals, unit.factor)
+        is_one_or_more = rounded >= 10**decimals
+        is_step_large_enough = step >= unit.factor // 1000
+        if unit.factor == 1 or (is_step_large_enough and is_one_or_more):
+            return f"{sign}{_format_decimal(rounded, decimals)} {unit.name}"
     raise AssertionError("nanoseconds are the last unit")
 
 
@@ -376,14 +378,18 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
     # Fractions are slower than integers.
     exact_part = part if isinstance(part, int) else _exact_fraction(part)
     exact_whole = whole if isinstance(whole, int) else _exact_fraction(whole)
-    tenths = _round_half_up(1000 * exact_part, exact_whole)
+    tenths = _round_half_up(1000 * exact_part, exact_whole)  # of a percent
     if tenths == 0:
         return "<0.1 %"
     if tenths == 1000:
         return ">99.9 %" if exact_part < exact_whole else ">100 %"
-    if fine or tenths < 100 or 995 <= tenths < 1005:
+
+    is_below_10_percent = tenths < 100
+    would_round_to_100_percent = 995 <= tenths < 1005
+    if fine or is_below_10_percent or would_round_to_100_percent:
         return f"{_format_decimal(tenths, 1)} %"
-    return f"{_round_half_up(100 * exact_part, exact_whole)} %"
+    percents = _round_half_up(100 * exact_part, exact_whole)
+    return f"{percents} %"
 
 
 def signed_percent(part: float, whole: float) -> str:
@@ -482,8 +488,9 @@ def plural(number: int, noun: str) -> str:
     ('1 kernel', '2,000 kernels', '0 launches')
     """
     if number == 1:
-        return f"{count(number)} {noun}"
-    ending = "es" if noun.endswith(("ch", "sh", "ss", "x")) else "s"
+        return f"1 {noun}"
+    takes_es = noun.endswith(("ch", "sh", "ss", "x"))
+    ending = "es" if takes_es else "s"
     return f"{count(number)} {noun}{ending}"
 
 
@@ -493,10 +500,9 @@ def several(names: Sequence[str], most: int) -> str:
     >>> several(["a", "b", "c", "d", "e"], most=2), several(["a", "b"], most=2)
     ('a, b and 3 more', 'a, b')
     """
-    shown = ", ".join(names[:most])
-    if len(names) <= most:
-        return shown
-    return f"{shown} and {count(len(names) - most)} more"
+    listed = ", ".join(names[:most])
+    others = len(names) - most
+    return f"{listed} and {count(others)} more" if others > 0 else listed
 
 
 def amount(text: str) -> float | None:

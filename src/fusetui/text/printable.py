@@ -75,10 +75,11 @@ def json_lines(text: str) -> str:
     """
     if text.isascii() and "\x7f" not in text:
         return text
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if not is_printable(line):
-            lines[number] = "".join(map(_escape_in_json, line))
+    lines = []
+    for line in text.split("\n"):
+        # Most lines need no escapes, and are faster to check than to escape.
+        is_safe = is_printable(line)
+        lines.append(line if is_safe else "".join(map(_escape_in_json, line)))
     return "\n".join(lines)
 
 
@@ -110,8 +111,13 @@ def markdown_table(
         rows: The cells of each row, already Markdown.
         left: The numbers of the columns that are aligned left, as texts are.
     """
-    ruler = ["---" if column in left else "---:" for column in range(len(titles))]
-    return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]
+    ruler = []
+    for column in range(len(titles)):
+        ruler.append("---" if column in left else "---:")
+    lines = []
+    for cells in (titles, ruler, *rows):
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def without_credentials(text: str) -> str:

@@ -193,9 +193,11 @@ def top_table(
         blank: As for `record_table`.
         share: How much the others are together, for `omitted_line`: "20 %".
     """
-    shown = records[:top] if top else records
+    shows_all = top == 0
+    shown = records if shows_all else records[:top]
+    omitted = len(records) - len(shown)
     lines = [record_table(columns, shown, max_cells, min_last_cells, blank)]
-    lines += omitted_line(len(records) - len(shown), noun, hint, share)
+    lines += omitted_line(omitted, noun, hint, share)
     return "\n".join(lines)
 
 
@@ -208,7 +210,8 @@ def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
         max_cells: How wide a line may be.
         indent: Stands before each line but the first.
     """
-    return wrap(text, min(max_cells, MAX_SENTENCE_CELLS), subsequent_indent=indent)
+    line_cells = min(max_cells, MAX_SENTENCE_CELLS)
+    return wrap(text, line_cells, subsequent_indent=indent)
 
 
 def time_or_blank(ns: int) -> str:
