@@ -186,8 +186,10 @@ def kind_of_kernel(name: str) -> str | None:
         return "comm"
 
     decoded = _decode_name(name)
-    if decoded is not None and (decoded.op or decoded.fused_ops):
+    if decoded is not None and decoded.op:
         return decoded.op
+    if decoded is not None and decoded.fused_ops:
+        return None  # several kinds at once
 
     head = name[:MAX_SEARCHED_CHARS]
     for kind, words in _WORDS_OF_KINDS.items():
@@ -209,9 +211,9 @@ def kind_of_op(op: str) -> str | None:
     if len(op) > MAX_OP_CHARACTERS:
         return None
 
-    out_of_place = op.rstrip("_")  # an in-place twin is of the same kind
+    op_out_of_place = op.rstrip("_")  # add for add_, which is of the same kind
     for kind, ops in _OPS_OF_KINDS.items():
-        if re.fullmatch(ops, op) or re.fullmatch(ops, out_of_place):
+        if re.fullmatch(ops, op) or re.fullmatch(ops, op_out_of_place):
             return kind
     return None
 
@@ -278,7 +280,8 @@ def legend_kind(name: str) -> str:
     decoded = _decode_name(name)
     if decoded is not None and decoded.fused_ops:
         return _FUSED
-    return _LEGEND_KINDS.get(kind_of_kernel(name) or "", _OTHER)
+    kind = kind_of_kernel(name) or ""
+    return _LEGEND_KINDS.get(kind, _OTHER)
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)

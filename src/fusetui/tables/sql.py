@@ -123,11 +123,11 @@ class SqlDatabase:
         specs = columns_of(name)
         if not self._of_several:
             return specs
-        behind_file = [
-            replace(spec, name=name_beside_file(name, spec.name, FILE))
-            for spec in specs
-        ]
-        return (FILE, *behind_file)
+        specs_beside_file = []
+        for spec in specs:
+            column_name = name_beside_file(name, spec.name, FILE)
+            specs_beside_file.append(replace(spec, name=column_name))
+        return (FILE, *specs_beside_file)
 
     def table(self, name: str) -> Table:
         """One of TABLES with the rows of all traces, made at its first use. It counts
@@ -160,9 +160,9 @@ class SqlDatabase:
                 "SQL: the query fails, with a message that is not UTF-8."
             ) from None
         left_out: list[str] = []
-        for name in TABLES:
-            if name in self._read:
-                left_out += self._tables[name].left_out
+        read_tables = [name for name in TABLES if name in self._read]
+        for name in read_tables:
+            left_out += self._tables[name].left_out
         return replace(answer, left_out=tuple(left_out))
 
     def interrupt(self) -> None:
@@ -173,9 +173,10 @@ class SqlDatabase:
         """Raise WrongSqlError unless the query is one SELECT, and an error of DuckDB if
         it cannot be parsed."""
         statements = self._connection.extract_statements(query)
-        if len(statements) != 1:
-            number = len(statements) or "none"
-            raise WrongSqlError(f"SQL: pass one query, not {number}.")
+        if not statements:
+            raise WrongSqlError("SQL: pass one query, not none.")
+        if len(statements) > 1:
+            raise WrongSqlError(f"SQL: pass one query, not {len(statements)}.")
         kind = statements[0].type.name
         if kind != "SELECT":
             raise WrongSqlError(
@@ -272,10 +273,11 @@ def _format_error(message: str) -> str:
     """A message of DuckDB as one sentence in one line, without the kind of the error
     and its place in the query."""
     without_place = ERROR_PLACE.sub("", message)
-    words = ERROR_KIND.sub("", without_place).split()
-    text = " ".join(words)
-    end = "" if text.endswith("?") else "."
-    return f"SQL: {text.rstrip('.!')}{end}"
+    without_kind = ERROR_KIND.sub("", without_place)
+    in_one_line = " ".join(without_kind.split())
+    if in_one_line.endswith("?"):
+        return f"SQL: {in_one_line}"
+    return f"SQL: {in_one_line.rstrip('.!')}."
 
 
 def _make_distinct(names: Sequence[str]) -> list[str]:

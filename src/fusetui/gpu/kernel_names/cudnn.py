@@ -119,7 +119,7 @@ def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     The second pass of a product whose K is split only adds up. Its fields say that
     it is a reduction.
     """
-    rest = match["rest"]
+    options = match["rest"]
     is_conv = match["pass"] is not None
     fields = {
         "op": "conv" if is_conv else "gemm",
@@ -127,18 +127,18 @@ def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
         **fields_of(match),
         **_read_xmma_types(match),
         "layout": None if is_conv else match["ab"],
-        "epilogue": find_epilogue(rest),
+        "epilogue": find_epilogue(options),
     }
-
-    # Such a kernel is the second pass of a split K.
-    if "_execute_split_k_kernel" in rest:
-        fields |= {"op": "reduction", "split_k": True, "role": "splitk_reduce"}
-
     for pattern in _OPTIONS:
-        option = pattern.search(rest)
+        option = pattern.search(options)
         if option:
             fields |= fields_of(option)
 
+    is_second_pass = "_execute_split_k_kernel" in options
+    if is_second_pass:
+        fields["op"] = "reduction"
+        fields["split_k"] = True
+        fields["role"] = "splitk_reduce"
     return fields
 
 

@@ -368,11 +368,10 @@ def _decode3_head(name: str) -> KernelName | None:
     if head is None:
         return None
 
-    unparsed = head["unparsed"]
-    if "gemm" not in unparsed:
+    is_product = "gemm" in head["unparsed"]
+    if not is_product:
         return None
-
-    short = f"gemm sm{head['cc']} {unparsed}"
+    short = f"gemm sm{head['cc']} {head['unparsed']}"
     parts = explain(head, _MEANINGS3)
     return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
 

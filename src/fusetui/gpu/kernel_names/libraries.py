@@ -315,7 +315,7 @@ def _determine_pass(library: Library, searched: str) -> str | None:
     return None
 
 
-_BLOCK_SCALED = lazy_pattern(r"(?:^|_)(mxfp8|mxfp4|nvfp4)(?=_|$)")
+_BLOCK_SCALED = lazy_pattern(r"(?:^|_)(?P<format>mxfp8|mxfp4|nvfp4)(?=_|$)")
 _BLOCK_SCALED_TYPES: Final = {
     "mxfp8": "mxfp8",  # e4m3 or e5m2
     "mxfp4": "mxfp4_e2m1",
@@ -331,9 +331,9 @@ def _find_element_type(name: str, sign: Signature) -> str | None:
     It is the block-scaled format that is a word of the name, else the only type among
     the template arguments. Returns None if neither is there.
     """
-    word = _BLOCK_SCALED.search(sign.base)
-    if word:
-        return _BLOCK_SCALED_TYPES[word[1]]
+    block_scaled = _BLOCK_SCALED.search(sign.base)
+    if block_scaled:
+        return _BLOCK_SCALED_TYPES[block_scaled["format"]]
     return element_type(name, sign)
 
 

@@ -182,8 +182,9 @@ def find_epilogue(rest: str) -> str | None:
     Args:
         rest: A part of a name in which words are divided by underscores.
     """
-    epilogue_words = [word for word in rest.split("_") if word in _EPILOGUES]
-    return "_".join(epilogue_words) or None
+    words = rest.split("_")
+    epilogue_words = [word for word in words if word in _EPILOGUES]
+    return "_".join(epilogue_words) if epilogue_words else None
 
 
 def explain(
@@ -293,7 +294,8 @@ def cut(text: str, mark: str) -> str:
     """
     if len(text) <= MAX_SHORT:
         return text
-    return text[: MAX_SHORT - len(mark)].rstrip() + mark
+    kept_characters = MAX_SHORT - len(mark)
+    return f"{text[:kept_characters].rstrip()}{mark}"
 
 
 def safe(text: str) -> str:
@@ -305,12 +307,14 @@ def safe(text: str) -> str:
     >>> safe("a\\x1b[31mb")
     'a\\\\x1b(31mb'
     """
-    beginning = text[: 2 * MAX_SHORT]
+    beginning = text[: 2 * MAX_SHORT]  # more than is kept
     is_plain = beginning.isascii() and beginning.isprintable()
-    if not is_plain or "[" in beginning or "]" in beginning:
-        beginning = _UNSAFE.sub(lambda match: escaped(match[0]), beginning)
+    has_brackets = "[" in beginning or "]" in beginning
+    if is_plain and not has_brackets:
+        return cut(beginning, "...")
 
-    return cut(beginning, "...")
+    safe_text = _UNSAFE.sub(lambda match: escaped(match[0]), beginning)
+    return cut(safe_text, "...")
 
 
 def spaced(*words: str | int | None) -> str:
@@ -404,14 +408,9 @@ def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
     """
     if a is None:
         return out
-
-    operands = a
-    if b is not None and b != a:
-        operands = f"{a}*{b}"
-
+    operands = a if b is None or b == a else f"{a}*{b}"
     if out is None or out == a:
         return operands
-
     return f"{operands}->{out}"
 
 

@@ -268,10 +268,9 @@ def _decode_tensile_helper(name: str) -> KernelName | None:
     if not name.startswith("Cijk_"):
         return None
 
-    if "_PostGSU" not in name:
-        return build(name, "tensile", name[:48])
-
-    # Such a kernel adds up the partial sums of a split K.
+    adds_up_partial_sums = "_PostGSU" in name
+    if not adds_up_partial_sums:
+        return build(name, "tensile", name)
     short = f"splitk-reduce {name.removeprefix('Cijk_')}"
     return build(name, "tensile", short, op="reduction", role="splitk_reduce")
 

@@ -116,11 +116,8 @@ class Limits(msgspec.Struct, frozen=True):
         least_ns = self.least_ns
         if ns <= 0 or least_ns is None:
             return None
-
-        is_from_cache = self.bound == "memory" and least_ns > ns
-        if is_from_cache:
-            return None
-        return least_ns / ns
+        is_from_cache = self.bound == "memory" and ns < least_ns
+        return None if is_from_cache else least_ns / ns
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
@@ -238,8 +235,8 @@ def _kind_of_operands(dtype: str, kernel: KernelName) -> str:
     bits_a = _bits_of_narrow_format(kernel.dtype_a)
     bits_b = _bits_of_narrow_format(kernel.dtype_b)
     if bits_a is not None and bits_b is not None:
-        # mxfp4 times mxfp8 runs at the rate of fp8
-        return f"fp{max(bits_a, bits_b)}"
+        wider_bits = max(bits_a, bits_b)  # mxfp4 times mxfp8 runs at the rate of fp8
+        return f"fp{wider_bits}"
     return "fp8" if dtype.startswith("fp8") else dtype
 
 
@@ -458,10 +455,11 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
     block = _parse_triple(args.get("block"))
     if block is None:
         return None
-    for grid_threads, block_threads in zip(grid, block, strict=True):
-        if grid_threads % block_threads:
-            return None
-    return grid[0] // block[0], grid[1] // block[1], grid[2] // block[2]
+    grid_x, grid_y, grid_z = grid
+    block_x, block_y, block_z = block
+    if grid_x % block_x or grid_y % block_y or grid_z % block_z:
+        return None
+    return grid_x // block_x, grid_y // block_y, grid_z // block_z
 
 
 def count_resident_blocks(

@@ -300,12 +300,12 @@ def _has_named_tile(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     Returns one flag for each of `rows`.
     """
     name_of_row = trace.name[rows]
-    name_has_tile = np.zeros(len(trace.names), dtype=np.bool_)
+    has_tile = np.zeros(len(trace.names), dtype=np.bool_)  # of each name
     for name in used_ids(name_of_row):
         kernel = decode(trace.names[name])
-        if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
-            name_has_tile[name] = True
-    return name_has_tile[name_of_row]
+        if kernel is not None and kernel.op == "gemm":
+            has_tile[name] = bool(kernel.tile_m)
+    return has_tile[name_of_row]
 
 
 class _KernelGroups(NamedTuple):

@@ -337,9 +337,10 @@ def _find_peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
-        is_chip = capability == device.capability and sms == device.sms
-        if is_chip and _has_memory(properties, device.memory_gb):
-            return _find_peak_by_name({**properties, "name": device.name})
+        is_same_chip = capability == device.capability and sms == device.sms
+        if is_same_chip and _has_memory(properties, device.memory_gb):
+            properties_with_name = {**properties, "name": device.name}
+            return _find_peak_by_name(properties_with_name)
     return None
 
 
@@ -352,9 +353,11 @@ def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -
     """
     if bounds is None:
         return True
-    size = properties.get("totalGlobalMem")
+    memory_bytes = properties.get("totalGlobalMem")
+    if not isinstance(memory_bytes, int):
+        return False
     least_gb, most_gb = bounds
-    return isinstance(size, int) and least_gb * GIGA <= size <= most_gb * GIGA
+    return least_gb * GIGA <= memory_bytes <= most_gb * GIGA
 
 
 ASSUMED_SHARE: Final = 0.8
@@ -420,7 +423,8 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
         kind: The kind of arithmetic, or BANDWIDTH. An unknown kind (None) counts as
             assumed.
     """
-    return kind == BANDWIDTH or kind not in _find_measured_rates(peak)
+    is_measured = kind in _find_measured_rates(peak)
+    return kind == BANDWIDTH or not is_measured
 
 
 def _find_measured_rates(peak: Peak) -> dict[str, float]:

@@ -281,7 +281,8 @@ def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
         do not fit together.
     """
     if inputs.op in _CONVS:
-        return _count_conv_forward(inputs, _CONVS[inputs.op])
+        arguments = _CONVS[inputs.op]
+        return _count_conv_forward(inputs, arguments)
     if inputs.op == "aten::cudnn_convolution_backward_input":
         return _count_cudnn_backward_input(inputs)
     if inputs.op == "aten::convolution_backward":
