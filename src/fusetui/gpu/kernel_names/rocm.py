@@ -26,6 +26,7 @@ from fusetui.text.patterns import lazy_pattern
 
 from .cxx import Signature, signature
 from .record import (
+    MAX_SHORT,
     KernelName,
     Meanings,
     Part,
@@ -270,7 +271,7 @@ def _decode_tensile_helper(name: str) -> KernelName | None:
 
     adds_up_partial_sums = "_PostGSU" in name
     if not adds_up_partial_sums:
-        return build(name, "tensile", name)
+        return build(name, "tensile", name[:MAX_SHORT])
     short = f"splitk-reduce {name.removeprefix('Cijk_')}"
     return build(name, "tensile", short, op="reduction", role="splitk_reduce")
 
