@@ -115,12 +115,12 @@ def _kept_columns(table: ColumnTable) -> set[int]:
     They are the first column and the first text; if that is the file, also the second
     text.
     """
-    text_numbers = [
+    text_columns = [
         number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
-    first_texts = [table.names[number] for number in text_numbers[:1]]
-    kept_texts = 2 if first_texts == ["file"] else 1
-    return {0, *text_numbers[:kept_texts]}
+    starts_with_file = bool(text_columns) and table.names[text_columns[0]] == "file"
+    kept_texts = 2 if starts_with_file else 1
+    return {0, *text_columns[:kept_texts]}
 
 
 def without_unit(name: str) -> str:

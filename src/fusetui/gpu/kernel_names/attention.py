@@ -150,10 +150,10 @@ def _build_attention_record(
 def _build_flash2_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of FlashAttention 2.
 
-    The short text names the variant, such as `splitkv`, and says whether the mask is
-    local and dropout can be applied.
+    The name contains `flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<...`, for
+    instance. The short text has the variant, here `splitkv`, and says whether the mask
+    is local and dropout can be applied.
     """
-    # The name is `flash_fwd_splitkv_kernel`, for instance.
     words_behind_pass = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = words_behind_pass.removesuffix("kernel").strip("_")
 
@@ -271,8 +271,9 @@ def _build_memory_efficient_record(match: re.Match[str]) -> KernelName:
 def _build_trtllm_record(match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel of TensorRT-LLM.
 
-    The field `causal` is True if the name has `Causal`. It is None otherwise, because a
-    name without that word does not exclude a causal mask.
+    The name begins like `fmhaSm100aKernel_QkvE4m3OBfloat16H128`. The field `causal` is
+    True if the name has `Causal`. It is None otherwise, because a name without that
+    word does not exclude a causal mask.
     """
     is_causal = "Causal" in match["rest"]
     is_local = match["window"] is not None

@@ -75,7 +75,8 @@ _XMMA_MEANINGS: Final = {
 def decode_xmma(name: str) -> KernelName | None:
     """Decode the name of an xmma kernel of cuDNN or cuBLAS.
 
-    If only its beginning is understood, the record has the target and the operation.
+    Such a name is `sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`. If
+    only its beginning is understood, the record has the target and the operation.
     Returns None for any other name.
     """
     match = _XMMA.match(name)
@@ -335,12 +336,16 @@ def decode(name: str) -> KernelName | None:
 
 
 def _build_implicit_record(name: str, match: re.Match[str]) -> KernelName:
-    """Build the record of a convolution of cuDNN 7 as an implicit matrix product."""
+    """Build the record of a convolution of cuDNN 7.
+
+    It runs as a matrix product, so the name begins like
+    `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_`.
+    """
     return build(
         name,
         "cudnn",
-        name.replace("_implicit_gemm", ""),
-        explain(match, {**_MEANINGS, **_PASS}),
+        short=name.replace("_implicit_gemm", ""),
+        parts=explain(match, {**_MEANINGS, **_PASS}),
         op="conv",
         pass_=match["pass"],
         arch_name=match["arch"],
@@ -350,8 +355,9 @@ def _build_implicit_record(name: str, match: re.Match[str]) -> KernelName:
 def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a hand-tuned convolution.
 
-    Sums in fp32 imply operands in fp32 only if the name has neither another type nor
-    a tensor-core instruction.
+    The name is `volta_scudnn_128x64_relu_small_nn_v1`, for instance. Sums in fp32 imply
+    operands in fp32 only if the name has neither another type nor a tensor-core
+    instruction.
     """
     words_before_tile = match["mid"].split("_")
     words_behind_tile = match["rest"].split("_")
@@ -381,7 +387,9 @@ def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
 def _build_attention_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel that cuDNN generated.
 
-    Its short text ends with the knobs of the generator.
+    The name is
+    `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_...`. What
+    follows after `knob_` are settings of the generator; the short text ends with them.
     """
     options = match["rest"]
     pass_ = "fwd" if match["pass"] == "fprop" else "bwd"

@@ -259,10 +259,10 @@ def _list_variants_of_2x(match: re.Match[str]) -> list[str]:
     numbers lie in separate planes.
     """
     words = []
+    variant, *_ = match["rest"].strip("_").split("_")
     is_conv = match["kind"] != "gemm"
-    options = match["rest"].strip("_").split("_")
     if is_conv:
-        words.append(options[0])
+        words.append(variant)
     align = int(match["align"] or 0)
     if align > 0:
         words.append(f"a{align}")
@@ -421,7 +421,8 @@ def _build_shaped_record(name: str, match: re.Match[str]) -> KernelName:
 
     Args:
         name: The full name of the kernel.
-        match: The match of one of `_SHAPED`. A and B have the same type there.
+        match: The match of a pattern that has the shapes of the tile (`tile_m`, ...)
+            and of the cluster (`x`, `y`, `z`). A and B have the same type.
     """
     fields = fields_of(match, cxx_type)
     cluster = f"{match['x']}x{match['y']}x{match['z']}"

@@ -38,6 +38,7 @@ from .record import (
     fields_of,
     find_first_op,
     spaced,
+    word_of_group,
 )
 from .vocabulary import CXX_TYPE, cxx_type
 
@@ -213,8 +214,8 @@ _AITER_ATTENTION = lazy_pattern(
 def decode(name: str) -> KernelName | None:
     """Decode the name of a kernel of one of the listed libraries.
 
-    The library is recognized by the beginning of the name. Returns None for a kernel
-    of another library.
+    The library is recognized by the beginning of the name: `void vllm::moe::` is vLLM.
+    Returns None for a kernel of another library.
     """
     sign = signature(name)
     if sign is None:
@@ -252,7 +253,8 @@ def decode(name: str) -> KernelName | None:
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     """Decode the name of a kernel of NVIDIA Apex.
 
-    Apex has a copy of ATen's multi_tensor_apply_kernel outside of any namespace.
+    Apex has a copy of ATen's multi_tensor_apply_kernel outside of any namespace:
+    `void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, ...`.
     Returns None for other names.
     """
     if sign.base != "multi_tensor_apply_kernel" or sign.scope:
@@ -371,7 +373,8 @@ _CUB_TYPE = lazy_pattern(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 def decode_cub(name: str) -> KernelName | None:
     """Decode the name of a kernel of CUB, hipCUB or rocPRIM.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `void cub::DeviceScanKernel<`. Returns None for a kernel of
+    another library.
     """
     sign = signature(name)
     if sign is None:
@@ -408,7 +411,7 @@ def _find_algorithm(name: str, sign: Signature) -> Word:
         selector = _SELECTOR.search(name, sign.end, sign.end + 400)
     if selector is None:
         return Word(sign.base, sign.start, sign.end)
-    return Word(selector["what"], selector.start("what"), selector.end("what"))
+    return word_of_group(selector, "what")
 
 
 def _find_cub_types(name: str, end: int) -> list[str]:

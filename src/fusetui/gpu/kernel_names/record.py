@@ -260,6 +260,11 @@ class Word(NamedTuple):
     end: int
 
 
+def word_of_group(match: re.Match[str], group: str) -> Word:
+    """Return the characters that one group of a pattern matched as a word."""
+    return Word(match[group], match.start(group), match.end(group))
+
+
 def iterate_words(name: str, start: int, end: int) -> Iterator[Word]:
     """Yield the words between underscores in `name[start:end]`, without empty ones.
 

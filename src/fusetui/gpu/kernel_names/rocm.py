@@ -230,7 +230,8 @@ class _CkTile(NamedTuple):
 def decode_tensile(name: str) -> KernelName | None:
     """Decode the name of a matrix product of Tensile or hipBLASLt.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `Cijk_Alik_Bljk_BBS_BH_`, and its options follow:
+    `MT256x192x64` is the tile. Returns None for a kernel of another library.
     """
     match = _TENSILE.match(name)
     if match is None:
@@ -506,7 +507,8 @@ def _decode_igemm(name: str) -> KernelName | None:
 def decode_ck(name: str) -> KernelName | None:
     """Decode the name of a kernel of Composable Kernel.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<`. Returns
+    None for a kernel of another library.
     """
     sign = signature(name)
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):

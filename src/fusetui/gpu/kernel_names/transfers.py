@@ -30,6 +30,7 @@ from .record import (
     explain_group,
     iterate_words,
     spaced,
+    word_of_group,
 )
 
 _NAME = lazy_pattern(
@@ -136,13 +137,9 @@ def decode_nccl(name: str) -> KernelName | None:
     old_match = _OLD_NAME.match(name)
     if old_match is None:
         return None
-    operator = Word(
-        old_match["redop"], old_match.start("redop"), old_match.end("redop")
-    )
-    dtype = Word(old_match["type"], old_match.start("type"), old_match.end("type"))
     return _build_collective_record(
         old_match,
-        [operator, dtype],
+        [word_of_group(old_match, "redop"), word_of_group(old_match, "type")],
         is_symmetric=False,
         algo=old_match["algo"].lower(),
         proto=old_match["proto"].lower() or "simple",
@@ -159,8 +156,9 @@ def _build_collective_record(
     """Build the record of the kernel of a collective.
 
     Args:
-        match: The match of a pattern for such names.
-        words: The words behind the collective.
+        match: The match of a pattern for such names; its group `what` is the
+            collective, such as `AllReduce`.
+        words: The words behind the collective, such as `Sum`, `bf16`, `RING` and `LL`.
         is_symmetric: Whether it is a symmetric kernel. Its algorithms have a scheme
             of their own, which is not decoded.
         known_fields: Fields besides those that the words determine.

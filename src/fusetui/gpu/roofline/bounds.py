@@ -136,8 +136,9 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
     """
     kind = determine_arithmetic(amount.dtype, kernel, peak)
     flop_per_s = peak.flop_per_s(kind)
+    needs_fewer_products = _FEWER_PRODUCTS.search(name) is not None
     compute_ns = None
-    if amount.flop and flop_per_s and not _FEWER_PRODUCTS.search(name):
+    if amount.flop and flop_per_s and not needs_fewer_products:
         compute_ns = amount.flop / flop_per_s * NS
 
     memory_ns = None

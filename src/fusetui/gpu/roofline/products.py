@@ -333,7 +333,7 @@ def _count_conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | No
         multiplied = (grad_output, x)
     else:
         return None
-    if not _is_not_transposed(inputs, grad_output, x, weight):
+    if not _is_plain_conv(inputs, grad_output, x, weight):
         return None
 
     # The third tensor has the shape of the gradient that is written.
@@ -440,7 +440,7 @@ def _derive_output_image(
     return tuple(output_image)
 
 
-def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
+def _is_plain_conv(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Return whether a backward convolution is known not to be transposed.
 
     Its flag tells. If that was not recorded, the numbers of channels tell where they
