@@ -213,14 +213,14 @@ def _ancestors(pid: int) -> list[int]:
     """Return the PIDs of the parent of a process, of its parent, and so on, at most
     MAX_ANCESTORS."""
     ancestors: list[int] = []
-    youngest = pid
-    while youngest > 1 and len(ancestors) < MAX_ANCESTORS:  # 1 has no parent
+    oldest = pid
+    while oldest > 1 and len(ancestors) < MAX_ANCESTORS:  # process 1 has no parent
         try:
-            parent = _stat(Path(f"/proc/{youngest}")).parent
+            status = _stat(Path(f"/proc/{oldest}"))
         except (OSError, ValueError, IndexError):
             break
-        ancestors.append(parent)
-        youngest = parent
+        ancestors.append(status.parent)
+        oldest = status.parent
     return ancestors
 
 

@@ -221,7 +221,7 @@ class Recording:
                 self._hear(socket, message)
         for pid, job in self.jobs.items():
             if not job.is_settled:
-                self.jobs[pid] = self._looked(job)
+                self.jobs[pid] = self._update_job(job)
         if all(job.is_settled for job in self.jobs.values()):
             self._end_attempt()
 
@@ -255,9 +255,9 @@ class Recording:
             return _Order(self._judge_recording(job) if request.is_free else job)
         if not request.is_free:
             return _Order(replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER))
-        return self._order(job, own_pid=request.pids[0])
+        return self._order_for_free_process(job, own_pid=request.pids[0])
 
-    def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
+    def _order_for_free_process(self, job: AttachedProcess, own_pid: int) -> _Order:
         """Decide what to tell a process that asks and is free.
 
         It is told nothing while it may still be importing, or between two attempts. Of
@@ -272,22 +272,34 @@ class Recording:
         if is_importing or time.monotonic() < self._rests_until:
             return _Order(job)
         now = time.time()
-        is_alone = len(self.jobs) == 1
-        if not is_alone:
-            has_start = self._start > 0
-            if not has_start and self.attempt > 1 and not self._are_free():
-                return _Order(job)
-            if not has_start:
-                phase_s = (self.attempt - 1) * PHASE_S % TICK_S
-                self._start = now + TOGETHER_S + phase_s
-            is_too_late = now > self._start - WARM_UP_S
-            if is_too_late:
-                missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
-                return _Order(missed)
+        begins_with_others = len(self.jobs) > 1
+        if begins_with_others and not self._set_common_start(now):
+            return _Order(job)
+        if begins_with_others and now > self._start - WARM_UP_S:
+            missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
+            return _Order(missed)
         if self._place != _folder_identity(self._folder):
             why = f"{self._folder} was removed or replaced during the recording"
             return _Order(_mark_failed(job, why))
         return self._order_to_record(job, own_pid, now)
+
+    def _set_common_start(self, now: float) -> bool:
+        """Set the time at which all processes begin, if it is not set yet.
+
+        Returns False if it cannot be set yet: after the first attempt, all processes
+        have to be free.
+
+        Args:
+            now: The time in seconds since 1970.
+        """
+        is_set = self._start > 0
+        if is_set:
+            return True
+        if self.attempt > 1 and not self._are_free():
+            return False
+        phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+        self._start = now + TOGETHER_S + phase_s
+        return True
 
     def _order_to_record(
         self, job: AttachedProcess, own_pid: int, now: float
@@ -370,9 +382,9 @@ class Recording:
         waits_for_steps = self._request.steps and not job.size
         if waits_for_steps and time.monotonic() < job.told_at + STEPS_S:
             return job
-        looked = self._looked(job)
-        if looked.is_settled:
-            return looked
+        updated = self._update_job(job)
+        if updated.is_settled:
+            return updated
         trace = inspect_trace(job.file)
         disk = os.statvfs(self._folder)
         free_bytes = disk.f_bavail * disk.f_frsize
@@ -400,7 +412,7 @@ class Recording:
         folder_seen_by_process = Path(f"/proc/{recorded.pid}/root{self._folder}")
         return _folder_identity(folder_seen_by_process) == self._place
 
-    def _looked(self, job: AttachedProcess) -> AttachedProcess:
+    def _update_job(self, job: AttachedProcess) -> AttachedProcess:
         """Return a process that is not settled as it is now, by its file.
 
         It is recorded once the file is whole. It has failed if it ended before, sent no

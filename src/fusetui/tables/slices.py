@@ -135,14 +135,16 @@ def _decoded_columns(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
 
     columns = []
     for column, text_of in FROM_KERNEL_NAME.items():
-        texts: dict[str, int] = {}  # the distinct texts, each with its number
-        text_of_name = np.full(len(trace.names), NO_TEXT, dtype=np.int64)
+        number_of_text: dict[str, int] = {}
+        number_of_name = np.full(len(trace.names), NO_TEXT, dtype=np.int64)
         for name, decoded in decoded_by_name.items():
             text = text_of(decoded)
             if text:
-                text_of_name[name] = texts.setdefault(text, len(texts))
-        text_of_row = np.where(is_gpu_event, text_of_name[name_of_row], NO_TEXT)
-        columns.append(_optional_text_column(column, text_of_row, list(texts)))
+                next_number = len(number_of_text)
+                number_of_name[name] = number_of_text.setdefault(text, next_number)
+        number_of_row = np.where(is_gpu_event, number_of_name[name_of_row], NO_TEXT)
+        texts = list(number_of_text)
+        columns.append(_optional_text_column(column, number_of_row, texts))
     return columns
 
 
