@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.groups import (
     GROUPINGS,
+    Grouping,
     KernelWork,
-    Keys,
     module_keys,
     name_missing_group,
 )
@@ -288,7 +288,7 @@ def _divide(amount: Floats, ns: Floats) -> Floats:
 
 
 @memo()
-def keys_of(trace: Trace) -> Mapping[str, Keys]:
+def keys_of(trace: Trace) -> Mapping[str, Grouping]:
     """Return the groups of all kernels by each grouping that needs no further analysis,
     such as name, kind and stream. Shapes and modules follow later."""
     return group_kernels_fully(trace, None, None)
@@ -296,7 +296,7 @@ def keys_of(trace: Trace) -> Mapping[str, Keys]:
 
 def group_kernels_fully(
     trace: Trace, known: Jobs | None, origins: Origins | None
-) -> Mapping[str, Keys]:
+) -> Mapping[str, Grouping]:
     """Return the groups of all kernels by each grouping whose facts are known.
 
     Args:
@@ -305,13 +305,13 @@ def group_kernels_fully(
         origins: The module that each kernel comes from; None until computed.
 
     Returns:
-        Keys by the name of the grouping; empty in a trace without kernels.
+        Groupings by the name of the grouping; empty in a trace without kernels.
     """
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
     jobs = known or _make_unknown_jobs(rows)
-    keys: dict[str, Keys] = {}
+    keys: dict[str, Grouping] = {}
     for by, group in GROUPINGS.items():
         if by not in LATER:
             keys[by] = group(trace, jobs)
@@ -321,7 +321,7 @@ def group_kernels_fully(
     return keys
 
 
-def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
+def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Grouping:
     """Return the groups of kernels by module. Kernels that belong to no module are
     grouped by the reason, as on the page of modules.
 
@@ -350,9 +350,9 @@ def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
         why = why_of_number.get(number)
         if why is not None:
             return {"module": None, "why": why}
-        return {**by_module.fields(number), "why": None}
+        return {**by_module.identify(number), "why": None}
 
-    return Keys(number, fields)
+    return Grouping(number=number, identify=fields)
 
 
 def _make_unknown_jobs(rows: Rows) -> Jobs:
@@ -364,7 +364,7 @@ def _make_unknown_jobs(rows: Rows) -> Jobs:
 
 def build_table(
     trace: Trace,
-    keys: Mapping[str, Keys],
+    keys: Mapping[str, Grouping],
     view: KernelView,
     work: KernelWork | None = None,
 ) -> KernelTable:
@@ -387,7 +387,7 @@ def build_table(
     is_kept = np.ones(len(kernels), dtype=np.bool_)
     for filter_group in view.only:
         is_kept &= keys[filter_group.by].number == filter_group.number
-    kept_keys = Keys(keys[by].number[is_kept], keys[by].fields)
+    kept_keys = Grouping(number=keys[by].number[is_kept], identify=keys[by].identify)
     return _build_table(
         trace, Role.KERNEL, by, kernels[is_kept], kept_keys, trace.dur, work
     )
@@ -399,7 +399,10 @@ def _build_table_of_other_work(trace: Trace) -> KernelTable:
     accelerator, _ = other_accelerator(trace)
     role = Role.DEVICE if accelerator else Role.OP
     rows = trace.rows_of(role)
-    by_name = Keys(trace.name[rows], lambda number: {"name": trace.names[number]})
+    by_name = Grouping(
+        number=trace.name[rows],
+        identify=lambda number: {"name": trace.names[number]},
+    )
     ns_of_row = trace.dur if accelerator else self_ns(trace)
     return _build_table(trace, role, "name", rows, by_name, ns_of_row)
 
@@ -409,7 +412,7 @@ def _build_table(
     role: Role,
     by: str,
     rows: Rows,
-    keys: Keys,
+    keys: Grouping,
     ns_of_row: Int64s,
     work: KernelWork | None = None,
 ) -> KernelTable:
@@ -436,7 +439,7 @@ def _build_table(
         spreads=tuple(spreads(keys.number, trace.dur[rows])) if has_rows else (),
         amounts=ns_of_row[grouped_rows],
         numbers=groups.keys,
-        fields=keys.fields,
+        fields=keys.identify,
         work=work,
     )
 

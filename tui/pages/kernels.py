@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.groups import Keys
+from fusetui.analysis.questions.groups import Grouping
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     RATE_DIGITS,
@@ -274,7 +274,7 @@ def _describe_counts(table: KernelTable, what: What) -> str:
 PAGE = KernelsPage()
 
 
-def known_groupings(side: Side) -> Mapping[str, Keys]:
+def known_groupings(side: Side) -> Mapping[str, Grouping]:
     """Return the ways in which kernels can be grouped, by their names (see
     kernel_table.BYS). Grouping by shape and module is only there once the analysis of
     the trace is done."""
