@@ -288,14 +288,14 @@ class Delay(NamedTuple):
 
 
 def rank_delaying_names(
-    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
+    trace: Trace, rows: Rows, ns: Int64s, make_text: Callable[[str], str], all_ns: int
 ) -> list[Delay]:
     """List the names under which launching threads spent most of some time.
 
     Args:
         rows: Slices, as rows of the trace; a row may occur several times.
         ns: How long each kept a launching thread.
-        text: Makes the text for a name, under which slices count together.
+        make_text: Makes the text for a name, under which slices count together.
         all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
@@ -309,11 +309,11 @@ def rank_delaying_names(
     ns_of_slice = slices_by_row.sums(ns)
 
     delays = []
-    by_name = add_up_by_text(trace, slices_by_row.keys, ns_of_slice, text)
+    by_name = add_up_by_text(trace, slices_by_row.keys, ns_of_slice, make_text)
     for name, total in by_name.items():
         if total.ns >= MIN_SHARE_TO_NAME * all_ns:
-            name_text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
-            delays.append(Delay(text=name_text, ns=total.ns))
+            text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
+            delays.append(Delay(text=text, ns=total.ns))
 
     delays.sort(key=lambda delay: -delay.ns)
     return delays[:MAX_NAMES]
