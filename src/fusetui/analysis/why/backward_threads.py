@@ -142,19 +142,18 @@ def find_engine_pairs(trace: Trace) -> tuple[EnginePair, ...]:
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
         engine_work = work.of(engine)
-        apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
-        apart_ns = int(trace.dur[apart].sum())
+        work_apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
+        apart_ns = int(trace.dur[work_apart].sum())
         engine_ns = int(trace.dur[engine_work].sum())
-        if apart_ns < MIN_SHARE_APART * engine_ns:
-            continue
-
-        pair = EnginePair(
-            engine=engine,
-            asking=asking,
-            is_only=engines_of_asking[asking] == 1,
-            outermost=apart,
-        )
-        pairs.append(pair)
+        take_turns = apart_ns >= MIN_SHARE_APART * engine_ns
+        if take_turns:
+            pair = EnginePair(
+                engine=engine,
+                asking=asking,
+                is_only=engines_of_asking[asking] == 1,
+                outermost=work_apart,
+            )
+            pairs.append(pair)
 
     return tuple(pairs)
 

@@ -88,8 +88,8 @@ def find_slices_in_idle_time(
         occur several times.
     """
     gaps = facts.gaps
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
     is_launched_late = is_counted & (gaps.call_begin > gaps.begin)
 
     for threads, _, on_axis in facts.gaps_by_axis(is_launched_late):
@@ -98,13 +98,13 @@ def find_slices_in_idle_time(
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:
-            innermost = _cut_innermost_slices(threads, activities, waiting)
-            rows.append(innermost.rows)
-            times_ns.append(waiting.within(innermost.start, innermost.end))
-            explained = union(innermost.start, innermost.end)
+            parts = _cut_innermost_slices(threads, activities, waiting)
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(waiting.within(parts.start, parts.end))
+            explained = union(parts.start, parts.end)
             waiting = waiting.only(outside(explained))
 
-    return np.concatenate(rows), np.concatenate(times_ns)
+    return np.concatenate(rows_of_parts), np.concatenate(ns_of_parts)
 
 
 def _cut_innermost_slices(

@@ -65,18 +65,18 @@ def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     Returns:
         Slices with an own time above 0, each once, in the order of the trace.
     """
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
     for threads in accounts.threads:
         unclaimed = _repeat_on_threads(threads, cover)
-        for innermost in _cut_layers(accounts.trace, threads):
-            rows.append(innermost.rows)
-            times_ns.append(unclaimed.within(innermost.start, innermost.end))
-            unclaimed = without(unclaimed, union(innermost.start, innermost.end))
+        for parts in _cut_layers(accounts.trace, threads):
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(unclaimed.within(parts.start, parts.end))
+            unclaimed = without(unclaimed, union(parts.start, parts.end))
 
     # A slice may have several parts: add them up.
-    parts_by_row = grouped(np.concatenate(rows))
-    own_ns = parts_by_row.sums(np.concatenate(times_ns))
+    parts_by_row = grouped(np.concatenate(rows_of_parts))
+    own_ns = parts_by_row.sums(np.concatenate(ns_of_parts))
     return OwnTimes(rows=parts_by_row.keys, ns=own_ns).only(own_ns > 0)
 
 

@@ -144,11 +144,11 @@ def collect_findings(facts: Facts) -> Answers:
 
     reported = _clear_missing_wholes(reported)
     reported = _mark_negligible(reported, _find_compared_time(facts))
-    reported.sort(key=lambda each: _rank_by_upper_bound(each.finding))
+    reported.sort(key=lambda report: _rank_by_upper_bound(report.finding))
 
     return Answers(
-        findings=tuple(each.finding for each in reported),
-        wanted=tuple(each.wanted for each in reported),
+        findings=tuple(report.finding for report in reported),
+        wanted=tuple(report.wanted for report in reported),
         unknown=tuple(unknown),
         below=below,
     )
