@@ -15,7 +15,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
@@ -62,8 +62,7 @@ def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
         return None
 
     all_gaps = np.ones(len(facts.gaps), dtype=np.bool_)
-    without_annotations = LAYERS[:-1]
-    return find_slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
+    return find_slices_in_idle_time(facts, all_gaps, NOTHING, WORK_LAYERS)
 
 
 def find_slices_in_idle_time(

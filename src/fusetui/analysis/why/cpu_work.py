@@ -12,7 +12,7 @@ from fusetui.analysis.why.account import WAITS, Accounts
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
@@ -88,9 +88,9 @@ def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     in the order of LAYERS, in which they claim time. Of annotations, the last layer,
     only collectives count.
     """
-    *layers, _ = LAYERS  # the last one is that of annotations
-    for kinds in layers:
-        yield merge_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
+    for kinds in WORK_LAYERS:
+        slices = merge_slices([threads.slices(kind) for kind in kinds])
+        yield slices.innermost_parts()
 
     annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)

@@ -162,7 +162,7 @@ class Facts:
 
         begin_ns = int(intervals.end[0])
         last_end_ns = int(self.trace.end[self.gpu_rows].max(initial=begin_ns))
-        if last_end_ns <= begin_ns:
+        if last_end_ns <= begin_ns:  # no GPU work comes after it
             return self
 
         return Facts(

@@ -141,6 +141,8 @@ HALF: Final = (
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
 """The remedy where TF32 is no faster."""
+REMEDY_OF_TYPE: Final = {"float16": HALF, "bfloat16": BFLOAT16}
+"""The remedy that uses a type; for TF32 it is that of the rule."""
 
 
 def _format_speedup(ratio: float) -> str:
@@ -175,7 +177,6 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
     faster = _find_faster_type(kernels.peak)
     if faster is not None:
-        name = faster.name
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _estimate_spared_ns(kernels, plain, ratio)
@@ -184,12 +185,12 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} "
             f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor "
-            f"cores. Matrix multiplication in {name} is {_format_speedup(1 / ratio)} on "
+            f"cores. Matrix multiplication in {faster.name} is {_format_speedup(1 / ratio)} on "
             "this device.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
-            remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
+            remedy=REMEDY_OF_TYPE.get(faster.name),
             why_likely="Small matrix products gain less.",
         )
 
@@ -299,7 +300,7 @@ def _report_slow_attention(
     ratio = rate / faster.flop_per_s
     spared_ns = _estimate_spared_ns(kernels, attention, ratio)
     takes = format_subject(int(attention.sum()), "float32 attention kernel", "take")
-    rounding = HALF if faster.name == "float16" else BFLOAT16
+    rounding = REMEDY_OF_TYPE[faster.name]
     flash = "{torch2: With 16-bit inputs, scaled_dot_product_attention can also use FlashAttention.}"
 
     yield Claim(
