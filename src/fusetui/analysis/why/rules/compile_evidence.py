@@ -11,7 +11,7 @@ from fusetui.analysis.compiled.answer import report_compilation
 from fusetui.analysis.compiled.breaks import find_rows_after, measure_times_between
 from fusetui.analysis.compiled.finding import find_compile_log
 from fusetui.analysis.compiled.model import CompileAnswer, CompiledOnce, Remedy
-from fusetui.analysis.compiled.regions import find_regions
+from fusetui.analysis.compiled.regions import find_compiled_code
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim
 from fusetui.text.figures import count, duration, plural, several
@@ -128,7 +128,7 @@ def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
 
     At most MAX_BREAKS are reported.
     """
-    regions = find_regions(facts.trace)
+    regions = find_compiled_code(facts.trace)
     reported_breaks = 0
     for graph_break in log.breaks:
         rows_after = find_rows_after(graph_break, regions, log)
