@@ -62,7 +62,7 @@ def find_outermost_work(trace: Trace) -> ThreadWork:
     is_work = np.isin(trace.role, (Role.OP, Role.CALL))
     is_outermost = trace.parent == NO_ROW
     rows = np.flatnonzero(is_work & is_outermost)
-    return ThreadWork(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
+    return ThreadWork(rows=rows, thread=trace.thread_of(rows))
 
 
 @memo()
@@ -236,7 +236,7 @@ def _find_work_for_asking(trace: Trace, pair: EnginePair) -> Rows:
     """
     outermost = pair.outermost
     frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
-    frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
+    frames = frames[trace.thread_of(frames) == pair.asking]
     if len(frames):
         running = union(trace.start[frames], trace.end[frames])
         outermost = outermost[_lie_in_cover(trace, outermost, running)]

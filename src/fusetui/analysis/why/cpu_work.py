@@ -154,8 +154,8 @@ def _mark_program_rows(trace: Trace, rows: Rows) -> Flags:
     if not len(ops):
         return np.ones(len(rows), dtype=np.bool_)
 
-    thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread_of_op = trace.thread_of_track[trace.track[ops]]
+    thread_of_row = trace.thread_of(rows)
+    thread_of_op = trace.thread_of(ops)
     return np.isin(thread_of_row, thread_of_op)
 
 

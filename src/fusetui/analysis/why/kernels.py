@@ -158,7 +158,7 @@ class Bounds(NamedTuple):
         return is_known
 
 
-MAX_SMS: Final = 1 << 20
+MAX_MULTIPROCESSORS: Final = 1 << 20
 """A number of multiprocessors above this is not believed."""
 
 
@@ -199,9 +199,9 @@ class Kernels:
         self.end = np.minimum(trace.end[rows], end_ns)
         self.is_kernel: Flags = trace.role[rows] == Role.KERNEL
         """True for kernels, False for copies and sets."""
-        self.stream = trace.thread_of_track[trace.track[rows]]
+        self.stream = trace.thread_of(rows)
         """The index of the stream as a thread of the trace."""
-        self.device = trace.process_of_track[trace.track[rows]]
+        self.device = trace.process_of(rows)
         """The index of the device as a process of the trace."""
         self.devices = used_ids(self.device)
         self._name_index = trace.name[rows]
@@ -416,20 +416,20 @@ class Kernels:
         return self._pick_from_jobs(count_blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
-    def sms(self) -> Int64s:
+    def multiprocessors(self) -> Int64s:
         """Return the number of multiprocessors of the device of each event.
 
         AMD calls them compute units. The number is 0 where it is not recorded, or too
         large to be true.
         """
         properties = device_properties(self.trace)
-        sms_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
+        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
         for index, track in enumerate(self.trace.tracks):
-            sms = properties.get(track.pid, {}).get("numSms")
-            if type(sms) is int and 0 < sms < MAX_SMS:
-                sms_of_track[index] = sms
+            number = properties.get(track.pid, {}).get("numSms")
+            if type(number) is int and 0 < number < MAX_MULTIPROCESSORS:
+                number_of_track[index] = number
 
-        return sms_of_track[self.trace.track[self.rows]]
+        return number_of_track[self.trace.track[self.rows]]
 
     def figures_of_jobs(
         self, value: Callable[[KernelJob], float | None]

@@ -249,7 +249,7 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
     as waiting only if it took MIN_RATIO_TO_EXPLAINED times what its bytes explain.
     """
     dur_ns = trace.dur[rows]
-    device = trace.process_of_track[trace.track[rows]]
+    device = trace.process_of(rows)
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, group_of_equals = distinct_rows(columns)
     fastest_ns = _find_least_of_group(dur_ns, group_of_equals)

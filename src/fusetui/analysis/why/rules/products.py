@@ -468,7 +468,9 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         CannotTellError: The number of multiprocessors is not recorded.
     """
     kernels = facts.kernels
-    if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
+    has_blocks = bool((kernels.blocks > 0).any())
+    has_multiprocessors = bool((kernels.multiprocessors > 0).any())
+    if has_blocks and not has_multiprocessors:
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
 
     has_few = _find_kernels_with_few_blocks(kernels)
@@ -478,7 +480,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 
     # No more than by the rates of the data sheet, where these are known.
     ns = kernels.effective_ns[has_few]
-    idle_share = 1 - kernels.blocks[has_few] / kernels.sms[has_few]
+    idle_share = 1 - kernels.blocks[has_few] / kernels.multiprocessors[has_few]
     data_sheet_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
     spared_ns = np.minimum(ns * idle_share, ns - data_sheet_ns)
     at_stake_ns = int(spared_ns.sum())
@@ -512,7 +514,7 @@ def _describe_blocks(kernels: Kernels, has_few: Flags) -> str:
     if fewest != most:
         blocks_text = f"{count(fewest)} to {blocks_text}"
 
-    multiprocessors = count(int(kernels.sms[dominant.has_name].max()))
+    multiprocessors = count(int(kernels.multiprocessors[dominant.has_name].max()))
     has_others = not (dominant.has_name == has_few).all()
     times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
 
@@ -556,7 +558,7 @@ def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
     Kernels that keep the memory busy are left out; see _find_memory_bound_kernels.
     """
     is_known = kernels.blocks > 0
-    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.sms
+    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.multiprocessors
     is_long = kernels.effective_ns >= SHORTEST_NS
 
     has_few: Flags = is_known & is_below_limit & is_long
