@@ -46,7 +46,19 @@ from fusetui.trace.model.intervals import (
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_module
 
 
-def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
+class SliceTimes(NamedTuple):
+    """Slices and a time of each; arrays of one shape. A slice may occur several times."""
+
+    rows: Rows
+    """Rows of the trace."""
+    ns: Int64s
+
+    def only(self, is_selected: Flags) -> SliceTimes:
+        """Return some of the slices, chosen by one flag each."""
+        return SliceTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
+
+
+def find_idle_causes(trace: Trace) -> SliceTimes | None:
     """Find for which slices the devices waited for a launch, and how long.
 
     Each moment counts for the innermost slice of the launching thread. Time in which
@@ -54,8 +66,7 @@ def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     function.
 
     Returns:
-        Rows of the trace and their times in ns, of one shape; a row may occur several
-        times. None if no launch call is known.
+        None if no launch call is known.
     """
     facts = Facts(Accounts(trace))
     if not facts.has_launches:
@@ -70,7 +81,7 @@ def find_slices_in_idle_time(
     is_counted: Flags,
     leaving_out: Cover,
     layers: Sequence[tuple[ThreadActivity, ...]],
-) -> tuple[Rows, Int64s]:
+) -> SliceTimes:
     """Find what launching threads did while the GPU waited for their next launch.
 
     That is the innermost slice at each moment from the begin of a gap to the begin of
@@ -83,8 +94,7 @@ def find_slices_in_idle_time(
             before one of a later layer.
 
     Returns:
-        Rows of the trace, and how long (ns) each was the innermost slice. A row may
-        occur several times.
+        How long each slice was the innermost one.
     """
     gaps = facts.gaps
     rows_of_parts = [np.empty(0, dtype=np.intp)]
@@ -103,7 +113,9 @@ def find_slices_in_idle_time(
             explained = union(parts.start, parts.end)
             waiting = waiting.only(outside(explained))
 
-    return np.concatenate(rows_of_parts), np.concatenate(ns_of_parts)
+    return SliceTimes(
+        rows=np.concatenate(rows_of_parts), ns=np.concatenate(ns_of_parts)
+    )
 
 
 def _cut_innermost_slices(
@@ -287,13 +299,12 @@ class Delay(NamedTuple):
 
 
 def rank_delaying_names(
-    trace: Trace, rows: Rows, ns: Int64s, make_text: Callable[[str], str], all_ns: int
+    trace: Trace, slices: SliceTimes, make_text: Callable[[str], str], all_ns: int
 ) -> list[Delay]:
     """List the names under which launching threads spent most of some time.
 
     Args:
-        rows: Slices, as rows of the trace; a row may occur several times.
-        ns: How long each kept a launching thread.
+        slices: How long each slice kept a launching thread.
         make_text: Makes the text for a name, under which slices count together.
         all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
@@ -304,11 +315,11 @@ def rank_delaying_names(
         return []
 
     # Count each slice once, with the sum of its times.
-    slices_by_row = grouped(rows)
-    ns_of_slice = slices_by_row.sums(ns)
+    by_row = grouped(slices.rows)
+    ns_of_slice = by_row.sums(slices.ns)
 
     delays = []
-    by_name = add_up_by_text(trace, slices_by_row.keys, ns_of_slice, make_text)
+    by_name = add_up_by_text(trace, by_row.keys, ns_of_slice, make_text)
     for name, total in by_name.items():
         if total.ns >= MIN_SHARE_TO_NAME * all_ns:
             text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
