@@ -97,7 +97,7 @@ def charge_waits(
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    is_queued = waits.is_queued[waits.last_row]
     has_late_rank = late_ranks.is_late[:, LAST_RANK_COLUMN]
     has_chains = is_counted & has_late_rank & ~is_queued
     chain_starts = _start_chains(waits, late_ranks, has_chains)
@@ -250,7 +250,7 @@ def _mark_possibly_late(
     """
     stage = stage_of_rank[matched.rank[row]]
     is_same_stage = stage == stage[:, [LAST_RANK_COLUMN]]
-    is_queued = waits.ready[row] < waits.start[row]
+    is_queued = waits.is_queued[row]
     is_last = np.arange(MAX_LATE_RANKS) == LAST_RANK_COLUMN
     return np.asarray((is_same_stage & ~is_queued) | is_last)
 
@@ -493,12 +493,14 @@ def _charge_culprits(
 
     # A culprit is the index of a rank. The numbers from `ranks` on stand for the
     # reasons why no rank is to blame, see encode_reason.
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     culprit = shares.culprit[pairs.share].copy()
     is_itself = culprit == matched.rank[row]
-    culprit[is_itself] = encode_reason(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    is_charged = culprit < ranks
-    reason = culprit[~is_charged] - ranks
+    culprit[is_itself] = encode_reason(
+        UnchargedReason.WAITING_RANK_ITSELF, ranks=rank_count
+    )
+    is_charged = culprit < rank_count
+    reason = culprit[~is_charged] - rank_count
 
     has_culprit = np.zeros(len(split.row), dtype=np.bool_)
     has_culprit[pairs.part] = True

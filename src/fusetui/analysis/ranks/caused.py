@@ -56,16 +56,16 @@ def measure_caused_waits(
             blame for it.
         steps: The steps of the job.
     """
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     step_count = max(len(steps.names), 1)
     is_notable = _mark_notable_waits(matched, charged)
     waiter_count = _count_notable_waiters(matched, charged, is_notable)
 
     # Waits for each rank, in the whole trace and by step.
     notable_ns = np.where(is_notable, charged.ns, 0.0)
-    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=ranks)
+    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=rank_count)
     mean_ns = total_ns / waiter_count
-    total_ns_by_step = _sum_waits_by_step(charged, is_notable, ranks, step_count)
+    total_ns_by_step = _sum_waits_by_step(charged, is_notable, rank_count, step_count)
     mean_ns_by_step = total_ns_by_step / waiter_count[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
@@ -76,7 +76,7 @@ def measure_caused_waits(
         mean_ns_by_step=np.asarray(mean_ns_by_step),
         is_late_in_step=is_late_in_step,
         is_straggler=_mark_stragglers(mean_ns_by_step, is_late_in_step, min_ns),
-        mean_wait_of_step_ns=_measure_waits_of_steps(charged, ranks, step_count),
+        mean_wait_of_step_ns=_measure_waits_of_steps(charged, rank_count, step_count),
     )
 
 

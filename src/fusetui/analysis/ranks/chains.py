@@ -29,7 +29,6 @@ import numpy as np
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
-    NO_ROW,
     Preceding,
     ProgramPositions,
     find_preceding,
@@ -37,6 +36,7 @@ from fusetui.analysis.ranks.programs import (
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Floats,
     Int64s,
@@ -987,12 +987,11 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
     """
     last_row = waits.last_row
     row_before = before[last_row]
-    was_ready_earlier = waits.ready[last_row] < waits.start[last_row]
-    is_queued = was_ready_earlier & (row_before != NO_ROW)
+    is_behind_another = waits.is_queued[last_row] & (row_before != NO_ROW)
 
     itself = np.arange(len(matched))
     collective_before = matched.collective_of_row[row_before]
-    delaying = np.where(is_queued, collective_before, itself)
+    delaying = np.where(is_behind_another, collective_before, itself)
 
     # Go on until each collective leads to one that was not queued itself.
     while True:

@@ -14,7 +14,7 @@ from fusetui.analysis.questions.chain import find_rows_starting_between
 from fusetui.analysis.questions.collectives import IssuedCollectives
 from fusetui.analysis.ranks import model
 from fusetui.trace.layout.steps import main_thread
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.grouping import grouped
@@ -121,8 +121,7 @@ def _find_issuing_threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
         track_of_main = trace.track[main_thread(trace, annotations)[0]]
         default_thread = int(trace.thread_of_track[track_of_main])
 
-    # The issuer is a row of the trace, or -1.
-    has_issuer = issued.issuer >= 0
+    has_issuer = issued.issuer != NO_ROW
     thread_of_issuer = trace.thread_of_track[trace.track[issued.issuer]]
     return np.where(has_issuer, thread_of_issuer, default_thread).astype(np.int32)
 

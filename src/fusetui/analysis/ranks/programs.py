@@ -14,6 +14,7 @@ import numpy as np
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -24,8 +25,6 @@ from fusetui.trace.model.arrays import (
     rank_of_each,
     value_before,
 )
-
-NO_ROW = -1
 
 
 class Preceding(msgspec.Struct, frozen=True, eq=False):
@@ -123,18 +122,18 @@ class ProgramPositions:
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.collective_of_row]
-        ranks = len(matched.ranks)
+        rank_count = len(matched.ranks)
         kinds = int(self._kind.max(initial=0)) + 1
 
         # Sort the rows by rank, kind and start. What is at position 3 of a rank and a
         # kind is then found 3 rows behind the first one of that rank and kind.
         self._sorted_rows = np.lexsort((starts, self._kind, matched.rank))
-        rows_of = np.zeros((ranks, kinds), dtype=np.intp)
+        rows_of = np.zeros((rank_count, kinds), dtype=np.intp)
         np.add.at(rows_of, (matched.rank, self._kind), 1)
         rows_before = prefix_sums(rows_of.reshape(-1))
         self._rows_of = rows_of
         """How many rows each rank has of each kind, of shape [ranks, kinds]."""
-        self._first_of = rows_before[:-1].reshape(ranks, kinds)
+        self._first_of = rows_before[:-1].reshape(rank_count, kinds)
         """Where these begin in `_sorted_rows`, in the same shape."""
 
         first_of_row = self._first_of[matched.rank, self._kind]

@@ -24,7 +24,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -240,7 +240,7 @@ def _describe_damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]
 def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
     launch = trace.launch[trace.gpu_rows]
-    has_launch = launch >= 0
+    has_launch = launch != NO_ROW
     launching_tracks = distinct(trace.track[launch[has_launch]]).tolist()
     processes = {trace.tracks[track].pid for track in launching_tracks}
     return len(processes)
@@ -422,7 +422,7 @@ def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
     Kernels whose launch is unknown are left out.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    has_launch = trace.launch[kernels] >= 0
+    has_launch = trace.launch[kernels] != NO_ROW
     computing = kernels[~communicates(trace, kernels) & has_launch]
     if len(computing):
         track = trace.track[computing]
@@ -474,11 +474,11 @@ def _find_queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
 def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
     """Mark the collectives that were launched by a call that launched nothing else."""
     launch = trace.launch[trace.gpu_rows]
-    events_of_call = np.bincount(launch[launch >= 0], minlength=len(trace.start))
+    known_launches = launch[launch != NO_ROW]
+    events_of_call = np.bincount(known_launches, minlength=len(trace.start))
 
-    # A collective that no call launched has -1 in place of a row.
-    has_issuer = issued.issuer >= 0
-    is_launched = trace.launch[issued.rows] >= 0
+    has_issuer = issued.issuer != NO_ROW
+    is_launched = trace.launch[issued.rows] != NO_ROW
     has_own_launch = has_issuer & is_launched
     has_own_launch[has_issuer] &= events_of_call[issued.issuer[has_issuer]] == 1
     return np.asarray(has_own_launch)
