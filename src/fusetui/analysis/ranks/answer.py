@@ -383,7 +383,7 @@ def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
         return None
     matched = facts.matched
     collective = int(matched.collective_of_row[row])
-    waiting_rank = matched.ranks[matched.rank[row]]
+    waiting_rank = matched.rank_at(row)
     last_rank = int(facts.waits.last_rank[collective])
     return model.WorstWait(
         name=matched.names[collective],

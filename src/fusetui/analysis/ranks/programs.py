@@ -91,13 +91,15 @@ def last_before(
 
     # Lay the times of all ranks on one axis, one rank after the other, so that one
     # sorted array can be searched for all ranks at once.
-    ns_per_rank = int(max(ends.max(), begins.max())) + 1
+    last_time = int(max(ends.max(), begins.max()))
+    ns_per_rank = last_time + 1
     end_on_axis = end_ranks[among] * ns_per_rank + ends[among]
     begin_on_axis = ranks * ns_per_rank + begins
 
     by_end = np.argsort(end_on_axis, kind="stable")
+    sorted_ends = among[by_end]
     position = last_at_or_before(end_on_axis[by_end], begin_on_axis)
-    last_end = at(among[by_end], position, missing=NO_ROW)
+    last_end = at(sorted_ends, position, missing=NO_ROW)
 
     # The last end on the axis may be that of the rank before.
     is_of_rank = (last_end != NO_ROW) & (end_ranks[last_end] == ranks)
@@ -154,6 +156,9 @@ class ProgramPositions:
     def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
         """Find the rows that are at the same positions of the program on other ranks.
 
+        E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that size on
+        the other rank.
+
         Args:
             ranks: For each of `rows` the index of the rank to look on.
             rows: The rows.
@@ -164,8 +169,9 @@ class ProgramPositions:
         kind = self._kind[rows]
         position = self.position[rows]
         exists = position < self._rows_of[ranks, kind]
-        index = np.where(exists, self._first_of[ranks, kind] + position, 0)
-        return np.where(exists, self._sorted_rows[index], NO_ROW)
+        sorted_index = self._first_of[ranks, kind] + position
+        row = self._sorted_rows[np.where(exists, sorted_index, 0)]
+        return np.where(exists, row, NO_ROW)
 
 
 def _kinds(matched: Matched) -> Rows:

@@ -29,6 +29,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.ids import Id
 
 KEPT_AS = "ranks"
 MAX_HOST_CHARACTERS = 200
@@ -252,11 +253,14 @@ def _choose_device(trace: Trace) -> Device | None:
     It is the device that communicates most often, judged by the first
     MAX_KERNELS_FOR_DEVICE kernels that communicate.
     """
-    communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
-    first_rows = communicating[:MAX_KERNELS_FOR_DEVICE].tolist()
-    kernels_of_device = Counter(trace.track_of(row).pid for row in first_rows)
+    is_communication = communicates(trace, trace.gpu_rows)
+    rows = trace.gpu_rows[is_communication]
+    kernels_of_pid: Counter[Id] = Counter()
+    for row in rows[:MAX_KERNELS_FOR_DEVICE].tolist():
+        kernels_of_pid[trace.track_of(row).pid] += 1
+
     devices = Accounts(trace).devices
-    return max(devices, key=lambda device: kernels_of_device[device.pid], default=None)
+    return max(devices, key=lambda device: kernels_of_pid[device.pid], default=None)
 
 
 def _find_latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
