@@ -991,7 +991,8 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
 
     Usually that is the collective itself. But its last rank may have had it queued
     behind another collective. Then the rank was ready, and the other collective is to
-    blame, or the one behind which that was queued in turn.
+    blame, or the one behind which that was queued in turn. E.g. if 2 is queued behind
+    1, and 1 behind 0, the result is 0, 0, 0.
 
     Args:
         matched: The collectives of the job; a row is one rank's part in one.
@@ -1010,9 +1011,9 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
     collective_before = matched.collective_of_row[row_before]
     delaying = np.where(is_behind_another, collective_before, itself)
 
-    # Go on until each collective leads to one that was not queued itself.
-    while True:
-        next_delaying = delaying[delaying]
-        if (next_delaying == delaying).all():
-            return delaying
-        delaying = next_delaying
+    # Each round takes twice as many steps back, so that this many rounds are enough for
+    # any queue. Imprecise clocks can make collectives queue in a circle, which has no
+    # end.
+    for _ in range(len(matched).bit_length()):
+        delaying = delaying[delaying]
+    return delaying
