@@ -184,6 +184,8 @@ def _measure_times_on_track(
 def _measure_self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
     """Measure for how long each row was the innermost one within a window.
 
+    E.g. a slice of 10 ns with a child of 4 ns was the innermost one for 6 ns.
+
     Args:
         trace: The trace.
         rows: All rows of one track that touch the window, ascending.

@@ -796,7 +796,10 @@ def _explain_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary])
 
 
 def _assign_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
-    """Give a number to each rank that has none: the lowest that is still free."""
+    """Give a number to each rank that has none: the lowest that is still free.
+
+    E.g. the ranks (none, 0, none) become 1, 0 and 2.
+    """
     numbers_in_use = {summary.rank for summary in summaries}
     next_number = 0
     numbered = []

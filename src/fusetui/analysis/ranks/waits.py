@@ -268,7 +268,8 @@ def _measure_transfers(
 
     That is the time from the last start to the median end. It is unknown if the clocks
     are not precise enough for it, and if a rank of the group was not given, because
-    that rank may have started later.
+    that rank may have started later. E.g. with the last start at 10 ns and ends at 14,
+    15 and 17 ns, it is 5 ns.
 
     Args:
         matched: The collectives; a row is one rank's part in one of them.
