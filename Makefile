@@ -130,10 +130,11 @@ coverage: $(VENV)/.ci
 	@$(BIN)/python -P -m pytest -m "not dist" --numprocesses $(WORKERS) --dist worksteal \
 		--cov fusetui --cov-report markdown-append:build/coverage.md
 
-# Without --upgrade, uv keeps what is installed already.
+# Without --upgrade, uv keeps what is installed already. Newer releases of pandas, which only tests
+# need, refuse the oldest numpy.
 .PHONY: lowest
 lowest: $(VENV)/.ci
-	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --resolution lowest-direct --editable .
+	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --resolution lowest-direct --editable . 'pandas>=2.2.3'
 
 RELEASE = $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 .PHONY: compare-release

@@ -123,12 +123,18 @@ def _describe(schema: dict[str, Any], described: Mapping[str, str]) -> None:
         schema["description"] = cleandoc(schema["description"])
     for key, value_schema in schema.get("properties", {}).items():
         value_schema.pop("default", None)
-        choices = value_schema.get("anyOf", ())
+        choices = value_schema.get("anyOf", [])
+        choices.sort(key=_is_null)  # versions of msgspec differ in its place
         if choices and all(list(choice) == ["type"] for choice in choices):
             del value_schema["anyOf"]
             value_schema["type"] = [choice["type"] for choice in choices]
         if key in described:
             value_schema["description"] = described[key]
+
+
+def _is_null(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice of an `anyOf` allows nothing but null."""
+    return choice == {"type": "null"}
 
 
 JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "text": "string"}

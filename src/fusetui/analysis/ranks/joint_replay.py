@@ -27,7 +27,7 @@ from fusetui.analysis.replay.graph import (
     sort_nodes,
 )
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.route import find_route
+from fusetui.analysis.replay.route import find_critical_path
 from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
@@ -44,7 +44,7 @@ from fusetui.trace.model.arrays import (
 
 ORIGIN = 0
 """The node at which the time of every graph begins, and that of the joined graph."""
-NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "gone")
+NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "is_removed")
 EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
 
 
@@ -177,7 +177,7 @@ def replay_job(
     return ChangedTimes(
         times=tuple(times_of_ranks),
         arrived=end[layout.arrival] - shift_of_rank[arrivals.rank],
-        residual_share=find_route(ordered.graph, times).unknown_share,
+        residual_share=find_critical_path(ordered.graph, times).unknown_share,
     )
 
 
@@ -217,7 +217,7 @@ def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
         began=whole.began[order],
         dur=whole.dur[order],
         unexplained=whole.unexplained[order],
-        gone=whole.gone[order],
+        is_removed=whole.is_removed[order],
         batches=renumber_batches(whole.batches, new_node),
     )
     return _SourcesFirst(graph=graph, new_node=new_node)

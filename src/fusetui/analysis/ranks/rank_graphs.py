@@ -17,7 +17,7 @@ from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import LATE_NS, build_graph
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
@@ -276,7 +276,7 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
         raise NoAnswerError("not_linked")
 
     # Even without a change, `changed` corrects the edges of overlapping work.
-    unchanged, _ = changed(trace, graph, ())
+    unchanged, _ = apply_changes(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
 
@@ -299,12 +299,14 @@ def _apply_changes(
     applied: list[RankChange] = []
     for change in changes:
         try:
-            changed(trace, graph, [change.change])
+            apply_changes(trace, graph, [change.change])
         except NoMatchError as error:
             error_of_change[change.text] = error
         else:
             applied.append(change)
-    changed_graph, notes = changed(trace, graph, [change.change for change in applied])
+    changed_graph, notes = apply_changes(
+        trace, graph, [change.change for change in applied]
+    )
     return _Changed(
         graph=changed_graph,
         applied=frozenset(change.text for change in applied),
@@ -347,7 +349,7 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
         NoAnswerError: If one of them is no kernel, so that it has no node.
     """
     trace_rows = find_collectives(trace).rows[collectives]
-    node_of_trace_row = graph.node_of(trace, Node.ITEM)
+    node_of_trace_row = graph.node_of(trace, Node.GPU_TASK)
     nodes: Rows = node_of_trace_row[trace_rows]
     if (nodes == NO_NODE).any():
         raise NoAnswerError("on_cpu")
@@ -370,7 +372,7 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
         The sum, in ns.
     """
     delay_ns = graph.residual.max(axis=0)
-    nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
+    nodes = graph.nodes(Node.GPU_TASK, Node.LAUNCH, Node.WAIT)
     late_nodes = nodes[delay_ns[nodes] > LATE_NS]
     late_others = np.setdiff1d(late_nodes, collectives)
 
@@ -409,7 +411,7 @@ def drop_removed_collectives(
     for index, rank in enumerate(graphs.ranks):
         is_of_rank = arrivals.rank == index
         node = arrivals.node[is_of_rank]
-        is_removed[is_of_rank] = rank.changed_graph.gone[node]
+        is_removed[is_of_rank] = rank.changed_graph.is_removed[node]
         length_before = rank.graph.dur[node]
         length_after = rank.changed_graph.dur[node]
         # A transfer of 0 ns is as long after every change, which says nothing.

@@ -42,8 +42,8 @@ from fusetui.analysis.replay.changes import (
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
-from fusetui.analysis.replay.times import measure_bounds
-from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs
+from fusetui.analysis.replay.times import measure_step_bounds
+from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differ_notably
 from fusetui.trace.layout.steps import labels_of, launched_bounds_of_job, step_launched
 from fusetui.trace.model.arrays import Flags, Int64s, ends_runs, summed
 from fusetui.trace.model.quantiles import lower_median
@@ -369,7 +369,7 @@ def _measure_step_lengths(
         in_median=in_median,
         before_ns=lower_median(before[in_median]),
         after_ns=after_ns,
-        depend_on_batches=differs(after_ns, with_late_batches_ns),
+        depend_on_batches=differ_notably(after_ns, with_late_batches_ns),
     )
 
 
@@ -486,8 +486,8 @@ def _find_ends_of_steps(
     """
     bounds_of_ranks: list[Int64s] = []
     for index, rank in enumerate(graphs.ranks):
-        recorded = measure_bounds(rank.graph, rank.graph.recorded, rank.ends)
-        replayed = measure_bounds(replayed_graphs[index], times[index], rank.ends)
+        recorded = measure_step_bounds(rank.graph, rank.graph.recorded, rank.ends)
+        replayed = measure_step_bounds(replayed_graphs[index], times[index], rank.ends)
 
         # The drift of a clock is known at recorded times only. So the recorded bounds
         # are put on the common clock, and the replayed ones are shifted by as much.
