@@ -303,15 +303,8 @@ def _mark_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
 
 
 def _find_innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
-    """Return the position of the innermost wanted frame of each stack.
-
-    Args:
-        is_wanted: Which entries of `stacks.frame` are wanted.
-        stacks: The stacks.
-
-    Returns:
-        For each stack a position in `stacks.frame`, or NOWHERE.
-    """
+    """Return for each stack the position in `stacks.frame` of its innermost wanted
+    frame, or NOWHERE. `is_wanted` has a flag for each entry of `stacks.frame`."""
     positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
 
     # Frames are listed innermost first, so the least position of a stack counts.

@@ -595,16 +595,8 @@ def _pair_events(events: MemoryEvents, end: MemoryAction) -> _AllocationsOfEvent
 
 
 def _find_blocks_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
-    """Find the memory block at each of some addresses.
-
-    Args:
-        blocks: The blocks of the snapshot.
-        candidates: The rows of the blocks among which to search.
-        address: The addresses.
-
-    Returns:
-        A row of `blocks` for each address, -1 where there is none.
-    """
+    """Return which of the candidates, rows of `blocks`, is at each address; -1 where
+    none is."""
     return first_with(blocks.address[candidates], candidates, address).astype(np.intp)
 
 

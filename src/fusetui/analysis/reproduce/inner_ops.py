@@ -297,13 +297,8 @@ def _tensors_of_outer_stack(
 ) -> tuple[TensorArgument, ...]:
     """Return the tensors of a `cat` that a `stack` calls, which are those of the stack.
 
-    Returns () if the op around the row is no stack, or if its tensors are not known.
-
-    Args:
-        trace: The trace.
-        row: The `cat`.
-        dimension: The dimension along which tensors are concatenated; None if it
-            is not known.
+    Returns () if the op around the row of the `cat` is no stack, or if its tensors are
+    not known.
     """
     parent = int(trace.parent[row])
     has_parent = parent >= 0
