@@ -14,7 +14,7 @@ from enum import IntFlag
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.history import History
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
@@ -357,7 +357,7 @@ def group_live_allocations(
     allocations = history.allocations
     is_live = allocations.live_after(event)
     stack = allocations.stack[is_live]
-    is_early = allocations.born[is_live] == BEFORE
+    is_early = allocations.is_early[is_live]
     stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)
 
     # Sum up by stack first, so that each stack is named only once.

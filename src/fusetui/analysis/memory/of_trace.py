@@ -177,11 +177,11 @@ def _prepare_device_moments(
     """
     history = _build_device_history(trace, device, samples)
     allocations = history.allocations
-    is_early = allocations.born == BEFORE
+    is_early = allocations.is_early
 
     # Of what was there before recording, op and annotation are not known: they are -1.
     # Other allocations without an annotation have the number of NO_ANNOTATION.
-    recorded = at(history.events.user_metadata, allocations.born, missing=-1)
+    recorded = at(history.events.user_metadata, allocations.allocated_at, missing=-1)
     has_no_annotation = ~is_early & (recorded < 0)
     annotation = np.where(has_no_annotation, len(trace.names) + 1, recorded)
 
