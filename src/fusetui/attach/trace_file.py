@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,8 +38,8 @@ COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
 below a dispatch mode, and each finished part of a compilation has an annotation of its
 own."""
 OPERATION = lazy_pattern(
-    rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
-    rb'\s*"ts": ([0-9.]+)[\s,}]'
+    rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "(?P<name>[^"]*)",\s*"pid": [^,]*,'
+    rb'\s*"tid": [^,]*,\s*"ts": (?P<begin_us>[0-9.]+)[\s,}]'
 )
 """An op or annotation as libkineto writes it: its name, and its begin in us."""
 MAX_NAMED = 500_000  # operations that are looked at by name
@@ -121,14 +122,19 @@ def _open_file(path: Path) -> int:
 def _check_ends(number: int, byte_count: int) -> FileState:
     """The state of an open file with `byte_count` bytes, judged by its two ends. Raises
     OSError."""
-    if not byte_count:
+    if byte_count == 0:
         return FileState.EMPTY
     if _has_hole(number, byte_count):
         return FileState.SPARSE
-    if not os.pread(number, HEAD_BYTES, 0).lstrip().startswith(b"{"):
+
+    head = os.pread(number, HEAD_BYTES, 0)
+    if not head.lstrip().startswith(b"{"):
         return FileState.GARBAGE
-    tail = os.pread(number, TAIL_BYTES, max(byte_count - TAIL_BYTES, 0)).rstrip()
-    is_whole = tail.endswith(b"}") and b'"traceName"' in tail
+
+    tail_start = max(byte_count - TAIL_BYTES, 0)
+    tail = os.pread(number, TAIL_BYTES, tail_start).rstrip()
+    has_last_key = b'"traceName"' in tail  # which libkineto writes last
+    is_whole = has_last_key and tail.endswith(b"}")
     return FileState.WHOLE if is_whole else FileState.PARTIAL
 
 
@@ -138,7 +144,9 @@ def _has_hole(number: int, byte_count: int) -> bool:
     if not hasattr(os, "SEEK_HOLE"):
         return False
     with suppress(OSError):  # the file system does not tell
-        return os.lseek(number, 0, os.SEEK_HOLE) < byte_count
+        # Without a hole, the first one begins at the end of the file.
+        first_hole = os.lseek(number, 0, os.SEEK_HOLE)
+        return first_hole < byte_count
     return False
 
 
@@ -147,8 +155,8 @@ def describe_file(trace: TraceFile) -> str:
     does`."""
     if trace.state is FileState.ABSENT:
         return str(trace.state.value)
-    told_size = f" ({size(trace.size)})" if trace.size else ""
-    return f"{trace.path.name}{told_size} {trace.state.value}"
+    size_text = f" ({size(trace.size)})" if trace.size else ""
+    return f"{trace.path.name}{size_text} {trace.state.value}"
 
 
 class TraceContents(Struct, frozen=True):
@@ -168,20 +176,21 @@ def inspect_contents(file: Path) -> TraceContents:
     loop. Nothing of that if it cannot be read."""
     extras: set[str] = set()
     has_operations = False
-    for chunk, _ in _read_chunks(file):
-        has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
+    for chunk in _read_chunks(file):
+        has_operations |= any(mark in chunk.content for mark in OPERATIONS)
         for extra, mark in MARKS.items():
-            if mark in chunk:
+            if mark in chunk.content:
                 extras.add(extra)
+
     names = _operation_names(file)
-    names_after = _names_after_compilation(names)
-    is_compiled = len(names_after) < len(names)
-    is_most_after = len(names_after) >= len(names) / 2
-    is_loop = is_most_after and _is_repeated(names_after)
+    names_after_compilation = _names_after_compilation(names)
+    shows_compilation = len(names_after_compilation) < len(names)
+    is_mostly_after = len(names_after_compilation) >= len(names) / 2
+    is_loop = is_mostly_after and _is_repeated(names_after_compilation)
     return TraceContents(
         extras=frozenset(extras),
         has_operations=has_operations,
-        is_compiling=is_compiled and not is_loop,
+        is_compiling=shows_compilation and not is_loop,
         is_loop=is_loop,
     )
 
@@ -203,30 +212,39 @@ def _is_of_compilation(name: bytes) -> bool:
 def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
     """The names that come after the last operation of torch.compile; all if there is
     none."""
-    for number in range(len(names) - 1, -1, -1):
-        if _is_of_compilation(names[number]):
-            return names[number + 1 :]
-    return names
+    first_after = 0
+    for index, name in enumerate(names):
+        if _is_of_compilation(name):
+            first_after = index + 1
+    return names[first_after:]
 
 
 def _operation_names(file: Path) -> list[bytes]:
     """The names of the operations of a trace, sorted by their begin. Reading stops once
     there are more than MAX_NAMED."""
     operations: list[tuple[float, bytes]] = []  # begin in us, name
-    for chunk, known_bytes in _read_chunks(file):
-        for match in OPERATION.finditer(chunk):
-            if match.end() > known_bytes:  # the chunk before did not hold all of it
-                operations.append((float(match[2]), match[1]))
+    for chunk in _read_chunks(file):
+        for match in OPERATION.finditer(chunk.content):
+            was_in_chunk_before = match.end() <= chunk.overlap_bytes
+            if not was_in_chunk_before:
+                operations.append((float(match["begin_us"]), match["name"]))
         if len(operations) > MAX_NAMED:
             break
     return [name for _, name in sorted(operations)]
 
 
-def _read_chunks(file: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of a file in chunks that overlap, each with the number of bytes
-    that it shares with the chunk before.
+class _Chunk(NamedTuple):
+    """Some bytes of a file."""
 
-    Bytes that are written meanwhile are left out. Yields nothing for a link.
+    content: bytes
+    overlap_bytes: int  # so many at the beginning are in the chunk before, too
+
+
+def _read_chunks(file: Path) -> Iterator[_Chunk]:
+    """Yield the bytes of a file in chunks that overlap.
+
+    So a text that is shorter than the overlap is whole in at least one chunk. Bytes
+    that are written meanwhile are left out. Yields nothing for a link.
     """
     try:
         number = _open_file(file)
@@ -236,13 +254,13 @@ def _read_chunks(file: Path) -> Iterator[tuple[bytes, int]]:
         bytes_left = os.fstat(number).st_size
         overlap = b""
         while bytes_left > 0:
-            read = opened.read(min(CHUNK_BYTES, bytes_left))
-            if not read:
+            new_bytes = opened.read(min(CHUNK_BYTES, bytes_left))
+            if not new_bytes:
                 break
-            chunk = overlap + read
-            yield chunk, len(overlap)
-            overlap = chunk[-OVERLAP_BYTES:]
-            bytes_left -= len(read)
+            content = overlap + new_bytes
+            yield _Chunk(content, overlap_bytes=len(overlap))
+            overlap = content[-OVERLAP_BYTES:]
+            bytes_left -= len(new_bytes)
 
 
 def remove_if_own(file: Path) -> None:

@@ -43,7 +43,7 @@ class Table(ColumnTable, frozen=True, eq=False):
         if isinstance(key, slice):
             return self.take(key)
         try:
-            number = range(len(self))[key]
+            number = range(len(self))[key]  # counts from the end, too
         except TypeError:
             raise TypeError(
                 f"{self.name} takes the name of a column, the number of a row or a slice, "
@@ -52,8 +52,8 @@ class Table(ColumnTable, frozen=True, eq=False):
         except IndexError:
             rows = "1 row" if len(self) == 1 else f"{len(self)} rows"
             raise IndexError(f"{self.name} has {rows}, and none at {key}.") from None
-        (row,) = self.take(slice(number, number + 1))
-        return row
+        only_row = self.take(slice(number, number + 1))
+        return next(iter(only_row))
 
     def __repr__(self) -> str:
         """The size of the table and its first rows, for the Python prompt."""
@@ -140,15 +140,16 @@ def with_files(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table:
             least one.
         file: The column with the names of the traces.
     """
-    first_table = tables[0][1]
+    _, first_table = tables[0]
     columns = [_file_column(tables, file)]
     for number, column in enumerate(first_table.columns):
         name = name_beside_file(first_table.name, column.name, file)
-        parts = [table.columns[number] for _, table in tables]
-        columns.append(_stack_columns(name, parts))
+        columns_of_tables = [table.columns[number] for _, table in tables]
+        columns.append(_stack_columns(name, columns_of_tables))
     left_out = []
     for trace_name, table in tables:
-        left_out += [f"{trace_name}: {sentence}" for sentence in table.left_out]
+        for sentence in table.left_out:
+            left_out.append(f"{trace_name}: {sentence}")
     return replace(
         first_table,
         columns=tuple(columns),
@@ -187,11 +188,12 @@ def _stack_columns(name: str, parts: Sequence[TableColumn]) -> TableColumn:
     if parts[0].texts is None:
         values = np.concatenate([part.values for part in parts])
         return TableColumn(name=name, values=values, known=known)
-    # Each part numbers its texts from 0.
+    # Each part numbers its texts from 0, the result those of all parts.
     all_texts: list[str] = []
-    numbers = []
+    text_numbers = []
     for part in parts:
-        numbers.append(part.values + len(all_texts))
+        texts_before = len(all_texts)
+        text_numbers.append(part.values + texts_before)
         all_texts += part.texts or ()
-    values = np.concatenate(numbers).astype(np.int32)
+    values = np.concatenate(text_numbers).astype(np.int32)
     return TableColumn(name=name, values=values, texts=tuple(all_texts), known=known)
