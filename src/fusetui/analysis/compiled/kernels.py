@@ -223,7 +223,7 @@ def _group_equal_runs(
             join_of_run,
             runs.name,
             numbering.position,
-            numbering.count,
+            numbering.total,
             files.path_of_run,
         )
     )
@@ -233,7 +233,7 @@ def _group_equal_runs(
             join=joins[join_of_run[run]],
             name=runs.names[runs.name[run]],
             position=int(numbering.position[run]),
-            count_in_call=int(numbering.count[run]),
+            count_in_call=int(numbering.total[run]),
             file=files.paths[files.path_of_run[run]],
         )
         groups.append(equal_runs)
@@ -245,18 +245,18 @@ class _NumberedRuns(NamedTuple):
     graph; one entry per run."""
 
     position: Int64s  # from 0
-    count: Int64s  # how many runs of its name the call has
+    total: Int64s  # how many runs of its name the call has
 
 
 def _number_runs_in_calls(runs: KernelRuns) -> _NumberedRuns:
     """Number the runs of the same kernel in each call of a graph.
 
-    E.g. if a call runs a, b and a, their positions are 0, 0 and 1, and their counts 2,
+    E.g. if a call runs a, b and a, their positions are 0, 0 and 1, and the totals 2,
     1 and 2.
     """
     _, name_in_call = distinct_rows((runs.call, runs.name))
     return _NumberedRuns(
-        position=ordinals(name_in_call), count=group_size_of_each(name_in_call)
+        position=ordinals(name_in_call), total=group_size_of_each(name_in_call)
     )
 
 
