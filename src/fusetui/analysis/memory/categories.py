@@ -474,11 +474,10 @@ def _infer_gradients_by_stack(
     is_unknown = category_numbers == UNKNOWN
     is_live_at_end = ~allocations.is_freed
     is_of_last_step = allocations.allocated_at >= last_step_end
-    makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)[
-        allocations.stack
-    ]
+    stack_makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)
+    has_such_stack = stack_makes_gradients[allocations.stack]
 
-    is_gradient = is_unknown & is_live_at_end & is_of_last_step & makes_gradients
+    is_gradient = is_unknown & is_live_at_end & is_of_last_step & has_such_stack
     return np.where(is_gradient, CATEGORY_NUMBER["gradients"], category_numbers)
 
 

@@ -244,11 +244,9 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     step_end = facts.phases.next_end(allocations.allocated_at)
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
-    at_peak = (
-        is_late
-        & (step_end <= history.peak_index)
-        & allocations.live_after(history.peak_index)
-    )
+    is_step_over = step_end <= history.peak_index
+    is_live = allocations.live_after(history.peak_index)
+    at_peak = is_late & is_step_over & is_live
     if not at_peak.any():
         return
 
