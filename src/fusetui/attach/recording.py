@@ -342,8 +342,8 @@ class Recording:
         return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
-        """Whether all processes that still run have said in this attempt that they
-        would record now. After some time the others are no longer waited for."""
+        """Return whether all processes that still run have said in this attempt that
+        they would record now. After some time the others are no longer waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
@@ -407,8 +407,8 @@ class Recording:
         return _mark_failed(job, f"{NO_TRACE}: {describe_file(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
-        """Whether the process sees the same folder at the path of the traces. In a
-        container there may be another one."""
+        """Return whether the process sees the same folder at the path of the traces. In
+        a container there may be another one."""
         folder_seen_by_process = Path(f"/proc/{recorded.pid}/root{self._folder}")
         return _folder_identity(folder_seen_by_process) == self._place
 
@@ -543,8 +543,8 @@ class Recording:
     def _is_trace_missing(
         self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
     ) -> bool:
-        """Whether a process that still runs lacks a trace. If there is any trace, only
-        ranks of a job need one."""
+        """Return whether a process that still runs lacks a trace. If there is any
+        trace, only ranks of a job need one."""
         for job in jobs:
             needs_trace = not whole or bool(job.process.rank)
             if needs_trace and job.phase in RETRIED and is_alive(job.process):
@@ -552,8 +552,8 @@ class Recording:
         return False
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether these traces are the first with operations, after attempts without
-        any.
+        """Return whether these traces are the first with operations, after attempts
+        without any.
 
         They show how the program begins to compute; another attempt shows it at work.
         `whole` has the processes with a whole trace.
@@ -561,8 +561,8 @@ class Recording:
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace may show how the program starts or compiles, so that another
-        attempt is worthwhile.
+        """Return whether a trace may show how the program starts or compiles, so that
+        another attempt is worthwhile.
 
         Only some attempts are made for that: a program may compile all the time, or
         have steps longer than the recording.
@@ -609,8 +609,8 @@ class Recording:
     def _give_up(
         self, job: AttachedProcess, whole: Sequence[AttachedProcess]
     ) -> AttachedProcess:
-        """The final state of a process without a trace, with the reason. A process that
-        only starts others with traces is left out, not failed."""
+        """Return the final state of a process without a trace, with the reason. A
+        process that only starts others with traces is left out, not failed."""
         if job.phase is not RecordingPhase.EMPTY:
             why = PROFILES_ITSELF if job.profiles_itself else job.why
             return _mark_failed(job, why)
@@ -622,8 +622,8 @@ class Recording:
         return _mark_failed(job, f"{job.why}{attempts}{_because_of_profiler(job)}")
 
     def _describe_attempts(self) -> str:
-        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`. ""
-        if there was only one."""
+        """Return a clause about the attempts: ` in 3 attempts, and libkineto cancelled
+        4`. "" if there was only one."""
         if self.attempt == 1:
             return ""
         cancelled = self._cancelled_attempts
@@ -712,7 +712,7 @@ def check_name(folder: Path) -> None:
 def _explain_next_attempt(
     job: AttachedProcess, phases: Collection[RecordingPhase]
 ) -> str:
-    """A sentence, with a space behind it, about why a process is recorded again.
+    """Return a sentence about why a process is recorded again, with a space behind it.
     `phases` has how the attempt ended for all processes."""
     if job.is_compiling:
         return "torch.compile is compiling: recording again. "
@@ -726,30 +726,30 @@ def _explain_next_attempt(
 
 
 def _mark_failed(job: AttachedProcess, why: str) -> AttachedProcess:
-    """The process with its recording marked as failed, for the reason `why`."""
+    """Mark the recording of a process as failed, for the reason `why`."""
     return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
 def _rate_attempt(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
-    """How many processes an attempt recorded, and how many of their traces show a loop.
-    A larger pair is better."""
+    """Return how many processes an attempt recorded, and how many of their traces show
+    a loop. A larger pair is better."""
     return len(whole), sum(job.is_loop for job in whole)
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:
-    """A clause to put behind a reason, if the process used torch.profiler itself, which
-    explains the rest; otherwise ""."""
+    """Return a clause to put behind a reason, if the process used torch.profiler
+    itself, which explains the rest; otherwise ""."""
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
 def _describe_silence() -> str:
-    """A clause that says how long ago a process stopped polling."""
+    """Return a clause that says how long ago a process stopped polling."""
     return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
 def _folder_identity(folder: Path) -> tuple[int, int]:
-    """The device and the inode of a folder, which tell it from any other; (0, 0) if
-    there is none."""
+    """Return the device and the inode of a folder, which tell it from any other; (0, 0)
+    if there is none."""
     with suppress(OSError):
         status = os.stat(folder)
         return status.st_dev, status.st_ino

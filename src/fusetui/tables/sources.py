@@ -81,8 +81,8 @@ def _section_names(table: str, by: str) -> list[str]:
 
 
 def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
-    """The columns for the idle time by reason, one for each reason. `whole` is the
-    column that they are a part of."""
+    """Return the columns for the idle time by reason, one for each reason. `whole` is
+    the column that they are a part of."""
     return [
         ColumnSpec(
             name=f"idle_{reason}_ns",
@@ -173,8 +173,8 @@ def trace_table(name: str, trace: Trace, request: TableRequest | None = None) ->
 
 
 def ranks_table(answer: JobAnswer) -> Table:
-    """The table of the ranks of a job, with a row for each rank in the order of the
-    answer."""
+    """Make the table of the ranks of a job, with a row for each rank in the order of
+    the answer."""
     records = []
     for rank in answer.ranks:
         record = msgspec.structs.asdict(rank)
@@ -191,8 +191,8 @@ def ranks_table(answer: JobAnswer) -> Table:
 
 
 def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
-    """The value of each idle column: the ns of each reason, 0 for reasons that do not
-    occur in `idle`."""
+    """Return the value of each idle column: the ns of each reason, 0 for reasons that
+    do not occur in `idle`."""
     return {f"idle_{reason}_ns": idle.get(reason, 0) for reason in IDLE}
 
 
@@ -384,7 +384,7 @@ def _steps(trace: Trace, _: TableRequest) -> Records:
 
 
 def _to_builtins(records: object) -> Records:
-    """Records as dicts with values of built-in types."""
+    """Convert records to dicts with values of built-in types."""
     plain: Records = msgspec.to_builtins(records)
     return plain
 
