@@ -531,7 +531,7 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     if moments.is_of_trace:
         kind = moments.place_of(int(lives.stack[life]))
     else:
-        kind = CATEGORIES[int(moments.kinds[life])]
+        kind = CATEGORIES[int(moments.category_numbers[life])]
     bytes_ = int(lives.size[life])
     bytes_text = f"{size(bytes_)} ({plural(bytes_, 'byte')})"
     address = f"at {int(lives.address[life]):#x}"

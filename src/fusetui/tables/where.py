@@ -19,7 +19,11 @@ from fusetui.analysis.questions.query import (
     parse_pattern,
     parse_word,
 )
-from fusetui.analysis.questions.query_text import Written, WrongQueryError, parse_ways
+from fusetui.analysis.questions.query_text import (
+    Written,
+    WrongQueryError,
+    parse_alternatives,
+)
 from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, searched_kinds
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
@@ -59,7 +63,7 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     Raises WrongQueryError for what is no query, and NoColumnError for a field that the
     table has not.
     """
-    alternatives = parse_ways(query, lambda *_: True)
+    alternatives = parse_alternatives(query, lambda *_: True)
     if not alternatives:
         return np.arange(len(table))
 

@@ -5,7 +5,7 @@ No kernel shows that such ops are the same. They are recognized by where they ru
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -13,9 +13,9 @@ import numpy as np
 
 from fusetui.analysis.diff.dispatch import find_ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
-from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, ordinals
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -63,7 +63,7 @@ def pair_renamed_labels(
     Returns:
         {label in B: label in A}; {} if A or B has no steps.
     """
-    if not len(a.work.windows) or not len(b.work.windows):
+    if not len(a.steps) or not len(b.steps):
         return {}  # there is no step whose places could be compared
 
     labels_a = _collect_labels_of_ops(a)
@@ -82,6 +82,13 @@ def pair_renamed_labels(
     return by_kernels | _pair_labels_at_same_places(places_a, places_b)
 
 
+class _LabelPair(msgspec.Struct, frozen=True):
+    """A label of A and a label of B whose ops run at the same places."""
+
+    a: str
+    b: str
+
+
 def _pair_labels_at_same_places(
     places_a: PlacesByLabel, places_b: PlacesByLabel
 ) -> dict[str, str]:
@@ -94,19 +101,17 @@ def _pair_labels_at_same_places(
         places_a: {label: {place: how often its ops run there}} of A.
         places_b: The same of B.
     """
-    fits_of_b: defaultdict[str, list[str]] = defaultdict(list)
-    fit_count_of_a: Counter[str] = Counter()
+    fits: list[_LabelPair] = []
     for label_a, own_places in places_a.items():
         for label_b, other_places in places_b.items():
             if _are_same_places(own_places, other_places):
-                fits_of_b[label_b].append(label_a)
-                fit_count_of_a[label_a] += 1
+                fits.append(_LabelPair(a=label_a, b=label_b))
 
-    renamed = {}
-    for label_b, labels_a in fits_of_b.items():
-        if len(labels_a) == 1 and fit_count_of_a[labels_a[0]] == 1:
-            renamed[label_b] = labels_a[0]
-    return renamed
+    fits_of_a = Counter(fit.a for fit in fits)
+    fits_of_b = Counter(fit.b for fit in fits)
+    return {
+        fit.b: fit.a for fit in fits if fits_of_a[fit.a] == 1 and fits_of_b[fit.b] == 1
+    }
 
 
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
@@ -153,7 +158,7 @@ def _find_ops_of_step(side: WorkItems) -> Rows:
     """Return the rows of the ops that begin in the representative step."""
     trace = side.trace
     ops = trace.rows_of(Role.OP)
-    step_of_op = side.work.windows.step_of_calls(trace.start[ops])
+    step_of_op = side.steps.step_of_calls(trace.start[ops])
     ops_of_step: Rows = ops[step_of_op == side.representative_step]
     return ops_of_step
 
@@ -193,25 +198,25 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     """Where the ops of one thread run, one entry per op unless it says otherwise."""
 
     kernels: Int64s  # ids of the kernels that the thread launched, in order of time
-    pieces_before: Rows  # how many of these it had launched when each op began
+    kernels_before: Rows  # how many of these it had launched when each op began
     ops_since_work: Rows
     ops_inside: Int64s
 
     def place_of_op(self, position: int) -> Place:
-        """Return where an op runs.
+        """Return where an op runs: between which kernels, and after how many ops.
 
-        That is between which kernels, after how many ops, and around how many ops.
-
-        Args:
-            position: The index of the op.
+        `position` is the index of the op.
         """
-        pieces_before = int(self.pieces_before[position])
-        has_work_after = pieces_before < len(self.kernels)
-        work_before = self.kernels[pieces_before - 1] if pieces_before else NO_KERNEL
-        work_after = self.kernels[pieces_before] if has_work_after else NO_KERNEL
+        work_before = NO_KERNEL
+        work_after = NO_KERNEL
+        kernels_before = int(self.kernels_before[position])
+        if kernels_before > 0:
+            work_before = int(self.kernels[kernels_before - 1])
+        if kernels_before < len(self.kernels):
+            work_after = int(self.kernels[kernels_before])
         return Place(
-            work_before=int(work_before),
-            work_after=int(work_after),
+            work_before=work_before,
+            work_after=work_after,
             ops_since_work=int(self.ops_since_work[position]),
             ops_inside=int(self.ops_inside[position]),
         )
@@ -230,16 +235,16 @@ def _locate_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
     trace = side.trace
     launched = _find_work_launched_by(side, thread)
     begins = trace.start[ops]
-    pieces_before = count_below(launched.times_ns, begins)
+    kernels_before = count_below(launched.times_ns, begins)
 
-    # In order of time the numbers of pieces before ascend, so that equal ones are
-    # neighbors, and `ordinals` counts the ops since the last piece.
+    # In order of time the numbers of kernels before ascend, so that equal ones are
+    # neighbors, and `ordinals` counts the ops since the last kernel.
     by_start = np.lexsort((ops, begins))
     ops_since_work = np.empty(len(ops), dtype=np.intp)
-    ops_since_work[by_start] = ordinals(pieces_before[by_start])
+    ops_since_work[by_start] = ordinals(kernels_before[by_start])
     return _PlacesOfOps(
         kernels=launched.kernels,
-        pieces_before=pieces_before,
+        kernels_before=kernels_before,
         ops_since_work=ops_since_work,
         ops_inside=_count_ops_inside(trace, ops),
     )
@@ -255,7 +260,7 @@ def _count_ops_inside(trace: Trace, ops: Rows) -> Int64s:
 class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
     """The work of the step that a thread launched, in order of time."""
 
-    times_ns: Int64s  # when each piece was launched
+    times_ns: Int64s  # when each kernel was launched
     kernels: Int64s  # the ids of the kernels
 
 
@@ -266,11 +271,12 @@ def _find_work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
     """
     trace = side.trace
     calls = trace.launch[side.row] if side.work.gpu else side.row
-    kernels = side.exact_keys & KERNEL_MASK
+    has_call = calls != NO_ROW
     is_on_thread = trace.thread_of_track[trace.track[calls]] == thread
-    is_launched_here = (calls >= 0) & is_on_thread
-    times_ns = trace.start[calls[is_launched_here]]
+    items = np.flatnonzero(has_call & is_on_thread)
+
+    times_ns = trace.start[calls[items]]
     by_time = np.argsort(times_ns, kind="stable")
     return _LaunchedWork(
-        times_ns=times_ns[by_time], kernels=kernels[is_launched_here][by_time]
+        times_ns=times_ns[by_time], kernels=side.kernel_ids[items[by_time]]
     )

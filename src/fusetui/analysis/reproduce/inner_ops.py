@@ -36,6 +36,7 @@ from fusetui.analysis.reproduce.model import (
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 WITH_INDICES: Final = (
     "aten::index",
@@ -76,6 +77,11 @@ class InnerCall(NamedTuple):
     row: int
     inputs: ParsedInputs | None
 
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Its arguments; () where its inputs cannot be used."""
+        return () if self.inputs is None else self.inputs.arguments
+
 
 def list_inner_calls(trace: Trace, row: int) -> list[InnerCall]:
     """Return the ops inside the call in a row, at any depth, in their order.
@@ -83,29 +89,21 @@ def list_inner_calls(trace: Trace, row: int) -> list[InnerCall]:
     Each has its parsed inputs, or None where these cannot be used.
     """
     table = call_table(trace)
-    first_place, end = np.searchsorted(table.rows, (row + 1, int(trace.end_row[row])))
+    # The slices inside a row follow it, up to its `end_row`.
+    rows_inside = table.rows[slice_between(table.rows, row + 1, trace.end_row[row])]
+
     calls = []
-    for place in range(int(first_place), int(end)):
-        inner_row = int(table.rows[place])
+    for inner_row in rows_inside.tolist():
         name = trace.name_of(inner_row)
-        calls.append(
-            InnerCall(name, inner_row, _parse_inputs_or_none(table, place, name))
-        )
+        inputs = _parse_inputs_or_none(table, inner_row, name)
+        calls.append(InnerCall(name=name, row=inner_row, inputs=inputs))
     return calls
 
 
-def _parse_inputs_or_none(
-    table: CallTable, place: int, name: str
-) -> ParsedInputs | None:
-    """Parse the recorded inputs of an op; None if they cannot be used.
-
-    Args:
-        table: The calls of the trace.
-        place: The index of the op in `table.rows`.
-        name: The name of the op.
-    """
+def _parse_inputs_or_none(table: CallTable, row: int, name: str) -> ParsedInputs | None:
+    """Parse the recorded inputs of the op in a row; None if they cannot be used."""
     try:
-        return parse_recorded_inputs(name, table.inputs_at(place))
+        return parse_recorded_inputs(name, table.inputs_of(row))
     except RefusedError:
         return None
 
@@ -122,8 +120,8 @@ def completed(
 ) -> Completed:
     """Fill in what was not recorded of the arguments of a call from the work inside it.
 
-    These are the element types and tensors of lists, indices, the memory of copied
-    tensors, and the storage that as_strided needs.
+    These are the element types and tensors of lists, indices, whether a copied tensor
+    is in the memory of the host, and the storage that as_strided needs.
 
     Args:
         trace: The trace.
@@ -132,6 +130,7 @@ def completed(
         parsed: Its arguments as they were recorded, which stay unchanged.
         inner: The ops inside it.
     """
+    # Each step changes these two lists.
     arguments = [*parsed.arguments]
     remarks = [*parsed.remarks]
     _set_list_dtypes(trace, arguments, inner)
@@ -151,12 +150,15 @@ def most_frequent_dtypes(trace: Trace) -> Mapping[Shape, str]:
     Only tensors whose type was recorded count, once for each call that has them. The
     result is kept for later calls.
     """
-    table = call_table(trace)
+    inputs = call_table(trace).inputs
+    has_inputs = inputs.number >= 0
+    calls_of_inputs = np.bincount(
+        inputs.number[has_inputs], minlength=len(inputs.distinct)
+    )
+
+    # Equal inputs are parsed once, and count for all calls that have them.
     dtypes_of_shape: dict[Shape, Counter[str]] = {}
-    calls_of_inputs = np.bincount(table.inputs.number[table.inputs.number >= 0])
-    for texts, calls in zip(
-        table.inputs.distinct, calls_of_inputs.tolist(), strict=False
-    ):
+    for texts, calls in zip(inputs.distinct, calls_of_inputs.tolist(), strict=True):
         try:
             parsed = parse_recorded_inputs("", texts)
         except RefusedError:
@@ -165,9 +167,12 @@ def most_frequent_dtypes(trace: Trace) -> Mapping[Shape, str]:
             if isinstance(argument, TensorArgument):
                 dtypes = dtypes_of_shape.setdefault(argument.shape, Counter())
                 dtypes[argument.dtype] += calls
-    return {
-        shape: dtypes.most_common(1)[0][0] for shape, dtypes in dtypes_of_shape.items()
-    }
+
+    most_frequent = {}
+    for shape, dtypes in dtypes_of_shape.items():
+        ((dtype, _),) = dtypes.most_common(1)
+        most_frequent[shape] = dtype
+    return most_frequent
 
 
 def _set_list_dtypes(
@@ -177,14 +182,17 @@ def _set_list_dtypes(
     lists are not recorded, so they are marked as assumed. `arguments` is changed in
     place."""
     for position, argument in enumerate(arguments):
-        if isinstance(argument, TensorsArgument):
-            tensors: list[TensorArgument | None] = []
-            for tensor in argument.tensors:
-                if tensor is not None:
-                    dtype = _guess_dtype(trace, tensor.shape, inner)
-                    tensor = replace(tensor, dtype=dtype, dtype_is_assumed=True)
-                tensors.append(tensor)
-            arguments[position] = TensorsArgument(tuple(tensors))
+        if not isinstance(argument, TensorsArgument):
+            continue
+
+        typed_tensors: list[TensorArgument | None] = []
+        for tensor in argument.tensors:
+            if tensor is None:
+                typed_tensors.append(None)
+                continue
+            dtype = _guess_dtype(trace, tensor.shape, inner)
+            typed_tensors.append(replace(tensor, dtype=dtype, dtype_is_assumed=True))
+        arguments[position] = TensorsArgument(tuple(typed_tensors))
 
 
 def _guess_dtype(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
@@ -194,10 +202,13 @@ def _guess_dtype(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
     of the shape in the trace. Without either, the result is ASSUMED_DTYPE (float32).
     """
     for call in inner:
-        for argument in call.inputs.arguments if call.inputs else ():
+        for argument in call.arguments:
             if isinstance(argument, TensorArgument) and argument.shape == shape:
                 return argument.dtype
-    if not shape:  # a number of steps, most often; counts say nothing about it
+
+    # Tensors without dimensions have all types; in a list they are numbers of steps.
+    has_dimensions = len(shape) > 0
+    if not has_dimensions:
         return ASSUMED_DTYPE
     return most_frequent_dtypes(trace).get(shape, ASSUMED_DTYPE)
 
@@ -213,9 +224,7 @@ def _fill_long_lists(
     """Fill in lists of tensors that were too long to be recorded, where other ops show
     them.
 
-    The slow path of a `_foreach_` op calls an op for each tensor. A stack shows the
-    size of the list in its result. Lists of other ops stay unrecorded. `arguments` and
-    `remarks` are changed in place.
+    Other lists stay unrecorded. `arguments` and `remarks` are changed in place.
 
     Args:
         trace: The trace.
@@ -229,21 +238,47 @@ def _fill_long_lists(
     for position, argument in enumerate(arguments):
         if not isinstance(argument, UnrecordedListArgument):
             continue
-        tensors: tuple[TensorArgument, ...] = ()
-        if op.startswith(FOREACH):
-            single_op_name = op.replace(FOREACH, ATEN, 1)
-            tensors = _collect_tensors_at(
-                _find_direct_calls(trace, row, single_op_name), position
-            )
-        elif op == STACK:
-            tensors = _infer_stacked_tensors(inner, integer_of_argument(arguments[-1]))
-        elif op == CAT:
-            tensors = _tensors_of_outer_stack(
-                trace, row, integer_of_argument(arguments[-1])
-            )
+        tensors = _infer_list(trace, row, op, arguments, position, inner)
         if tensors:
             arguments[position] = TensorsArgument(tensors)
             remarks.append(Remark(RemarkKind.LONG_LIST, position))
+
+
+def _infer_list(
+    trace: Trace,
+    row: int,
+    op: str,
+    arguments: Sequence[Argument],
+    position: int,
+    inner: Sequence[InnerCall],
+) -> tuple[TensorArgument, ...]:
+    """Infer the tensors of a list that was not recorded from other ops.
+
+    The slow path of a `_foreach_` op calls an op for each tensor. A stack shows the
+    size of the list in its result.
+
+    Args:
+        trace: The trace.
+        row: The op of the call.
+        op: Its name.
+        arguments: Its arguments.
+        position: The position of the list among them.
+        inner: The ops inside the call.
+
+    Returns:
+        The tensors; () if nothing shows them.
+    """
+    if op.startswith(FOREACH):
+        single_op_name = ATEN + op.removeprefix(FOREACH)
+        single_calls = _find_direct_calls(trace, row, single_op_name)
+        return _collect_tensors_at(single_calls, position)
+
+    dimension = integer_of_argument(arguments[-1])  # of stack and cat
+    if op == STACK:
+        return _infer_stacked_tensors(inner, dimension)
+    if op == CAT:
+        return _tensors_of_outer_stack(trace, row, dimension)
+    return ()
 
 
 def _find_direct_calls(trace: Trace, row: int, name: str) -> list[InnerCall]:
@@ -251,7 +286,8 @@ def _find_direct_calls(trace: Trace, row: int, name: str) -> list[InnerCall]:
     ops. Returns [] if they are more than MAX_TENSORS_OF_LIST."""
     calls = []
     for call in list_inner_calls(trace, row):
-        if call.name == name and int(trace.parent[call.row]) == row:
+        is_direct = int(trace.parent[call.row]) == row
+        if is_direct and call.name == name:
             calls.append(call)
     return calls if len(calls) <= MAX_TENSORS_OF_LIST else []
 
@@ -270,9 +306,10 @@ def _tensors_of_outer_stack(
             is not known.
     """
     parent = int(trace.parent[row])
-    if parent < 0 or trace.name_of(parent) != STACK:
-        return ()
-    return _infer_stacked_tensors(list_inner_calls(trace, parent), dimension)
+    has_parent = parent >= 0
+    if has_parent and trace.name_of(parent) == STACK:
+        return _infer_stacked_tensors(list_inner_calls(trace, parent), dimension)
+    return ()
 
 
 def _infer_stacked_tensors(
@@ -292,20 +329,28 @@ def _infer_stacked_tensors(
     Returns:
         One tensor per stacked tensor; () if the ops inside do not show them.
     """
+    if dimension is None:
+        return ()
+
     for call in inner:
-        arguments = call.inputs.arguments if call.inputs else ()
-        if call.name != "aten::view" or len(arguments) != 2 or dimension is None:
+        if call.name != "aten::view" or len(call.arguments) != 2:
             continue
-        concatenated, sizes = arguments[0], integers_of_argument(arguments[1])
+        concatenated, sizes_argument = call.arguments
+        sizes = integers_of_argument(sizes_argument)
         if not isinstance(concatenated, TensorArgument) or sizes is None:
             continue
-        is_dimension = -len(sizes) <= dimension < len(sizes)
-        if not is_dimension or math.prod(sizes) != math.prod(concatenated.shape):
+
+        has_dimension = -len(sizes) <= dimension < len(sizes)
+        has_equal_elements = math.prod(sizes) == math.prod(concatenated.shape)
+        if not has_dimension or not has_equal_elements or min(sizes) < 0:
             continue
-        tensor_count = sizes[dimension]
-        if not 0 < tensor_count <= MAX_TENSORS_OF_LIST or min(sizes) < 0:
-            continue
+
+        # A negative dimension counts from the end.
         stacked_dimension = dimension % len(sizes)
+        tensor_count = sizes[stacked_dimension]
+        if not 0 < tensor_count <= MAX_TENSORS_OF_LIST:
+            continue
+
         shape = sizes[:stacked_dimension] + sizes[stacked_dimension + 1 :]
         tensor = TensorArgument(shape=shape, dtype=concatenated.dtype)
         return (tensor,) * tensor_count
@@ -313,14 +358,15 @@ def _infer_stacked_tensors(
 
 
 def _collect_tensors_at(
-    parts: Sequence[InnerCall], position: int
+    calls: Sequence[InnerCall], position: int
 ) -> tuple[TensorArgument, ...]:
     """Return the tensor that each call takes as the argument at a position. Returns ()
     if any of them takes something else there."""
     tensors = []
-    for call in parts:
-        arguments = call.inputs.arguments if call.inputs else ()
-        argument = arguments[position] if position < len(arguments) else None
+    for call in calls:
+        if position >= len(call.arguments):
+            return ()
+        argument = call.arguments[position]
         if not isinstance(argument, TensorArgument):
             return ()
         tensors.append(argument)
@@ -335,23 +381,26 @@ def _fill_indices(
     The second argument is that list. It is inferred from the ops inside. `arguments`
     and `remarks` are changed in place.
     """
-    if len(arguments) < 2 or not isinstance(arguments[1], NothingArgument):
+    if len(arguments) < 2:
         return
     indexed = arguments[0]
-    if not isinstance(indexed, TensorArgument):
+    is_recorded = not isinstance(arguments[1], NothingArgument)
+    if is_recorded or not isinstance(indexed, TensorArgument):
         return
+
     indices = _infer_indices(indexed, inner)
     if indices is not None:
         arguments[1] = TensorsArgument(indices)
+        # The remark that nothing was recorded does not hold any more.
         remarks[:] = [remark for remark in remarks if remark.position != 1]
-        remarks.append(Remark(RemarkKind.INDICES, 1))
+        remarks.append(Remark(RemarkKind.INDICES, position=1))
 
 
 class _ReshapedIndex(NamedTuple):
     """An index tensor inside an advanced indexing, and the shape that it gets."""
 
     tensor: TensorArgument
-    target: Shape
+    new_shape: Shape
 
 
 def _infer_indices(
@@ -363,7 +412,8 @@ def _infer_indices(
     torch reshapes each index for a TensorIterator (TensorAdvancedIndexing.cpp,
     reshape_indexer). The new shape has its sizes, with a 1 for each dimension that is
     not indexed, before and after. So the ones before it tell which dimensions are left
-    out.
+    out. E.g. if x is 4 x 6, and i of the shape (5,) becomes (1, 5): the indices are
+    None, and i with values below 6.
 
     Args:
         indexed: The tensor that is indexed.
@@ -374,27 +424,35 @@ def _infer_indices(
         bools stands for the indices that are made from it. None if the ops inside
         do not show the indices.
     """
+    # After a permutation, the indexed dimensions lie elsewhere.
     reshaped = _find_reshaped_indices(inner)
-    if not reshaped or _first_arguments_of(inner, "aten::permute", indexed.shape):
-        return None  # after a permutation, the indexed dimensions lie elsewhere
-    index = reshaped[0]
+    is_permuted = any(
+        tensor.shape == indexed.shape
+        for tensor in _first_arguments_of(inner, "aten::permute")
+    )
+    if not reshaped or is_permuted:
+        return None
+
+    first = reshaped[0]
     not_indexed = len(indexed.shape) - len(reshaped)
     dimensions_before = _count_leading_ones(
-        index.tensor.shape, index.target, not_indexed
+        first.tensor.shape, first.new_shape, not_indexed
     )
     if dimensions_before is None:
         return None
-    left_out: list[TensorArgument | None] = [None] * dimensions_before
+    left_out = (None,) * dimensions_before
+
+    # The indices may have been made from a mask.
     for mask in _first_arguments_of(inner, "aten::nonzero"):
         if mask.dtype == "bool":
             return (*left_out, mask)
-    tensors = []
+
+    # Indices are bounded by the sizes of the dimensions that they index.
+    indices = []
     for number, index in enumerate(reshaped):
-        size_of_dimension = indexed.shape[dimensions_before + number]
-        tensors.append(
-            replace(index.tensor, filling=Filling.INTEGERS, below=size_of_dimension)
-        )
-    return (*left_out, *tensors)
+        size = indexed.shape[dimensions_before + number]
+        indices.append(replace(index.tensor, filling=Filling.INTEGERS, below=size))
+    return (*left_out, *indices)
 
 
 def _find_reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
@@ -402,47 +460,37 @@ def _find_reshaped_indices(inner: Sequence[InnerCall]) -> list[_ReshapedIndex]:
     new shape."""
     reshaped = []
     for call in inner:
-        arguments = call.inputs.arguments if call.inputs else ()
-        if call.name != "aten::reshape" or len(arguments) != 2:
+        if call.name != "aten::reshape" or len(call.arguments) != 2:
             continue
-        tensor, sizes = arguments
-        target = integers_of_argument(sizes)
-        if not isinstance(tensor, TensorArgument) or target is None:
+        tensor, sizes = call.arguments
+        new_shape = integers_of_argument(sizes)
+        if not isinstance(tensor, TensorArgument) or new_shape is None:
             continue
         if tensor.dtype in INDEX_DTYPES:
-            reshaped.append(_ReshapedIndex(tensor, target))
+            reshaped.append(_ReshapedIndex(tensor=tensor, new_shape=new_shape))
     return reshaped
 
 
-def _first_arguments_of(
-    inner: Sequence[InnerCall], op: str, shape: Shape | None = None
-) -> list[TensorArgument]:
-    """Return the tensors that inner calls of an op take as their first argument.
-
-    Args:
-        inner: The ops inside a call.
-        op: The name of the op.
-        shape: If given, only tensors of this shape are returned.
-    """
+def _first_arguments_of(inner: Sequence[InnerCall], op: str) -> list[TensorArgument]:
+    """Return the tensors that inner calls of an op take as their first argument."""
     tensors = []
     for call in inner:
-        if call.name != op or call.inputs is None:
-            continue
-        for tensor in call.inputs.arguments[:1]:
-            if isinstance(tensor, TensorArgument) and shape in (None, tensor.shape):
-                tensors.append(tensor)
+        if call.name == op and call.arguments:
+            first = call.arguments[0]
+            if isinstance(first, TensorArgument):
+                tensors.append(first)
     return tensors
 
 
-def _count_leading_ones(shape: Shape, target: Shape, not_indexed: int) -> int | None:
+def _count_leading_ones(shape: Shape, new_shape: Shape, ones: int) -> int | None:
     """Count the ones that a reshape put before the sizes of a tensor.
 
-    E.g. of the shape (5,) and the target (1, 5, 1), with 2 dimensions not indexed, the
-    result is 1. It is None if `target` is not `shape` with so many ones around it.
+    E.g. (5,) became (1, 5, 1) by 2 ones, of which 1 is before. Returns None if
+    `new_shape` is not `shape` with so many ones around it.
     """
-    for before in range(not_indexed + 1):
-        after = not_indexed - before
-        if target == (1,) * before + shape + (1,) * after:
+    for before in range(ones + 1):
+        after = ones - before
+        if new_shape == (1,) * before + shape + (1,) * after:
             return before
     return None
 
@@ -461,14 +509,20 @@ def _mark_host_memory(
         return
     memory = "pinned" if PINNED in copy_name else "cpu"
     is_to_device = copy_name.startswith(TO_DEVICE)
-    if op == "aten::copy_":
-        _set_tensor_memory(arguments, remarks, 1 if is_to_device else 0, memory)
+
+    if op == "aten::copy_":  # copy_(destination, source)
+        host_position = 1 if is_to_device else 0
+        _set_tensor_memory(arguments, remarks, host_position, memory)
         return
+
     device_position = DEVICE_POSITIONS.get((op, len(arguments)))
-    if device_position is None or not isinstance(
-        arguments[device_position], NothingArgument
-    ):
+    if device_position is None:
         return
+    is_recorded = not isinstance(arguments[device_position], NothingArgument)
+    if is_recorded:
+        return
+
+    # The remark that nothing was recorded does not hold any more.
     remarks[:] = [remark for remark in remarks if remark.position != device_position]
     arguments[device_position] = DeviceArgument("" if is_to_device else "cpu")
     remarks.append(Remark(RemarkKind.MACHINE, device_position))
@@ -484,7 +538,9 @@ def _set_tensor_memory(
     Nothing happens if the argument at this position is no tensor. `arguments` and
     `remarks` are changed in place.
     """
-    tensor = arguments[position] if position < len(arguments) else None
+    if position >= len(arguments):
+        return
+    tensor = arguments[position]
     if isinstance(tensor, TensorArgument):
         arguments[position] = replace(tensor, device=memory)
         remarks.append(Remark(RemarkKind.MACHINE, position))
@@ -507,17 +563,23 @@ def _enlarge_storage(arguments: list[Argument]) -> None:
     """Make the storage of the first argument of as_strided large enough for the result.
 
     as_strided may address more elements than the tensor itself shows. The sizes,
-    strides and the offset of the result tell how many. `arguments` is changed in place.
-    It stays unchanged if these were not recorded.
+    strides and the offset of the result tell how many: 2 x 3 with the strides 8 and 1,
+    from element 4 on, need 4 + 8 + 2 + 1 = 15. `arguments` is changed in place. It
+    stays unchanged if these were not recorded.
     """
-    tensor = arguments[0] if arguments else None
-    if not isinstance(tensor, TensorArgument) or len(arguments) < 4:
+    if len(arguments) < 4:
         return
+    tensor = arguments[0]
     sizes = integers_of_argument(arguments[1])
     strides = integers_of_argument(arguments[2])
-    if sizes is None or strides is None or len(sizes) != len(strides):
+    offset = integer_of_argument(arguments[3]) or 0
+    if not isinstance(tensor, TensorArgument) or sizes is None or strides is None:
         return
-    elements = 1 + (integer_of_argument(arguments[3]) or 0)  # after the offset
+    if len(sizes) != len(strides):
+        return
+
+    # The last element of the result is the farthest one, as no stride is negative.
+    last_element = offset
     for size, stride in zip(sizes, strides, strict=True):
-        elements += (size - 1) * stride
-    arguments[0] = replace(tensor, storage=max(elements, 0))
+        last_element += (size - 1) * stride
+    arguments[0] = replace(tensor, storage=max(last_element + 1, 0))

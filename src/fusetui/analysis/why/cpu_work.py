@@ -18,9 +18,17 @@ from fusetui.analysis.why.thread_activity import (
     Threads,
     merge_slices,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union, without
 
 MAX_NAMES = 10
@@ -39,9 +47,9 @@ class OwnTimes(NamedTuple):
     rows: Rows
     ns: Int64s
 
-    def only(self, mask: Flags) -> OwnTimes:
+    def only(self, is_selected: Flags) -> OwnTimes:
         """Return some of the slices, chosen by one flag each."""
-        return OwnTimes(rows=self.rows[mask], ns=self.ns[mask])
+        return OwnTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
 
 
 def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
@@ -66,10 +74,10 @@ def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
             times_ns.append(unclaimed.within(innermost.start, innermost.end))
             unclaimed = without(unclaimed, union(innermost.start, innermost.end))
 
-    # Add up the parts of each slice.
-    distinct_rows, slice_index = np.unique(np.concatenate(rows), return_inverse=True)
-    own_ns = summed(slice_index, np.concatenate(times_ns), len(distinct_rows))
-    return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
+    # A slice may have several parts: add them up.
+    parts_by_row = grouped(np.concatenate(rows))
+    own_ns = parts_by_row.sums(np.concatenate(times_ns))
+    return OwnTimes(rows=parts_by_row.keys, ns=own_ns).only(own_ns > 0)
 
 
 def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
@@ -188,26 +196,21 @@ def rank_names(
     if not len(own.rows):
         return []
 
-    name = trace.name[own.rows].astype(np.int64)
-    caller = np.full_like(name, NO_CALLER)
+    name = trace.name[own.rows]
+    caller = np.full(len(own.rows), NO_CALLER, dtype=np.int64)
     if with_caller:
         caller = _find_callers(trace, own.rows)
 
-    first, group = distinct_rows((name, caller))
-    total_ns = summed(group, own.ns, len(first))
-    longest_first = np.lexsort((first, -total_ns))  # then in the order of first slices
+    first_slice, name_and_caller = distinct_rows((name, caller))
+    total_ns = summed(name_and_caller, own.ns, len(first_slice))
+    longest_first = np.lexsort((first_slice, -total_ns))
 
     times: list[NamedTime] = []
-    for group_index in longest_first[:MAX_NAMES].tolist():
-        slices = own.only(group == group_index)
-        first_slice = first[group_index]
-        share = Share(
-            name=_format_named_call(
-                trace, int(name[first_slice]), int(caller[first_slice])
-            ),
-            count=len(slices.rows),
-            ns=int(total_ns[group_index]),
-        )
+    for group in longest_first[:MAX_NAMES].tolist():
+        first = first_slice[group]
+        text = _format_named_call(trace, int(name[first]), int(caller[first]))
+        slices = own.only(name_and_caller == group)
+        share = Share(name=text, count=len(slices.rows), ns=int(total_ns[group]))
         times.append(NamedTime(share=share, own=slices))
 
     return times
@@ -233,7 +236,8 @@ def _find_callers(trace: Trace, rows: Rows) -> Int64s:
     """
     caller = np.full(len(rows), NO_CALLER, dtype=np.int64)
     parent = trace.parent[rows]
-    is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
+    is_python = trace.role[rows] == Role.PYTHON
+    is_called = is_python & (parent != NO_ROW)
     caller[is_called] = trace.name[parent[is_called]]
 
     return caller

@@ -177,20 +177,18 @@ def _clear_missing_wholes(reported: list[_Reported]) -> list[_Reported]:
     A finding is part of another rule's finding only if that rule reports at least as
     much time.
     """
-    largest_ns: dict[str, int] = {}
+    largest_ns_of_rule: dict[str, int] = {}
     for finding, _ in reported:
-        known_ns = largest_ns.get(finding.rule, 0)
-        largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
+        known_ns = largest_ns_of_rule.get(finding.rule, 0)
+        largest_ns_of_rule[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
 
     result = []
     for finding, wanted in reported:
-        whole_ns = -1  # the rule reports nothing
         if finding.part_of is not None:
-            whole_ns = largest_ns.get(finding.part_of, -1)
-
-        part_ns = finding.at_stake_ns or 0
-        if part_ns > whole_ns:
-            finding = msgspec.structs.replace(finding, part_of=None)
+            part_ns = finding.at_stake_ns or 0
+            whole_ns = largest_ns_of_rule.get(finding.part_of)
+            if whole_ns is None or part_ns > whole_ns:
+                finding = msgspec.structs.replace(finding, part_of=None)
 
         result.append(_Reported(finding, wanted))
 
