@@ -575,26 +575,22 @@ class Recording:
         return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
-        """Count how the last attempt ended, and prepare the next one for all processes
-        that still run."""
+        """Prepare the next attempt for all processes that still run.
+
+        Args:
+            jobs: The processes as the last attempt ended for them.
+        """
+        self._count_attempt(jobs)
         last_rest = len(RESTS_S) - 1
         rest_s = RESTS_S[min(self.attempt - 1, last_rest)]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
         self._begun = time.monotonic()
-        self._start = 0.0
+        self._start = 0.0  # not set yet
         phases = {job.phase for job in jobs}
-        self._was_empty = RecordingPhase.EMPTY in phases
-        if self._was_empty:
-            self._empty_attempts += 1
-        if RecordingPhase.CANCELLED in phases:
-            self._cancelled_attempts += 1
-        if any(job.is_compiling for job in jobs):
-            self._compiling_attempts += 1
-        elif any(not job.is_loop for job in jobs):
-            self._attempts_without_loop += 1
         for job in jobs:
-            if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
+            has_failed = job.phase is RecordingPhase.FAILED
+            if has_failed or not is_alive(job.process):
                 continue
             because = _explain_next_attempt(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
@@ -605,6 +601,23 @@ class Recording:
                 why=f"{because}Attempt {self.attempt} of {self._attempts}",
                 before=job.why if job.phase in RETRIED else "",
             )
+
+    def _count_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
+        """Count how an attempt has ended, because only some of each kind are made.
+
+        Args:
+            jobs: The processes as the attempt ended for them.
+        """
+        phases = {job.phase for job in jobs}
+        self._was_empty = RecordingPhase.EMPTY in phases
+        if self._was_empty:
+            self._empty_attempts += 1
+        if RecordingPhase.CANCELLED in phases:
+            self._cancelled_attempts += 1
+        if any(job.is_compiling for job in jobs):
+            self._compiling_attempts += 1
+        elif any(not job.is_loop for job in jobs):
+            self._attempts_without_loop += 1
 
     def _give_up(
         self, job: AttachedProcess, whole: Sequence[AttachedProcess]

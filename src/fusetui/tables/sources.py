@@ -23,6 +23,7 @@ from fusetui.tables.table import DTYPES, ColumnSpec, Kind
 from fusetui.trace.model.columns import Trace
 
 if TYPE_CHECKING:
+    from fusetui.analysis.compiled.model import CompiledKernel, CompiledRegion
     from fusetui.analysis.ranks.model import JobAnswer
 
 Specs = tuple[ColumnSpec, ...]
@@ -271,28 +272,39 @@ def _make_compile(trace: Trace, _: TableRequest) -> PartialRecords:
     records: Records = []
     for region in answer.regions:
         for kernel in region.kernels:
-            lines = [f"{line.file}:{line.line}" for line in kernel.lines]
-            records.append(
-                {
-                    "total_ns": kernel.total_ns,
-                    "runs": kernel.calls,
-                    "kernel": kernel.name,
-                    "handle": kernel.handle,
-                    "region": region.compile_id,
-                    "pass": region.pass_,
-                    "function": region.function,
-                    "lines": "; ".join(lines),
-                    "code": "\n".join(line.code for line in kernel.lines),
-                    "possible": kernel.possible,
-                    "on_gpu": kernel.on_gpu,
-                    "joined_by": region.joined_by,
-                    "not_joined": kernel.not_joined,
-                    "key": region.key,
-                    "cache": region.cache,
-                }
-            )
-    records.sort(key=lambda record: -record["total_ns"])
+            records.append(_compiled_kernel_record(region, kernel))
+    records.sort(key=lambda record: record["total_ns"], reverse=True)
     return PartialRecords(records=records, left_out=tuple(remarks(answer)))
+
+
+def _compiled_kernel_record(
+    region: CompiledRegion, kernel: CompiledKernel
+) -> dict[str, Any]:
+    """Return the row of `compile` for one kernel.
+
+    Args:
+        region: The compiled region that runs it.
+        kernel: The kernel, with the lines of Python that it was made from.
+    """
+    lines = [f"{line.file}:{line.line}" for line in kernel.lines]
+    code = [line.code for line in kernel.lines]
+    return {
+        "total_ns": kernel.total_ns,
+        "runs": kernel.calls,
+        "kernel": kernel.name,
+        "handle": kernel.handle,
+        "region": region.compile_id,
+        "pass": region.pass_,
+        "function": region.function,
+        "lines": "; ".join(lines),
+        "code": "\n".join(code),
+        "possible": kernel.possible,
+        "on_gpu": kernel.on_gpu,
+        "joined_by": region.joined_by,
+        "not_joined": kernel.not_joined,
+        "key": region.key,
+        "cache": region.cache,
+    }
 
 
 def _make_gaps(trace: Trace, request: TableRequest) -> Records:
