@@ -203,9 +203,8 @@ class DaemonSocket:
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
         if folder:
             check_folder(folder)
-        self._socket = socket.socket(
-            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-        )
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_UNIX, kind)
         try:
             self._bind()
         except CannotListenError:

@@ -360,11 +360,13 @@ class Recording:
             own_pid: Its PID as it sees it, which it adds to the name (`written`).
         """
         rank = f"-rank{recorded.rank}" if recorded.rank.isdecimal() else ""
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", recorded.program.removesuffix(".py"))
+        program = recorded.program.removesuffix(".py")
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", program)
         for number in ("", *NUMBERS):
             name = self._folder / f"{stem}{number}{rank}.json"
             file = written(name, own_pid)
-            if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
+            is_taken = os.path.lexists(file) or os.path.lexists(partial_file(file))
+            if not is_taken:
                 return name
         raise CannotRecordError(
             f"{self._folder} contains too many traces of {stem}: choose another --out."
@@ -670,16 +672,18 @@ class Recording:
         from being recorded.
         """
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
-        recorded_last = {job.process.pid for job in whole}
+        pids_recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
             self.jobs[job.process.pid] = _mark_failed(job, NOT_TOGETHER)
-        for job in self._previous:
+        better_attempt = self._previous
+        for job in better_attempt:
             pid = job.process.pid
-            is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
-            if is_kept_out and not job.is_loop:
+            last_job = self.jobs[pid]
+            was_kept_out = last_job.profiles_itself and pid not in pids_recorded_last
+            if was_kept_out and not job.is_loop:
                 remove_if_own(job.file)
-                self.jobs[pid] = _mark_failed(self.jobs[pid], PROFILES_ITSELF)
+                self.jobs[pid] = _mark_failed(last_job, PROFILES_ITSELF)
             else:
                 self.jobs[pid] = job
 

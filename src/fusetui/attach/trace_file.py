@@ -95,7 +95,8 @@ def _inspect_file(path: Path) -> TraceFile:
     is opened."""
     try:
         entry = path.lstat()
-        if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+        is_own = entry.st_uid == os.geteuid()
+        if not is_own or not stat.S_ISREG(entry.st_mode):
             return TraceFile(path, FileState.STRANGE)
         number = _open_file(path)
     except FileNotFoundError:
@@ -104,10 +105,12 @@ def _inspect_file(path: Path) -> TraceFile:
         return TraceFile(path, FileState.UNREADABLE)
     try:
         opened = os.fstat(number)
-        # the path got another file between the two calls
-        if not os.path.samestat(entry, opened):
-            return TraceFile(path, FileState.PARTIAL, opened.st_size)
-        return TraceFile(path, _check_ends(number, opened.st_size), opened.st_size)
+        was_replaced = not os.path.samestat(entry, opened)  # since the call of lstat
+        if was_replaced:
+            state = FileState.PARTIAL
+        else:
+            state = _check_ends(number, opened.st_size)
+        return TraceFile(path, state, opened.st_size)
     except OSError:
         return TraceFile(path, FileState.UNREADABLE, entry.st_size)
     finally:
