@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.corpus.files import corpus_path
 
-from fusetui.analysis.diff.windows import windows
+from fusetui.analysis.diff.windows import find_steps
 from fusetui.analysis.questions.groups import group_kernels
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.ranks.summary import extract_summary
@@ -21,7 +21,7 @@ def every_answer_uses_the_same_steps(path: Path, count: int, by: str) -> None:
     trace = open_trace(str(path), cached=False)
     assert (len(steps_of(trace)), steps_of(trace).by) == (count, by)
     assert len(summary(trace).steps) == len(accounted(trace).steps) == count
-    assert len(windows(trace, "A")) == max(count, 1)
+    assert len(find_steps(trace, "A")) == max(count, 1)
     assert len(extract_summary(trace, str(path)).steps) == count
     groups = group_kernels(trace, jobs(trace), "step")
     assert len([one for one in groups if one.step is not None]) == count

@@ -20,6 +20,7 @@ from fusetui.analysis.questions.groups import (
 )
 from fusetui.analysis.questions.totals import Spread, self_ns, summarize_durations
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, common_unit, unit_of
@@ -49,6 +50,8 @@ OF_PEAK: Final = "of peak"
 UNIT_OF_RATE: Final = {"TFLOP/s": 1e12, "GB/s": 1e9}  # per second
 WORK: Final = (OF_PEAK, *UNIT_OF_RATE)  # how well the device was used, where known
 SORTS: Final = ("total", "count", *SPREAD, *WORK, "name")
+IN_LEGEND: Final = {"elementwise": "pointwise"}
+"""Kinds of decoded names, with the word that the legend has for the same."""
 Floats = NDArray[np.float64]
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
@@ -267,12 +270,16 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _searchable_texts(self) -> list[str]:
-        """The text of each group in which the filter searches: its name and label, in
-        lower case."""
-        return [
-            f"{self.full_name(group)} {self.label(group)}".lower()
-            for group in range(len(self))
-        ]
+        """The text of each group in which the filter searches, in lower case: its name
+        and label, and of a kernel its kind and library, such as `kind:gemm`."""
+        texts = []
+        for group in range(len(self)):
+            name = self.full_name(group)
+            text = f"{name} {self.label(group)}"
+            if self.by == "name" and self.role is Role.KERNEL:
+                text += f" kind:{legend_kind(name)} library:{_find_library(name)}"
+            texts.append(text.lower())
+        return texts
 
 
 def _divide(amount: Floats, ns: Floats) -> Floats:
@@ -450,19 +457,31 @@ def _format_op_and_shapes(fields: Mapping[str, Any]) -> str:
     return f"{op} {' '.join(shapes)}".strip()
 
 
+def _find_library(name: str) -> str:
+    """Return the library that the name of a kernel comes from; "" for none that is
+    known."""
+    decoded = decode(name)
+    return decoded.family if decoded else ""
+
+
 def describe_kernel_name(name: str) -> tuple[str, ...]:
     """Return what the name of a kernel says about it: kind, tile, layout, data type,
     stages and architecture.
 
-    Each of the six texts is "" if the name does not say.
+    Each of the six texts is "" if the name does not say, but for the kind: it is that
+    of the legend, then a more exact word where there is one, such as `gemm: conv`.
     """
+    kind = legend_kind(name)
     decoded = decode(name)
     if decoded is None:
-        return ("",) * 6
+        return (kind, *[""] * 5)
+    exact_kind = IN_LEGEND.get(decoded.op or "", decoded.op)
+    if exact_kind and exact_kind != kind:
+        kind = f"{kind}: {exact_kind}"
     sizes = (decoded.tile_m, decoded.tile_n, decoded.tile_k)
     tile = "x".join(str(size) for size in sizes if size is not None)
     values = (
-        decoded.op,
+        kind,
         tile,
         decoded.layout,
         decoded.dtype_a or decoded.dtype,

@@ -77,7 +77,7 @@ CHANGED_BY = {"kind": "kind", "library": "family"}
 DECODED_COLUMNS = tuple(
     ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
     for title, cells in (
-        ("kind", 11),
+        ("kind", 18),
         ("tile", 11),
         ("layout", 6),
         ("dtype", 6),
@@ -95,8 +95,8 @@ class KernelsPage(ListPage):
     short = "Kern"
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
-        "help keys; row-down/row-up move; show go to longest; narrow drill in; "
-        "group-by group by; search search; sort-right/sort-left sort; kernel-columns columns; "
+        "help help; row-down/row-up move; show go to longest; narrow drill in; "
+        "group-by group by; filter-rows filter; sort-right/sort-left sort; kernel-columns columns; "
         "instances instances; copy copy"
     )
 
@@ -555,8 +555,8 @@ KernelsPage.actions = (
     _action(
         name="filter-rows",
         title="Rows with words",
-        written="&",
-        help="only those that have all words that are typed",
+        written="/ &",
+        help="only those that have all words that are typed; kind:gemm library:cutlass",
         run=open_word_filter,
     ),
     _action(

@@ -58,7 +58,7 @@ class Subject:
         trace = open_trace(str(path))
         work = collect_work(trace, path.name)
         found = items(work, Vocabulary())
-        if not work.gpu or not len(found) or not len(work.windows):
+        if not work.gpu or not len(found) or not len(work.steps):
             return None
         raw = path.read_bytes()
         document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
@@ -106,15 +106,15 @@ class Subject:
     def slower(self, pairs: int) -> RowKind:
         """What a kernel that takes longer is called, among so many that are on both
         sides: with one step, some others have to say what times vary by."""
-        told = len(self.items.alike_steps) > 1 or pairs >= MIN_ROWS
+        told = len(self.items.same_work_steps) > 1 or pairs >= MIN_ROWS
         return RowKind.SLOWER if told else RowKind.SAME
 
     def steps(self, place: str) -> list[int]:
         """The steps that a change is made in; none where there is no other step."""
-        alike: list[int] = self.items.alike_steps.tolist()
+        alike: list[int] = self.items.same_work_steps.tolist()
         if place == "in one step":
             return [alike[len(alike) // 2]] if len(alike) > 2 else []
-        return alike if len(alike) == len(self.items.work.windows) else []
+        return alike if len(alike) == len(self.items.work.steps) else []
 
 
 @dataclass

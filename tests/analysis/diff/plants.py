@@ -87,7 +87,7 @@ def idle(subject: Subject, place: str, nth: int) -> Planted | None:
     if item is None or not steps or place == "nested":
         return None
     room = Decimal(
-        int(IDLE * float(np.median(subject.items.work.windows.dur))) // 1000 + 1
+        int(IDLE * float(np.median(subject.items.work.steps.dur))) // 1000 + 1
     )
     editor = Editor(subject)
     moments = [_quiet(subject, item, step) for step in steps]
@@ -129,11 +129,11 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     ns_in_step: dict[int, int] = {}  # of the kernel of each item, in the last step
     for step in sorted(steps, reverse=True):
         for item, change in changes:
-            row = int(work.row[work.slice_of_window(step)][item])
+            row = int(work.row[work.slice_of_step(step)][item])
             labels |= change(editor, item, row, int(subject.trace.op[row]))
             ns_in_step[item] = int(subject.trace.dur[row])
     once = place == PLACES[0]
-    ns_of_item = ns_in_step if once else subject.items.times
+    ns_of_item = ns_in_step if once else subject.items.mean_times
     ops = subject.items.op_names
     slower = Planted(
         events=[],
@@ -242,11 +242,11 @@ def each(
     editor, labels = Editor(subject), {"launch calls", *(dispatch or ())}
     work, times = subject.items.work, []
     for step in sorted(steps, reverse=True):
-        row = int(work.row[work.slice_of_window(step)][item])
+        row = int(work.row[work.slice_of_step(step)][item])
         labels |= change(editor, item, row, int(subject.trace.op[row]))
         times.append(int(subject.trace.dur[row]))
     once = place == PLACES[0]
-    mean = times[0] if once else subject.items.times[item]
+    mean = times[0] if once else subject.items.mean_times[item]
     return Planted(
         editor.finished(),
         kind,
@@ -305,8 +305,8 @@ def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
 def _fuse(editor: Editor, item: int, row: int, op: int) -> set[str]:
     subject = editor.subject
     trace, found = subject.trace, subject.items
-    step = found.work.windows.index_of(trace.start[[int(trace.launch[row])]])[0]
-    second = int(found.work.row[found.work.slice_of_window(int(step))][item + 1])
+    step = found.work.steps.index_of(trace.start[[int(trace.launch[row])]])[0]
+    second = int(found.work.row[found.work.slice_of_step(int(step))][item + 1])
     gone = {int(trace.op[second])}
     names = [
         trace.name_of(o).removeprefix("aten::").rstrip("_")
@@ -427,8 +427,8 @@ def _name(subject: Subject, item: int) -> str:
 def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
     """A moment in a step, near a kernel, at which no GPU event runs."""
     trace, work = subject.trace, subject.items.work
-    row = int(work.row[work.slice_of_window(step)][item])
-    begin, end = int(work.windows.start[step]), int(work.windows.end[step])
+    row = int(work.row[work.slice_of_step(step)][item])
+    begin, end = int(work.steps.start[step]), int(work.steps.end[step])
     gpu = trace.gpu_rows
     starts = trace.start[gpu]
     ends = np.sort(trace.end[gpu])

@@ -18,7 +18,7 @@ from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, st
 from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.analysis.diff.streams import MIN_COMMON_PIECES
+from fusetui.analysis.diff.streams import MIN_COMMON_KERNELS
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
@@ -37,8 +37,8 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     if place != PLACES[1] or nth or not _all_launched(subject):
         return None
     editor, work = Editor(subject), subject.items.work
-    for step in range(len(work.windows)):
-        _into_graph(editor, work.row[work.slice_of_window(step)], everything=True)
+    for step in range(len(work.steps)):
+        _into_graph(editor, work.row[work.slice_of_step(step)], everything=True)
     return _only_launched(editor, note="with 1 CUDA graph")
 
 
@@ -61,7 +61,7 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
         return None  # some of them are in a graph already
     for step in steps:
         _into_graph(
-            editor, work.row[work.slice_of_window(step)][members], everything=False
+            editor, work.row[work.slice_of_step(step)][members], everything=False
         )
     once = place == PLACES[0]
     return _only_launched(editor, note="" if once else "with 1 CUDA graph", once=once)
@@ -70,8 +70,7 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
 def _all_launched(subject: Subject) -> bool:
     work = subject.items.work
     return (
-        bool((subject.trace.launch[work.row] >= 0).all())
-        and not work.windows.is_gpu_time
+        bool((subject.trace.launch[work.row] >= 0).all()) and not work.steps.is_gpu_time
     )
 
 
@@ -227,11 +226,11 @@ def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | Non
 def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
     """In every second step, the busiest stream is another one."""
     work = subject.items.work
-    if place != PLACES[1] or nth or len(work.windows) < 2:
+    if place != PLACES[1] or nth or len(work.steps) < 2:
         return None
     editor = Editor(subject)
     busiest = int(np.bincount(work.lane).argmax())
-    moved = work.row[(work.lane == busiest) & (work.window_of_piece % 2 == 1)]
+    moved = work.row[(work.lane == busiest) & (work.step_of_piece % 2 == 1)]
     for row in moved.tolist():
         _to_other_stream(editor, row)
     return _on_streams(editor, pieces=len(moved))
@@ -240,7 +239,7 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
 def _on_streams(editor: Editor, pieces: int) -> Planted:
     """The streams are one; where so little work changed that each piece may have moved,
     that it did is right too."""
-    few = pieces < MIN_COMMON_PIECES
+    few = pieces < MIN_COMMON_KERNELS
     note = "" if few else f"and {OTHER_STREAM} are compared"
     return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
 
@@ -277,7 +276,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
     if place == PLACES[0] or item is None or not alone or not steps:
         return None
     work, before = subject.items.work, Editor(subject)
-    row = int(work.row[work.slice_of_window(alone[0])][item])
+    row = int(work.row[work.slice_of_step(alone[0])][item])
     kernel = before.edit(row)
     whole = number(kernel["dur"])
     before.make_room(number(kernel["ts"]) + whole, (SLOW - 1) * whole)
@@ -287,7 +286,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
     after.events = [*base]
     times = []
     for step in sorted(steps, reverse=True):
-        row = int(work.row[work.slice_of_window(step)][item])
+        row = int(work.row[work.slice_of_step(step)][item])
         times.append(scale_kernel(after, row))
     by_step = [3 * ns // 10 for ns in reversed(times)]
     op = subject.items.op_names[item]

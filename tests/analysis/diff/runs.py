@@ -30,7 +30,7 @@ def with_run(subject: Subject) -> list[Event] | None:
         return None
     editor, work = Editor(subject), subject.items.work
     for step in sorted(steps, reverse=True):
-        _repeat(editor, int(work.row[work.slice_of_window(step)][item]))
+        _repeat(editor, int(work.row[work.slice_of_step(step)][item]))
     return editor.finished()
 
 

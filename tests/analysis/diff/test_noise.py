@@ -133,7 +133,7 @@ def test_the_points_of_students_distribution_are_those_of_the_tables(
 def halves(path: Path) -> tuple[Work, Work]:
     """The first and the last steps of one recording."""
     work = collect_work(open_trace(str(path)), path.name)
-    steps = list(range(len(work.windows)))
+    steps = list(range(len(work.steps)))
     return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
 
 
@@ -149,10 +149,10 @@ def changed(one: Work, other: Work) -> list[Row]:
 def slower_piece_is_told(path: Path) -> None:
     """One of the longest kernels is made a third slower in one half."""
     one, other = halves(path)
-    ns, first = other.ns.copy(), other.slice_of_window(0)
+    ns, first = other.ns.copy(), other.slice_of_step(0)
     place = int(np.argsort(ns[first])[-10])
-    for step in range(len(other.windows)):
-        ns[other.slice_of_window(step).start + place] *= 1.3
+    for step in range(len(other.steps)):
+        ns[other.slice_of_step(step).start + place] *= 1.3
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
     assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)
     assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)

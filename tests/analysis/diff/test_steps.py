@@ -12,7 +12,7 @@ import pytest
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.dispatch import collect_dispatch
 from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.windows import NoStepsError, windows
+from fusetui.analysis.diff.windows import NoStepsError, find_steps
 from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import Trace, open_trace
 
@@ -80,7 +80,7 @@ def test_an_annotation_that_repeats_around_the_work_stands_for_steps(
         event["name"] = event["name"].replace("ProfilerStep#", "decode batch ")
     path = tmp_path / "annotated.json"
     path.write_text(json.dumps({"traceEvents": events}))
-    found = windows(open_trace(str(path)), "a")
+    found = find_steps(open_trace(str(path)), "a")
     assert (len(found), found.is_whole_trace) == (5, False)
 
 

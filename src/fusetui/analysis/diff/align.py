@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,10 +19,7 @@ from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import find_launches_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
-from fusetui.trace.model.arrays import Int64s, begins_runs
-
-PLACE_FACTOR = 0x1E3779B97F4A7C15
-"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
+from fusetui.trace.model.arrays import Int64s, begins_runs, distinct_rows
 
 NO_KEY = 0
 """The key of items that cannot be paired by this kind of key."""
@@ -68,8 +66,8 @@ def align(
         partners, then the lanes of B that have no partner.
     """
     number_of_place: dict[object, int] = {}
-    place_keys_a = _make_place_keys(a, places_a, number_of_place)
-    place_keys_b = _make_place_keys(b, places_b, number_of_place)
+    place_of_item_a = _number_places(a, places_a, number_of_place)
+    place_of_item_b = _number_places(b, places_b, number_of_place)
 
     lane_pairs = _pair_lanes(a, b)
     blocks_by_lane_pair = _find_blocks_by_lane_pair((a, b), lane_pairs)
@@ -77,13 +75,11 @@ def align(
     items_in_blocks_b = _collect_items_in_blocks(1, blocks_by_lane_pair)
 
     aligned = []
-    for (lane_a, lane_b), lane_blocks in zip(
-        lane_pairs, blocks_by_lane_pair, strict=True
-    ):
-        rest_of_a = _exclude_items(lane_a, items_in_blocks_a)
-        rest_of_b = _exclude_items(lane_b, items_in_blocks_b)
-        keys_a = _collect_lane_keys(a, rest_of_a, place_keys_a)
-        keys_b = _collect_lane_keys(b, rest_of_b, place_keys_b)
+    for lanes, lane_blocks in zip(lane_pairs, blocks_by_lane_pair, strict=True):
+        rest_of_a = _exclude_items(lanes.a, items_in_blocks_a)
+        rest_of_b = _exclude_items(lanes.b, items_in_blocks_b)
+        keys_a = _collect_lane_keys(a, rest_of_a, place_of_item_a)
+        keys_b = _collect_lane_keys(b, rest_of_b, place_of_item_b)
         pairs = _align_pairs(keys_a, keys_b)
         aligned.append(
             AlignedLanes(a=rest_of_a, b=rest_of_b, pairs=pairs, blocks=lane_blocks)
@@ -91,13 +87,20 @@ def align(
     return aligned
 
 
-def _make_place_keys(
+class _LanePair(NamedTuple):
+    """The items of a lane of A, and those of its partner in B, as ranges of indices.
+
+    A lane without a partner has an empty range as its partner.
+    """
+
+    a: range
+    b: range
+
+
+def _number_places(
     items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
 ) -> Int64s:
-    """Return a large number for the place of each item, to be added to its keys.
-
-    The numbers of two places lie far apart, so that keys of different places stay
-    different after the addition.
+    """Return a number for the place of each item, such as its module.
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
@@ -108,15 +111,15 @@ def _make_place_keys(
     Returns:
         One number per item; 0 for items that are compared by their kernel alone.
     """
-    place_numbers = [
-        number_of_place.setdefault(place, len(number_of_place)) for place in places
-    ]
-    place_keys = np.array(place_numbers, dtype=np.int64) * PLACE_FACTOR
-    return np.where(items.is_without_op, 0, place_keys)
+    place_numbers = []
+    for place in places:
+        new_number = len(number_of_place)
+        place_numbers.append(number_of_place.setdefault(place, new_number))
+    return np.where(items.is_without_op, 0, np.array(place_numbers, dtype=np.int64))
 
 
 def _find_blocks_by_lane_pair(
-    sides: tuple[WorkItems, WorkItems], lane_pairs: Sequence[tuple[range, range]]
+    sides: tuple[WorkItems, WorkItems], lane_pairs: Sequence[_LanePair]
 ) -> list[list[Block]]:
     """Find the repeated blocks that A or B has more of, for each pair of lanes.
 
@@ -133,39 +136,32 @@ def _find_blocks_by_lane_pair(
         One list of blocks per pair of lanes.
     """
     a, b = sides
+    in_blocks_a: set[int] = set()
+    in_blocks_b: set[int] = set()
     blocks_by_lane_pair: list[list[Block]] = [[] for _ in lane_pairs]
-    sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in lane_pairs]
+    sizes = [len(lanes.a) + len(lanes.b) for lanes in lane_pairs]
     largest_first = sorted(range(len(lane_pairs)), key=lambda index: -sizes[index])
 
     for lane_pair_index in largest_first:
-        lane_a, lane_b = lane_pairs[lane_pair_index]
-        rest_of_a = _exclude_items(
-            lane_a, _collect_items_in_blocks(0, blocks_by_lane_pair)
-        )
-        rest_of_b = _exclude_items(
-            lane_b, _collect_items_in_blocks(1, blocks_by_lane_pair)
-        )
-
-        for block in blocks(
-            _make_lane_work(a, rest_of_a), _make_lane_work(b, rest_of_b)
-        ):
-            items_in_blocks = (
-                _collect_items_in_blocks(0, blocks_by_lane_pair),
-                _collect_items_in_blocks(1, blocks_by_lane_pair),
-            )
+        lanes = lane_pairs[lane_pair_index]
+        lane_work_a = _make_lane_work(a, _exclude_items(lanes.a, in_blocks_a))
+        lane_work_b = _make_lane_work(b, _exclude_items(lanes.b, in_blocks_b))
+        for block in blocks(lane_work_a, lane_work_b):
             on_other_lanes = _find_block_items_on_other_lanes(
-                sides, lane_pairs, block, items_in_blocks
+                sides, lane_pairs, block, (in_blocks_a, in_blocks_b)
             )
             complete_block = msgspec.structs.replace(
                 block, items_on_other_lanes=on_other_lanes
             )
             blocks_by_lane_pair[lane_pair_index].append(complete_block)
+            in_blocks = in_blocks_a if block.side == 0 else in_blocks_b
+            in_blocks.update(block.items, on_other_lanes)
     return blocks_by_lane_pair
 
 
 def _find_block_items_on_other_lanes(
     sides: tuple[WorkItems, WorkItems],
-    lane_pairs: Sequence[tuple[range, range]],
+    lane_pairs: Sequence[_LanePair],
     block: Block,
     items_in_blocks: tuple[set[int], set[int]],
 ) -> tuple[int, ...]:
@@ -183,8 +179,9 @@ def _find_block_items_on_other_lanes(
     """
     side = block.side
     other_side = 1 - side
-    own_items = sides[side]
-    launched = set(find_launches_on_other_lanes(own_items, block.items))
+    own = sides[side]
+    other = sides[other_side]
+    launched = set(find_launches_on_other_lanes(own, block.items))
     launched -= items_in_blocks[side]
     if not launched:
         return ()
@@ -193,13 +190,13 @@ def _find_block_items_on_other_lanes(
     for lanes in lane_pairs:
         own_lane = _exclude_items(lanes[side], items_in_blocks[side])
         other_lane = _exclude_items(lanes[other_side], items_in_blocks[other_side])
-        surplus_by_key = _count_by_op_key(own_items, own_lane)
-        surplus_by_key.subtract(_count_by_op_key(sides[other_side], other_lane))
+        surplus_by_key = _count_by_op_key(own, own_lane)
+        surplus_by_key.subtract(_count_by_op_key(other, other_lane))
 
         launched_here = [item for item in own_lane if item in launched]
-        launched_by_key = _count_by_op_key(own_items, launched_here)
+        launched_by_key = _count_by_op_key(own, launched_here)
         for item in launched_here:
-            key = int(own_items.op_keys[item])
+            key = int(own.op_keys[item])
             if launched_by_key[key] <= surplus_by_key[key]:
                 on_other_lanes.append(item)
     return tuple(sorted(on_other_lanes))
@@ -250,21 +247,21 @@ class _LaneKeys(msgspec.Struct, frozen=True, eq=False):
     op_keys: Int64s
     single_kernel_keys: Int64s
     class_keys: Int64s
-    place_keys: Int64s  # added to a key, so that it is equal within one place only
+    places: Int64s  # a number for the place in the program
 
     def __len__(self) -> int:
         return len(self.exact_keys)
 
 
 def _collect_lane_keys(
-    items: WorkItems, lane: Sequence[int], place_keys: Int64s
+    items: WorkItems, lane: Sequence[int], place_of_item: Int64s
 ) -> _LaneKeys:
     """Collect the keys by which some items of a lane can be paired.
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
         lane: The indices of the items of the lane that are to be paired.
-        place_keys: For each item of the trace, a number for its place in the program.
+        place_of_item: For each item of the trace, a number for its place.
     """
     members = np.array(lane, dtype=np.intp)
     return _LaneKeys(
@@ -272,7 +269,7 @@ def _collect_lane_keys(
         op_keys=items.op_keys[members],
         single_kernel_keys=items.single_kernel_keys[members],
         class_keys=items.class_keys[members],
-        place_keys=place_keys[members],
+        places=place_of_item[members],
     )
 
 
@@ -287,23 +284,28 @@ def _align_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
     Returns:
         Positions in both lanes, ascending in both.
     """
+    places = _KeysOfLanes(a.places, b.places)
     keys_anywhere = _sort_keys_by_trust(a, b)
-    keys_within_places = []
-    for keys_a, keys_b in keys_anywhere:
-        within_places_a = _combine_with_place(keys_a, a.place_keys)
-        within_places_b = _combine_with_place(keys_b, b.place_keys)
-        keys_within_places.append((within_places_a, within_places_b))
+    keys_within_places = [_combine_with_places(keys, places) for keys in keys_anywhere]
 
     whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
     pairs: list[Pair] = []
-    for keys_a, keys_b in [*keys_within_places, *keys_anywhere]:
-        for gap in list(gaps(pairs, whole_lanes)):
-            pairs += _pair_items_in_gap(keys_a, keys_b, gap)
+    for keys in [*keys_within_places, *keys_anywhere]:
+        gaps_so_far = list(gaps(pairs, whole_lanes))
+        for gap in gaps_so_far:
+            pairs += _pair_items_in_gap(keys.a, keys.b, gap)
         pairs.sort()
     return pairs
 
 
-def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s]]:
+class _KeysOfLanes(NamedTuple):
+    """Keys of one kind, one per item of a lane of A and of its partner in B."""
+
+    a: Int64s
+    b: Int64s
+
+
+def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[_KeysOfLanes]:
     """List the kinds of keys of A and of B, the most reliable kind first.
 
     Usually that is the same kernel under the same op. But if less than half of the work
@@ -311,10 +313,10 @@ def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s
     library), the op comes first, so that kernels whose names agree by chance do not
     mislead.
     """
-    exact = (a.exact_keys, b.exact_keys)
-    same_op = (a.op_keys, b.op_keys)
-    single_kernel = (a.single_kernel_keys, b.single_kernel_keys)
-    same_class = (a.class_keys, b.class_keys)
+    exact = _KeysOfLanes(a.exact_keys, b.exact_keys)
+    same_op = _KeysOfLanes(a.op_keys, b.op_keys)
+    single_kernel = _KeysOfLanes(a.single_kernel_keys, b.single_kernel_keys)
+    same_class = _KeysOfLanes(a.class_keys, b.class_keys)
 
     with_same_kernel = _in_common(a.exact_keys, b.exact_keys)
     with_same_op = _in_common(a.op_keys, b.op_keys)
@@ -323,12 +325,22 @@ def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[tuple[Int64s, Int64s
     return [exact, same_op, single_kernel, same_class]
 
 
-def _combine_with_place(keys: Int64s, place_keys: Int64s) -> Int64s:
-    """Make keys equal only within one place of the program; NO_KEY stays as it is.
+def _combine_with_places(keys: _KeysOfLanes, places: _KeysOfLanes) -> _KeysOfLanes:
+    """Make keys that are equal only within one place of the program.
 
-    Both arrays have one entry per item of a lane.
+    Where there is NO_KEY, it stays.
+
+    >>> keys = _KeysOfLanes(a=np.array([7, 7, NO_KEY]), b=np.array([7]))
+    >>> places = _KeysOfLanes(a=np.array([0, 1, 1]), b=np.array([1]))
+    >>> _combine_with_places(keys, places)
+    _KeysOfLanes(a=array([2, 3, 0]), b=array([3]))
     """
-    return np.where(keys != NO_KEY, keys + place_keys, NO_KEY)
+    keys_of_both = np.concatenate([keys.a, keys.b])
+    places_of_both = np.concatenate([places.a, places.b])
+    _, number_of_row = distinct_rows((keys_of_both, places_of_both))
+    combined = np.where(keys_of_both == NO_KEY, NO_KEY, number_of_row + 1)
+    size_a = len(keys.a)
+    return _KeysOfLanes(a=combined[:size_a], b=combined[size_a:])
 
 
 def _pair_items_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pair]:
@@ -385,31 +397,30 @@ def _pair_equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
     return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
-def _pair_lanes(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
+def _pair_lanes(a: WorkItems, b: WorkItems) -> list[_LanePair]:
     """Pair each lane (stream) of A with the lane of B that does the same work.
 
-    Returns:
-        The range of the items of both lanes of each pair: the lanes of A in their
-        order, then the lanes of B without a partner. A lane without a partner is paired
-        with an empty range.
+    The lanes of A come first, in their order, then the lanes of B without a partner.
     """
     lanes_a = _find_lanes(a)
     lanes_b = _find_lanes(b)
     if len(lanes_a) == len(lanes_b) == 1:
-        return [(lanes_a[0], lanes_b[0])]
+        return [_LanePair(a=lanes_a[0], b=lanes_b[0])]
 
     partner_of_lane_a = _choose_partners_of_lanes_a(a, b, lanes_a, lanes_b)
     no_items = range(0)
     lane_pairs = []
     for index_a, lane_a in enumerate(lanes_a):
-        index_b = partner_of_lane_a.get(index_a)
-        lane_b = no_items if index_b is None else lanes_b[index_b]
-        lane_pairs.append((lane_a, lane_b))
+        if index_a in partner_of_lane_a:
+            partner = lanes_b[partner_of_lane_a[index_a]]
+        else:
+            partner = no_items
+        lane_pairs.append(_LanePair(a=lane_a, b=partner))
 
     lanes_with_partner = set(partner_of_lane_a.values())
     for index_b, lane_b in enumerate(lanes_b):
         if index_b not in lanes_with_partner:
-            lane_pairs.append((no_items, lane_b))
+            lane_pairs.append(_LanePair(a=no_items, b=lane_b))
     return lane_pairs
 
 
@@ -435,7 +446,8 @@ def _choose_partners_of_lanes_a(
     def most_in_common_first(pair: Pair) -> tuple[int, int, int, Pair]:
         i, j = pair
         size_of_smaller = min(len(lanes_a[i]), len(lanes_b[j]))
-        return -common_work[pair], -size_of_smaller, abs(i - j), pair
+        indices_apart = abs(i - j)
+        return -common_work[pair], -size_of_smaller, indices_apart, pair
 
     partner_of_lane_a: dict[int, int] = {}
     lanes_b_with_partner: set[int] = set()
@@ -482,13 +494,15 @@ def _find_lanes(items: WorkItems) -> list[range]:
     The items of a lane are consecutive. Without any items, there is one lane, and it is
     empty.
     """
-    first_items = np.flatnonzero(begins_runs(items.lane)).tolist() or [0]
+    if not len(items):
+        return [range(0)]
+    first_items = np.flatnonzero(begins_runs(items.lane)).tolist()
     bounds = [*first_items, len(items)]
-    return [range(first, last) for first, last in pairwise(bounds)]
+    return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
-    """Count the keys that two lanes have in common.
+    """Count the keys that two lanes (streams) have in common.
 
     A key that occurs 2 times in one lane and 3 times in the other counts as 2.
 

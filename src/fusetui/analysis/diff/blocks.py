@@ -1,9 +1,9 @@
 """Finds blocks of work (layers, iterations) that one side repeats more often.
 
-A *block* is a sequence of pieces of work that a lane runs several times in a row, such
-as the kernels of one layer. A *piece* is one GPU event, or one CPU op in a trace
-without a GPU. Where a lane of A repeats a block more often than its partner in B, or
-the reverse, the *surplus* are the blocks that have no counterpart.
+A *block* is a sequence of kernels that a lane runs several times in a row, such as the
+kernels of one layer. A *kernel* is one GPU event, or one CPU op in a trace without a
+GPU. Where a lane of A repeats a block more often than its partner in B, or the reverse,
+the *surplus* are the blocks that have no counterpart.
 
 In this file, the *longer* lane is the one that repeats a block more often, and the
 *shorter* one is its partner.
@@ -11,7 +11,7 @@ In this file, the *longer* lane is the one that repeats a block more often, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -32,21 +32,21 @@ MAX_BLOCKS = 8
 pass, that of the backward pass and others."""
 
 MAX_COMPARED_CELLS = 1 << 24
-"""Blocks are compared by all of their pieces if that takes at most this many
-comparisons; else by every second piece, or every third, and so on."""
+"""Blocks are compared by all of their kernels if that takes at most this many
+comparisons; else by every second kernel, or every third, and so on."""
 
-MIN_DISTINCT_PIECES = 4
-"""A block consists of at least this many different pieces."""
+MIN_DISTINCT_KERNELS = 4
+"""A block consists of at least this many different kernels."""
 
 MIN_REPETITIONS = 3
 """A block occurs at least this often in a row on the side that has it more often."""
 
 MAX_BLOCK_SIZES = 16
 """This many sizes of a block are tried: the most frequent distances between equal
-pieces."""
+kernels."""
 
 MIN_AGREEING_SHARE = 0.75
-"""At least this share of the pieces of a block must agree on how many blocks one side
+"""At least this share of the kernels of a block must agree on how many blocks one side
 has more."""
 
 NO_WORK = 0
@@ -54,11 +54,11 @@ NO_WORK = 0
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
-    """The pieces of work of a lane, in order of time."""
+    """The kernels of a lane, in order of time."""
 
-    keys: Int64s  # one per piece: equal for what may be the same work
-    features: Int64s  # times, [pieces, features] in ns: see `WorkItems.features`
-    items: Rows  # one per piece: its index into the items of the side
+    keys: Int64s  # one per kernel: equal for what may be the same work
+    features: Int64s  # times, [kernels, features] in ns: see `WorkItems.features`
+    items: Rows  # one per kernel: its index into the items of the side
 
     def without(self, positions: Rows) -> LaneWork:
         """Return the lane without the kernels at these positions."""
@@ -82,11 +82,11 @@ class Block(msgspec.Struct, frozen=True):
 class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
     """A block that the longer lane has more often than the shorter one.
 
-    Each block has a *mark*: a kind of piece that occurs once in it. The positions of
+    Each block has a *mark*: a kind of kernel that occurs once in it. The positions of
     the marks say where the blocks are.
     """
 
-    pieces_per_block: int
+    kernels_per_block: int
     surplus_blocks: int  # how many blocks more the longer lane has
     marks_in_longer: Rows  # positions in the longer lane, one per block
     marks_in_shorter: Rows
@@ -99,47 +99,44 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     surplus of each block is left out of its lane before the next block is searched.
     Blocks that A has more often are found first. At most MAX_BLOCKS are found.
     """
-    lanes = [a, b]
-    unequal: list[Block] = []
-    while len(unequal) < MAX_BLOCKS:
-        repeated = _find_block_with_surplus(lanes)
-        if repeated is None:
+    rest_of_a = a
+    rest_of_b = b
+    found: list[Block] = []
+    while len(found) < MAX_BLOCKS:
+        more_in_a = find_most_explaining_block(rest_of_a.keys, rest_of_b.keys)
+        if more_in_a is not None:
+            surplus = _locate_surplus_blocks(rest_of_a, rest_of_b, more_in_a)
+            found.append(_describe_surplus_of_a(more_in_a, rest_of_a.items[surplus]))
+            rest_of_a = rest_of_a.without(surplus)
+            continue
+
+        more_in_b = find_most_explaining_block(rest_of_b.keys, rest_of_a.keys)
+        if more_in_b is None:
             break
-        side, block = repeated
-        surplus = _locate_surplus_blocks(lanes[side], lanes[1 - side], block)
-        times_in_longer = len(block.marks_in_longer)
-        times_in_shorter = len(block.marks_in_shorter)
-        unequal.append(
-            Block(
-                side=side,
-                times_in_a=times_in_longer if side == 0 else times_in_shorter,
-                times_in_b=times_in_shorter if side == 0 else times_in_longer,
-                items=tuple(lanes[side].items[surplus].tolist()),
-            )
-        )
-        lanes[side] = lanes[side].without(surplus)
-    return unequal
+        surplus = _locate_surplus_blocks(rest_of_b, rest_of_a, more_in_b)
+        found.append(_describe_surplus_of_b(more_in_b, rest_of_b.items[surplus]))
+        rest_of_b = rest_of_b.without(surplus)
+    return found
 
 
-def _find_block_with_surplus(
-    lanes: Sequence[LaneWork],
-) -> tuple[int, RepeatedBlock] | None:
-    """Find a block of kernels that one lane repeats more often than the other.
+def _describe_surplus_of_a(block: RepeatedBlock, surplus_items: Rows) -> Block:
+    """Describe a block that A repeats more often than B, with A's surplus."""
+    return Block(
+        side=0,
+        times_in_a=len(block.marks_in_longer),
+        times_in_b=len(block.marks_in_shorter),
+        items=tuple(surplus_items.tolist()),
+    )
 
-    Args:
-        lanes: The lane (stream) of A and that of B.
 
-    Returns:
-        The index of the lane that has the block more often (0 for A, which is tried
-        first), and the block. None if there is none.
-    """
-    for side in (0, 1):
-        block = find_most_explaining_block(
-            longer_keys=lanes[side].keys, shorter_keys=lanes[1 - side].keys
-        )
-        if block is not None:
-            return side, block
-    return None
+def _describe_surplus_of_b(block: RepeatedBlock, surplus_items: Rows) -> Block:
+    """Describe a block that B repeats more often than A, with B's surplus."""
+    return Block(
+        side=1,
+        times_in_a=len(block.marks_in_shorter),
+        times_in_b=len(block.marks_in_longer),
+        items=tuple(surplus_items.tolist()),
+    )
 
 
 def _locate_surplus_blocks(
@@ -154,20 +151,19 @@ def _locate_surplus_blocks(
     Returns:
         Indices of kernels in the longer lane, ascending.
     """
-    # The blocks of the longer lane, by index, that are paired with a block of the
-    # shorter lane: one for each block of the shorter lane.
-    with_counterpart = choose_cheapest_partners(
-        _compute_pairing_costs(longer, shorter, block), block.surplus_blocks
-    )
+    costs = _compute_pairing_costs(longer, shorter, block)
+    # For each block of the shorter lane, the index of its partner in the longer lane.
+    with_counterpart = choose_cheapest_partners(costs, block.surplus_blocks)
     every_block = np.arange(len(block.marks_in_longer))
     without_counterpart = np.setdiff1d(every_block, with_counterpart)
 
     positions = []
-    for run in consecutive_runs(without_counterpart):
-        begin, end = _find_best_fitting_range(
-            longer, shorter, block, with_counterpart, run
+    for first, last in consecutive_runs(without_counterpart):
+        marked = _find_marked_range(block, with_counterpart, first, last)
+        shift = _find_best_fitting_shift(
+            longer, shorter, marked, max_shift=block.kernels_per_block
         )
-        positions.append(np.arange(begin, end))
+        positions.append(np.arange(marked.begin + shift, marked.end + shift))
     return distinct(np.concatenate(positions))
 
 
@@ -184,25 +180,26 @@ def _compute_pairing_costs(
     Yields:
         For each block of the shorter lane, one cost per candidate.
     """
-    offsets = _choose_compared_offsets(
-        block, features_per_piece=longer.features.shape[1]
-    )
-    longer_blocks = _collect_block_pieces(longer, block.marks_in_longer, offsets)
-    shorter_blocks = _collect_block_pieces(shorter, block.marks_in_shorter, offsets)
+    _, times_per_kernel = longer.features.shape
+    offsets = _choose_compared_offsets(block, times_per_kernel)
+    longer_blocks = _collect_block_kernels(longer, block.marks_in_longer, offsets)
+    shorter_blocks = _collect_block_kernels(shorter, block.marks_in_shorter, offsets)
 
     for index in range(len(block.marks_in_shorter)):
+        own_keys = shorter_blocks.keys[index]
+        own_times = shorter_blocks.features[index]
         candidates = slice(index, index + block.surplus_blocks + 1)
-        candidate_features = longer_blocks.features[candidates]
-        own_features = shorter_blocks.features[index]
+        candidate_keys = longer_blocks.keys[candidates]
+        candidate_times = longer_blocks.features[candidates]
 
-        is_same_work = longer_blocks.keys[candidates] == shorter_blocks.keys[index]
-        differences = np.abs(candidate_features - own_features).sum(axis=2)
-        sums = (candidate_features + own_features).sum(axis=2)
-        cost_of_piece = np.where(is_same_work, differences, sums)
-        yield cost_of_piece.sum(axis=1)
+        # Each array has the shape [candidates, kernels].
+        differences = np.abs(candidate_times - own_times).sum(axis=2)
+        sums = (candidate_times + own_times).sum(axis=2)
+        cost_of_kernel = np.where(candidate_keys == own_keys, differences, sums)
+        yield cost_of_kernel.sum(axis=1)
 
 
-def _choose_compared_offsets(block: RepeatedBlock, *, features_per_piece: int) -> Rows:
+def _choose_compared_offsets(block: RepeatedBlock, times_per_kernel: int) -> Rows:
     """Choose by which kernels two blocks are compared, as offsets in a block.
 
     Comparing every kernel of large blocks would be slow. Beyond MAX_COMPARED_CELLS
@@ -210,27 +207,29 @@ def _choose_compared_offsets(block: RepeatedBlock, *, features_per_piece: int) -
 
     Args:
         block: The repeated block.
-        features_per_piece: How many times are compared for each kernel.
+        times_per_kernel: How many times (ns) each kernel is compared by.
     """
     candidates_per_block = block.surplus_blocks + 1
     block_pairs = len(block.marks_in_shorter) * candidates_per_block
-    comparisons = block_pairs * block.pieces_per_block * features_per_piece
+    comparisons = block_pairs * block.kernels_per_block * times_per_kernel
 
     stride = 1 + comparisons // MAX_COMPARED_CELLS
-    return np.arange(0, block.pieces_per_block, stride)
+    return np.arange(0, block.kernels_per_block, stride)
 
 
-class _BlockPieces(msgspec.Struct, frozen=True, eq=False):
-    """The compared pieces of several blocks.
+class _BlockKernels(msgspec.Struct, frozen=True, eq=False):
+    """The compared kernels of several blocks.
 
     What lies beyond the end of the lane has the key NO_WORK and takes no time.
     """
 
-    keys: Int64s  # shape [blocks, pieces]
-    features: Int64s  # shape [blocks, pieces, features]
+    keys: Int64s  # shape [blocks, kernels]
+    features: Int64s  # shape [blocks, kernels, features]
 
 
-def _collect_block_pieces(lane: LaneWork, starts: Rows, offsets: Rows) -> _BlockPieces:
+def _collect_block_kernels(
+    lane: LaneWork, starts: Rows, offsets: Rows
+) -> _BlockKernels:
     """Collect some kernels of each repeated block of a lane (stream).
 
     With blocks that start at 10 and 14, and the offsets 0 and 2, these are the kernels
@@ -242,14 +241,15 @@ def _collect_block_pieces(lane: LaneWork, starts: Rows, offsets: Rows) -> _Block
         starts: The position in the lane at which each block starts.
         offsets: Which kernels to collect, counted from the start of their block.
     """
-    # A column plus a row: positions of the shape [blocks, pieces].
-    positions = starts[:, None] + offsets
-    is_inside = positions < len(lane.keys)
-    positions = np.minimum(positions, len(lane.keys) - 1)
-    return _BlockPieces(
-        keys=np.where(is_inside, lane.keys[positions], NO_WORK),
-        features=np.where(is_inside[..., None], lane.features[positions], 0),
-    )
+    positions = np.add.outer(starts, offsets)  # [blocks, kernels]
+    is_outside = positions >= len(lane.keys)
+    positions[is_outside] = 0  # any position: what is looked up there is replaced
+
+    keys = lane.keys[positions]
+    features = lane.features[positions]
+    keys[is_outside] = NO_WORK
+    features[is_outside] = 0
+    return _BlockKernels(keys=keys, features=features)
 
 
 def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
@@ -267,36 +267,29 @@ def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1])) for run in np.split(numbers, run_starts)]
 
 
-def _find_best_fitting_range(
-    longer: LaneWork,
-    shorter: LaneWork,
-    block: RepeatedBlock,
-    with_counterpart: list[int],
-    run: tuple[int, int],
-) -> tuple[int, int]:
-    """Choose the kernels of the longer lane that count as a run of surplus blocks.
+def _find_best_fitting_shift(
+    longer: LaneWork, shorter: LaneWork, marked: _MarkedRange, *, max_shift: int
+) -> int:
+    """Return by how many kernels to shift a range of surplus to make the rest fit best.
 
-    The longer lane is the one that repeats a block more often. A mark is a kernel that
-    occurs once in each block, but it need not be the first one. So the range starts at
-    the first mark of the run, or up to a block before or after it. The start is chosen
-    so that the remaining kernels fit the shorter lane best.
+    The surplus are repeated kernels that only the longer lane has. A layer may begin at
+    another kernel than the one that marks it. So the range is shifted to where the
+    kernels that remain have the most similar times to those of the shorter lane.
 
     Args:
-        longer: The lane that repeats the block more often.
-        shorter: Its partner.
-        block: The repeated block.
-        with_counterpart: For each block of the shorter lane, the index of the block of
-            the longer lane that it is paired with.
-        run: The indices of the first and the last surplus block of the run.
+        longer: The lane (stream) that has the surplus.
+        shorter: Its partner in the other trace.
+        marked: The range of the surplus before the shift.
+        max_shift: The range may be shifted by up to so many kernels.
 
     Returns:
-        The range [begin, end) of positions in the longer lane.
+        The number of kernels; negative for a shift backward.
     """
-    begin, end, counterpart = _find_marked_range(block, with_counterpart, run)
+    begin, end, counterpart = marked
 
-    # A shift forward takes the first piece out of the range and the one behind it in; a
-    # shift backward takes the last piece out and the one before the range in.
-    forward = np.arange(block.pieces_per_block)
+    # A shift forward takes the first kernel out of the range and the one behind it in;
+    # a shift backward takes the last kernel out and the one before the range in.
+    forward = np.arange(max_shift)
     backward = -1 - forward
     misfit_forward = _measure_misfit_of_shifts(
         longer,
@@ -312,8 +305,7 @@ def _find_best_fitting_range(
         entering=begin + backward,
         partners=counterpart + backward,
     )
-    shift = _find_best_shift(misfit_backward, misfit_forward)
-    return begin + shift, end + shift
+    return _find_best_shift(misfit_backward, misfit_forward)
 
 
 class _MarkedRange(NamedTuple):
@@ -325,7 +317,7 @@ class _MarkedRange(NamedTuple):
 
 
 def _find_marked_range(
-    block: RepeatedBlock, with_counterpart: list[int], run: tuple[int, int]
+    block: RepeatedBlock, with_counterpart: list[int], first: int, last: int
 ) -> _MarkedRange:
     """Return the range of a run of surplus blocks, from mark to mark.
 
@@ -337,9 +329,9 @@ def _find_marked_range(
         block: The repeated block, with the positions of its marks.
         with_counterpart: For each block of the shorter lane, the index of the block of
             the longer lane that it is paired with.
-        run: The indices of the first and the last surplus block of the run.
+        first: The index of the first surplus block of the run.
+        last: The index of its last surplus block.
     """
-    first, last = run
     # After the last block of the lane there is no mark that says where it ends. Then
     # the range of the same length that starts one block earlier is used.
     if last + 1 == len(block.marks_in_longer):
@@ -371,7 +363,7 @@ def _find_best_shift(misfit_backward: Int64s, misfit_forward: Int64s) -> int:
     2
 
     Args:
-        misfit_backward: The misfit of a backward shift by 0, 1, 2, ... pieces.
+        misfit_backward: The misfit of a backward shift by 0, 1, 2, ... kernels.
         misfit_forward: The same for forward shifts.
     """
     if misfit_forward.min() < misfit_backward.min():
@@ -410,25 +402,25 @@ def _measure_misfit_of_shifts(
     Returns:
         The change (ns, negative: better) for shifts by 0, 1, ... kernels.
     """
-    is_in_longer = _is_position(longer, leaving) & _is_position(longer, entering)
-    is_in_both = is_in_longer & _is_position(shorter, partners)
-    positions_inside = count_leading(is_in_both)
-    leaving = leaving[:positions_inside]
-    entering = entering[:positions_inside]
-    partners = partners[:positions_inside]
+    has_leaving = _is_position(longer, leaving)
+    has_entering = _is_position(longer, entering)
+    has_partner = _is_position(shorter, partners)
+    shifts_inside = count_leading(has_leaving & has_entering & has_partner)
 
-    keys_leaving = longer.keys[leaving]
-    is_same_as_entering = keys_leaving == longer.keys[entering]
-    is_same_as_partner = keys_leaving == shorter.keys[partners]
-    shifts = count_leading(is_same_as_entering & is_same_as_partner)
+    keys_leaving = longer.keys[leaving[:shifts_inside]]
+    keys_entering = longer.keys[entering[:shifts_inside]]
+    keys_of_partners = shorter.keys[partners[:shifts_inside]]
+    is_same_work = (keys_leaving == keys_entering) & (keys_leaving == keys_of_partners)
+    shifts = count_leading(is_same_work)
 
-    features_of_partner = shorter.features[partners[:shifts]]
-    features_of_leaving = longer.features[leaving[:shifts]]
-    features_of_entering = longer.features[entering[:shifts]]
-    misfit_after = np.abs(features_of_leaving - features_of_partner).sum(axis=1)
-    misfit_before = np.abs(features_of_entering - features_of_partner).sum(axis=1)
-    change_by_shift = np.cumsum(misfit_after - misfit_before)
-    return np.concatenate([[0], change_by_shift])  # a shift by 0 changes nothing
+    # The features of a kernel are its times.
+    times_leaving = longer.features[leaving[:shifts]]
+    times_entering = longer.features[entering[:shifts]]
+    times_of_partners = shorter.features[partners[:shifts]]
+    misfit_before = np.abs(times_entering - times_of_partners).sum(axis=1)
+    misfit_after = np.abs(times_leaving - times_of_partners).sum(axis=1)
+    misfit_change = np.cumsum(misfit_after - misfit_before)
+    return np.concatenate([[0], misfit_change])  # a shift by 0 changes nothing
 
 
 def _is_position(lane: LaneWork, positions: Rows) -> Flags:
@@ -440,7 +432,7 @@ def _is_position(lane: LaneWork, positions: Rows) -> Flags:
 
 
 def find_most_explaining_block(
-    *, longer_keys: Int64s, shorter_keys: Int64s
+    longer_keys: Int64s, shorter_keys: Int64s
 ) -> RepeatedBlock | None:
     """Find the block whose surplus explains the most kernels of the longer lane.
 
@@ -453,17 +445,18 @@ def find_most_explaining_block(
             equal work.
         shorter_keys: The keys of the kernels of its partner.
     """
-    best: RepeatedBlock | None = None
-    most_explained = 0
+    with_surplus = []
     for block_keys in _find_candidate_blocks(longer_keys):
-        candidate = _measure_surplus_of_block(block_keys, longer_keys, shorter_keys)
-        if candidate is None:
-            continue
-        explained_pieces = candidate.pieces_per_block * candidate.surplus_blocks
-        if best is None or explained_pieces > most_explained:
-            best = candidate
-            most_explained = explained_pieces
-    return best
+        block = _measure_surplus_of_block(block_keys, longer_keys, shorter_keys)
+        if block is not None:
+            with_surplus.append(block)
+
+    # The smallest block comes first, so it is the one that max returns of equal ones.
+    return max(
+        with_surplus,
+        key=lambda block: block.kernels_per_block * block.surplus_blocks,
+        default=None,
+    )
 
 
 def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
@@ -471,23 +464,23 @@ def _find_candidate_blocks(keys: Int64s) -> Iterator[Int64s]:
 
     A block is a sequence of kernels, and equal keys mean equal work. Small blocks come
     first. Two things are left out: a known block that begins at another of its kernels,
-    and blocks of fewer than MIN_DISTINCT_PIECES different keys.
+    and blocks of fewer than MIN_DISTINCT_KERNELS different keys.
     """
     known_blocks: set[bytes] = set()
     for size in _find_block_sizes(keys):
-        # A part of the lane in which each piece equals the piece `size` positions later
-        # repeats a block of that size: once more than the part is long.
+        # A part of the lane in which each kernel equals the kernel `size` positions
+        # later repeats a block of that size: once more than the part is long.
         repeating = runs_of_true(keys[:-size] == keys[size:])
         repetitions = 1 + (repeating.end - repeating.begin) // size
         begins = repeating.begin[repetitions >= MIN_REPETITIONS]
 
         for start in begins.tolist():
             block_keys = keys[start : start + size]
-            sorted_keys = np.sort(block_keys).tobytes()
-            if sorted_keys in known_blocks:
-                continue
-            if len(distinct(block_keys)) >= MIN_DISTINCT_PIECES:
-                known_blocks.add(sorted_keys)
+            # The same block may begin at another of its kernels.
+            in_any_order = np.sort(block_keys).tobytes()
+            has_enough_kinds = len(distinct(block_keys)) >= MIN_DISTINCT_KERNELS
+            if has_enough_kinds and in_any_order not in known_blocks:
+                known_blocks.add(in_any_order)
                 yield block_keys
 
 
@@ -495,20 +488,20 @@ def _find_block_sizes(keys: Int64s) -> list[int]:
     """Return the numbers of kernels that a repeated block may have, ascending.
 
     These are the MAX_BLOCK_SIZES most frequent distances between one kernel and the
-    next equal one. No size is below MIN_DISTINCT_PIECES. The keys (5, 7, 6, 5, 7, 6, 5)
-    have the distance 3 four times, so 3 is the only size.
+    next equal one. No size is below MIN_DISTINCT_KERNELS. The keys (5, 7, 6, 5, 7, 6,
+    5) have the distance 3 four times, so 3 is the only size.
     """
-    # A stable sort by key puts the positions of equal pieces next to each other, in
+    # A stable sort by key puts the positions of equal kernels next to each other, in
     # ascending order.
-    by_key = np.argsort(keys, kind="stable")
-    equals_next = keys[by_key[1:]] == keys[by_key[:-1]]
-    distance_to_next = by_key[1:] - by_key[:-1]
-    distances = distance_to_next[equals_next]
-    distances = distances[distances >= MIN_DISTINCT_PIECES]
+    positions = np.argsort(keys, kind="stable")
+    is_equal_to_next = keys[positions[1:]] == keys[positions[:-1]]
+    distance_to_next = np.diff(positions)
+    is_possible = is_equal_to_next & (distance_to_next >= MIN_DISTINCT_KERNELS)
+    possible_sizes = distance_to_next[is_possible]
 
-    sizes, frequencies = np.unique(distances, return_counts=True)
-    most_frequent_first = np.argsort(-frequencies, kind="stable")
-    return sorted(sizes[most_frequent_first][:MAX_BLOCK_SIZES].tolist())
+    sizes, frequencies = np.unique(possible_sizes, return_counts=True)
+    most_frequent_first = sizes[np.argsort(-frequencies, kind="stable")]
+    return sorted(most_frequent_first[:MAX_BLOCK_SIZES].tolist())
 
 
 def _measure_surplus_of_block(
@@ -533,22 +526,26 @@ def _measure_surplus_of_block(
     times_in_longer = occurrences(keys, longer_keys)
     times_in_shorter = occurrences(keys, shorter_keys)
 
-    surplus_pieces = times_in_longer - times_in_shorter
-    surplus_blocks, remainder = np.divmod(surplus_pieces, times_in_block)
-    is_multiple = (remainder == 0) & (surplus_blocks > 0)
-    agreed_number = _find_agreed_number(surplus_blocks, times_in_block, is_multiple)
+    # How many blocks more there are by the occurrences of each key alone.
+    surplus_kernels = times_in_longer - times_in_shorter
+    surplus_blocks, remainder = np.divmod(surplus_kernels, times_in_block)
+    are_whole_blocks = (remainder == 0) & (surplus_blocks > 0)
+    agreed_number = _find_agreed_number(
+        surplus_blocks, times_in_block, are_whole_blocks
+    )
     if agreed_number is None:
         return None
 
-    may_be_mark = is_multiple & (surplus_blocks == agreed_number)
-    may_be_mark &= (times_in_block == 1) & (times_in_shorter > 0)
-    marks = np.flatnonzero(may_be_mark)
+    agrees = are_whole_blocks & (surplus_blocks == agreed_number)
+    is_once_in_block = times_in_block == 1
+    is_in_shorter = times_in_shorter > 0
+    marks = np.flatnonzero(agrees & is_once_in_block & is_in_shorter)
     if not len(marks):
         return None
 
     rarest_mark = marks[times_in_longer[marks].argmin()]
     return RepeatedBlock(
-        pieces_per_block=len(block_keys),
+        kernels_per_block=len(block_keys),
         surplus_blocks=agreed_number,
         marks_in_longer=np.flatnonzero(longer_keys == keys[rarest_mark]),
         marks_in_shorter=np.flatnonzero(shorter_keys == keys[rarest_mark]),
@@ -558,7 +555,7 @@ def _measure_surplus_of_block(
 def _find_agreed_number(
     surplus_blocks: Int64s, times_in_block: Int64s, is_counted: Flags
 ) -> int | None:
-    """Return the number of surplus blocks on which most pieces of a block agree.
+    """Return the number of surplus blocks on which most kernels of a block agree.
 
     >>> surplus_blocks, times_in_block = np.array([2, 2, 5]), np.array([4, 3, 1])
     >>> _find_agreed_number(surplus_blocks, times_in_block, np.array([True, True, True]))
@@ -567,22 +564,22 @@ def _find_agreed_number(
     Args:
         surplus_blocks: For each key of the block, the number of surplus blocks by the
             occurrences of this key alone.
-        times_in_block: For each key, how many pieces of the block have it.
+        times_in_block: For each key, how many kernels of the block have it.
         is_counted: For each key, whether its number is meaningful.
 
     Returns:
-        None if fewer than MIN_AGREEING_SHARE of the pieces of the block agree.
+        None if fewer than MIN_AGREEING_SHARE of the kernels of the block agree.
     """
-    pieces_per_block = times_in_block.sum()
+    kernels_per_block = times_in_block.sum()
     numbers, index_of_number = np.unique(
         surplus_blocks[is_counted], return_inverse=True
     )
     if not len(numbers):
         return None
 
-    # For each number, how many pieces of the block agree on it.
-    agreeing_pieces = np.bincount(index_of_number, weights=times_in_block[is_counted])
-    most_agreed = agreeing_pieces.argmax()
-    if agreeing_pieces[most_agreed] < MIN_AGREEING_SHARE * pieces_per_block:
+    # For each number, how many kernels of the block agree on it.
+    agreeing_kernels = np.bincount(index_of_number, weights=times_in_block[is_counted])
+    most_agreed = agreeing_kernels.argmax()
+    if agreeing_kernels[most_agreed] < MIN_AGREEING_SHARE * kernels_per_block:
         return None
     return int(numbers[most_agreed])

@@ -50,8 +50,8 @@ def measure_common_work(
     common_b_ns = 0
     for group in groups:
         if group.a and group.b and _has_name_in_common(a, b, group):
-            common_a_ns += sum(a.times[item] for item in group.a)
-            common_b_ns += sum(b.times[item] for item in group.b)
+            common_a_ns += sum(a.mean_times[item] for item in group.a)
+            common_b_ns += sum(b.mean_times[item] for item in group.b)
     return CommonWork(
         share_of_a=common_a_ns / total_a_ns, share_of_b=common_b_ns / total_b_ns
     )
@@ -60,21 +60,22 @@ def measure_common_work(
 def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """Return whether names show that A and B do the same work in a group.
 
-    They do if A and B have the same kernel or the same op. They do too if the group was
-    matched by other evidence than the sort or position of the work. Convolutions count
-    as one op: each vendor's library has its own name for them.
+    They do if A and B have the same kernel or the same op; all convolutions count as
+    one op. They do too if the group was matched by other evidence than the sort or
+    position of the work.
     """
     kernels_a = {a.kernel_id(item) for item in group.a}
-    if any(b.kernel_id(item) in kernels_a for item in group.b):
-        return True
-
+    kernels_b = {b.kernel_id(item) for item in group.b}
     ops_a = {a.op_id(item) for item in group.a} - {NO_OP}
-    if any(b.op_id(item) in ops_a for item in group.b):
+    ops_b = {b.op_id(item) for item in group.b} - {NO_OP}
+    if kernels_a & kernels_b or ops_a & ops_b:
         return True
 
-    if group.why and not group.by_sort_or_position:
+    has_evidence_in_names = group.why != "" and not group.by_sort_or_position
+    if has_evidence_in_names:
         return True
 
+    # Each vendor's library has its own name for convolutions.
     convolutions_a = _find_convolutions(a.op_names[item] for item in group.a)
     convolutions_b = _find_convolutions(b.op_names[item] for item in group.b)
     return not convolutions_a.isdisjoint(convolutions_b)

@@ -59,7 +59,7 @@ from fusetui.own_memory import without_collector
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.model.arrays import Int64s, Rows, rank_of_each
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, rank_of_each
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import median
@@ -111,12 +111,16 @@ def _make_labels(a: Trace, b: Trace) -> tuple[str, str]:
     path_b = without_credentials(b.report.path)
     label_a = _remove_endings(os.path.basename(path_a))
     label_b = _remove_endings(os.path.basename(path_b))
+    if label_a != label_b:
+        return label_a, label_b
 
-    with_folder_a = os.path.join(*path_a.split(os.sep)[-2:])
-    with_folder_b = os.path.join(*path_b.split(os.sep)[-2:])
-    if label_a == label_b and with_folder_a != with_folder_b:
-        return _remove_endings(with_folder_a), _remove_endings(with_folder_b)
-    return label_a, label_b
+    last_folder_a = os.path.basename(os.path.dirname(path_a))
+    last_folder_b = os.path.basename(os.path.dirname(path_b))
+    with_folder_a = os.path.join(last_folder_a, os.path.basename(path_a))
+    with_folder_b = os.path.join(last_folder_b, os.path.basename(path_b))
+    if with_folder_a == with_folder_b:
+        return label_a, label_b
+    return _remove_endings(with_folder_a), _remove_endings(with_folder_b)
 
 
 def _remove_endings(name: str) -> str:
@@ -222,10 +226,10 @@ def _match_work(evidence: Evidence) -> _MatchedWork:
     for outlier in outliers:
         if outlier.unusual_step is not None:
             unusual_steps.append(outlier.unusual_step)
-    a, b = choose_usual_steps(a, b, unusual_steps)
+    a_without_outliers, b_without_outliers = choose_usual_steps(a, b, unusual_steps)
     return _MatchedWork(
-        a=a,
-        b=b,
+        a=a_without_outliers,
+        b=b_without_outliers,
         places_a=places_a,
         places_b=places_b,
         lanes=lanes,
@@ -252,12 +256,11 @@ def _make_rows(
     a = matched.a
     b = matched.b
     groups = matched.groups
-    places = (matched.places_a, matched.places_b)
     single_step_rows = outlier_work.rows(a, b, groups)
     single_step_rows += [outlier.row for outlier in matched.outliers]
     rows_for_surplus = flag_rows_of_surplus_blocks(a, b, matched.lanes)
     return (
-        *explain.rows(a, b, groups, places),
+        *explain.rows(a, b, groups, matched.places_a, matched.places_b),
         *outlier_steps.join_divided_kernels(a, b, single_step_rows),
         *dispatch.rows(a, b, rows_for_surplus, renamed_dispatch),
     )
@@ -317,16 +320,17 @@ def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     work_ns = int(items.ns.sum())
     dispatch_ns = 0
     if on_cpu:
-        dispatch_ns = int(mean(dispatch_ns_by_step(items)[items.usual_steps]))
-    crossing_work = _measure_crossing_work(
-        work, _select_busy_rows(work, on_cpu), items.usual_steps
-    )
+        ns_by_step = dispatch_ns_by_step(items)
+        dispatch_ns = int(mean(ns_by_step[items.usual_steps]))
+    busy_rows = _select_busy_rows(work, on_cpu)
+    crossing_work = _measure_crossing_work(work, busy_rows, items.usual_steps)
+    # What ran in the step; where it took longer than the step was busy, it overlapped.
     spent_ns = work_ns + dispatch_ns + crossing_work.earlier_ns - crossing_work.later_ns
     return DiffSide(
         label=work.label,
         gpu=work.gpu,
         devices=devices,
-        steps=len(work.windows),
+        steps=len(work.steps),
         items=len(items),
         work_ns=work_ns,
         busy_ns=step_times.busy_ns,
@@ -363,12 +367,12 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     """
     work = items.work
     trace = items.trace
-    begins = work.windows.start[items.usual_steps]
-    ends = work.windows.end[items.usual_steps]
+    begins = work.steps.start[items.usual_steps]
+    ends = work.steps.end[items.usual_steps]
 
     busy_rows = _select_busy_rows(work, on_cpu)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
-    idle_ns = int(mean(work.windows.dur[items.usual_steps])) - busy_ns
+    idle_ns = int(mean(work.steps.dur[items.usual_steps])) - busy_ns
     cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
     return _StepTimes(
         busy_ns=busy_ns,
@@ -394,7 +398,7 @@ def _measure_effect_of_odd_steps(items: WorkItems) -> int:
 
     The result is positive if they make the median longer, and 0 without steps.
     """
-    step_ns = items.work.windows.dur
+    step_ns = items.steps.dur
     if not len(step_ns):
         return 0
     return int(np.median(step_ns) - median_of_usual_work(step_ns, items.plain_steps))
@@ -445,8 +449,8 @@ class _CrossingWork(msgspec.Struct, frozen=True):
 def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _CrossingWork:
     """Measure how much work crosses the boundaries of the usual steps of a trace.
 
-    Returns two means per step in ns: the own work of a step outside its window, and the
-    work of other steps inside it. Both are 0 if the whole trace is one step.
+    Returns two means per step in ns: the own work of a step outside of its time, and
+    the work of other steps inside it. Both are 0 if the whole trace is one step.
 
     Args:
         work: The kernels and copies of the trace by step.
@@ -454,16 +458,16 @@ def _measure_crossing_work(work: Work, rows: Rows, usual_steps: Rows) -> _Crossi
         usual_steps: The indices of its usual steps.
     """
     trace = work.trace
-    windows = work.windows
-    if windows.is_whole_trace or not len(usual_steps):
+    steps = work.steps
+    if steps.is_whole_trace or not len(usual_steps):
         return _CrossingWork(later_ns=0, earlier_ns=0)
 
     step_of_row = _find_step_of_rows(work, rows)
     later_by_step = []
     earlier_by_step = []
     for step in usual_steps.tolist():
-        begin = windows.start[step]
-        end = windows.end[step]
+        begin = steps.start[step]
+        end = steps.end[step]
         start_inside = np.clip(trace.start[rows], begin, end)
         end_inside = np.clip(trace.end[rows], begin, end)
         inside_ns = end_inside - start_inside
@@ -485,17 +489,20 @@ def _find_step_of_rows(work: Work, rows: Rows) -> Rows:
     GPU.
     """
     trace = work.trace
-    by_launch = work.gpu and not work.windows.is_gpu_time
+    by_launch = work.gpu and not work.steps.is_gpu_time
+    # The start of these rows decides to which step `rows` belong.
     deciding_rows = trace.launch[rows] if by_launch else rows
-    step_at_start = work.windows.step_of_calls(trace.start[deciding_rows])
-    return np.where(deciding_rows >= 0, step_at_start, NO_STEP)
+    step_at_start = work.steps.step_of_calls(trace.start[deciding_rows])
+    return np.where(deciding_rows != NO_ROW, step_at_start, NO_STEP)
 
 
 def _find_outermost_ops(trace: Trace) -> Rows:
     """Return the rows of the CPU ops that are not inside another slice."""
-    is_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
-    on_ops_layer = np.array(is_of_ops or [False])[trace.track]
-    return np.flatnonzero(on_ops_layer & (trace.parent < 0))
+    # The last flag makes it an array of flags where there are no tracks.
+    is_track_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
+    is_op = np.array([*is_track_of_ops, False])[trace.track]
+    is_outermost = trace.parent == NO_ROW
+    return np.flatnonzero(is_op & is_outermost)
 
 
 def compare_median_steps(
@@ -511,10 +518,10 @@ def compare_median_steps(
         A change without a ratio if A has no steps or steps that take no time, or if B
         has no steps.
     """
-    windows_a = a.work.windows
-    windows_b = b.work.windows
-    a_ns = median(windows_a.dur) if len(windows_a) else None
-    b_ns = median(windows_b.dur) if len(windows_b) else None
+    steps_a = a.steps
+    steps_b = b.steps
+    a_ns = median(steps_a.dur) if len(steps_a) else None
+    b_ns = median(steps_b.dur) if len(steps_b) else None
     if not a_ns or b_ns is None:
         return StepChange(
             a_ns=a_ns,
@@ -522,8 +529,8 @@ def compare_median_steps(
             ratio=None,
             low=None,
             high=None,
-            length_a=windows_a.length,
-            length_b=windows_b.length,
+            length_a=steps_a.length,
+            length_b=steps_b.length,
         )
 
     undisturbed_a, undisturbed_b = _remove_interruptions(a, b, groups)
@@ -541,33 +548,33 @@ def compare_median_steps(
         turns=turns,
         interrupted_a=undisturbed_a.interrupted_share,
         interrupted_b=undisturbed_b.interrupted_share,
-        length_a=windows_a.length,
-        length_b=windows_b.length,
+        length_a=steps_a.length,
+        length_b=steps_b.length,
     )
 
 
 def limits_of(ns: Int64s) -> Int64s:
-    """Return how long each piece of work takes at most if nothing interrupts it (ns).
+    """Return how long each kernel takes at most if nothing interrupts it (ns).
 
-    A piece is a kernel or copy that every step has. Its limit is as far above the
-    median of all steps as the first quartile is below it. It is at least the median
-    divided by MIN_EXCESS_DIVISOR above it.
+    The limit is as far above the median of all steps as the first quartile is below it.
+    It is at least the median divided by MIN_EXCESS_DIVISOR above it.
 
-        >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one piece
+        >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one kernel
         [112]
 
     Args:
-        ns: The time of each piece in each step in ns, [steps, pieces].
+        ns: The time of each kernel in each step in ns, [steps, kernels].
 
     Returns:
-        One limit per piece in ns; all are 0 without steps.
+        One limit per kernel in ns; all are 0 without steps.
     """
     if not len(ns):
         return np.zeros(ns.shape[1], dtype=np.int64)
-    percentiles = np.percentile(ns, [25, 50], axis=0, method="lower").astype(np.int64)
-    quartile, median_ns = percentiles
-    margin = np.maximum(median_ns - quartile, median_ns // MIN_EXCESS_DIVISOR)
-    return np.asarray(median_ns + margin)
+    quartiles = np.percentile(ns, [25, 50], axis=0, method="lower")
+    first_quartile, median_ns = quartiles.astype(np.int64)
+    spread = median_ns - first_quartile
+    least_margin = median_ns // MIN_EXCESS_DIVISOR
+    return np.asarray(median_ns + np.maximum(spread, least_margin))
 
 
 class _UndisturbedSteps(msgspec.Struct, frozen=True, eq=False):
@@ -587,8 +594,8 @@ def _remove_interruptions(
     separate limits would differ by noise, which would shift all steps of a trace alike.
     A step that does other work than usual counts in full.
     """
-    cut_steps_a = _cut_steps_into_pieces(a)
-    cut_steps_b = _cut_steps_into_pieces(b)
+    cut_steps_a = _cut_steps_at_kernels(a)
+    cut_steps_b = _cut_steps_at_kernels(b)
     limits_a = limits_of(cut_steps_a.ns)
     limits_b = limits_of(cut_steps_b.ns)
 
@@ -608,71 +615,76 @@ def _remove_interruptions(
 
 
 def _shorten_steps(
-    items: WorkItems, pieces: _StepsInPieces, limits: Int64s
+    items: WorkItems, cut_steps: _CutSteps, limits: Int64s
 ) -> _UndisturbedSteps:
-    """Shorten the steps of a trace by the time beyond the limits of their pieces.
+    """Shorten the steps of a trace by the time in which kernels were interrupted.
 
-    Only steps that do the usual work (the alike steps) are shortened. The share is 0 if
-    the steps take no time.
+    That is the time which they took beyond their limits. Only steps that do the usual
+    work are shortened.
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        pieces: The alike steps, cut where their pieces begin.
-        limits: The longest undisturbed time of each column of `pieces.ns`, in ns.
+        cut_steps: These steps, cut where their kernels begin.
+        limits: The longest undisturbed time of each column of `cut_steps.ns`, in ns.
     """
-    durations_ns = items.work.windows.dur
+    durations_ns = items.steps.dur
     total_ns = int(durations_ns.sum())
-    excess_by_step = np.maximum(pieces.ns - limits, 0).sum(axis=1)  # of alike steps
-    if len(pieces.ns):
-        durations_ns[items.alike_steps] -= excess_by_step
-    interrupted_share = int(excess_by_step.sum()) / total_ns if total_ns else 0.0
+    if not len(cut_steps.ns) or not total_ns:
+        return _UndisturbedSteps(durations_ns=durations_ns, interrupted_share=0.0)
+
+    excess_by_step = np.maximum(cut_steps.ns - limits, 0).sum(axis=1)
+    shortened_ns = durations_ns.copy()
+    shortened_ns[items.same_work_steps] -= excess_by_step
     return _UndisturbedSteps(
-        durations_ns=durations_ns, interrupted_share=interrupted_share
+        durations_ns=shortened_ns,
+        interrupted_share=int(excess_by_step.sum()) / total_ns,
     )
 
 
-class _StepsInPieces(msgspec.Struct, frozen=True, eq=False):
-    """The alike steps of a side, cut where their pieces of work begin."""
+class _CutSteps(msgspec.Struct, frozen=True, eq=False):
+    """The steps of a trace that do the usual work, cut where their kernels begin."""
 
     ns: Int64s
-    """The time from the begin of each piece to that of the next, [steps, pieces + 1].
-    The first column is the time before the first piece, so that each row adds up to the
-    step. There are no steps, [0, pieces + 1], if they cannot be cut alike."""
+    """The time from the begin of each kernel to that of the next, [steps, kernels + 1].
+    The first column is the time before the first kernel, so that each row adds up to
+    the step. There are no steps, [0, kernels + 1], if their kernels begin in
+    different orders."""
     column_of_item: Rows  # the column of `ns` that each item has
 
 
-def _cut_steps_into_pieces(items: WorkItems) -> _StepsInPieces:
+def _cut_steps_at_kernels(items: WorkItems) -> _CutSteps:
     """Cut the steps of a trace that do the usual work where their kernels begin.
 
     Each row of the result has the time from the begin of each kernel to that of the
-    next. It has no rows if the steps cannot be compared piece by piece: kernels begin
+    next. It has no rows if the steps cannot be compared kernel by kernel: kernels begin
     in another order in one of them, or outside of their step.
     """
     work = items.work
     size = len(items)
-    no_steps = _StepsInPieces(
+    no_steps = _CutSteps(
         ns=np.zeros((0, size + 1), dtype=np.int64),
         column_of_item=np.arange(1, size + 1),
     )
-    if not len(items.alike_steps) or not size:
+    if not len(items.same_work_steps) or not size:
         return no_steps
 
-    # When each piece begins in each step, [steps, pieces], and the order of the pieces.
-    slices = [work.slice_of_window(step) for step in items.alike_steps.tolist()]
-    begins = np.stack([work.trace.start[work.row[pieces]] for pieces in slices])
+    rows_by_step = []
+    for step in items.same_work_steps.tolist():
+        rows_by_step.append(work.row[work.slice_of_step(step)])
+    begins = work.trace.start[np.stack(rows_by_step)]  # [steps, kernels]
     orders = np.argsort(begins, axis=1, kind="stable")
     order = orders[0]
     if (orders != order).any():
         return no_steps
 
-    step_begins = work.windows.start[items.alike_steps]
-    step_ends = work.windows.end[items.alike_steps]
+    step_begins = work.steps.start[items.same_work_steps]
+    step_ends = work.steps.end[items.same_work_steps]
     cuts = np.column_stack([step_begins, begins[:, order], step_ends])
     ns: Int64s = np.diff(cuts, axis=1)
     if (ns < 0).any():
         return no_steps
-    # Column 0 is the time before all items.
-    return _StepsInPieces(ns=ns, column_of_item=rank_of_each(order) + 1)
+    # Column 0 is the time before all kernels.
+    return _CutSteps(ns=ns, column_of_item=rank_of_each(order) + 1)
 
 
 def _do_steps_alternate(a: Work, b: Work) -> bool:
@@ -683,8 +695,8 @@ def _do_steps_alternate(a: Work, b: Work) -> bool:
     result is False for traces of two clocks, for different numbers of steps, and for
     fewer than two steps.
     """
-    steps_a = a.windows
-    steps_b = b.windows
+    steps_a = a.steps
+    steps_b = b.steps
     if steps_a.is_whole_trace or steps_b.is_whole_trace:
         return False
     if len(steps_a) != len(steps_b) or len(steps_a) < 2:

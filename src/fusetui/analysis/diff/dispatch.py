@@ -12,7 +12,7 @@ change from run to run, or one label for all calls that launch work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -67,33 +67,30 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         """How many slices of this label the median step has."""
         return median(self.count)
 
-    @property
-    def share(self) -> RowShare:
-        """The median count of slices per step, and the mean time of usual steps (ns).
+    def share_of_usual_steps(self) -> RowShare:
+        """Return the median count of slices per step, and the mean time in ns.
 
-        The names and rows are empty if the median step has none.
+        The mean is over the usual steps, which do the most common work. The names and
+        rows are empty if the median step has no slices.
         """
-        is_usual = self.per_step > 0
+        is_in_median_step = self.per_step > 0
         return RowShare(
-            names=self.names if is_usual else (),
+            names=self.names if is_in_median_step else (),
             ns=int(mean(self.ns[self.usual])),
             count=self.per_step,
             median_ns=median(self.ns),
-            rows=self.rows if is_usual else (),
+            rows=self.rows if is_in_median_step else (),
         )
 
-    def share_in(self, step: int) -> RowShare:
-        """Return the count, the time and the rows of this label in one step.
-
-        Args:
-            step: The index of the step.
-        """
-        slices_in_step = int(self.count[step])
+    def share_of_step(self, step: int) -> RowShare:
+        """Return the names, time (ns), count and rows of the slices in one step."""
+        slices = int(self.count[step])
+        rows_in_step = self.rows_of_all_steps[self.step == step]
         return RowShare(
-            names=self.names if slices_in_step else (),
+            names=self.names if slices else (),
             ns=int(self.ns[step]),
-            count=slices_in_step,
-            rows=tuple(self.rows_of_all_steps[self.step == step].tolist()),
+            count=slices,
+            rows=tuple(rows_in_step.tolist()),
         )
 
 
@@ -114,6 +111,21 @@ class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
         slices_a = self.a.per_step if self.a else 0
         slices_b = self.b.per_step if self.b else 0
         return slices_a == slices_b
+
+    @property
+    def is_called_equally_often(self) -> bool:
+        """Whether the median steps of both call the op equally often, and at all."""
+        if self.calls_a is None or self.calls_b is None:
+            return False
+        calls_per_step_a = median(self.calls_a)
+        calls_per_step_b = median(self.calls_b)
+        return calls_per_step_a > 0 and calls_per_step_a == calls_per_step_b
+
+    def is_called_equally_often_in(self, step: int) -> bool:
+        """Return whether this step of both calls the op equally often, and at all."""
+        if self.calls_a is None or self.calls_b is None:
+            return False
+        return bool(self.calls_a[step] > 0 and self.calls_a[step] == self.calls_b[step])
 
 
 def rows(
@@ -138,11 +150,12 @@ def rows(
     for compared in _compare_labels(a, b, without, renamed, is_in_sum):
         if compared.is_equally_frequent:
             equally_frequent.append(compared)
-        elif not _is_called_equally_often(compared.calls_a, compared.calls_b):
+            continue
+        # An op that both call equally often has no row, even if it counts less often as
+        # dispatch in one: there it launches by itself what an op inside it launches in
+        # the other.
+        if not compared.is_called_equally_often:
             diff_rows.append(_make_row_of_changed_count(compared, is_in_sum))
-        # An op that both sides call equally often has no row. Where it counts less
-        # often as dispatch, it launches by itself what an op inside it launches
-        # otherwise.
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for compared in equally_frequent:
@@ -158,7 +171,7 @@ def dispatch_ns_by_step(items: WorkItems) -> Int64s:
     Dispatch is overhead on the CPU around the work itself. Its self time counts,
     without what other dispatch or work contains already (`Dispatch.adds_up`).
     """
-    ns_by_step = np.zeros(len(items.work.windows), dtype=np.int64)
+    ns_by_step = np.zeros(len(items.steps), dtype=np.int64)
     for dispatch in collect_dispatch(items).values():
         if dispatch.adds_up:
             ns_by_step += dispatch.ns
@@ -185,18 +198,22 @@ def _compare_labels(
         is_in_sum: Whether dispatch is part of the sum. Then no rows are left out, and
             other calls of an op do not matter.
     """
-    dispatch_a = collect_dispatch(a, None if is_in_sum else without.a)
-    dispatch_b = _relabel_as_in_a(
-        collect_dispatch(b, None if is_in_sum else without.b), renamed
-    )
     calls_a: CallsByLabel = {}
     calls_b: CallsByLabel = {}
-    if not is_in_sum:
+    if is_in_sum:
+        dispatch_a = collect_dispatch(a)
+        dispatch_b = collect_dispatch(b)
+    else:
+        dispatch_a = collect_dispatch(a, without.a)
+        dispatch_b = collect_dispatch(b, without.b)
         calls_a = _count_calls_of_ops(a, without.a)
-        calls_b = _relabel_as_in_a(_count_calls_of_ops(b, without.b), renamed)
+        calls_b = _count_calls_of_ops(b, without.b)
+    dispatch_b = _relabel_as_in_a(dispatch_b, renamed)
+    calls_b = _relabel_as_in_a(calls_b, renamed)
 
     compared_labels = []
-    for label in dict.fromkeys([*dispatch_a, *dispatch_b]):
+    labels = dict.fromkeys([*dispatch_a, *dispatch_b])  # each once, in order
+    for label in labels:
         compared = _ComparedLabel(
             label=label,
             a=dispatch_a.get(label),
@@ -231,7 +248,7 @@ def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
         {label of an op: its calls in each step}; {} without steps.
     """
     trace = items.trace
-    steps = len(items.work.windows)
+    steps = len(items.steps)
     if not steps:
         return {}
 
@@ -242,10 +259,9 @@ def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
     groups = grouped(label_of_slice, in_steps.rows)
 
     calls_by_label: CallsByLabel = {}
-    for group, label_index in enumerate(groups.keys.tolist()):
-        step_of_call = in_steps.step[groups.members(group)]
-        label = labels.texts[label_index]
-        calls_by_label[label] = np.bincount(step_of_call, minlength=steps)
+    label_of_group = [labels.texts[index] for index in groups.keys.tolist()]
+    for label, calls in zip(label_of_group, groups.members_of_each(), strict=True):
+        calls_by_label[label] = np.bincount(in_steps.step[calls], minlength=steps)
     return calls_by_label
 
 
@@ -264,7 +280,7 @@ def _select_slices_in_steps(items: WorkItems, rows: Rows) -> _SlicesInSteps:
         items: The items (kernels and copies) of the representative step of the trace.
         rows: Rows of the slices to select from.
     """
-    step_of_slice = items.work.windows.step_of_calls(items.trace.start[rows])
+    step_of_slice = items.steps.step_of_calls(items.trace.start[rows])
     positions = np.flatnonzero(step_of_slice != NO_STEP)
     return _SlicesInSteps(
         rows=rows[positions], step=step_of_slice[positions], positions=positions
@@ -294,23 +310,6 @@ class _Labels:
         self.texts = list(index_of_label)
 
 
-def _is_called_equally_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Return whether the median steps of A and B call an op equally often.
-
-    Args:
-        calls_a: How often each step of A calls it; None where it is no op of A.
-        calls_b: The same of B.
-
-    Returns:
-        False if A or B does not call it at all.
-    """
-    if calls_a is None or calls_b is None:
-        return False
-    median_a = median(calls_a)
-    median_b = median(calls_b)
-    return median_a > 0 and median_a == median_b
-
-
 def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
     """Make the row of a label that occurs more or less often in the median step.
 
@@ -318,54 +317,50 @@ def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row
         compared: The dispatch of the label.
         is_in_sum: Whether dispatch is part of the sum.
     """
-    before = compared.a.share if compared.a else RowShare()
-    after = compared.b.share if compared.b else RowShare()
+    before = compared.a.share_of_usual_steps() if compared.a else RowShare()
+    after = compared.b.share_of_usual_steps() if compared.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
 
-    dispatches = [dispatch for dispatch in (compared.a, compared.b) if dispatch]
-    adds_up = all(dispatch.adds_up for dispatch in dispatches)
-    return _make_row(compared.label, before, after, why, counts=is_in_sum and adds_up)
+    adds_up_in_a = compared.a is None or compared.a.adds_up
+    adds_up_in_b = compared.b is None or compared.b.adds_up
+    counts = is_in_sum and adds_up_in_a and adds_up_in_b
+    return _make_row(compared.label, before, after, why, counts=counts)
 
 
 def _make_row_of_single_step(
     a: WorkItems, b: WorkItems, compared: _ComparedLabel
 ) -> list[Row]:
-    """Make the row of a label whose count differs between A and B in one step only.
+    """Make the row of slices whose number differs between A and B in one step only.
 
     Returns:
         One row. An empty list if no single step differs, or if A and B do not have
         equally many steps. Also if both call the op equally often in that step.
     """
-    steps = len(b.work.windows)
-    if steps < MIN_STEPS or len(a.work.windows) != steps:
+    steps = len(b.steps)
+    if steps < MIN_STEPS or len(a.steps) != steps:
         return []
     step = _find_only_differing_step(compared, steps)
-    if step is None:
+    if step is None or compared.is_called_equally_often_in(step):
         return []
 
-    calls_a = compared.calls_a[[step]] if compared.calls_a is not None else None
-    calls_b = compared.calls_b[[step]] if compared.calls_b is not None else None
-    if _is_called_equally_often(calls_a, calls_b):
-        return []
-
-    before = compared.a.share_in(step) if compared.a else RowShare()
-    after = compared.b.share_in(step) if compared.b else RowShare()
-    why = f"{ONLY} {b.work.windows.labels[step]}"
+    before = compared.a.share_of_step(step) if compared.a else RowShare()
+    after = compared.b.share_of_step(step) if compared.b else RowShare()
+    why = f"{ONLY} {b.steps.labels[step]}"
     return [_make_row(compared.label, before, after, why, counts=False)]
 
 
 def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
-    """Return the index of the only step in which A and B have other numbers of a label.
+    """Return the only step in which A and B have different numbers of some slices.
+
+    With 4, 4, 5 slices in the steps of A and 4, 4, 4 in those of B, it is step 2. The
+    result is None if the numbers differ in no step or in several, or if that of A or of
+    B varies among the other steps.
 
     Args:
-        compared: The slices with this label in A and in B.
+        compared: The slices of one label in A and in B.
         steps: How many steps each of A and B has.
-
-    Returns:
-        None if the counts differ in no step or in several, or if the count of A or of B
-        varies among the other steps.
     """
     no_slices = np.zeros(steps, dtype=np.int64)
     count_a = compared.a.count if compared.a else no_slices
@@ -374,10 +369,12 @@ def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | Non
     if len(differing_steps) != 1:
         return None
 
-    # np.ptp is the difference between the greatest and the least.
-    varies_in_a = np.ptp(np.delete(count_a, differing_steps)) > 0
-    varies_in_b = np.ptp(np.delete(count_b, differing_steps)) > 0
-    return None if varies_in_a or varies_in_b else int(differing_steps[0])
+    (step,) = differing_steps.tolist()
+    others_of_a = np.delete(count_a, step)
+    others_of_b = np.delete(count_b, step)
+    is_steady_in_a = (others_of_a == others_of_a[0]).all()
+    is_steady_in_b = (others_of_b == others_of_b[0]).all()
+    return step if is_steady_in_a and is_steady_in_b else None
 
 
 def _make_row(
@@ -392,9 +389,10 @@ def _make_row(
         why: The evidence, for the reader.
         counts: Whether the row is part of the sum that explains the change.
     """
-    is_less_often = after.count < before.count
-    kind = RowKind.REMOVED if is_less_often else RowKind.ADDED
-    return row_of(kind, CPU + label, before, after, why, counts=counts)
+    kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
+    return row_of(
+        kind=kind, op=f"{CPU}{label}", a=before, b=after, why=why, counts=counts
+    )
 
 
 class _Total(msgspec.Struct, frozen=True, eq=False):
@@ -415,12 +413,13 @@ def _make_row_of_unchanged_dispatch(
     Returns:
         One row; an empty list if A or B has no such dispatch.
     """
-    dispatch_a = [
-        compared.a for compared in equally_frequent if compared.a and compared.a.adds_up
-    ]
-    dispatch_b = [
-        compared.b for compared in equally_frequent if compared.b and compared.b.adds_up
-    ]
+    dispatch_a: list[Dispatch] = []
+    dispatch_b: list[Dispatch] = []
+    for compared in equally_frequent:
+        if compared.a and compared.a.adds_up:
+            dispatch_a.append(compared.a)
+        if compared.b and compared.b.adds_up:
+            dispatch_b.append(compared.b)
     if not dispatch_a or not dispatch_b:
         return []
 
@@ -429,15 +428,21 @@ def _make_row_of_unchanged_dispatch(
     # One column of samples each.
     samples_a = before.ns[:, None]
     samples_b = after.ns[:, None]
-    is_changed = is_beyond_noise(samples_a, samples_b, resolution_ns=0)[0]
+    (is_changed,) = is_beyond_noise(samples_a, samples_b, resolution_ns=0)
     if not is_changed:
         kind = RowKind.SAME
     elif after.share.ns < before.share.ns:
         kind = RowKind.FASTER
     else:
         kind = RowKind.SLOWER
-    op = f"{CPU}other ops that compute nothing"
-    return [row_of(kind, op, before.share, after.share, "equally many on both sides")]
+    row = row_of(
+        kind=kind,
+        op=f"{CPU}other ops that compute nothing",
+        a=before.share,
+        b=after.share,
+        why="equally many on both sides",
+    )
+    return [row]
 
 
 def _add_up_dispatches(dispatches: Sequence[Dispatch]) -> _Total:
@@ -471,46 +476,41 @@ def collect_dispatch(
         {label: dispatch}; {} if the trace has no steps.
     """
     dispatches: dict[str, Dispatch] = {}
-    if not len(items.work.windows):
+    if not len(items.steps):
         return dispatches
-    for population in _find_populations(items.work):
-        dispatches.update(_collect_dispatch_of_population(population, items, without))
+    for slices in _find_overhead(items.work):
+        if without is not None:
+            slices = slices.take(np.flatnonzero(~without[slices.rows]))
+        dispatches.update(_divide_by_label(items, slices))
     return dispatches
 
 
-def _collect_dispatch_of_population(
-    population: _Population, items: WorkItems, without: Flags | None
-) -> dict[str, Dispatch]:
-    """Collect those of some slices that begin in a step, by their label.
+def _divide_by_label(items: WorkItems, slices: _OverheadSlices) -> dict[str, Dispatch]:
+    """Divide those of some slices that begin in a step by their label.
 
     Args:
-        population: Slices of one kind of overhead, such as ops without work.
         items: The items (kernels and copies) of the representative step; the trace has
             at least one step.
-        without: One flag per row of the trace, True for rows that are left out; None
-            for none.
+        slices: Slices of one kind of overhead, such as ops without work.
 
     Returns:
-        {label: dispatch}.
+        {label: the slices with this label}.
     """
     trace = items.trace
-    counted = population
-    if without is not None:
-        counted = population.take(np.flatnonzero(~without[population.rows]))
-    in_steps = _select_slices_in_steps(items, counted.rows)
-    self_times = counted.ns[in_steps.positions]
+    in_steps = _select_slices_in_steps(items, slices.rows)
+    self_times = slices.ns[in_steps.positions]
 
-    labels = _Labels(trace, population.label_of)
+    labels = _Labels(trace, slices.label_of)
     label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
     groups = grouped(label_of_slice, in_steps.rows)
-    steps = len(items.work.windows)
+    label_of_group = [labels.texts[index] for index in groups.keys.tolist()]
+    steps = len(items.steps)
     dispatches = {}
-    for group, label_index in enumerate(groups.keys.tolist()):
-        members = groups.members(group)
+    for label, members in zip(label_of_group, groups.members_of_each(), strict=True):
         rows = in_steps.rows[members]
         step = in_steps.step[members]
         name_indices = distinct(trace.name[rows]).tolist()
-        dispatches[labels.texts[label_index]] = Dispatch(
+        dispatches[label] = Dispatch(
             names=tuple(trace.names[index] for index in name_indices),
             count=np.bincount(step, minlength=steps),
             ns=summed(step, self_times[members], steps),
@@ -518,12 +518,12 @@ def _collect_dispatch_of_population(
             rows=tuple(rows[step == items.representative_step].tolist()),
             rows_of_all_steps=rows,
             step=step,
-            adds_up=population.adds_up,
+            adds_up=slices.adds_up,
         )
     return dispatches
 
 
-class _Population(msgspec.Struct, frozen=True, eq=False):
+class _OverheadSlices(msgspec.Struct, frozen=True, eq=False):
     """Slices of the CPU that are not work, and how they are labeled."""
 
     rows: Rows  # rows of the trace, one per slice
@@ -531,46 +531,56 @@ class _Population(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # the self time of each slice
     adds_up: bool  # these times are not part of other dispatch or of work
 
-    def take(self, positions: Rows) -> _Population:
+    def take(self, positions: Rows) -> _OverheadSlices:
         """Return the slices at these positions."""
         return msgspec.structs.replace(
             self, rows=self.rows[positions], ns=self.ns[positions]
         )
 
 
-def _find_populations(work: Work) -> Iterator[_Population]:
-    """Yield the slices of the CPU that are overhead around the work, by kind.
+def _find_overhead(work: Work) -> list[_OverheadSlices]:
+    """Return the slices of the CPU that are overhead around the work, by kind.
 
     The kinds are ops without work, calls that launch work (all with one label), other
-    calls, and annotations of torch.compile. The time of annotations contains that of
-    other slices, so it does not add up. The slices may lie in steps or not.
+    calls, and annotations of torch.compile. The slices may lie in steps or not.
     """
     trace = work.trace
-    self_times = self_ns(trace)
-
-    def population_of(rows: Rows, label_of: Callable[[str], str]) -> _Population:
-        return _Population(
-            rows=rows, label_of=label_of, ns=self_times[rows], adds_up=True
-        )
-
+    ops = find_ops_without_work(work)
     calls = trace.rows_of(Role.CALL)
     if work.gpu:
         is_launch = np.isin(calls, trace.launch)
     else:
         is_launch = trace.named(_is_launch)[trace.name[calls]]
+    launch_calls = calls[is_launch]
+    other_calls = calls[~is_launch]
     annotations = trace.rows_of(Role.ANNOTATION)
     is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
     compiler_annotations = annotations[is_of_compiler]
 
-    yield population_of(find_ops_without_work(work), dispatch_name)
-    yield population_of(calls[is_launch], _label_launch)
-    yield population_of(calls[~is_launch], _replace_hip_prefix)
-    yield _Population(
-        rows=compiler_annotations,
-        label_of=dispatch_name,
-        ns=_measure_time_without_ops(trace, compiler_annotations),
-        adds_up=False,
-    )
+    self_times = self_ns(trace)
+    return [
+        _OverheadSlices(
+            rows=ops, label_of=dispatch_name, ns=self_times[ops], adds_up=True
+        ),
+        _OverheadSlices(
+            rows=launch_calls,
+            label_of=_label_launch,
+            ns=self_times[launch_calls],
+            adds_up=True,
+        ),
+        _OverheadSlices(
+            rows=other_calls,
+            label_of=_replace_hip_prefix,
+            ns=self_times[other_calls],
+            adds_up=True,
+        ),
+        _OverheadSlices(
+            rows=compiler_annotations,
+            label_of=dispatch_name,
+            ns=_measure_time_without_ops(trace, compiler_annotations),
+            adds_up=False,  # annotations contain calls, which count already
+        ),
+    ]
 
 
 def _is_launch(name: str) -> bool:
@@ -596,12 +606,13 @@ def find_ops_without_work(work: Work) -> Rows:
     """
     trace = work.trace
     if work.gpu:
-        working_ops = trace.op[trace.gpu_rows].astype(np.intp)
+        op_of_gpu_event = trace.op[trace.gpu_rows]
         does_work = np.zeros(len(trace), dtype=np.bool_)
+        does_work[op_of_gpu_event[op_of_gpu_event != NO_ROW]] = True
     else:
-        working_ops = find_computing_ops(trace)
-        does_work = mark_inside(trace, working_ops)
-    does_work[working_ops[working_ops >= 0]] = True
+        computing_ops = find_computing_ops(trace)
+        does_work = mark_inside(trace, computing_ops)
+        does_work[computing_ops] = True
     ops = trace.rows_of(Role.OP)
     return ops[~does_work[ops]]
 
@@ -628,8 +639,8 @@ def _measure_time_without_ops(trace: Trace, annotations: Rows) -> Int64s:
             continue
         start = trace.start[row]
         end = trace.end[row]
-        first, last = find_rows_starting_between(trace, ops_track, [start, end])
-        inside = np.arange(first, last)
-        inside = inside[trace.end[inside] <= end]
+        first, stop = find_rows_starting_between(trace, ops_track, [start, end])
+        begun_inside = np.arange(first, stop)
+        inside = begun_inside[trace.end[begun_inside] <= end]
         ns[position] -= union_length(trace.start[inside], trace.end[inside])
     return ns

@@ -10,6 +10,7 @@ as one, before items are aligned.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -93,9 +94,9 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     b = _make_items_with_steady_lanes(work_b, words, KnownNames())
 
     renamed = _find_renamed_ops(a, b)
-    name_in_a = {
-        words.word_of_id(op.after): words.word_of_id(op.before) for op in renamed
-    }
+    name_in_a = {}
+    for op in renamed:
+        name_in_a[words.word_of_id(op.after)] = words.word_of_id(op.before)
     if name_in_a:
         b = items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
@@ -158,25 +159,25 @@ def _make_items_with_steady_lanes(
         return separate
     merged = items(merged_work, words, known)
 
-    def steadiness(side: WorkItems) -> tuple[int, int]:
-        return len(side.alike_steps), _count_pieces_in_common_with_usual(side)
+    if len(separate.same_work_steps) != len(merged.same_work_steps):
+        return max(separate, merged, key=lambda side: len(side.same_work_steps))
+    return max(separate, merged, key=_count_kernels_in_common_with_usual)
 
-    return max(separate, merged, key=steadiness)
 
-
-def _count_pieces_in_common_with_usual(side: WorkItems) -> int:
+def _count_kernels_in_common_with_usual(side: WorkItems) -> int:
     """Count the kernels that unusual steps have in common with the usual one.
 
-    Two kernels are in common if their name, their op and their lane (stream) are. Only
-    the first MAX_UNUSUAL_STEPS unusual steps count.
+    Kernels are the same if their name, their op and their stream are. Only the first
+    MAX_UNUSUAL_STEPS unusual steps count.
     """
-    usual_pieces = side.work.slice_of_window(side.representative_step)
-    usual_keys = Counter(side.keys_of(usual_pieces).tolist())
-    common_pieces = 0
+    in_usual_step = side.work.slice_of_step(side.representative_step)
+    usual_kernels = Counter(side.keys_of(in_usual_step).tolist())
+    common_kernels = 0
     for step in _find_unusual_steps(side):
-        keys = side.keys_of(side.work.slice_of_window(step)).tolist()
-        common_pieces += (usual_keys & Counter(keys)).total()
-    return common_pieces
+        in_step = side.work.slice_of_step(step)
+        kernels = Counter(side.keys_of(in_step).tolist())
+        common_kernels += (usual_kernels & kernels).total()
+    return common_kernels
 
 
 def _find_unusual_steps(side: WorkItems) -> list[int]:
@@ -184,8 +185,8 @@ def _find_unusual_steps(side: WorkItems) -> list[int]:
 
     There are at most MAX_UNUSUAL_STEPS; the result has their indices.
     """
-    every_step = np.arange(len(side.work.windows))
-    steps = np.setdiff1d(every_step, side.alike_steps)
+    every_step = np.arange(len(side.steps))
+    steps = np.setdiff1d(every_step, side.same_work_steps)
     return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
 
 
@@ -215,9 +216,8 @@ def _find_renamed_ops(a: WorkItems, b: WorkItems) -> list[_RenamedIds]:
     renamed = []
     paired_ops: set[int] = set()
     for candidate in candidates:
-        ops = {candidate.before, candidate.after}
-        if paired_ops.isdisjoint(ops):
-            paired_ops |= ops
+        if candidate.before not in paired_ops and candidate.after not in paired_ops:
+            paired_ops.update((candidate.before, candidate.after))
             renamed.append(candidate)
     return renamed
 
@@ -238,18 +238,19 @@ def _find_renaming_candidates(
     candidates = []
     for position_a, before in enumerate(only_in_a[:MAX_COMPARED_OPS]):
         for position_b, after in enumerate(only_in_b[:MAX_COMPARED_OPS]):
-            common = (kernels_a[before] & kernels_b[after]).total()
-            either = (kernels_a[before] | kernels_b[after]).total()
-            if common < MIN_SHARED_KERNELS * either:
-                continue
-            candidate = _RenamedIds(
-                before=before,
-                after=after,
-                kernels=common,
-                shared=common / either,
-                positions_apart=abs(position_a - position_b),
-            )
-            candidates.append(candidate)
+            # Of counters, & takes the smaller counts, and | the larger ones.
+            launched_by_both = (kernels_a[before] & kernels_b[after]).total()
+            launched_by_either = (kernels_a[before] | kernels_b[after]).total()
+            shared = launched_by_both / launched_by_either
+            if shared >= MIN_SHARED_KERNELS:
+                candidate = _RenamedIds(
+                    before=before,
+                    after=after,
+                    kernels=launched_by_both,
+                    shared=shared,
+                    positions_apart=abs(position_a - position_b),
+                )
+                candidates.append(candidate)
     return candidates
 
 
@@ -260,6 +261,13 @@ class _SwappedOps(msgspec.Struct, frozen=True, eq=False):
     kernels: Int64s  # the kernels that they launch, ascending
 
 
+class _Launch(NamedTuple):
+    """A kernel under an op, by their ids."""
+
+    op: int
+    kernel: int
+
+
 def _find_swapped_ops(a: WorkItems, b: WorkItems) -> _SwappedOps:
     """Find kernels that A and B launch equally often, but never under the same op.
 
@@ -267,34 +275,34 @@ def _find_swapped_ops(a: WorkItems, b: WorkItems) -> _SwappedOps:
     kernels. Only kernels whose names say what they compute are considered.
 
     Returns:
-        The kernels and their ops, by id. There are none if they are less than
-        MIN_EXPLAINED_WORK of all launches that A or B has more of under some op. Then
-        another program does the work.
+        The kernels and their ops, by id.
     """
-    telling_kernels = _find_self_describing_kernels(a) | _find_self_describing_kernels(
-        b
-    )
-    launches_a = _count_launches_by_key(a, telling_kernels)
-    launches_b = _count_launches_by_key(b, telling_kernels)
+    telling_kernels = _find_self_describing_kernels(a)
+    telling_kernels |= _find_self_describing_kernels(b)
+    launches_a = _count_launches(a, telling_kernels)
+    launches_b = _count_launches(b, telling_kernels)
     ops_by_kernel_a = _count_ops_by_kernel(launches_a)
     ops_by_kernel_b = _count_ops_by_kernel(launches_b)
-    ops_of_both = (_collect_op_ids(a) & _collect_op_ids(b)) - {NO_OP}
+    ops_of_a = set(a.op_ids.tolist())
+    ops_of_b = set(b.op_ids.tolist())
+    ops_of_both = (ops_of_a & ops_of_b) - {NO_OP}
 
+    ops: set[int] = set()
     kernels: set[int] = set()
     for kernel in ops_by_kernel_a.keys() & ops_by_kernel_b.keys():
         ops_a = ops_by_kernel_a[kernel]
         ops_b = ops_by_kernel_b[kernel]
         if _are_ops_swapped(ops_a, ops_b, ops_of_both):
             kernels.add(kernel)
+            ops.update(ops_a, ops_b)
 
+    # If most launches that differ are of other kernels, another program does the work.
     differing = (launches_a - launches_b) + (launches_b - launches_a)
-    explained_launches = _count_launches_of_kernels(differing, kernels)
+    explained_launches = sum(
+        times for launch, times in differing.items() if launch.kernel in kernels
+    )
     if explained_launches < MIN_EXPLAINED_WORK * differing.total():
-        kernels = set()
-
-    ops: set[int] = set()
-    for kernel in kernels:
-        ops.update(ops_by_kernel_a[kernel], ops_by_kernel_b[kernel])
+        return _SwappedOps(ops=frozenset(), kernels=np.zeros(0, dtype=np.int64))
     return _SwappedOps(
         ops=frozenset(ops), kernels=np.array(sorted(kernels), dtype=np.int64)
     )
@@ -308,23 +316,13 @@ def _are_ops_swapped(
     Args:
         ops_a: {op: how often it launches the kernel} in A.
         ops_b: The same in B.
-        ops_of_both: The ops that both sides have; all of the others must be among them.
+        ops_of_both: The ops that both traces have. An op that only one has was added or
+            removed, so it is not swapped.
     """
-    if ops_a.total() != ops_b.total():
-        return False
-    has_common_op = bool(ops_a.keys() & ops_b.keys())
-    all_ops = ops_a.keys() | ops_b.keys()
-    return not has_common_op and all_ops <= ops_of_both
-
-
-def _count_launches_of_kernels(launches: Counter[int], kernels: set[int]) -> int:
-    """Count how many of some launches are of these kernels.
-
-    Args:
-        launches: {a key that contains the id of a kernel: how often it was launched}.
-        kernels: Ids of kernels.
-    """
-    return sum(times for key, times in launches.items() if key & KERNEL_MASK in kernels)
+    is_equally_often = ops_a.total() == ops_b.total()
+    has_common_op = not ops_a.keys().isdisjoint(ops_b)
+    every_op = ops_a.keys() | ops_b.keys()
+    return is_equally_often and not has_common_op and every_op <= ops_of_both
 
 
 def _find_self_describing_kernels(side: WorkItems) -> set[int]:
@@ -343,31 +341,22 @@ def _find_self_describing_kernels(side: WorkItems) -> set[int]:
     return kernels
 
 
-def _count_launches_by_key(side: WorkItems, kernels: set[int]) -> Counter[int]:
-    """Count how often the representative step launches these kernels under each op.
-
-    The result is {exact key: times}; an exact key is one number for the id of an op and
-    the id of a kernel.
-    """
-    exact_keys = side.exact_keys.tolist()
-    return Counter(key for key in exact_keys if key & KERNEL_MASK in kernels)
-
-
-def _collect_op_ids(side: WorkItems) -> set[int]:
-    """Return the ids of the ops of a trace; with NO_OP if some item has none."""
-    return set((side.exact_keys >> OP_SHIFT).tolist())
+def _count_launches(side: WorkItems, kernels: set[int]) -> Counter[_Launch]:
+    """Count how often the representative step launches these kernels under each op."""
+    launches: Counter[_Launch] = Counter()
+    op_ids = side.op_ids.tolist()
+    kernel_ids = side.kernel_ids.tolist()
+    for op, kernel in zip(op_ids, kernel_ids, strict=True):
+        if kernel in kernels:
+            launches[_Launch(op=op, kernel=kernel)] += 1
+    return launches
 
 
-def _count_ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
-    """Count under which ops each kernel was launched, as {kernel: {op: times}} by ids.
-
-    Args:
-        launches: {exact key: times}; an exact key is one number for the ids of an op
-            and a kernel.
-    """
+def _count_ops_by_kernel(launches: Counter[_Launch]) -> dict[int, Counter[int]]:
+    """Turn {(op, kernel): times} into {kernel: {op: times}}, all by ids."""
     ops_by_kernel: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    for key, times in launches.items():
-        ops_by_kernel[key & KERNEL_MASK][key >> OP_SHIFT] += times
+    for launch, times in launches.items():
+        ops_by_kernel[launch.kernel][launch.op] += times
     return dict(ops_by_kernel)
 
 
@@ -378,8 +367,10 @@ def _count_kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
     """
     kernels_by_op: defaultdict[int, Counter[int]] = defaultdict(Counter)
     by_start = np.argsort(side.trace.start[side.row], kind="stable")
-    for key in side.exact_keys[by_start].tolist():
-        kernels_by_op[key >> OP_SHIFT][key & KERNEL_MASK] += 1
+    op_ids = side.op_ids[by_start].tolist()
+    kernel_ids = side.kernel_ids[by_start].tolist()
+    for op, kernel in zip(op_ids, kernel_ids, strict=True):
+        kernels_by_op[op][kernel] += 1
     return dict(kernels_by_op)
 
 
@@ -395,32 +386,24 @@ def _find_full_name(side: WorkItems, word: str) -> str:
     return word
 
 
-class _StepPieces(msgspec.Struct, frozen=True, eq=False):
-    """The pieces of work of one step, one entry per piece."""
+class _StepKernels(msgspec.Struct, frozen=True, eq=False):
+    """The kernels (and copies) of one step, one entry per kernel."""
 
-    exact_keys: Int64s  # the kernel under its op
-    by_graph: Flags  # whether a graph launched it
-
-    @property
-    def op(self) -> Int64s:
-        """The ids of the ops, NO_OP for none."""
-        return self.exact_keys >> OP_SHIFT
-
-    @property
-    def kernel(self) -> Int64s:
-        """The ids of the kernels."""
-        return self.exact_keys & KERNEL_MASK
+    exact_key: Int64s  # equal for the same kernel under the same op
+    kernel: Int64s  # its id
+    op: Int64s  # the id of its op, NO_OP for none
+    by_graph: Flags  # whether a CUDA graph launched it
 
 
-def _collect_pieces_of_step(side: WorkItems, step: int) -> _StepPieces:
-    """Return the kernels and copies of one step of a trace.
-
-    The result has their keys, and whether a CUDA graph launched them.
-    """
-    pieces = side.work.slice_of_window(step)
-    return _StepPieces(
-        exact_keys=side.exact_keys_of_all_steps[pieces],
-        by_graph=is_launched_by_graph(side.work, side.work.row[pieces]),
+def _collect_kernels_of_step(side: WorkItems, step: int) -> _StepKernels:
+    """Return the kernels of one step of a trace, and how they were launched."""
+    in_step = side.work.slice_of_step(step)
+    exact_key = side.exact_keys_of_all_steps[in_step]
+    return _StepKernels(
+        exact_key=exact_key,
+        kernel=exact_key & KERNEL_MASK,
+        op=exact_key >> OP_SHIFT,
+        by_graph=is_launched_by_graph(side.work, side.work.row[in_step]),
     )
 
 
@@ -431,77 +414,75 @@ def _find_kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     of A and B are compared, and the one of each trace with the steps that do other
     work.
     """
-    usual_a = _collect_pieces_of_step(a, a.representative_step)
-    usual_b = _collect_pieces_of_step(b, b.representative_step)
+    usual_a = _collect_kernels_of_step(a, a.representative_step)
+    usual_b = _collect_kernels_of_step(b, b.representative_step)
     kernels = [_find_kernels_under_other_ops(usual_a, usual_b)]
     for side, usual in ((a, usual_a), (b, usual_b)):
         for step in _find_unusual_steps(side):
-            unusual = _collect_pieces_of_step(side, step)
+            unusual = _collect_kernels_of_step(side, step)
             kernels.append(_find_kernels_under_other_ops(usual, unusual))
     return distinct(np.concatenate(kernels))
 
 
-def _find_kernels_under_other_ops(step: _StepPieces, other_step: _StepPieces) -> Int64s:
+def _find_kernels_under_other_ops(one: _StepKernels, other: _StepKernels) -> Int64s:
     """Return the ids of kernels that two steps run under different ops.
 
     Each step runs such a kernel more often than the other step under some op. Some of
     that surplus has to be doubtful: its op is unknown or missing in the other step, or
-    a graph launched it. Two conditions exclude kernels:
-
-        - Both steps have to run the kernel nearly equally often in all.
-        - The kernels have to be at least MIN_EXPLAINED_WORK of all doubtful work.
-          Otherwise another program does the work, which runs some of the same small
-          kernels.
+    a graph launched it. Both steps have to run the kernel nearly equally often in all.
     """
-    surplus_of_step = _find_surplus_of_step(step, other_step)
-    surplus_of_other_step = _find_surplus_of_step(other_step, step)
-    surplus_kernels = step.kernel[surplus_of_step.is_surplus]
-    surplus_kernels_of_other_step = other_step.kernel[surplus_of_other_step.is_surplus]
-    surplus_in_both = np.intersect1d(surplus_kernels, surplus_kernels_of_other_step)
-
-    # The kernel of each doubtful piece.
-    doubtful_work = np.concatenate(
+    surplus_of_one = _find_surplus(one, other)
+    surplus_of_other = _find_surplus(other, one)
+    surplus_in_both = np.intersect1d(
+        one.kernel[surplus_of_one.is_surplus], other.kernel[surplus_of_other.is_surplus]
+    )
+    # One id per launch, so a kernel may occur several times.
+    doubtful_launches = np.concatenate(
         [
-            step.kernel[surplus_of_step.is_doubtful],
-            other_step.kernel[surplus_of_other_step.is_doubtful],
+            one.kernel[surplus_of_one.is_doubtful],
+            other.kernel[surplus_of_other.is_doubtful],
         ]
     )
-    kernels = np.intersect1d(distinct(doubtful_work), surplus_in_both)
+    candidates = np.intersect1d(distinct(doubtful_launches), surplus_in_both)
 
-    times_in_step = occurrences(kernels, step.kernel)
-    times_in_other_step = occurrences(kernels, other_step.kernel)
-    smaller_count = np.minimum(times_in_step, times_in_other_step)
-    larger_count = np.maximum(times_in_step, times_in_other_step)
-    kernels = kernels[smaller_count >= MIN_EQUAL_COUNTS * larger_count]
+    times_in_one = occurrences(candidates, one.kernel)
+    times_in_other = occurrences(candidates, other.kernel)
+    smaller_count = np.minimum(times_in_one, times_in_other)
+    larger_count = np.maximum(times_in_one, times_in_other)
+    is_equally_often = smaller_count >= MIN_EQUAL_COUNTS * larger_count
+    kernels: Int64s = candidates[is_equally_often]
 
-    explained_pieces = np.isin(doubtful_work, kernels).sum()
-    if explained_pieces < MIN_EXPLAINED_WORK * len(doubtful_work):
+    # If they are few of the doubtful launches, another program does the work, which
+    # runs some of the same small kernels.
+    explained_launches = np.isin(doubtful_launches, kernels).sum()
+    if explained_launches < MIN_EXPLAINED_WORK * len(doubtful_launches):
         return kernels[:0]
-    return np.asarray(kernels)
+    return kernels
 
 
 class _StepSurplus(msgspec.Struct, frozen=True, eq=False):
-    """What a step has more often than another step, one flag per piece."""
+    """What a step has more often than another step, one flag per kernel."""
 
     # The step has more of this kernel under its op than the other step has.
     is_surplus: Flags
     # It is surplus, and the op is unknown, or one that the other step lacks, or a graph
-    # launched the piece.
+    # launched the kernel.
     is_doubtful: Flags
 
 
-def _find_surplus_of_step(step: _StepPieces, other_step: _StepPieces) -> _StepSurplus:
+def _find_surplus(own: _StepKernels, other: _StepKernels) -> _StepSurplus:
     """Flag the kernels that a step runs more often under their op than another step.
 
     A second flag marks those of them whose op is no evidence: it is unknown, the other
     step lacks it, or a graph launched the kernel.
     """
-    keys, key_index_of_piece, times = np.unique(
-        step.exact_keys, return_inverse=True, return_counts=True
+    own_times = occurrences(own.exact_key, own.exact_key)
+    other_times = occurrences(own.exact_key, other.exact_key)
+    is_surplus = own_times > other_times
+
+    has_no_op = own.op == NO_OP
+    is_missing_in_other = ~np.isin(own.op, other.op)
+    is_op_no_evidence = has_no_op | is_missing_in_other | own.by_graph
+    return _StepSurplus(
+        is_surplus=is_surplus, is_doubtful=is_surplus & is_op_no_evidence
     )
-    is_more_often = times > occurrences(keys, other_step.exact_keys)
-    is_surplus = is_more_often[key_index_of_piece]
-    is_unknown_op = (
-        (step.op == NO_OP) | ~np.isin(step.op, other_step.op) | step.by_graph
-    )
-    return _StepSurplus(is_surplus=is_surplus, is_doubtful=is_surplus & is_unknown_op)

@@ -17,7 +17,7 @@ from fusetui.analysis.diff.groups import (
     describe_avoided_tensors,
     paired_items,
 )
-from fusetui.analysis.diff.items import KERNEL_MASK, NO_OP, WorkItems
+from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.model import (
     ELSEWHERE,
     REPEATED,
@@ -38,7 +38,7 @@ from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, rank_of_each
+from fusetui.trace.model.arrays import NO_ROW, Int64s, rank_of_each
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.quantiles import medians
 
@@ -49,6 +49,9 @@ MAX_LOOKED_UP_FUSIONS = 500
 """With more fusions than this, no shapes are looked up, because each has to be
 parsed."""
 
+BEFORE_ALL = -1
+"""The rank of what comes before the first launch: ranks are counted from 0."""
+
 MIN_SHOWN_NOISE = 0.25
 """The times of a kernel whose change may be noise are shown if its time changed by at
 least this share of A's."""
@@ -58,7 +61,8 @@ def rows(
     a: WorkItems,
     b: WorkItems,
     groups: Sequence[WorkGroup],
-    programs: tuple[ProgramPlaces, ProgramPlaces],
+    program_a: ProgramPlaces,
+    program_b: ProgramPlaces,
 ) -> list[Row]:
     """Make one row for each group of work, in the order of the program.
 
@@ -68,9 +72,9 @@ def rows(
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
         groups: Which items do the same work; each item is in one group.
-        programs: Where the program does the work of A, and that of B.
+        program_a: Where the program does the work of A.
+        program_b: Where the program does the work of B.
     """
-    program_a, program_b = programs
     groups = _add_avoided_tensors(a, groups)
     kinds = _judge_groups(a, b, groups)
 
@@ -103,28 +107,28 @@ def _find_context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Cont
         a: Where the program does the work of A.
         b: Where the program does the work of B.
     """
-    program, members = (a, group.a) if group.a else (b, group.b)
     compiled_sides = ""
     if any(a.is_compiled(item) for item in group.a):
         compiled_sides += "a"
     if any(b.is_compiled(item) for item in group.b):
         compiled_sides += "b"
 
+    program, members = (a, group.a) if group.a else (b, group.b)
     first = members[0]
-    if not group.title:
+    is_repeated_block = group.title != ""
+    if is_repeated_block:
+        # It has many places, and may be of the forward and of the backward pass.
+        phases = {program.phases[item] for item in members}
         return _Context(
-            where=program.places[first],
-            phase=program.phases[first],
-            work=_find_sort_of_group(group, a, b),
+            where="",
+            phase=program.phases[first] if len(phases) == 1 else "",
+            work=REPEATED,
             compiled=compiled_sides,
         )
-
-    # A block has many places, and may be of the forward and of the backward pass.
-    phases = {program.phases[item] for item in members}
     return _Context(
-        where="",
-        phase=program.phases[first] if len(phases) == 1 else "",
-        work=REPEATED,
+        where=program.places[first],
+        phase=program.phases[first],
+        work=_find_sort_of_group(group, a, b),
         compiled=compiled_sides,
     )
 
@@ -138,7 +142,8 @@ def _find_sort_of_group(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) ->
     Returns:
         OTHER if no sort is known.
     """
-    sorts = [a.sorts[item] for item in group.a] + [b.sorts[item] for item in group.b]
+    sorts = [a.sorts[item] for item in group.a]
+    sorts += [b.sorts[item] for item in group.b]
     if len(sorts) > 2:
         return choose_sort_of_all(set(sorts))
     for sort in sorts:
@@ -155,22 +160,25 @@ def _add_avoided_tensors(
     Only fusions of different ops are considered. If they are more than
     MAX_LOOKED_UP_FUSIONS, the groups stay as they are.
     """
-    fusions = []
-    for group_index, group in enumerate(groups):
-        ops = {a.op_names[item] for item in group.a}
-        if len(group.b) == 1 and len(ops) > 1:
-            fusions.append(group_index)
+    fusions = [group for group in groups if _is_fusion_of_ops(a, group)]
     if len(fusions) > MAX_LOOKED_UP_FUSIONS:
         return groups
 
-    with_tensors = list(groups)
-    for group_index in fusions:
-        group = groups[group_index]
-        tensors = describe_avoided_tensors(a, group.a)
+    with_tensors = []
+    for group in groups:
+        tensors = ""
+        if _is_fusion_of_ops(a, group):
+            tensors = describe_avoided_tensors(a, group.a)
         if tensors:
-            why = f"{group.why}; {tensors}"
-            with_tensors[group_index] = msgspec.structs.replace(group, why=why)
+            group = msgspec.structs.replace(group, why=f"{group.why}; {tensors}")
+        with_tensors.append(group)
     return with_tensors
+
+
+def _is_fusion_of_ops(a: WorkItems, group: WorkGroup) -> bool:
+    """Return whether one kernel of B does the work of several ops of A."""
+    ops = {a.op_names[item] for item in group.a}
+    return len(group.b) == 1 and len(ops) > 1
 
 
 def _make_row_of_group(
@@ -191,15 +199,15 @@ def _make_row_of_group(
         why = _explain_pair(a, b, group, kind)
         matched_as_whole = False
     else:
-        op = group.title or _list_ops(a, b, group)
+        op = group.title or _list_ops_of_group(a, b, group)
         why = _explain_several(a, b, group, kind)
         matched_as_whole = group.matched_as_whole
     return row_of(
-        RowKind.MOVED if group.why == ELSEWHERE else kind,
-        op,
-        _add_up_items(a, group.a),
-        _add_up_items(b, group.b),
-        why,
+        kind=RowKind.MOVED if group.why == ELSEWHERE else kind,
+        op=op,
+        a=_add_up_items(a, group.a),
+        b=_add_up_items(b, group.b),
+        why=why,
         together=matched_as_whole,
         where=context.where,
         phase=context.phase,
@@ -220,9 +228,9 @@ def _add_up_items(items: WorkItems, members: Sequence[int]) -> RowShare:
     """
     return RowShare(
         names=[items.names[item] for item in members],
-        ns=sum(items.times[item] for item in members),
+        ns=sum(items.mean_times[item] for item in members),
         count=len(members),
-        median_ns=sum(items.medians[item] for item in members),
+        median_ns=sum(items.median_times[item] for item in members),
         rows=tuple(items.row[[*members]].tolist()),
         hidden_ns=sum(items.hidden_times[item] for item in members),
     )
@@ -231,15 +239,15 @@ def _add_up_items(items: WorkItems, members: Sequence[int]) -> RowShare:
 def _explain_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     """Say what changed of a pair, then the evidence for it.
 
-    For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the kernel was
-    replaced, it is how the names of the two kernels differ.
+    For example `aten::gelu -> gelu; the same kernel takes 12 % more time`. If the
+    kernel was replaced, it is how the names of the two kernels differ.
     """
     kernel_a = a.names[group.a[0]]
     kernel_b = b.names[group.b[0]]
     texts = [_describe_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
-        has_names = kernel_a or kernel_b
-        texts.append(describe_differences(kernel_a, kernel_b) if has_names else "")
+        if kernel_a or kernel_b:
+            texts.append(describe_differences(kernel_a, kernel_b))
     else:
         what = "kernel" if a.work.gpu and b.work.gpu else "op"
         texts.append(f"the same {what}{_describe_change_of_time(a, b, group, kind)}")
@@ -270,14 +278,14 @@ def _describe_change_of_time(
 ) -> str:
     """Say how the time of a pair of one kernel changed.
 
-    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may be noise
-    (`SAME`), it is the range in which the times of each side vary, provided that the
-    time changed by at least MIN_SHOWN_NOISE; else "".
+    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may
+    be noise (SAME), it is `, may be noise: 5 us to 7 us -> 8 us to 9 us`, or "" for a
+    change of less than MIN_SHOWN_NOISE.
     """
     item_a = group.a[0]
     item_b = group.b[0]
-    a_ns = a.times[item_a]
-    b_ns = b.times[item_b]
+    a_ns = a.mean_times[item_a]
+    b_ns = b.mean_times[item_b]
     if kind is not RowKind.SAME:
         return f" takes {change(a_ns, b_ns)} time"
     if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:
@@ -288,7 +296,7 @@ def _describe_change_of_time(
 
 
 def _format_range(times_ns: Int64s) -> str:
-    """Write the least and the greatest of some times as `5 us to 7 us`, once if equal."""
+    """Write the least and the greatest of some times: `5 us to 7 us`; one if equal."""
     shortest = duration(int(times_ns.min()))
     longest = duration(int(times_ns.max()))
     return shortest if shortest == longest else f"{shortest} to {longest}"
@@ -326,29 +334,28 @@ def _judge_groups(
         One kind per group.
     """
     items_a, items_b = paired_items(groups)
-    kernel_a = a.exact_keys[items_a] & KERNEL_MASK
-    kernel_b = b.exact_keys[items_b] & KERNEL_MASK
-    is_same_kernel = kernel_a == kernel_b
+    is_same_kernel = a.kernel_ids[items_a] == b.kernel_ids[items_b]
     noise = noise_of(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
-        same_steps=np.array_equal(a.alike_steps, b.alike_steps),
+        same_steps=np.array_equal(a.same_work_steps, b.same_work_steps),
     )
     kinds_by_time = _judge_by_time(
         a, b, a.samples[:, items_a], b.samples[:, items_b], noise
     )
 
+    kinds_of_pairs = []
+    for kind, is_same in zip(kinds_by_time, is_same_kernel.tolist(), strict=True):
+        kinds_of_pairs.append(kind if is_same else RowKind.REPLACED)
+
+    # `paired_items` returns the pairs in the order of the groups.
+    remaining_kinds = iter(kinds_of_pairs)
     kinds = []
-    pair_index = 0  # pairs are in the order of the groups
     for group in groups:
-        if not _is_pair(group):
-            kinds.append(_judge_group_of_several(a, b, group, noise))
-            continue
-        if is_same_kernel[pair_index]:
-            kinds.append(kinds_by_time[pair_index])
+        if _is_pair(group):
+            kinds.append(next(remaining_kinds))
         else:
-            kinds.append(RowKind.REPLACED)
-        pair_index += 1
+            kinds.append(_judge_group_of_several(a, b, group, noise))
     return kinds
 
 
@@ -366,16 +373,19 @@ def _judge_group_of_several(
         kernels |= {b.kernel_id(item) for item in group.b}
         if len(kernels) > 1:
             return RowKind.REPLACED
+        # The time of all of them together is one column.
         before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
         after = b.samples[:, [*group.b]].sum(axis=1, keepdims=True)
-        return _judge_by_time(a, b, before, after, noise)[0]
+        (kind,) = _judge_by_time(a, b, before, after, noise)
+        return kind
     if not group.b:
         return RowKind.REMOVED
     if not group.a:
         return RowKind.ADDED
     if len(group.a) == len(group.b) or _is_other_algorithm(a, b, group):
         return RowKind.REPLACED
-    return RowKind.FUSED if len(group.a) > len(group.b) else RowKind.SPLIT
+    has_fewer_in_b = len(group.b) < len(group.a)
+    return RowKind.FUSED if has_fewer_in_b else RowKind.SPLIT
 
 
 def _is_other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
@@ -409,7 +419,7 @@ def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> b
 
 def _count_products(names: Sequence[str]) -> int:
     """Count the kernels that do more than add up the parts of another kernel."""
-    return sum(not role_of_kernel(name).adds_up_parts for name in names)
+    return sum(1 for name in names if not role_of_kernel(name).adds_up_parts)
 
 
 def _judge_by_time(
@@ -432,8 +442,8 @@ def _judge_by_time(
     is_changed = is_beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
 
-    is_usual_a = np.isin(a.alike_steps, a.usual_steps)
-    is_usual_b = np.isin(b.alike_steps, b.usual_steps)
+    is_usual_a = np.isin(a.same_work_steps, a.usual_steps)
+    is_usual_b = np.isin(b.same_work_steps, b.usual_steps)
     if is_usual_a.any() and is_usual_b.any():
         change_ns = mean(after[is_usual_b]) - mean(before[is_usual_a])
         is_changed &= np.where(is_faster, change_ns < 0, change_ns > 0)
@@ -442,37 +452,54 @@ def _judge_by_time(
     for changed, faster in zip(is_changed.tolist(), is_faster.tolist(), strict=True):
         if not changed:
             kinds.append(RowKind.SAME)
+        elif faster:
+            kinds.append(RowKind.FASTER)
         else:
-            kinds.append(RowKind.FASTER if faster else RowKind.SLOWER)
+            kinds.append(RowKind.SLOWER)
     return kinds
 
 
-def _list_ops(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
+def _list_ops_of_group(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """List the ops of a group, as `aten::gelu + aten::mul x2`.
 
-    Each call of an op counts once. They are the ops of A or of B, whichever has more
-    kernels. If the group is matched as a whole and that trace knows none of its ops,
-    they are those of the other one.
+    They are the ops of A or of B, whichever has more kernels. If the group is matched
+    as a whole and that trace knows none of its ops, they are those of the other one.
     """
-    has_more_in_a = len(group.a) >= len(group.b)
-    items, members = (a, group.a) if has_more_in_a else (b, group.b)
-    if group.matched_as_whole and not any(
-        items.op_id(item) != NO_OP for item in members
-    ):
-        items, members = (b, group.b) if has_more_in_a else (a, group.a)
+    is_of_a = len(group.a) >= len(group.b)
+    if group.matched_as_whole:
+        has_op_in_a = any(a.op_id(item) != NO_OP for item in group.a)
+        has_op_in_b = any(b.op_id(item) != NO_OP for item in group.b)
+        is_of_a = has_op_in_a if is_of_a else not has_op_in_b
+    return _list_ops(a, group.a) if is_of_a else _list_ops(b, group.b)
+
+
+def _list_ops(items: WorkItems, members: Sequence[int]) -> str:
+    """List the ops that launched some kernels, as `aten::gelu + aten::mul x2`.
+
+    An op that launched several of the kernels in one call counts once.
+
+    Args:
+        items: All kernels of a step.
+        members: The indices of the kernels.
+    """
     if len(members) == 1:
         return items.op_names[members[0]]
 
-    # Each call of an op by its row; an item without an op by a negative number.
-    name_by_call = {}
+    calls: set[int] = set()
+    calls_by_name: Counter[str] = Counter()
     for item in members:
-        call = int(items.op[item]) if items.op_id(item) != NO_OP else -item - 1
-        name_by_call[call] = items.op_names[item]
+        name = items.op_names[item]
+        call = int(items.op[item])
+        if items.op_id(item) == NO_OP:  # it is compared without its op
+            calls_by_name[name] += 1
+        elif call not in calls:
+            calls.add(call)
+            calls_by_name[name] += 1
 
     texts = []
-    for name, calls in Counter(name_by_call.values()).items():
+    for name, times in calls_by_name.items():
         if name:
-            texts.append(f"{name} x{calls}" if calls > 1 else name)
+            texts.append(f"{name} x{times}" if times > 1 else name)
     return " + ".join(texts)
 
 
@@ -497,7 +524,7 @@ def _sort_by_program_order(
         if group.a:
             position = _ProgramPosition(
                 rank_a=min(rank_a[item] for item in group.a),
-                rank_b=-1,
+                rank_b=BEFORE_ALL,
                 group_index=group_index,
             )
         else:
@@ -514,8 +541,8 @@ def _sort_by_program_order(
 class _ProgramPosition(NamedTuple):
     """The key by which groups are sorted."""
 
-    rank_a: int  # of the first launch in A; -1: before all
-    rank_b: int  # of the launch in B, for groups that only B has; else -1
+    rank_a: int  # of the first launch in A, or BEFORE_ALL
+    rank_b: int  # of the launch in B, for groups that only B has; else BEFORE_ALL
     group_index: int
 
 
@@ -556,13 +583,14 @@ def _find_rank_of_preceding_match(
         matched: The groups that A and B have, sorted by `item_b`.
 
     Returns:
-        -1 if there is no such group, or if it is on another lane (stream).
+        BEFORE_ALL if there is no such group, or if it is on another lane (stream).
     """
-    index = bisect_right(matched, item, key=attrgetter("item_b")) - 1
-    if index < 0:
-        return -1
-    preceding = matched[index]
-    return preceding.rank_a if b.lane[preceding.item_b] == b.lane[item] else -1
+    groups_until_item = bisect_right(matched, item, key=attrgetter("item_b"))
+    if groups_until_item == 0:
+        return BEFORE_ALL
+    preceding = matched[groups_until_item - 1]
+    is_on_same_lane = b.lane[preceding.item_b] == b.lane[item]
+    return preceding.rank_a if is_on_same_lane else BEFORE_ALL
 
 
 def _rank_by_launch(items: WorkItems) -> list[int]:
@@ -575,7 +603,8 @@ def _rank_by_launch(items: WorkItems) -> list[int]:
     launched_ns = trace.start[rows]
     if items.work.gpu:
         launch = trace.launch[rows]
-        launched_ns = np.where(launch >= 0, trace.start[launch], launched_ns)
+        has_launch = launch != NO_ROW
+        launched_ns = np.where(has_launch, trace.start[launch], launched_ns)
 
     by_launch_then_start = np.lexsort((trace.start[rows], launched_ns))
     return [*rank_of_each(by_launch_then_start).tolist()]

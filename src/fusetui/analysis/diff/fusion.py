@@ -2,7 +2,7 @@
 
 A compiler lists the ops that it fused in the name of a kernel, as in
 `triton_poi_fused_gelu_mul_3`. Names of hand-written kernels imply ops, as `swiglu`
-does. The ops that a name lists or implies are a `Collector`. The rule `group_by_name`
+does. `FusedOps` has the ops that a name lists or implies. The rule `group_by_name`
 groups such a kernel with the items of the other side that are these ops.
 """
 
@@ -27,25 +27,25 @@ WORK_APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
 MAX_DIVIDED_ITEMS = 64
-"""Gaps with more open items than this are divided among fused kernels greedily."""
+"""Gaps with more unpaired items than this are divided among fused kernels greedily."""
 
 MAX_NAMED_ITEMS = 64
-"""This many open items of a gap are looked at where the ops around a hand-written
+"""This many unpaired items of a gap are looked at where the ops around a hand-written
 kernel tell what the words of its name mean."""
 
 
 class _FusedItem(msgspec.Struct, frozen=True):
-    """An open item whose name says which ops it may do the work of."""
+    """An unpaired item whose name says which ops it may do the work of."""
 
     item: int
-    gap_index: int  # of the gap in which it is open
-    collector: Collector
+    gap_index: int  # of the gap in which it is unpaired
+    fused_ops: FusedOps
 
 
 def group_by_name(alignment: Alignment, side: int) -> None:
     """Group kernels with the fused kernel of the other trace that lists their ops.
 
-    Only open items count: kernels and copies without a counterpart so far. Those
+    Only unpaired items count: kernels and copies without a counterpart so far. Those
     between the same two pairs as the fused kernel come first. Ops that it still lacks
     are searched nearby. A kernel is grouped only if enough of its ops are found, one of
     its core among them.
@@ -58,15 +58,14 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     """
     all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
-    claimed_items: set[int] = set()
-    for gap_index in range(len(alignment.gaps)):
+    claimed_items: set[int] = set()  # by any kernel
+    for gap_index, gap in enumerate(alignment.gaps):
         fused_items = _find_fused_items(alignment, side, gap_index)
-        open_items = alignment.gaps[gap_index][side]
-        claims_in_gap = _divide_among_kernels(alignment, side, open_items, fused_items)
-        for items in claims_in_gap.values():
-            claimed_items.update(items)
-        claims.update(claims_in_gap)
+        unpaired_items = gap.unpaired(side)
+        claims |= _divide_among_kernels(alignment, side, unpaired_items, fused_items)
         all_fused_items += fused_items
+    for items in claims.values():
+        claimed_items.update(items)
 
     for fused in all_fused_items:
         nearby = _find_missing_ops_nearby(
@@ -94,13 +93,17 @@ def _group_if_enough(
         fused: The fused kernel.
         claimed: Items without a counterpart whose work it may do.
     """
-    collector = fused.collector
-    # For each item, the names under which the kernel may list it.
-    listed_names = [alignment.known_as(side, item) & collector.ops for item in claimed]
-    has_core = any(names & collector.core for names in listed_names)
-    if len(claimed) >= collector.min_pieces and has_core:
-        why = collector.says({_choose_most_readable(names) for names in listed_names})
-        alignment.claim(
+    fused_ops = fused.fused_ops
+    has_core = False
+    readable_names = set()
+    for item in claimed:
+        listed_names = alignment.known_as(side, item) & fused_ops.names
+        readable_names.add(_choose_most_readable(listed_names))
+        if listed_names & fused_ops.core:
+            has_core = True
+    if len(claimed) >= fused_ops.min_kernels and has_core:
+        why = fused_ops.describe(readable_names)
+        alignment.group_with_one(
             side,
             own_items=claimed,
             other_item=fused.item,
@@ -128,18 +131,19 @@ def _find_fused_items(
         side: The trace whose ops the kernels may do the work of: 0 for A, 1 for B.
         gap_index: The index of the gap between two pairs.
     """
-    other = alignment.items[1 - side]
+    other_side = 1 - side
+    other = alignment.items[other_side]
     fused_items = []
-    for item in alignment.gaps[gap_index][1 - side]:
+    for item in alignment.gaps[gap_index].unpaired(other_side):
         if not other.computes[item]:
             continue
         name = other.names[item]
-        collector = collector_of(name) or collector_of(other.op_names[item])
-        if collector is None and not is_library_kernel(name):
+        fused_ops = find_fused_ops(name) or find_fused_ops(other.op_names[item])
+        if fused_ops is None and not is_library_kernel(name):
             nearby_ops = _collect_ops_near(alignment, side, gap_index)
-            collector = collector_by_words(name, nearby_ops)
-        if collector is not None:
-            fused_item = _FusedItem(item=item, gap_index=gap_index, collector=collector)
+            fused_ops = find_fused_ops_by_words(name, nearby_ops)
+        if fused_ops is not None:
+            fused_item = _FusedItem(item=item, gap_index=gap_index, fused_ops=fused_ops)
             fused_items.append(fused_item)
     return fused_items
 
@@ -153,19 +157,20 @@ def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[st
     stems = alignment.items[side].stems
     ops: set[str] = set()
     for gap in alignment.gaps_near(gap_index):
-        ops.update(stems[item] for item in gap[side][:MAX_NAMED_ITEMS])
+        for item in gap.unpaired(side)[:MAX_NAMED_ITEMS]:
+            ops.add(stems[item])
     return ops
 
 
 Covers = list[list[frozenset[str]]]
-"""`covers[kernel][item]`: the ops on the list of a fused kernel that an open item may
-be (see `_find_covered_ops`); both are positions within a gap."""
+"""`covers[kernel][item]`: the ops on the list of a fused kernel that an unpaired item
+may be (see `_find_covered_ops`); both are positions within a gap."""
 
 
 def _divide_among_kernels(
     alignment: Alignment,
     side: int,
-    open_items: list[int],
+    unpaired_items: list[int],
     fused_items: list[_FusedItem],
 ) -> Claims:
     """Divide the unpaired items of a gap among the fused kernels in it.
@@ -179,7 +184,7 @@ def _divide_among_kernels(
         alignment: Two lanes (streams), one of A and one of B, and what is paired so
             far.
         side: The trace of the items: 0 for A, 1 for B.
-        open_items: The unpaired items of that trace in the gap.
+        unpaired_items: The unpaired items of that trace in the gap.
         fused_items: The fused kernels of the other trace in the gap.
 
     Returns:
@@ -190,13 +195,13 @@ def _divide_among_kernels(
 
     covers: Covers = []
     for fused in fused_items:
-        covers.append(
-            [
-                _find_covered_ops(alignment, side, item, fused.collector)
-                for item in open_items
-            ]
-        )
-    if len(open_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
+        covered_by_kernel = []
+        for item in unpaired_items:
+            covered = _find_covered_ops(alignment, side, item, fused.fused_ops)
+            covered_by_kernel.append(covered)
+        covers.append(covered_by_kernel)
+
+    if len(unpaired_items) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
         cuts = _find_best_cuts(covers)
     else:
         cuts = _find_greedy_cuts(covers)
@@ -206,7 +211,7 @@ def _divide_among_kernels(
         items = []
         for position in range(cuts[kernel_index], cuts[kernel_index + 1]):
             if covers[kernel_index][position]:
-                items.append(open_items[position])
+                items.append(unpaired_items[position])
         claims[fused.item] = items
     return claims
 
@@ -317,7 +322,7 @@ def _find_greedy_cuts(covers: Covers) -> list[int]:
 
 
 def _find_covered_ops(
-    alignment: Alignment, side: int, item: int, collector: Collector
+    alignment: Alignment, side: int, item: int, fused_ops: FusedOps
 ) -> frozenset[str]:
     """Return which of the ops that a fused kernel lists an item may be.
 
@@ -329,16 +334,16 @@ def _find_covered_ops(
             far.
         side: The trace of the item: 0 for A, 1 for B.
         item: The index of the item.
-        collector: The ops whose work the fused kernel may do.
+        fused_ops: The ops whose work the fused kernel may do.
     """
     items = alignment.items[side]
     if not items.computes[item]:
         return frozenset()
-    if not collector.gemms:
+    if not fused_ops.may_multiply:
         work = work_class(items.op_names[item], items.names[item])
         if work in WORK_APART:
             return frozenset()
-    return alignment.known_as(side, item) & collector.ops
+    return alignment.known_as(side, item) & fused_ops.names
 
 
 def _find_missing_ops_nearby(
@@ -363,26 +368,26 @@ def _find_missing_ops_nearby(
         claimed: The items whose work it does, as far as known.
         claimed_items: The items that any kernel claims; they are left out.
     """
-    collector = fused.collector
-    if collector.gemms and not collector.listed:
+    fused_ops = fused.fused_ops
+    if fused_ops.may_multiply and not fused_ops.is_listed:
         return []
 
-    missing_ops = set(collector.core)
+    missing_ops = set(fused_ops.core)
     for item in claimed:
-        missing_ops -= _find_covered_ops(alignment, side, item, collector)
+        missing_ops -= _find_covered_ops(alignment, side, item, fused_ops)
 
     nearby = []
-    for item in _list_nearest_open_items(alignment, side, fused.gap_index):
+    for item in _list_nearest_unpaired_items(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue
-        covered = _find_covered_ops(alignment, side, item, collector) & missing_ops
+        covered = _find_covered_ops(alignment, side, item, fused_ops) & missing_ops
         if covered:
             nearby.append(item)
             missing_ops -= covered
     return nearby
 
 
-def _list_nearest_open_items(
+def _list_nearest_unpaired_items(
     alignment: Alignment, side: int, gap_index: int
 ) -> list[int]:
     """List the unpaired items of a trace in the gaps around a gap.
@@ -395,25 +400,25 @@ def _list_nearest_open_items(
     stop = gap_index + MAX_GAPS_TO_FUSED_OP + 1
     items: list[int] = []
     for gap_before in reversed(alignment.gaps[first:gap_index]):
-        items += reversed(gap_before[side])
+        items += reversed(gap_before.unpaired(side))
     for gap_after in alignment.gaps[gap_index + 1 : stop]:
-        items += gap_after[side]
+        items += gap_after.unpaired(side)
     return items
 
 
 _ATTENTION: Final = "mm addmm bmm baddbmm matmul softmax _softmax _safe_softmax"
 
 
-class Collector(msgspec.Struct, frozen=True):
+class FusedOps(msgspec.Struct, frozen=True):
     """The ops whose work a kernel may do, by its name."""
 
-    ops: frozenset[str]
+    names: frozenset[str]  # without namespaces
     core: frozenset[str]  # at least one of these ops must be among what it does
-    min_pieces: int  # with fewer pieces of these ops, the name is no evidence
-    gemms: bool  # whether it may do the work of matrix products
-    listed: bool  # whether the name lists the ops; else its words imply them
+    min_kernels: int  # with fewer kernels of these ops, the name is no evidence
+    may_multiply: bool  # whether it may do the work of matrix products
+    is_listed: bool  # whether the name lists the ops; else its words imply them
 
-    def says(self, ops: Iterable[str]) -> str:
+    def describe(self, ops: Iterable[str]) -> str:
         """Write the evidence for a match: `the fused kernel's name lists gelu and mul`.
 
         It says `implies` for names whose words only imply the ops. `ops` has at least
@@ -421,9 +426,8 @@ class Collector(msgspec.Struct, frozen=True):
         """
         *all_but_last, last = sorted(ops)
         names = f"{', '.join(all_but_last)} and {last}" if all_but_last else last
-        return (
-            f"the fused kernel's name {'lists' if self.listed else 'implies'} {names}"
-        )
+        verb = "lists" if self.is_listed else "implies"
+        return f"the fused kernel's name {verb} {names}"
 
 
 _AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"
@@ -448,12 +452,12 @@ fuse: first the ops of which one must be among them, then others."""
 _COMPOUNDS: Final = tuple(
     (
         re.compile(pattern, re.IGNORECASE),
-        Collector(
-            ops=words(f"{core} {others}"),
+        FusedOps(
+            names=words(f"{core} {others}"),
             core=words(core),
-            min_pieces=2,
-            gemms=core == _ATTENTION,
-            listed=False,
+            min_kernels=2,
+            may_multiply=core == _ATTENTION,
+            is_listed=False,
         ),
     )
     for pattern, core, others in _OPS_BY_PATTERN
@@ -475,7 +479,7 @@ def is_library_kernel(kernel: str) -> bool:
 
 
 @cache
-def collector_of(kernel: str) -> Collector | None:
+def find_fused_ops(kernel: str) -> FusedOps | None:
     """Return which ops a kernel may do the work of, by its name alone.
 
     These are the ops that a compiler's kernel lists, or those of _OPS_BY_PATTERN.
@@ -488,13 +492,13 @@ def collector_of(kernel: str) -> Collector | None:
     """
     decoded = role_of_kernel(kernel).decoded
     if decoded is not None and decoded.fused_ops:
-        ops = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
-        return Collector(
-            ops=ops,
-            core=ops - METADATA or ops,
-            min_pieces=1,
-            gemms=decoded.kernel_category == "template",
-            listed=True,
+        names = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
+        return FusedOps(
+            names=names,
+            core=names - METADATA or names,  # ops of metadata launch nothing
+            min_kernels=1,
+            may_multiply=decoded.kernel_category == "template",
+            is_listed=True,
         )
     if is_library_kernel(kernel):
         return None
@@ -504,13 +508,13 @@ def collector_of(kernel: str) -> Collector | None:
     return None
 
 
-def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
+def find_fused_ops_by_words(kernel: str, stems: Set[str]) -> FusedOps | None:
     """Return which ops a hand-written kernel has as words in its name.
 
     Ops that only change metadata do not count.
 
-    >>> collector = collector_by_words("scale_mask_softmax<float>", {"softmax", "mask"})
-    >>> sorted(collector.ops)
+    >>> fused_ops = find_fused_ops_by_words("scale_mask_softmax<float>", {"softmax", "mask"})
+    >>> sorted(fused_ops.names)
     ['mask', 'softmax']
 
     Args:
@@ -520,14 +524,18 @@ def collector_by_words(kernel: str, stems: Set[str]) -> Collector | None:
     Returns:
         None if the name has fewer than two of these ops.
     """
-    base_name = kernel.lower().partition("<")[0].partition("(")[0]
+    before_template, _, _ = kernel.lower().partition("<")
+    base_name, _, _ = before_template.partition("(")
+    # With underscores around each word, an op is found only as whole words.
     text = f"_{'_'.join(_WORD.findall(base_name))}_"
     named_ops = set()
     for op in stems:
         word = op.strip("_").lower()
         if f"_{word}_" in text and not is_metadata(op):
             named_ops.add(op)
-    if len(named_ops) < 2:
+    if len(named_ops) < 2:  # a single word may be chance
         return None
-    ops = frozenset(named_ops)
-    return Collector(ops=ops, core=ops, min_pieces=2, gemms=False, listed=True)
+    names = frozenset(named_ops)
+    return FusedOps(
+        names=names, core=names, min_kernels=2, may_multiply=False, is_listed=True
+    )

@@ -1,10 +1,10 @@
 """Groups corresponding pieces of work of A and B.
 
 The rules of `rules.py` start from two aligned lanes (`Alignment`): some items are
-paired already, the others are *open* in the gaps between the pairs. The rules turn
-pairs and open items into groups (`WorkGroup`). This file also has what the rules ask
-about an item: the names under which a compiler may list its op, and the tensors of the
-op.
+paired already, the others are *unpaired* in the gaps between the pairs. The rules turn
+pairs and unpaired items into groups (`WorkGroup`). This file also has what the rules
+ask about an item: the names under which a compiler may list its op, and the tensors of
+the op.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem, words
 
 T = TypeVar("T")
-Gap = tuple[list[int], list[int]]
-"""The open items of A and of B between two pairs; `gap[side]` are those of a side."""
 
 MAX_GAPS_TO_FUSED_OP = 4
 """A fused kernel may do the work of ops in its own gap, and in this many gaps before
@@ -55,11 +53,22 @@ class WorkGroup(msgspec.Struct, frozen=True):
     title: str = ""  # what to call the work, where the names of its ops would say less
 
 
+class Gap(msgspec.Struct, frozen=True):
+    """The unpaired items of two lanes between two pairs; rules take items out of it."""
+
+    a: list[int]
+    b: list[int]
+
+    def unpaired(self, side: int) -> list[int]:
+        """Return the unpaired items of A (side 0) or of B (side 1)."""
+        return self.a if side == 0 else self.b
+
+
 class Alignment:
     """Two aligned lanes while rules group their items.
 
-    Each item is in a pair, open in a gap, or in a group. Pair n lies between the gaps n
-    and n + 1. A pair becomes None when a rule takes it apart.
+    Each item is in a pair, unpaired in a gap, or in a group. Pair n lies between the
+    gaps n and n + 1. A pair becomes None when a rule takes it apart.
 
     Sides are 0 for A and 1 for B. So a rule that finds fused kernels also finds split
     ones when it is called with the sides swapped.
@@ -81,15 +90,17 @@ class Alignment:
 
         self.gaps: list[Gap] = []
         whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
-        for gap in gaps(lanes.pairs, whole):
-            open_a = [*lanes.a[gap.first_a : gap.last_a]]
-            open_b = [*lanes.b[gap.first_b : gap.last_b]]
-            self.gaps.append((open_a, open_b))
+        for between in gaps(lanes.pairs, whole):
+            gap = Gap(
+                a=[*lanes.a[between.first_a : between.last_a]],
+                b=[*lanes.b[between.first_b : between.last_b]],
+            )
+            self.gaps.append(gap)
 
         self.groups: list[WorkGroup] = []
         self.known_as = cache(self._known_as)
 
-    def claim(
+    def group_with_one(
         self,
         side: int,
         *,
@@ -117,17 +128,18 @@ class Alignment:
         of_a, of_b = as_a_and_b(side, members, (other_item,))
         if not self._may_correspond(of_a, of_b):
             return
-        self.add(
+        self.add_group(
             side,
             own_items=members,
             other_item=other_item,
             why=why,
             by_sort_or_position=by_sort_or_position,
         )
-        self.gaps[gap_index][1 - side].remove(other_item)
-        self.close(side, set(members), self.gaps_near(gap_index))
+        other_side = 1 - side
+        self.gaps[gap_index].unpaired(other_side).remove(other_item)
+        self.remove_from_gaps(side, set(members), self.gaps_near(gap_index))
 
-    def claim_both(
+    def group_items(
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
     ) -> None:
         """Group any number of items (kernels and copies) of A and of B.
@@ -144,8 +156,8 @@ class Alignment:
         """
         members_a = tuple(sorted(of_a))
         members_b = tuple(sorted(of_b))
-        self.close(0, set(members_a), self.gaps)
-        self.close(1, set(members_b), self.gaps)
+        self.remove_from_gaps(0, set(members_a), self.gaps)
+        self.remove_from_gaps(1, set(members_b), self.gaps)
 
         if not self._may_correspond(members_a, members_b):
             members_a = self._split_off_main_work(0, members_a)
@@ -153,11 +165,12 @@ class Alignment:
         if not members_a and not members_b:
             return
 
-        is_on_both_sides = bool(members_a and members_b)
+        # What is left may be of one trace only: then nothing corresponds to it.
+        has_counterpart = bool(members_a and members_b)
         group = WorkGroup(
             a=members_a,
             b=members_b,
-            why=why if is_on_both_sides else "",
+            why=why if has_counterpart else "",
             matched_as_whole=together,
         )
         self.groups.append(group)
@@ -169,7 +182,12 @@ class Alignment:
         fused kernel in a gap may do the work of ops in any of the returned ones.
         """
         first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
-        return self.gaps[first : gap_index + MAX_GAPS_TO_FUSED_OP + 1]
+        last = gap_index + MAX_GAPS_TO_FUSED_OP
+        return self.gaps[first : last + 1]
+
+    def gaps_in(self, region: range) -> list[Gap]:
+        """Return the gaps of a region, which is a range of their indices."""
+        return self.gaps[region.start : region.stop]
 
     def pairs_inside(self, region: range) -> range:
         """Return the indices of the pairs that lie between the gaps of a region.
@@ -180,7 +198,9 @@ class Alignment:
         """
         return range(region.start, region.stop - 1)
 
-    def take_apart(self, pair_index: int, grouped: tuple[set[int], set[int]]) -> None:
+    def take_apart(
+        self, pair_index: int, grouped_a: set[int], grouped_b: set[int]
+    ) -> None:
         """End a pair if one of its items becomes part of a group.
 
         The other item, unless it becomes part of the group too, is then without a
@@ -188,24 +208,24 @@ class Alignment:
 
         Args:
             pair_index: The index of the pair.
-            grouped: The items of A and those of B that become a group.
+            grouped_a: The items of A that become a group with those of B.
+            grouped_b: The items of B.
         """
         pair = self.pairs[pair_index]
         if pair is None:
             return
         item_a, item_b = pair
-        grouped_a, grouped_b = grouped
         if item_a not in grouped_a and item_b not in grouped_b:
             return
 
         self.pairs[pair_index] = None
-        open_a, open_b = self.gaps[pair_index]
+        gap_before = self.gaps[pair_index]
         if item_a not in grouped_a:
-            open_a.append(item_a)
+            gap_before.a.append(item_a)
         if item_b not in grouped_b:
-            open_b.append(item_b)
+            gap_before.b.append(item_b)
 
-    def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
+    def remove_from_gaps(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
         """Remove items from these gaps, as they have a counterpart now.
 
         Args:
@@ -214,10 +234,11 @@ class Alignment:
             gaps: The gaps that they may be in; they are changed.
         """
         for gap in gaps:
-            if not items.isdisjoint(gap[side]):
-                gap[side][:] = [item for item in gap[side] if item not in items]
+            unpaired = gap.unpaired(side)
+            if not items.isdisjoint(unpaired):
+                unpaired[:] = [item for item in unpaired if item not in items]
 
-    def add(
+    def add_group(
         self,
         side: int,
         *,
@@ -254,7 +275,8 @@ class Alignment:
                 self.groups.append(WorkGroup(a=(item_a,), b=(item_b,)))
         for side in (0, 1):
             for gap in self.gaps:
-                self.groups += [_make_unmatched_group(side, item) for item in gap[side]]
+                for item in gap.unpaired(side):
+                    self.groups.append(_make_unmatched_group(side, item))
         return self.groups
 
     def _split_off_main_work(
@@ -282,9 +304,11 @@ class Alignment:
         """
         roles_a = self._kernel_roles(0, of_a)
         roles_b = self._kernel_roles(1, of_b)
-        only_b_is_main = _has_main_work(roles_b) and _only_helps(roles_a)
-        only_a_is_main = _has_main_work(roles_a) and _only_helps(roles_b)
-        return not only_a_is_main and not only_b_is_main
+        if _has_main_work(roles_a):
+            return not _only_helps(roles_b)
+        if _has_main_work(roles_b):
+            return not _only_helps(roles_a)
+        return True
 
     def _kernel_roles(self, side: int, members: Iterable[int]) -> list[KernelRole]:
         """Return the roles of the kernels of these items of a side."""
@@ -358,15 +382,18 @@ def replace_matched_groups(
     Returns:
         The groups that stay, then `matches`.
     """
-    matched_a = {item for group in matches for item in group.a}
-    matched_b = {item for group in matches for item in group.b}
+    matched_a: set[int] = set()
+    matched_b: set[int] = set()
+    for match in matches:
+        matched_a.update(match.a)
+        matched_b.update(match.b)
+
     staying = []
     for group in groups:
         has_counterpart = bool(group.a) and bool(group.b)
-        is_matched_now = bool(
-            matched_a.intersection(group.a) or matched_b.intersection(group.b)
-        )
-        if has_counterpart or not is_matched_now:
+        is_matched_a = not matched_a.isdisjoint(group.a)
+        is_matched_b = not matched_b.isdisjoint(group.b)
+        if has_counterpart or not (is_matched_a or is_matched_b):
             staying.append(group)
     return [*staying, *matches]
 
@@ -403,17 +430,18 @@ def find_known_names(trace: Trace, op: int) -> frozenset[str]:
 
     Args:
         trace: The trace that the op is in.
-        op: The row of the op, -1 for none.
+        op: The row of the op, NO_ROW for none.
     """
-    stems: set[str] = set()
+    known_names: set[str] = set()
     row = op
-    while row >= 0:
+    while row != NO_ROW:  # which is the parent of an outermost slice
         name = trace.name_of(row)
         if trace.source_role[row] == Role.OP and not is_compiler(name):
-            stems.add(stem(name))
+            name_in_namespace = stem(name)
+            known_names.add(name_in_namespace)
+            known_names |= _ALIASES.get(name_in_namespace, frozenset())
         row = int(trace.parent[row])
-    aliases = (_ALIASES.get(name, frozenset()) for name in stems)
-    return frozenset(stems.union(*aliases))
+    return frozenset(known_names)
 
 
 def numel(items: WorkItems, item: int) -> int | None:
@@ -421,10 +449,9 @@ def numel(items: WorkItems, item: int) -> int | None:
 
     The name is that of `torch.Tensor.numel`. Returns None if no shape was recorded.
     """
-    op = int(items.op[item])
-    if op < 0:
+    if not items.has_op(item):
         return None
-    shapes = items.trace.args_of(op).get("Input Dims")
+    shapes = items.trace.args_of(int(items.op[item])).get("Input Dims")
     if not isinstance(shapes, list):
         return None
     for shape in shapes:
@@ -454,14 +481,16 @@ def describe_avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
-        members: The indices of the items whose work one kernel of the other trace does.
+        members: The items whose work one kernel of the other trace does, at least one.
 
     Returns:
         `intermediate [8192, 3072] bfloat16 (50.33 MB) may stay in registers`, for
         example. "" unless the results of all members but the last are known.
     """
+    # The result of the last one is written in any case.
+    *all_but_last, _ = sorted(members)
     passed_on: list[_Tensor] = []
-    for member in sorted(members)[:-1]:
+    for member in all_but_last:
         result = _derive_result_of_op(items, member)
         if result is None:
             return ""
@@ -486,11 +515,11 @@ def _derive_result_of_op(items: WorkItems, member: int) -> _Tensor | None:
     The shape of the result is that of the inputs, broadcast. Returns None if the op is
     not pointwise, if its inputs were not recorded, or if they have several dtypes.
     """
-    op = int(items.op[member])
-    if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
+    is_pointwise = items.stems[member] in _POINTWISE
+    if not items.has_op(member) or not is_pointwise:
         return None
 
-    args = items.trace.args_of(op)
+    args = items.trace.args_of(int(items.op[member]))
     shapes = args.get("Input Dims")
     types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
@@ -498,12 +527,16 @@ def _derive_result_of_op(items: WorkItems, member: int) -> _Tensor | None:
     if len(types) != len(shapes):
         return None
 
-    tensor_inputs = [index for index, shape in enumerate(shapes) if _is_shape(shape)]
-    dtypes = {str(types[index]).lower() for index in tensor_inputs}
+    tensor_shapes = []
+    dtypes: set[str] = set()
+    for shape, dtype in zip(shapes, types, strict=True):
+        if _is_shape(shape):
+            tensor_shapes.append(shape)
+            dtypes.add(str(dtype).lower())
     if len(dtypes) != 1 or not dtypes <= _FLOAT_TYPES:
         return None
-    shape = _broadcast_shapes([shapes[index] for index in tensor_inputs])
-    return _Tensor(shape=shape, dtype=dtypes.pop())
+    (common_dtype,) = dtypes
+    return _Tensor(shape=_broadcast_shapes(tensor_shapes), dtype=common_dtype)
 
 
 def _broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -511,10 +544,15 @@ def _broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
     Shapes are aligned at their last dimension. Of each dimension, the largest size
     counts.
+
+    >>> _broadcast_shapes([[8, 1, 4], [3, 4]])
+    (8, 3, 4)
     """
-    from_last = [reversed(shape) for shape in shapes]
-    sizes = [max(dimension) for dimension in zip_longest(*from_last, fillvalue=1)]
-    return tuple(reversed(sizes))
+    from_last_dimension = [reversed(shape) for shape in shapes]
+    sizes_from_last = []
+    for sizes in zip_longest(*from_last_dimension, fillvalue=1):
+        sizes_from_last.append(max(sizes))
+    return tuple(reversed(sizes_from_last))
 
 
 def _is_shape(value: object) -> bool:

@@ -7,14 +7,14 @@ launch of the other side, and what else belongs to an op that ran on both sides.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-from fusetui.analysis.diff.groups import Alignment, as_a_and_b
+from fusetui.analysis.diff.groups import Alignment, Gap, as_a_and_b
 from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
@@ -28,9 +28,9 @@ _ATTENTION_REDUCTION = re.compile(
 IN_PARTS = "the same kernel, split into several launches"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
 
-MAX_PIECES_OF_OP = 8
-"""An op that launches more pieces of work (a graph, a foreach) is not treated as one
-piece of work."""
+MAX_KERNELS_OF_OP = 8
+"""An op that launches more kernels (a graph, a foreach) is not treated as one piece of
+work."""
 
 
 def pair_repetitions(alignment: Alignment) -> None:
@@ -41,12 +41,12 @@ def pair_repetitions(alignment: Alignment) -> None:
     counterpart.
     """
     for run in _find_runs_of_one_kernel(alignment):
-        open_a = _find_open_items_of_run(alignment, 0, run)
-        open_b = _find_open_items_of_run(alignment, 1, run)
-        if open_a and not open_b:
-            _pair_by_closest_times(alignment, 0, run, open_a)
-        elif open_b and not open_a:
-            _pair_by_closest_times(alignment, 1, run, open_b)
+        unpaired_a = _find_unpaired_items_of_run(alignment, 0, run)
+        unpaired_b = _find_unpaired_items_of_run(alignment, 1, run)
+        if unpaired_a and not unpaired_b:
+            _pair_by_closest_times(alignment, 0, run, unpaired_a)
+        elif unpaired_b and not unpaired_a:
+            _pair_by_closest_times(alignment, 1, run, unpaired_b)
 
 
 class _KernelOfCall(NamedTuple):
@@ -71,37 +71,41 @@ def group_launches_in_parts(alignment: Alignment, side: int) -> None:
             far.
         side: The trace with several launches: 0 for A, 1 for B.
     """
-    open_items_by_call = _group_open_items_by_call(alignment, side)
-    if not open_items_by_call:
+    unpaired_items_by_call = _group_unpaired_items_by_call(alignment, side)
+    if not unpaired_items_by_call:
         return
     pairs_by_call = _index_pairs_by_call(alignment, side)
-    for call, open_items in open_items_by_call.items():
+    for call, unpaired_items in unpaired_items_by_call.items():
         pair_indices = pairs_by_call.get(call, [])
-        if len(pair_indices) == 1 and len(open_items) < MAX_PIECES_OF_OP:
-            _group_parts(alignment, side, open_items, pair_indices[0])
+        if len(pair_indices) == 1 and len(unpaired_items) < MAX_KERNELS_OF_OP:
+            _group_parts(alignment, side, unpaired_items, pair_indices[0])
 
 
-def _group_open_items_by_call(
+def _group_unpaired_items_by_call(
     alignment: Alignment, side: int
 ) -> dict[_KernelOfCall, list[int]]:
     """Return the unpaired items of a trace by their kernel and their call."""
     items = alignment.items[side]
-    open_items_by_call: defaultdict[_KernelOfCall, list[int]] = defaultdict(list)
+    unpaired_items_by_call: defaultdict[_KernelOfCall, list[int]] = defaultdict(list)
     for gap in alignment.gaps:
-        for item in gap[side]:
-            open_items_by_call[_identify_kernel_of_call(items, item)].append(item)
-    return open_items_by_call
+        for item in gap.unpaired(side):
+            call = _identify_kernel_of_call(items, item)
+            unpaired_items_by_call[call].append(item)
+    return unpaired_items_by_call
 
 
 def _index_pairs_by_call(
     alignment: Alignment, side: int
 ) -> dict[_KernelOfCall, list[int]]:
-    """Return the indices of the pairs of one kernel under one op, by call.
+    """Return the pairs whose two items are the same kernel under the same op.
 
     Args:
         alignment: Two lanes (streams), one of A and one of B, and what is paired so
             far.
-        side: The trace whose calls are meant: 0 for A, 1 for B.
+        side: The trace by whose calls the pairs are grouped: 0 for A, 1 for B.
+
+    Returns:
+        {kernel under a call: the indices of its pairs}.
     """
     own = alignment.items[side]
     other = alignment.items[1 - side]
@@ -112,12 +116,13 @@ def _index_pairs_by_call(
         own_item = pair[side]
         other_item = pair[1 - side]
         if own.exact_keys[own_item] == other.exact_keys[other_item]:
-            pairs_by_call[_identify_kernel_of_call(own, own_item)].append(pair_index)
+            call = _identify_kernel_of_call(own, own_item)
+            pairs_by_call[call].append(pair_index)
     return pairs_by_call
 
 
 def _group_parts(
-    alignment: Alignment, side: int, open_items: list[int], pair_index: int
+    alignment: Alignment, side: int, unpaired_items: list[int], pair_index: int
 ) -> None:
     """Group a pair of launches with further launches, if their times add up.
 
@@ -128,20 +133,20 @@ def _group_parts(
         alignment: Two lanes (streams), one of A and one of B, and what is paired so
             far.
         side: The trace of the further launches: 0 for A, 1 for B.
-        open_items: Items of one call that have no counterpart.
+        unpaired_items: Items of one call that have no counterpart.
         pair_index: The index of a pair whose item of this trace is of the same call.
     """
     pair = alignment.pairs[pair_index]
     if pair is None:
         return
     whole = pair[1 - side]
-    parts = [pair[side], *open_items]
+    parts = [pair[side], *unpaired_items]
     parts_ns = [alignment.items[side].compared_times[part] for part in parts]
     whole_ns = alignment.items[1 - side].compared_times[whole]
     if adds_up_to(parts_ns, whole_ns):
         alignment.pairs[pair_index] = None
-        alignment.close(side, set(open_items), alignment.gaps)
-        alignment.add(
+        alignment.remove_from_gaps(side, set(unpaired_items), alignment.gaps)
+        alignment.add_group(
             side, own_items=tuple(sorted(parts)), other_item=whole, why=IN_PARTS
         )
 
@@ -165,52 +170,45 @@ def _identify_kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
     by the first of them.
     """
     kernel_id = items.kernel_id(item)
-    op = int(items.op[item])
-    if op >= 0:
-        return _KernelOfCall(op=op, first_item=None, kernel_id=kernel_id)
+    if items.has_op(item):
+        return _KernelOfCall(
+            op=int(items.op[item]), first_item=None, kernel_id=kernel_id
+        )
 
     first = item
     while first > 0:
         previous = first - 1
-        if items.op[previous] >= 0 or items.kernel_id(previous) != kernel_id:
+        if items.has_op(previous) or items.kernel_id(previous) != kernel_id:
             break
         first = previous
     return _KernelOfCall(op=None, first_item=first, kernel_id=kernel_id)
 
 
-def group_rest_of_ops(alignment: Alignment, side: int) -> None:
+def group_rest_of_ops(alignment: Alignment) -> None:
     """Group the remaining kernels of calls that are the same in A and B.
 
     Unpaired kernels of both become one group. Unpaired kernels of one trace join the
     pair that links the two calls in two cases: the pair has two different kernels, so
     one became several, or they add up the parts of its kernel.
-
-    Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so
-            far.
-        side: 0; both directions are covered at once, so nothing is done for side 1.
     """
-    if side == 1:
-        return
-    open_a = _group_open_items_by_op(alignment, 0)
-    open_b = _group_open_items_by_op(alignment, 1)
-    if not open_a and not open_b:
+    unpaired_a = _group_unpaired_items_by_op(alignment, 0)
+    unpaired_b = _group_unpaired_items_by_op(alignment, 1)
+    if not unpaired_a and not unpaired_b:
         return
     for link in _find_linked_calls(alignment):
         # Each call is handled once, with the first pair that links it.
-        rest_a = open_a.pop(link.op_a, [])
-        rest_b = open_b.pop(link.op_b, [])
+        rest_a = unpaired_a.pop(link.op_a, [])
+        rest_b = unpaired_b.pop(link.op_b, [])
         if not rest_a and not rest_b:
             continue
-        if max(len(rest_a), len(rest_b)) > MAX_PIECES_OF_OP:
+        if max(len(rest_a), len(rest_b)) > MAX_KERNELS_OF_OP:
             continue
         name = alignment.items[0].trace.name_of(link.op_a)
         if rest_a and rest_b:
-            alignment.claim_both(rest_a, rest_b, f"the remaining kernels of {name}")
+            alignment.group_items(rest_a, rest_b, f"the remaining kernels of {name}")
         elif link.pair_index is not None:
-            _extend_pair(
-                alignment, link.pair_index, rest_a, rest_b, (f"all kernels of {name}")
-            )
+            why = f"all kernels of {name}"
+            _extend_pair(alignment, link.pair_index, rest_a, rest_b, why)
 
 
 def _extend_pair(
@@ -243,7 +241,7 @@ def _extend_pair(
     rest_b_adds_up = _do_all_combine_parts(b, item_b, rest_b)
     if is_other_kernel or (rest_a_adds_up and rest_b_adds_up):
         alignment.pairs[pair_index] = None
-        alignment.claim_both([item_a, *rest_a], [item_b, *rest_b], why)
+        alignment.group_items([item_a, *rest_a], [item_b, *rest_b], why)
 
 
 def group_with_reduction(alignment: Alignment, side: int) -> None:
@@ -258,18 +256,18 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
     """
     items = alignment.items[side]
     for pair_index, pair in enumerate(alignment.pairs):
-        open_after = alignment.gaps[pair_index + 1][side]
-        if pair is None or not open_after:
+        unpaired_after = alignment.gaps[pair_index + 1].unpaired(side)
+        if pair is None or not unpaired_after:
             continue
         main = pair[side]
-        following = open_after[0]
+        following = unpaired_after[0]
         if following != main + 1 or items.op_id(following) != NO_OP:
             continue
         if _combines_parts(items.names[main], items.names[following]):
             alignment.pairs[pair_index] = None
             of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
             why = "plus the kernel that combines its partial results"
-            alignment.claim_both(of_a, of_b, why)
+            alignment.group_items(of_a, of_b, why)
 
 
 def _do_all_combine_parts(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
@@ -282,7 +280,7 @@ def _do_all_combine_parts(items: WorkItems, main: int, rest: Sequence[int]) -> b
 
 @cache
 def _combines_parts(main: str, following: str) -> bool:
-    """Return whether a kernel adds up the parts of the main kernel before it.
+    """Return whether a kernel adds up the partial results of the main kernel before it.
 
     That is the reduction of split-K after a product or convolution, or, after
     attention, a kernel whose name says that it reduces attention.
@@ -304,19 +302,29 @@ class _PairRun(NamedTuple):
     first: int  # the index of the first pair
     last: int  # the index after that of the last pair
 
+    @property
+    def gaps(self) -> slice:
+        """The gaps before, between and after its pairs."""
+        return slice(self.first, self.last + 1)
+
+    @property
+    def pairs(self) -> slice:
+        """The pairs themselves."""
+        return slice(self.first, self.last)
+
 
 def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
     """Yield the runs of consecutive pairs that are one kernel under one op in A and B.
 
-    Only runs count that have an item without a counterpart between their pairs or
-    beside them.
+    Runs without an unpaired item between their pairs or beside them are left out: there
+    is nothing to decide about them.
     """
     first = 0
     for exact_key, run in groupby(_collect_keys_of_pairs(alignment)):
-        last = first + len([*run])
+        last = first + len(list(run))
         gaps = alignment.gaps[first : last + 1]
-        has_open_items = any(gap[0] or gap[1] for gap in gaps)
-        if exact_key is not None and has_open_items:
+        has_unpaired_items = any(gap.a or gap.b for gap in gaps)
+        if exact_key is not None and has_unpaired_items:
             yield _PairRun(exact_key=exact_key, first=first, last=last)
         first = last
 
@@ -338,7 +346,7 @@ def _collect_keys_of_pairs(alignment: Alignment) -> list[int | None]:
     return keys
 
 
-def _find_open_items_of_run(
+def _find_unpaired_items_of_run(
     alignment: Alignment, side: int, run: _PairRun
 ) -> list[int]:
     """Return the unpaired items in a run of pairs that are its kernel.
@@ -350,14 +358,16 @@ def _find_open_items_of_run(
         run: Consecutive pairs of one kernel.
     """
     exact_keys = alignment.items[side].exact_keys
-    open_items = []
-    for gap in alignment.gaps[run.first : run.last + 1]:
-        open_items += [item for item in gap[side] if exact_keys[item] == run.exact_key]
-    return open_items
+    unpaired_items = []
+    for gap in alignment.gaps[run.gaps]:
+        for item in gap.unpaired(side):
+            if exact_keys[item] == run.exact_key:
+                unpaired_items.append(item)
+    return unpaired_items
 
 
 def _pair_by_closest_times(
-    alignment: Alignment, side: int, run: _PairRun, open_items: list[int]
+    alignment: Alignment, side: int, run: _PairRun, unpaired_items: list[int]
 ) -> None:
     """Pair the repetitions of a kernel anew, in order, by the closest times.
 
@@ -369,34 +379,38 @@ def _pair_by_closest_times(
             far.
         side: The trace that has more of the kernel: 0 for A, 1 for B.
         run: Consecutive pairs of the kernel.
-        open_items: The items of that trace that are the same kernel and have no
+        unpaired_items: The items of that trace that are the same kernel and have no
             counterpart.
     """
-    items_of_other_side = []
+    other_side = 1 - side
+    other_items = []
     partners_before = []
-    for pair in alignment.pairs[run.first : run.last]:
+    for pair in alignment.pairs[run.pairs]:
         if pair is not None:
-            items_of_other_side.append(pair[1 - side])
+            other_items.append(pair[other_side])
             partners_before.append(pair[side])
-    candidates = sorted(partners_before + open_items)
+    candidates = sorted(partners_before + unpaired_items)
 
-    if not is_feasible(len(items_of_other_side), len(candidates)):
-        alignment.pairs[run.first : run.last] = [None] * (run.last - run.first)
-        of_a, of_b = as_a_and_b(side, candidates, items_of_other_side)
-        alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
+    if not is_feasible(len(other_items), len(candidates)):
+        for pair_index in range(run.first, run.last):
+            alignment.pairs[pair_index] = None
+        of_a, of_b = as_a_and_b(side, candidates, other_items)
+        alignment.group_items(of_a, of_b, WHOLE_RUN, together=True)
         return
 
-    features_of_other_side = alignment.items[1 - side].features[items_of_other_side]
-    features_of_candidates = alignment.items[side].features[candidates]
-    positions = closest(features_of_other_side, features_of_candidates)
+    other_features = alignment.items[other_side].features[other_items]
+    candidate_features = alignment.items[side].features[candidates]
+    positions = closest(other_features, candidate_features)
     partners = [candidates[position] for position in positions]
     if partners == partners_before:
         return
 
-    new_pairs = zip(partners, items_of_other_side, strict=True)
-    for pair_index, (own_item, other_item) in enumerate(new_pairs, run.first):
-        alignment.pairs[pair_index] = as_a_and_b(side, own_item, other_item)
-    alignment.close(side, set(open_items), alignment.gaps[run.first : run.last + 1])
+    alignment.pairs[run.pairs] = [
+        as_a_and_b(side, partner, other_item)
+        for partner, other_item in zip(partners, other_items, strict=True)
+    ]
+    gaps_of_run = alignment.gaps[run.gaps]
+    alignment.remove_from_gaps(side, set(unpaired_items), gaps_of_run)
     without_partner = sorted(set(candidates) - set(partners))
     _return_to_gaps(alignment, side, run, partners, without_partner)
 
@@ -418,31 +432,30 @@ def _return_to_gaps(
         partners: The items of that trace in these pairs, ascending.
         items: The items without a partner.
     """
-    gaps = alignment.gaps[run.first : run.last + 1]
+    gaps = alignment.gaps[run.gaps]
     for item in items:
-        # Gap n of the run is before its pair n.
+        # An item that n partners precede is in gap n of the run, before its pair n.
         partners_before = bisect_left(partners, item)
-        open_items = gaps[partners_before][side]
-        open_items.append(item)
-        open_items.sort()
+        insort(gaps[partners_before].unpaired(side), item)
 
 
-def _group_open_items_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
+def _group_unpaired_items_by_op(
+    alignment: Alignment, side: int
+) -> dict[int, list[int]]:
     """Return the unpaired items of a trace by the row of their innermost op.
 
     What torch.compile inserts counts as no op. Without a GPU the result is empty:
     there, each item is an op itself.
     """
     items = alignment.items[side]
-    open_items_by_op: defaultdict[int, list[int]] = defaultdict(list)
+    unpaired_items_by_op: defaultdict[int, list[int]] = defaultdict(list)
     if not items.work.gpu:
-        return open_items_by_op
+        return unpaired_items_by_op
     for gap in alignment.gaps:
-        for item in gap[side]:
-            op = int(items.op[item])
-            if op >= 0 and not is_compiler(items.op_names[item]):
-                open_items_by_op[op].append(item)
-    return open_items_by_op
+        for item in gap.unpaired(side):
+            if items.has_op(item) and not is_compiler(items.op_names[item]):
+                unpaired_items_by_op[int(items.op[item])].append(item)
+    return unpaired_items_by_op
 
 
 class _LinkedCalls(NamedTuple):
@@ -470,25 +483,25 @@ def _find_linked_calls(alignment: Alignment) -> Iterator[_LinkedCalls]:
                 op_b=int(b.op[item_b]),
                 pair_index=pair_index,
             )
-    for open_a, open_b in alignment.gaps:
-        if open_a and open_b:
-            yield from _link_calls_in_gap(alignment, open_a, open_b)
+    for gap in alignment.gaps:
+        if gap.a and gap.b:
+            yield from _link_calls_in_gap(alignment, gap)
 
 
-def _link_calls_in_gap(
-    alignment: Alignment, open_a: list[int], open_b: list[int]
-) -> Iterator[_LinkedCalls]:
+def _link_calls_in_gap(alignment: Alignment, gap: Gap) -> Iterator[_LinkedCalls]:
     """Yield the calls of one op in A and B whose unpaired kernels are in one gap.
 
-    A gap lies between two pairs. The calls are a longest common subsequence of the
-    names of the ops.
+    A gap lies between two pairs. The calls are linked in order: they are a longest
+    common subsequence of the names of the ops.
     """
     a, b = alignment.items
-    id_of_op_a = _map_ops_to_ids(a, open_a)
-    id_of_op_b = _map_ops_to_ids(b, open_b)
+    id_of_op_a = _map_ops_to_ids(a, gap.a)
+    id_of_op_b = _map_ops_to_ids(b, gap.b)
     ops_a = list(id_of_op_a)
     ops_b = list(id_of_op_b)
-    for i, j in longest_common(list(id_of_op_a.values()), list(id_of_op_b.values())):
+    ids_a = list(id_of_op_a.values())
+    ids_b = list(id_of_op_b.values())
+    for i, j in longest_common(ids_a, ids_b):
         yield _LinkedCalls(op_a=ops_a[i], op_b=ops_b[j], pair_index=None)
 
 

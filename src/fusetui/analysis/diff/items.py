@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
+from fusetui.analysis.diff.windows import TraceSteps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -51,32 +53,36 @@ WEIGHT_OF_ALL_STEPS = 1000
 """How much more the time of a piece over all steps counts than its time in one step,
 where pieces of one kernel are told apart: the latter only decides between equals."""
 
+NO_NAME = -1
+"""The index of the name of a slice that is not there."""
+
 LANE_SHIFT = 56
 """The bit at which the lane begins in keys that tell lanes apart; the id of the op
 stays below it."""
 
-ROLE_SHIFT = 24
-"""The bit at which the role of an event begins in the number of a part; the ids of
-words stay below it."""
 
+class Vocabulary:
+    """The ids of words, shared by both sides. The empty word has the id 0."""
 
-class Vocabulary(dict[str, int]):
-    """The ids of words, shared by both sides.
+    def __init__(self) -> None:
+        """Start with the empty word."""
+        self._words = [""]
+        self._id_of_word = {"": 0}
 
-    A new word gets the next id when it is looked up. The empty word has the id 0.
-    """
-
-    def __missing__(self, word: str) -> int:
-        self.setdefault("", 0)  # so that no other word gets this id
-        return self.setdefault(word, len(self))
+    def id_of(self, word: str) -> int:
+        """Return the id of a word. A new word gets the next id."""
+        if word not in self._id_of_word:
+            self._id_of_word[word] = len(self._words)
+            self._words.append(word)
+        return self._id_of_word[word]
 
     def word_of_id(self, word_id: int) -> str:
-        """Return the word that has this id. Raises StopIteration if no word has it."""
-        return next(word for word, known_id in self.items() if known_id == word_id)
+        """Return the word that has this id."""
+        return self._words[word_id]
 
 
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The items of one side: the pieces of its representative step.
+    """The items of a trace: the kernels (or CPU ops) of its representative step.
 
     They are sorted by lane, then by start. Arrays and lists have one entry per item
     unless they say otherwise. A *key* is a number that is equal on both sides where two
@@ -86,8 +92,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     work: Work
     representative_step: int  # index of the step that the items are of
     # Indices of the steps that do the same work as the representative one.
-    alike_steps: Rows
-    # The next three are chosen from `alike_steps`; see `choose_usual_steps`.
+    same_work_steps: Rows
+    # The next three are chosen from `same_work_steps`; see `choose_usual_steps`.
     usual_steps: Rows  # those over which all figures are averaged
     plain_steps: Rows  # those in which nothing happened that other steps lack
     # Those by whose times several pieces of one kernel are told apart: the same steps
@@ -96,13 +102,13 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     # Whether the n-th compared step of A and that of B are the same step.
     has_same_steps: bool
     row: Rows  # row of the event in the trace
-    op: Rows  # row of the innermost CPU op around the launch, -1 for none
+    op: Rows  # row of the innermost CPU op around the launch, NO_ROW for none
     lane: Rows
     exact_keys: Int64s  # equal for the same kernel under the same op
     op_keys: Int64s  # equal for the same part of the work of the same op
     single_kernel_keys: Int64s  # equal for the only kernel of the same op; 0: no key
     class_keys: Int64s  # equal for the same kind of work; 0 where it says too little
-    samples: Int64s  # durations in ns, shape [alike steps, items]
+    samples: Int64s  # durations in ns, shape [steps with the same work, items]
     exact_keys_of_all_steps: Int64s  # one per piece of all steps
     # Whether the item is compared by its kernel alone, because its op is no evidence.
     is_without_op: Flags
@@ -115,6 +121,11 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The trace of this side."""
         return self.work.trace
 
+    @property
+    def steps(self) -> TraceSteps:
+        """The steps of the trace that are compared."""
+        return self.work.steps
+
     @cached_property
     def ns(self) -> Int64s:
         """The mean time (ns) of each kernel or copy over the usual steps.
@@ -124,7 +135,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if not len(self.usual_steps):
             return medians(self.samples)
-        return mean(self.samples[np.isin(self.alike_steps, self.usual_steps)])
+        is_usual = np.isin(self.same_work_steps, self.usual_steps)
+        return mean(self.samples[is_usual])
 
     @cached_property
     def names(self) -> list[str]:
@@ -139,14 +151,24 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def computes(self) -> list[bool]:
         """Whether each item is neither a copy nor a fill of memory."""
-        return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
+        roles = self.trace.role[self.row]
+        return [*np.isin(roles, (Role.KERNEL, Role.OP)).tolist()]
+
+    @cached_property
+    def op_ids(self) -> Int64s:
+        """The id of the op of each item, NO_OP for none; equal for equal ops."""
+        return self.exact_keys >> OP_SHIFT
+
+    @cached_property
+    def kernel_ids(self) -> Int64s:
+        """The id of the kernel of each item; equal for equal kernels."""
+        return self.exact_keys & KERNEL_MASK
 
     @cached_property
     def op_or_kernel(self) -> list[int]:
         """The id of the op of each item; minus the id of the kernel without an op."""
-        op_ids = self.exact_keys >> OP_SHIFT
-        kernel_ids = self.exact_keys & KERNEL_MASK
-        return [*np.where(op_ids != NO_OP, op_ids, -kernel_ids).tolist()]
+        has_op = self.op_ids != NO_OP
+        return [*np.where(has_op, self.op_ids, -self.kernel_ids).tolist()]
 
     @cached_property
     def stems(self) -> list[str]:
@@ -155,7 +177,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def outermost_ops(self) -> list[int]:
-        """The row of the outermost op of the program around each item, -1 for none."""
+        """The row of the outermost op of the program around each item, or NO_ROW."""
         return [*find_outermost_ops(self.trace, self.op).tolist()]
 
     @cached_property
@@ -171,13 +193,13 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
             return [0] * len(self)
 
         rows_by_step = [
-            work.row[work.slice_of_window(step)] for step in self.usual_steps.tolist()
+            work.row[work.slice_of_step(step)] for step in self.usual_steps.tolist()
         ]
         hidden_ns = measure_hidden_time(self.trace, np.stack(rows_by_step))
         return [*mean(hidden_ns).tolist()]
 
     @cached_property
-    def times(self) -> list[int]:
+    def mean_times(self) -> list[int]:
         """`ns` as a list, for rules that look at single items."""
         return [*self.ns.tolist()]
 
@@ -191,12 +213,12 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if not len(self.compared_steps):
             return medians(self.samples)
-        is_compared = np.isin(self.alike_steps, self.compared_steps)
+        is_compared = np.isin(self.same_work_steps, self.compared_steps)
         return midmean(self.samples[is_compared])
 
     @cached_property
     def compared_times(self) -> list[int]:
-        """`compared_ns` as a list."""
+        """`compared_ns` as a list, for rules that look at single items."""
         return [*self.compared_ns.tolist()]
 
     @cached_property
@@ -209,48 +231,48 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         one then counts WEIGHT_OF_ALL_STEPS times, so that the others only decide
         between equals.
         """
-        features = self.compared_ns[:, None]  # one column
         if not self.has_same_steps:
-            return features
-        is_compared = np.isin(self.alike_steps, self.compared_steps)
-        time_in_each_step = self.samples[is_compared].T
-        return np.concatenate(
-            [WEIGHT_OF_ALL_STEPS * features, time_in_each_step], axis=1
-        )
+            return self.compared_ns[:, None]  # one column
+        is_compared = np.isin(self.same_work_steps, self.compared_steps)
+        time_in_each_step = self.samples[is_compared].T  # [items, steps]
+        time_over_all_steps = WEIGHT_OF_ALL_STEPS * self.compared_ns
+        return np.column_stack([time_over_all_steps, time_in_each_step])
 
     @cached_property
-    def medians(self) -> list[int]:
-        """The median time of each item over all alike steps (ns)."""
+    def median_times(self) -> list[int]:
+        """The median time of each item over all steps that do the same work (ns)."""
         median_ns: list[int] = medians(self.samples).tolist()
         return median_ns
 
     def keys_of(self, pieces: slice) -> Int64s:
-        """Return keys that also tell the lanes (streams) of this trace apart.
+        """Return keys that are equal for the same kernel of one op on one stream.
 
-        They are equal for the same kernel under the same op on the same lane. A lane is
-        a stream or a thread. The keys are valid within one trace only, because lanes
-        are numbered per trace.
+        They are valid within this trace only, because streams are numbered per trace.
 
         Args:
-            pieces: A slice of the pieces (kernels or copies) of all steps.
+            pieces: A slice of the kernels and copies of all steps.
         """
         lanes = self.work.lane
-        first_lane = lanes.min() if len(lanes) else 0
+        first_lane = lanes.min() if len(lanes) else 0  # so that numbers stay small
         lane_numbers = (lanes[pieces] - first_lane).astype(np.int64)
         return self.exact_keys_of_all_steps[pieces] ^ (lane_numbers << LANE_SHIFT)
 
+    def has_op(self, item: int) -> bool:
+        """Return whether a CPU op is around the launch of an item."""
+        return bool(self.op[item] != NO_ROW)
+
     def op_id(self, item: int) -> int:
         """Return the id of the op of an item; NO_OP if it has none."""
-        return int(self.exact_keys[item]) >> OP_SHIFT
+        return int(self.op_ids[item])
 
     def kernel_id(self, item: int) -> int:
         """Return the id of the kernel of an item."""
-        return int(self.exact_keys[item]) & KERNEL_MASK
+        return int(self.kernel_ids[item])
 
     def _names_of_rows(self, rows: Rows) -> list[str]:
-        """Return the names of the slices in these rows; "" for row -1."""
-        name_indices = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
-        return [self.trace.names[index] if index >= 0 else "" for index in name_indices]
+        """Return the names of the slices in these rows; "" for NO_ROW."""
+        indices = _name_indices(self.trace, rows).tolist()
+        return [_name_or_empty(self.trace, index) for index in indices]
 
 
 class KnownNames(msgspec.Struct, frozen=True, eq=False):
@@ -267,8 +289,8 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
 def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
     """Make the items of a trace: the kernels and copies of its representative step.
 
-    Of the steps that do the most common work (the alike steps), the representative one
-    has the median duration, or the shorter of two. All alike steps count as usual until
+    Of the steps that do the most common work, the representative one has the median
+    duration, or the shorter of two. All of these steps count as usual until
     `choose_usual_steps` chooses from them.
 
     Args:
@@ -277,25 +299,22 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         known: Names of ops that are to be replaced or ignored.
     """
     piece_ids = _look_up_piece_ids(work, words, known or KnownNames())
-    exact_keys = piece_ids.kernel + (piece_ids.op << OP_SHIFT)
-    alike_steps = _find_alike_steps(work, exact_keys)
-    representative_step = _find_median_step(work, alike_steps)
+    # One number for both ids: that of the op has the upper bits.
+    exact_keys = (piece_ids.op << OP_SHIFT) + piece_ids.kernel
+    same_work_steps = _find_same_work_steps(work, exact_keys)
+    representative_step = _find_median_step(work, same_work_steps)
 
-    pieces = work.slice_of_window(representative_step)
+    pieces = work.slice_of_step(representative_step)
     kernel_ids = piece_ids.kernel[pieces]
     op_ids = piece_ids.op[pieces]
-    ns_by_step = [work.ns[work.slice_of_window(step)] for step in alike_steps]
-    samples = np.array(ns_by_step, dtype=np.int64)
-    # Without any step there is still one row of samples, of no items.
-    samples_shape = (max(1, len(alike_steps)), pieces.stop - pieces.start)
-    alike_step_indices = np.array(alike_steps, dtype=np.intp)
+    step_indices = np.array(same_work_steps, dtype=np.intp)
     return WorkItems(
         work=work,
         representative_step=representative_step,
-        alike_steps=alike_step_indices,
-        usual_steps=alike_step_indices,
-        plain_steps=alike_step_indices,
-        compared_steps=alike_step_indices,
+        same_work_steps=step_indices,
+        usual_steps=step_indices,
+        plain_steps=step_indices,
+        compared_steps=step_indices,
         has_same_steps=False,
         row=work.row[pieces],
         op=work.op[pieces],
@@ -304,10 +323,21 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         op_keys=_make_op_keys(work, pieces, kernel_ids, op_ids, words),
         single_kernel_keys=_make_single_kernel_keys(work, pieces, op_ids),
         class_keys=_make_class_keys(work, pieces, words),
-        samples=samples.reshape(samples_shape),
+        samples=_collect_samples(work, same_work_steps),
         exact_keys_of_all_steps=exact_keys,
         is_without_op=piece_ids.is_without_op[pieces],
     )
+
+
+def _collect_samples(work: Work, steps: Sequence[int]) -> Int64s:
+    """Return the time of each kernel in each of these steps in ns, [steps, kernels].
+
+    The steps run the same kernels in the same order. Without any step there is one row,
+    of no kernels.
+    """
+    if not steps:
+        return np.zeros((1, 0), dtype=np.int64)
+    return np.array([work.ns[work.slice_of_step(step)] for step in steps])
 
 
 class _IdsOfPieces(msgspec.Struct, frozen=True, eq=False):
@@ -335,7 +365,7 @@ def _look_up_piece_ids(
 
     trace = work.trace
     kernel_names = trace.name[work.row]
-    op_names = np.where(work.op >= 0, trace.name[work.op], -1)
+    op_names = _name_indices(trace, work.op)
     kernel_ids = _look_up_word_ids(trace, kernel_names, words, identity)
     op_ids = _look_up_word_ids(trace, op_names, words, word_of_op)
 
@@ -349,13 +379,13 @@ def choose_usual_steps(
 ) -> tuple[WorkItems, WorkItems]:
     """Choose the plain, the usual and the compared steps of both traces.
 
-    Alike steps are those that do the most common work of a trace. Compared steps are
-    the alike ones; plain steps are those of them that are not in `without`. Usual steps
-    are the plain ones over which figures are averaged.
+    All of them do the most common work of their trace. Compared steps are all such
+    steps. Plain steps are those of them that are not in `without`. Usual steps are the
+    plain ones over which figures are averaged.
 
-    If both traces have equally many steps, only steps that are alike in both are chosen
-    from. If there are none, or if the numbers differ, each trace chooses from its own
-    alike steps.
+    If both traces have equally many steps, only steps that do the most common work in
+    both are chosen from. If there are none, or if the numbers differ, each trace
+    chooses from its own steps.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
@@ -366,31 +396,31 @@ def choose_usual_steps(
     Returns:
         The items of A and of B with these steps.
     """
-    alike_a = a.alike_steps
-    alike_b = b.alike_steps
+    compared_a = a.same_work_steps
+    compared_b = b.same_work_steps
     has_same_steps = False
-    if len(a.work.windows) == len(b.work.windows):
-        alike_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
-        if len(alike_on_both):
-            alike_a = alike_on_both
-            alike_b = alike_on_both
+    if len(a.steps) == len(b.steps):
+        common_steps = np.intersect1d(a.same_work_steps, b.same_work_steps)
+        if len(common_steps):
+            compared_a = common_steps
+            compared_b = common_steps
             has_same_steps = True
 
-    plain_a = _exclude_steps(alike_a, without, if_none_left=a.alike_steps)
-    plain_b = _exclude_steps(alike_b, without, if_none_left=b.alike_steps)
-    usual = usual_steps(a.work.windows.dur, b.work.windows.dur, plain_a, plain_b)
+    plain_a = _exclude_steps(compared_a, without, if_none_left=a.same_work_steps)
+    plain_b = _exclude_steps(compared_b, without, if_none_left=b.same_work_steps)
+    usual = usual_steps(a.steps.dur, b.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,
         plain_steps=plain_a,
-        compared_steps=alike_a,
+        compared_steps=compared_a,
         has_same_steps=has_same_steps,
     )
     with_steps_b = msgspec.structs.replace(
         b,
         usual_steps=usual.b,
         plain_steps=plain_b,
-        compared_steps=alike_b,
+        compared_steps=compared_b,
         has_same_steps=has_same_steps,
     )
     return with_steps_a, with_steps_b
@@ -415,21 +445,22 @@ def _look_up_word_ids(
 
     Args:
         trace: The trace that the names are of.
-        name_indices: Indices into `trace.names`, -1 for no name.
+        name_indices: Indices into `trace.names`, NO_NAME for no name.
         words: The vocabulary of both sides. New words are added to it.
         word_of_name: Returns the word that a name stands for.
 
     Returns:
         The ids, in the shape of `name_indices`; 0 for no name.
     """
-    # One entry more than there are names: the last one, 0, is that of index -1.
+    # One entry more than there are names: the last one, 0, is that of NO_NAME (-1).
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
-    for index in distinct(name_indices[name_indices >= 0]).tolist():
-        id_of_name[index] = words[word_of_name(trace.names[index])]
+    for index in distinct(name_indices[name_indices != NO_NAME]).tolist():
+        word = word_of_name(trace.names[index])
+        id_of_name[index] = words.id_of(word)
     return np.asarray(id_of_name[name_indices])
 
 
-def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
+def _find_same_work_steps(work: Work, exact_keys: Int64s) -> list[int]:
     """Return the indices of the steps that do the most common work.
 
     Steps do the same work if they run the same kernels under the same ops on the same
@@ -442,13 +473,14 @@ def _find_alike_steps(work: Work, exact_keys: Int64s) -> list[int]:
             op.
     """
     sequences = []
-    for step in range(len(work.windows)):
-        pieces = work.slice_of_window(step)
-        sequences.append(exact_keys[pieces].tobytes() + work.lane[pieces].tobytes())
+    for step in range(len(work.steps)):
+        in_step = work.slice_of_step(step)
+        sequences.append(exact_keys[in_step].tobytes() + work.lane[in_step].tobytes())
     if not sequences:
         return []
 
-    ((most_common, _),) = Counter(sequences).most_common(1)
+    steps_with_sequence = Counter(sequences)
+    most_common = max(sequences, key=steps_with_sequence.__getitem__)
     return [step for step, sequence in enumerate(sequences) if sequence == most_common]
 
 
@@ -459,8 +491,9 @@ def _find_median_step(work: Work, steps: list[int]) -> int:
     """
     if not steps:
         return 0
-    by_duration = sorted(steps, key=lambda step: int(work.windows.dur[step]))
-    return by_duration[(len(by_duration) - 1) // 2]
+    by_duration = sorted(steps, key=work.steps.dur.__getitem__)
+    middle = (len(by_duration) - 1) // 2
+    return by_duration[middle]
 
 
 def _make_op_keys(
@@ -483,33 +516,30 @@ def _make_op_keys(
     rows = work.row[pieces]
     role = work.trace.role[rows].astype(np.int64)
     part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _name_part)
-    part += role << ROLE_SHIFT
 
-    # A group has the pieces of one part under one call of an op.
-    _, group_of_piece = distinct_rows((work.op[pieces], part))
-    order_in_group = ordinals(group_of_piece)
-    is_told_by_order = group_size_of_each(group_of_piece) <= MAX_PIECES_BY_ORDER
+    # A group has the kernels of one part under one call of an op.
+    _, group = distinct_rows((work.op[pieces], role, part))
+    order_in_group = ordinals(group)
+    is_told_by_order = group_size_of_each(group) <= MAX_PIECES_BY_ORDER
 
-    keys_by_order = _look_up_ordered_part_ids(op_ids, part, order_in_group, words)
-    keys_by_kernel = -kernel_ids - 1
+    keys_by_order = _look_up_ids_of_rows((op_ids, role, part, order_in_group), words)
+    keys_by_kernel = -kernel_ids - 1  # below 0, where no other key is
     has_key_by_order = (op_ids != NO_OP) & is_told_by_order
     return np.where(has_key_by_order, keys_by_order, keys_by_kernel)
 
 
-def _look_up_ordered_part_ids(
-    op_ids: Int64s, part: Int64s, order_in_group: Int64s, words: Vocabulary
-) -> Int64s:
-    """Return one id per piece for its op, its part, and its order among equal parts.
+def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s:
+    """Return an id for each row of a table; equal rows have equal ids in both traces.
 
-    A part is a part of the work of an op. The three arrays have one entry per piece
-    (kernel or copy). Equal combinations have equal ids in both traces; new ones are
-    added to `words`.
+    Args:
+        columns: The columns of the table.
+        words: The ids of words, shared by both traces. New rows are added to it.
     """
-    first, row_number = distinct_rows((op_ids, part, order_in_group))
+    first, row_number = distinct_rows(columns)
     ids = []
-    for piece in first.tolist():
-        word = f"place {op_ids[piece]} {part[piece]} {order_in_group[piece]}"
-        ids.append(words[word])
+    for row in first.tolist():
+        numbers = [str(column[row]) for column in columns]
+        ids.append(words.id_of(f"row {' '.join(numbers)}"))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
@@ -537,18 +567,20 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     rows = work.row[pieces]
     role = trace.role[rows].astype(np.int64)
 
-    # A group has the pieces of one role under one call of an op.
-    _, group_of_piece = distinct_rows((work.op[pieces], role))
-    is_single = group_size_of_each(group_of_piece) == 1
+    # A group has the kernels of one role under one call of an op.
+    _, group = distinct_rows((work.op[pieces], role))
+    is_single = group_size_of_each(group) == 1
 
-    helper_names = []
+    # Each distinct name is looked at once.
+    names_of_helpers = []
     for name_index in distinct(trace.name[rows]).tolist():
         if role_of_kernel(trace.names[name_index]).is_helper:
-            helper_names.append(name_index)
-    is_helper = np.isin(trace.name[rows], helper_names)
+            names_of_helpers.append(name_index)
+    is_helper = np.isin(trace.name[rows], names_of_helpers)
 
     has_key = (op_ids != NO_OP) & is_single & ~is_helper
-    return np.where(has_key, (op_ids << OP_SHIFT) + role, 0)
+    op_and_role = (op_ids << OP_SHIFT) + role
+    return np.where(has_key, op_and_role, 0)
 
 
 def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
@@ -556,32 +588,31 @@ def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.in
 
     Args:
         trace: The trace that the rows are of.
-        rows: Rows of slices, -1 for none.
+        rows: Rows of slices, NO_ROW for none.
 
     Yields:
-        Rows in the shape of `rows`, -1 where no slice is around. Nothing if all rows
-        are -1.
+        Rows in the shape of `rows`, NO_ROW where no slice is around. Nothing if there
+        are no slices.
     """
-    while (rows >= 0).any():
+    has_slice = rows != NO_ROW
+    while has_slice.any():
         yield rows
-        rows = np.where(rows >= 0, trace.parent[rows], -1)
+        rows = np.where(has_slice, trace.parent[rows], NO_ROW)
+        has_slice = rows != NO_ROW
 
 
 def find_outermost_ops(trace: Trace, ops: Rows) -> Rows:
     """Return the row of the outermost op of the program around each of these ops.
 
     An op may itself be the outermost one. Ops that torch.compile inserts do not count.
-    The result is -1 where there is no op.
-
-    Args:
-        trace: The trace that the ops are in.
-        ops: Rows of ops, -1 for none.
+    Where there is no op, in `ops` or in the result, the row is NO_ROW.
     """
     is_program_name = trace.named(lambda name: not is_compiler(name))
-    outermost_op = np.full(len(ops), -1, dtype=np.intp)
+    outermost_op = np.full(len(ops), NO_ROW, dtype=np.intp)
     for row in ancestors(trace, ops):
-        is_op = (row >= 0) & (trace.source_role[row] == Role.OP)
+        is_op = (row != NO_ROW) & (trace.source_role[row] == Role.OP)
         is_op &= is_program_name[trace.name[row]]
+        # Slices come from the inside to the outside, so the last op found is outermost.
         outermost_op = np.where(is_op, row, outermost_op)
     return outermost_op
 
@@ -615,18 +646,18 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
                 kernel=trace.names[kernel_name[piece]],
                 outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
             )
-        ids.append(words[word])
+        ids.append(words.id_of(word))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
 def _name_indices(trace: Trace, rows: Rows) -> Int64s:
-    """Return the indices of the names of the slices in these rows; -1 for row -1."""
-    return np.where(rows >= 0, trace.name[rows], -1)
+    """Return the indices of the names of some slices; NO_NAME for NO_ROW."""
+    return np.where(rows != NO_ROW, trace.name[rows], NO_NAME)
 
 
 def _name_or_empty(trace: Trace, name_index: int) -> str:
-    """Return the name with this index; "" for -1."""
-    return trace.names[name_index] if name_index >= 0 else ""
+    """Return the name with this index; "" for NO_NAME."""
+    return trace.names[name_index] if name_index != NO_NAME else ""
 
 
 def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
@@ -640,6 +671,6 @@ def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
         outer_op: The name of the outermost op; attention there makes the kind one of
             attention.
     """
-    word = work_class(op, kernel)
+    kind = work_class(op, kernel)
     is_in_attention = outer_op != "" and work_class(outer_op, "") == "attention"
-    return f"{word} of attention" if word and is_in_attention else word
+    return f"{kind} of attention" if kind and is_in_attention else kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -159,17 +158,22 @@ class RowShare(msgspec.Struct, frozen=True):
 
 
 def row_of(
-    kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **other_fields: Any
+    *,
+    kind: RowKind,
+    op: str,
+    a: RowShare,
+    b: RowShare,
+    why: str,
+    counts: bool = True,
+    together: bool = False,
+    where: str = "",
+    phase: str = "",
+    work: str = "",
+    compiled: str = "",
 ) -> Row:
-    """Make a row from what each side has of it.
+    """Make a row from what A and B have of it.
 
-    Args:
-        kind: How the work changed.
-        op: What the program called it.
-        a: What A has of the row.
-        b: What B has of the row.
-        why: The evidence, for the reader.
-        other_fields: Other fields of `Row`, by name.
+    All other arguments are fields of `Row`.
     """
     return Row(
         kind=kind,
@@ -181,13 +185,18 @@ def row_of(
         a_count=a.count,
         b_count=b.count,
         why=why,
+        where=where,
+        counts=counts,
         a_median_ns=a.median_ns,
         b_median_ns=b.median_ns,
+        phase=phase,
+        work=work,
+        compiled=compiled,
         a_hidden_ns=a.hidden_ns,
         b_hidden_ns=b.hidden_ns,
+        together=together,
         a_rows=a.rows,
         b_rows=b.rows,
-        **other_fields,
     )
 
 

@@ -82,9 +82,9 @@ def work_class(op: str, kernel: str) -> str:
     if _does_other_work_than_op(kernel, kind_by_kernel):
         return ""
 
-    op_stem = stem(op)
-    kind_by_op = _pairable_kind(kind_of_op(op_stem))
-    is_backward = "backward" in op_stem
+    op_name = stem(op)  # without its namespace
+    kind_by_op = _pairable_kind(kind_of_op(op_name))
+    is_backward = "backward" in op_name
     if kind_by_op == "conv":
         return "conv backward" if is_backward else "conv"
     if kind_by_op == "gemm":
@@ -109,14 +109,12 @@ def _does_other_work_than_op(kernel: str, kind: str) -> bool:
             "" for none.
     """
     role = role_of_kernel(kernel)
-    decoded = role.decoded
-    if decoded is None:
+    if role.decoded is None:
         return False
-    if role.part == "helper" and role.is_helper:
-        return True
-    if decoded.fused_ops:
-        return True
-    return decoded.op is not None and not kind
+    only_helps = role.part == "helper" and role.is_helper
+    is_fused = bool(role.decoded.fused_ops)
+    is_other_kind = role.decoded.op is not None and not kind
+    return only_helps or is_fused or is_other_kind
 
 
 def _pairable_kind(kind: str | None) -> str:
@@ -131,10 +129,11 @@ def _pairable_kind(kind: str | None) -> str:
 
 def count_shared_start(a: Sequence[str], b: Sequence[str]) -> int:
     """Return the length of the common prefix of two sequences."""
-    for index, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
-        if word_a != word_b:
+    shorter_length = min(len(a), len(b))
+    for index in range(shorter_length):
+        if a[index] != b[index]:
             return index
-    return min(len(a), len(b))
+    return shorter_length
 
 
 _LABEL_OF_FIELD: Final = {
@@ -187,13 +186,14 @@ def describe_differences(a: str, b: str) -> str:
     decoded_b = role_of_kernel(b).decoded
     before = printable(decoded_a.short if decoded_a else a)
     after = printable(decoded_b.short if decoded_b else b)
-    if decoded_a is not None and decoded_b is not None:
+    if decoded_a is None or decoded_b is None:
+        # A name that is not decoded may be long.
+        before = clip(before, _MAX_NAME_CELLS)
+        after = clip(after, _MAX_NAME_CELLS)
+    else:
         texts = _list_decoded_differences(decoded_a, decoded_b)
         if texts:
             return ", ".join(texts[:_MAX_DIFFERENCES])
-    else:  # a name that is not decoded may be long
-        before = clip(before, _MAX_NAME_CELLS)
-        after = clip(after, _MAX_NAME_CELLS)
 
     if before != after:
         return f"{before} -> {after}"
@@ -219,11 +219,13 @@ def _list_decoded_differences(a: KernelName, b: KernelName) -> list[str]:
         if before is None or after is None or before == after:
             continue
         change = f"{printable(str(before))} -> {printable(str(after))}"
-        texts.append(f"{label} {change}".strip())
+        texts.append(f"{label} {change}" if label else change)
 
-    # The dtype of the second operand adds nothing when it changes like the first one's.
-    echoes = {f"B in {text}" for text in texts}
-    return [text for text in dict.fromkeys(texts) if text not in echoes]
+    # `B in fp32 -> bf16` adds nothing to the same change of the first operand, which is
+    # written as `fp32 -> bf16`.
+    repetitions = {f"B in {text}" for text in texts}
+    distinct_texts = dict.fromkeys(texts)
+    return [text for text in distinct_texts if text not in repetitions]
 
 
 def _format_tile(name: KernelName) -> str | None:

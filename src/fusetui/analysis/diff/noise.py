@@ -7,13 +7,14 @@ of one recording out to two sides:
   interval of B / A excludes 1. It is Student's interval, of the logarithms of its
   times.
 * Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
-So each row is judged at this level divided by the number of rows (Bonferroni). * The
-variance of a row is that of its own steps, averaged with the usual variance of
-  pieces of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
+  So each row is judged at this level divided by the number of rows (Bonferroni).
+* The variance of a row is that of its own steps, averaged with the usual variance of
+  kernels of about its length, which counts as PRIOR_STEPS degrees of freedom (G. K.
   Smyth, Linear models and empirical Bayes methods, 2004). The variance of rounding to
   the tick of the clock is added.
-* Where the n-th steps of both sides vary together, their differences are judged. * From
-MIN_STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow slow ones.
+* Where the n-th steps of both sides vary together, their differences are judged.
+* From MIN_STEPS_FOR_CORRELATION steps on, the interval is wider where slow steps follow
+  slow ones.
 * With one step on each side, a row has to stand out among all rows.
 """
 
@@ -41,16 +42,16 @@ FALSE_ALARM_PROBABILITY = 0.05
 """How likely it is that a diff reports any row where nothing changed."""
 
 PRIOR_STEPS = 2
-"""The usual variance of other pieces counts as much as this many steps of the row
+"""The usual variance of other kernels counts as much as this many steps of the row
 itself: by chance, a few samples may lie closer together than they usually do."""
 
-MAX_CLASSES, MIN_PIECES_OF_CLASS = 8, 32
-"""Other pieces are those of about the same length, in up to so many classes of at least
-so many pieces: what takes 5 us may vary by a third where what takes 1 ms varies by
-1 %."""
+MAX_CLASSES, MIN_KERNELS_OF_CLASS = 8, 32
+"""Other kernels are those of about the same length, in up to so many classes of at
+least so many kernels: what takes 5 us may vary by a third where what takes 1 ms varies
+by 1 %."""
 
 SHARE_OF_PIECES = 0.75
-"""This share of the pieces of a class varies by no more than its usual variance."""
+"""This share of the kernels of a class varies by no more than its usual variance."""
 
 MIN_RATIO_OF_VARIANCES = 4
 """Both sides vary together where the variance of their differences, step by step, is
@@ -76,10 +77,10 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
     rows: int
     """How many rows are judged: the level is that of all together."""
     longest: Floats = _NO_BOUNDS
-    """The logarithm of the time of the longest piece of each class of pieces by length,
-    but for the last class; shape [classes - 1]."""
+    """The logarithm of the time of the longest kernel of each class by length, but for
+    the last class; shape [classes - 1]."""
     variance: Floats = _NO_VARIANCE
-    """The usual variance of the logarithm of the times of a piece from step to step;
+    """The usual variance of the logarithm of the times of a kernel from step to step;
     one per class."""
     paired: bool = False
     """The n-th steps of both sides vary together: `variance` is of differences."""
@@ -88,16 +89,16 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
 
 def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
-    """Estimate the noise of a diff from the pieces that run the same kernel in both.
+    """Estimate how much the times of kernels vary by chance, from unchanged kernels.
 
     Args:
-        a: Samples of A in ns, [steps of A, pieces].
-        b: Samples of B in ns, [steps of B, pieces], of the same pieces.
+        a: Times of A in ns, [steps of A, kernels].
+        b: Times of B in ns, [steps of B, kernels], of the same kernels.
         same_steps: Whether the n-th step of A belongs to the n-th step of B, as where
             steps took turns or where one trace was made from the other. The samples
             decide whether the two vary together (`Noise.paired`).
     """
-    rows = a.shape[1]
+    _, rows = a.shape
     if not rows:
         return Noise(rows=1)
 
@@ -109,7 +110,6 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
             rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
         )
 
-    paired = False
     variance = separate.squares / separate.freedom
     if same_steps and len(a) == len(b):
         differences = _measure_variation(log_a, log_b, paired=True)
@@ -118,9 +118,10 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
         expected_if_independent = 2 * variance.sum()
         actual = variance_of_differences.sum()
         if MIN_RATIO_OF_VARIANCES * actual < expected_if_independent:
-            paired = True
-            variance = variance_of_differences
-    return _estimate_noise_by_length(log_a, variance, paired)
+            return _estimate_noise_by_length(
+                log_a, variance_of_differences, paired=True
+            )
+    return _estimate_noise_by_length(log_a, variance, paired=False)
 
 
 def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
@@ -137,7 +138,7 @@ def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
         A change of the logarithm. It is infinite if that is beyond the floor or if the
         rows are too few: then no row can be told from noise.
     """
-    changes = (log_b - log_a)[0]
+    (changes,) = log_b - log_a
     distances = np.abs(changes - np.median(changes))
     usual_distance = lower_quantile(distances, SHARE_OF_ROWS)
     if len(distances) < MIN_ROWS or 100 * usual_distance > FLOOR_PERCENT:
@@ -145,7 +146,9 @@ def _compute_min_change_of_one_step(log_a: Floats, log_b: Floats) -> float:
     return MIN_RATIO_TO_OTHERS * usual_distance
 
 
-def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> Noise:
+def _estimate_noise_by_length(
+    log_a: Floats, variance: Floats, *, paired: bool
+) -> Noise:
     """Determine how much the times of kernels usually vary, by their length.
 
     Kernels are divided into classes of about the same length. The usual variance of a
@@ -157,20 +160,22 @@ def _estimate_noise_by_length(log_a: Floats, variance: Floats, paired: bool) -> 
         paired: Whether the variance is that of differences between the n-th steps of A
             and B.
     """
-    length = np.median(log_a, axis=0)
-    classes = len(length) // MIN_PIECES_OF_CLASS
-    classes = max(1, min(MAX_CLASSES, classes))
-
+    length = np.median(log_a, axis=0)  # the logarithm of the time of each kernel
+    full_classes = len(length) // MIN_KERNELS_OF_CLASS
+    classes = max(1, min(MAX_CLASSES, full_classes))
     shortest_first = np.argsort(length, kind="stable")
-    pieces_by_class = np.array_split(shortest_first, classes)
-    longest = [length[pieces[-1]] for pieces in pieces_by_class[:-1]]
-    usual_variance = [
-        lower_quantile(variance[pieces], SHARE_OF_PIECES) for pieces in pieces_by_class
-    ]
+
+    longest_of_class = []
+    usual_variance_of_class = []
+    for kernels in np.array_split(shortest_first, classes):
+        longest_of_class.append(length[kernels[-1]])
+        usual_variance_of_class.append(
+            lower_quantile(variance[kernels], SHARE_OF_PIECES)
+        )
     return Noise(
         rows=len(length),
-        longest=np.array(longest),
-        variance=np.array(usual_variance),
+        longest=np.array(longest_of_class[:-1]),  # the last class has no upper bound
+        variance=np.array(usual_variance_of_class),
         paired=paired,
     )
 
@@ -194,6 +199,7 @@ def is_beyond_noise(
 
     if noise is None:
         noise = noise_of(a, b)
+    # Only columns that are clearly different are worth an interval.
     columns = np.flatnonzero(is_changed)
     is_changed[columns] = _does_interval_exclude_one(
         a[:, columns], b[:, columns], resolution_ns, noise
@@ -219,8 +225,9 @@ def _does_interval_exclude_one(
     log_a = _take_logs(a)
     log_b = _take_logs(b)
     if noise.paired:
-        samples = [log_b - log_a]
-        change = np.median(samples[0], axis=0)
+        differences = log_b - log_a
+        samples = [differences]
+        change = np.median(differences, axis=0)
     else:
         samples = [log_a, log_b]
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
@@ -229,23 +236,40 @@ def _does_interval_exclude_one(
     if not variation.freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
-    # Average the variance of the column with the usual one of its class. The number of
-    # the class is how many classes have only shorter pieces.
-    class_of_column = count_below(noise.longest, np.median(log_a, axis=0))
-    usual_squares = PRIOR_STEPS * noise.variance[class_of_column]
-    freedom = PRIOR_STEPS + variation.freedom
-    variance = (usual_squares + variation.squares) / freedom
-    # The rounding of both sides is in each difference, and in the mean of two times.
-    variance += _compute_rounding_variance(a, b, tick_ns) / (1 if noise.paired else 2)
+    variance = _average_with_usual_variance(log_a, variation, noise)
+    # A difference has the rounding of both times. Of separate times, each has its own,
+    # so the variance is that of one of them on average.
+    rounding_variance = _compute_rounding_variance(a, b, tick_ns)
+    variance += rounding_variance if noise.paired else rounding_variance / 2
 
     standard_error = np.sqrt(variance * variation.of_change)
-    margin = (
-        student_point(freedom, FALSE_ALARM_PROBABILITY / noise.rows) * standard_error
-    )
-    excludes = np.abs(change) > margin
-    if max(len(log_a), len(log_b)) >= MIN_STEPS_FOR_CORRELATION:
-        excludes = _do_wider_intervals_exclude_one(change, margin, excludes, samples)
-    return excludes
+    level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
+    margin = student_point(PRIOR_STEPS + variation.freedom, level_of_column)
+    margin_of_column = margin * standard_error
+    excludes = np.abs(change) > margin_of_column
+    if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
+        return excludes
+    return _do_wider_intervals_exclude_one(change, margin_of_column, excludes, samples)
+
+
+def _average_with_usual_variance(
+    log_a: Floats, variation: _Variation, noise: Noise
+) -> Floats:
+    """Return the variance of each column, averaged with that of kernels of its length.
+
+    A few samples may lie closer together by chance than they usually do. So the usual
+    variance counts as much as PRIOR_STEPS samples.
+
+    Args:
+        log_a: The logarithms of the times of A, [steps, columns].
+        variation: How much the samples of each column vary.
+        noise: The usual variance of kernels by their length.
+    """
+    length = np.median(log_a, axis=0)
+    classes_of_shorter_kernels = count_below(noise.longest, length)
+    usual_variance = noise.variance[classes_of_shorter_kernels]
+    squares = PRIOR_STEPS * usual_variance + variation.squares
+    return np.asarray(squares / (PRIOR_STEPS + variation.freedom))
 
 
 def _do_wider_intervals_exclude_one(
@@ -270,11 +294,13 @@ def _do_wider_intervals_exclude_one(
 def _compute_rounding_variance(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
     """Return the variance that rounding to the tick adds to the logarithms of a column.
 
-    It is the sum of both sides. A time that is rounded to a tick is off by an amount
-    whose variance is a twelfth of the square of the tick.
+    It is the sum of the variances of A and of B. A rounded time is off by an amount
+    whose variance is a twelfth of the square of the tick. Of its logarithm, that is
+    divided by the square of the time.
     """
-    variance_a = tick_ns**2 / 12 / np.maximum(medians(a), 1) ** 2
-    variance_b = tick_ns**2 / 12 / np.maximum(medians(b), 1) ** 2
+    variance_ns2 = tick_ns**2 / 12
+    variance_a = variance_ns2 / np.maximum(medians(a), 1) ** 2
+    variance_b = variance_ns2 / np.maximum(medians(b), 1) ** 2
     return np.asarray(variance_a + variance_b)
 
 
@@ -300,8 +326,9 @@ def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variat
     freedom = 0
     of_change = 0.0
     for sample in samples:
-        squares = squares + ((sample - sample.mean(axis=0)) ** 2).sum(axis=0)
-        freedom += len(sample) - 1
+        deviations = sample - sample.mean(axis=0)
+        squares += (deviations**2).sum(axis=0)
+        freedom += len(sample) - 1  # the mean takes one degree of freedom
         of_change += 1 / len(sample)
     return _Variation(squares=squares, freedom=freedom, of_change=of_change)
 
@@ -329,6 +356,7 @@ def student_point(freedom: int, level: float) -> float:
     high = 1.0
     while _probability_outside(high, freedom) > level:
         high *= 2
+    # The point is between `low` and `high`; halve that interval again and again.
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         if _probability_outside(middle, freedom) > level:

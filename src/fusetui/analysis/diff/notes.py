@@ -22,7 +22,7 @@ from fusetui.analysis.diff.work import is_launched_by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, pace, percent, plural, several
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows, distinct
 from fusetui.trace.model.columns import Trace
 
 MAX_COMPARED_CALLS = 2000
@@ -103,8 +103,8 @@ def notes(
         *_describe_drift(a, b, step),
         _warn_of_interruptions(a, step.interrupted_a),
         _warn_of_interruptions(b, step.interrupted_b),
-        *a.work.windows.notes,
-        *b.work.windows.notes,
+        *a.steps.notes,
+        *b.steps.notes,
         _warn_of_unlike_steps(a),
         _warn_of_unlike_steps(b),
     ]
@@ -148,7 +148,8 @@ def _describe_ranks(a: Trace, b: Trace) -> str:
     rank_b = _read_rank(b)
     if rank_a is None or rank_b is None:
         return ""
-    if rank_a.number == rank_b.number or rank_a.world_size != rank_b.world_size:
+    is_same_job = rank_a.world_size == rank_b.world_size
+    if not is_same_job or rank_a.number == rank_b.number:
         return ""
     ranks = f"{printable(str(rank_a.number))} and {printable(str(rank_b.number))}"
     return (
@@ -173,10 +174,17 @@ def _read_rank(trace: Trace) -> _RankInJob | None:
     return _RankInJob(number=number, world_size=world_size)
 
 
-def _read_nested_value(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys in nested dicts; None if there is none."""
+def _read_nested_value(keys: Mapping[str, Any], *path: str) -> Any:
+    """Return the value at a path of keys in nested dicts; None if there is none.
+
+    >>> _read_nested_value({"distributedInfo": {"rank": 3}}, "distributedInfo", "rank")
+    3
+    """
+    value: Any = keys
     for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
     return value
 
 
@@ -202,11 +210,13 @@ def _read_runtime_version(trace: Trace) -> str:
     A file has the number 12040 or 70051831 for these, some files as a string.
     """
     cuda = _parse_whole_number(trace.keys.get("cuda_runtime_version"))
-    if cuda:
-        return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    if cuda:  # 1000 * major + 10 * minor
+        major = cuda // 1000
+        minor = cuda // 10 % 100
+        return f"CUDA {major}.{minor}"
 
     hip = _parse_whole_number(trace.keys.get("hip_runtime_version"))
-    if hip:
+    if hip:  # 10,000,000 * major + 100,000 * minor + patch
         major = hip // 10_000_000
         minor = hip // 100_000 % 100
         patch = hip % 100_000
@@ -305,34 +315,32 @@ def _describe_merged_streams(
     Returns:
         A note for each group.
     """
-    lane_noun = "streams" if items.work.gpu else "threads"
-    stream_notes = []
+    what = "streams" if items.work.gpu else "threads"
+    every_note = []
     for lanes in merged_lanes:
-        names = []
-        for lane in lanes:
-            track = items.trace.first_track(lane)
-            names.append(printable(str(track.tid)))
-        all_but_last = ", ".join(names[:-1])
-        note = f"{lane_noun} {all_but_last} and {names[-1]} are compared as one"
-        stream_notes.append(_prefix_label(items, note))
-    return stream_notes
+        *others, last = [
+            printable(str(items.trace.first_track(lane).tid)) for lane in lanes
+        ]
+        note = f"{what} {', '.join(others)} and {last} are compared as one"
+        every_note.append(_prefix_label(items, note))
+    return every_note
 
 
 class _Launches(msgspec.Struct, frozen=True, eq=False):
-    """How some items of a side were launched, one entry per item."""
+    """How some kernels of a trace were launched, one entry per kernel."""
 
     side: str  # A or B
-    call: Rows  # row of the launch call, -1 where it is not in the file
+    call: Rows  # row of the launch call, NO_ROW where it is not in the file
     is_by_graph: Flags
 
 
 def _find_launches(side: str, items: WorkItems, members: Rows) -> _Launches:
-    """Determine how each of some items was launched: by which call or graph.
+    """Determine how each of some kernels was launched: by which call or graph.
 
     Args:
         side: The name of the trace, A or B.
-        items: The items (kernels and copies) of the representative step of the trace.
-        members: The indices of the items to look at.
+        items: All kernels of a step of the trace.
+        members: The indices of the kernels to look at.
     """
     rows = items.row[members]
     return _Launches(
@@ -369,8 +377,9 @@ def _describe_move_to_graphs(*, by_calls: _Launches, by_graphs: _Launches) -> st
     Returns:
         "" if there are no such kernels.
     """
-    has_call = by_calls.call >= 0
-    is_moved = has_call & ~by_calls.is_by_graph & by_graphs.is_by_graph
+    has_call = by_calls.call != NO_ROW
+    is_by_own_call = has_call & ~by_calls.is_by_graph
+    is_moved = is_by_own_call & by_graphs.is_by_graph
     if not is_moved.any():
         return ""
     kernels = plural(int(is_moved.sum()), "kernel")
@@ -403,20 +412,21 @@ def _describe_input_changes(
         after = _describe_inputs(b, int(b.op[item_b]))
         if before == after:
             continue  # spares reading the inputs of every call of the op
-        if _are_only_reordered(a, b, item_a, before, after):
+        if _are_only_reordered(a, b, a.stems[item_a], before, after):
             continue
         op = a.op_names[item_a]
-        shapes = _describe_difference(
-            f"shapes differ in {op}", before.shapes, after.shapes
-        )
-        dtypes = _describe_difference(
-            f"dtypes differ in {op}", before.dtypes, after.dtypes
-        )
+        notes_of_pair = {
+            "shapes": _describe_difference(
+                f"shapes differ in {op}", before.shapes, after.shapes
+            ),
+            "dtypes": _describe_difference(
+                f"dtypes differ in {op}", before.dtypes, after.dtypes
+            ),
+        }
         # The first note of a topic, which is about the longest pair, stays.
-        if shapes:
-            note_by_topic.setdefault("shapes", shapes)
-        if dtypes:
-            note_by_topic.setdefault("dtypes", dtypes)
+        for topic, note in notes_of_pair.items():
+            if note and topic not in note_by_topic:
+                note_by_topic[topic] = note
     return list(note_by_topic.values())
 
 
@@ -432,42 +442,42 @@ def _find_longest_pairs_of_one_op(
     items_a, items_b = paired_items(groups)
     total_ns = a.ns[items_a] + b.ns[items_b]
     longest_first = np.argsort(-total_ns, kind="stable")
+    sorted_a = items_a[longest_first].tolist()
+    sorted_b = items_b[longest_first].tolist()
 
     pairs: list[tuple[int, int]] = []
-    for index in longest_first.tolist():
+    for item_a, item_b in zip(sorted_a, sorted_b, strict=True):
+        has_op = a.op_names[item_a] != ""
+        if has_op and a.stems[item_a] == b.stems[item_b]:
+            pairs.append((item_a, item_b))
         if len(pairs) == MAX_COMPARED_PAIRS:
             break
-        item_a = int(items_a[index])
-        item_b = int(items_b[index])
-        if a.op_names[item_a] and a.stems[item_a] == b.stems[item_b]:
-            pairs.append((item_a, item_b))
     return pairs
 
 
 def _are_only_reordered(
-    a: WorkItems, b: WorkItems, item_of_a: int, before: _Inputs, after: _Inputs
+    a: WorkItems, b: WorkItems, op: str, before: _Inputs, after: _Inputs
 ) -> bool:
-    """Return whether inputs only differ because two other calls are paired.
+    """Return whether inputs only differ because the calls are paired in another order.
 
     That is so if A and B call the op equally often with the inputs `before`, and
-    equally often with the inputs `after`. Returns False if the op is called too often
-    to look at each call.
+    equally often with the inputs `after`. The result is False if the op is called too
+    often to look at each call.
 
     Args:
-        a: The items (kernels and copies) of the representative step of A.
-        b: The items of the representative step of B.
-        item_of_a: The index of an item of A whose op is asked about.
-        before: The inputs of its call.
+        a: All kernels of a step of A.
+        b: All kernels of a step of B.
+        op: The name of the op without its namespace, as `mm`.
+        before: The inputs of one of its calls in A.
         after: The inputs of the call in B that it is compared with.
     """
-    op = a.stems[item_of_a]
     calls_a = _find_calls_of_op(a, op)
     calls_b = _find_calls_of_op(b, op)
     if max(len(calls_a), len(calls_b)) > MAX_COMPARED_CALLS:
         return False
 
-    inputs_a = Counter(_describe_inputs(a, call) for call in calls_a if call >= 0)
-    inputs_b = Counter(_describe_inputs(b, call) for call in calls_b if call >= 0)
+    inputs_a = Counter(_describe_inputs(a, call) for call in calls_a)
+    inputs_b = Counter(_describe_inputs(b, call) for call in calls_b)
     is_before_as_often = inputs_a[before] == inputs_b[before]
     is_after_as_often = inputs_a[after] == inputs_b[after]
     return is_before_as_often and is_after_as_often
@@ -476,12 +486,11 @@ def _are_only_reordered(
 def _find_calls_of_op(items: WorkItems, op: str) -> list[int]:
     """Return the rows of the calls of an op that launch work in the step, ascending.
 
-    Args:
-        items: The items (kernels and copies) of the representative step of a side.
-        op: The name of the op without its namespace.
+    `op` is its name without the namespace, as `mm`.
     """
-    is_of_op = [name == op for name in items.stems]
-    return [*distinct(items.op[is_of_op]).tolist()]
+    is_of_op = np.array([name == op for name in items.stems], dtype=np.bool_)
+    calls = distinct(items.op[is_of_op])
+    return [*calls[calls != NO_ROW].tolist()]
 
 
 def _describe_inputs(items: WorkItems, row: int) -> _Inputs:
@@ -499,26 +508,31 @@ def _describe_inputs(items: WorkItems, row: int) -> _Inputs:
     types = args.get("Input type")
     if not isinstance(dims, list):
         return _Inputs(shapes="", dtypes="")
+    if not isinstance(types, list) or len(types) != len(dims):
+        types = []
 
-    is_tensor = [isinstance(shape, list) and bool(shape) for shape in dims]
-    tensors = [index for index in range(len(dims)) if is_tensor[index]]
-    compared = tensors[:MAX_COMPARED_TENSORS]
-    shapes = " x ".join(str(dims[index]) for index in compared)
-    dtypes = ""
-    if isinstance(types, list) and len(types) == len(dims):
-        names = [str(types[index]).removeprefix("c10::").lower() for index in compared]
-        dtypes = " x ".join(names)
-    return _Inputs(shapes=shapes, dtypes=dtypes)
+    shapes: list[str] = []
+    dtypes: list[str] = []
+    for index, shape in enumerate(dims):
+        is_tensor = isinstance(shape, list) and len(shape) > 0
+        if not is_tensor or len(shapes) == MAX_COMPARED_TENSORS:
+            continue
+        shapes.append(str(shape))
+        if types:
+            dtypes.append(str(types[index]).removeprefix("c10::").lower())
+    return _Inputs(shapes=" x ".join(shapes), dtypes=" x ".join(dtypes))
 
 
 def _warn_of_few_steps(a: WorkItems, b: WorkItems) -> str:
     """Warn if A or B has fewer than MIN_STEPS_FOR_VERDICT steps; "" otherwise."""
-    steps_a = len(a.work.windows)
-    steps_b = len(b.work.windows)
+    steps_a = len(a.steps)
+    steps_b = len(b.steps)
     if min(steps_a, steps_b) >= MIN_STEPS_FOR_VERDICT:
         return ""
-    steps = f"few steps (A {steps_a}, B {steps_b})"
-    return f"{steps}: the changes may be noise; profile at least {MIN_STEPS_FOR_VERDICT} steps"
+    return (
+        f"few steps (A {steps_a}, B {steps_b}): the changes may be noise; profile at "
+        f"least {MIN_STEPS_FOR_VERDICT} steps"
+    )
 
 
 def _warn_of_few_usual_steps(items: WorkItems) -> str:
@@ -527,21 +541,22 @@ def _warn_of_few_usual_steps(items: WorkItems) -> str:
     These are fewer than MIN_USUAL_STEPS, although there are enough steps. The figures
     are means over these steps only. Returns "" otherwise.
     """
-    steps = len(items.work.windows)
+    steps = len(items.steps)
     usual_steps = len(items.usual_steps)
-    if steps < MIN_STEPS_FOR_VERDICT or not 0 < usual_steps < MIN_USUAL_STEPS:
+    are_few = 0 < usual_steps < MIN_USUAL_STEPS
+    if steps < MIN_STEPS_FOR_VERDICT or not are_few:
         return ""
-    few = "because the others do different work"
-    return _prefix_label(items, f"figures cover {usual_steps} of {steps} steps, {few}")
+    why = "because the others do different work"
+    return _prefix_label(items, f"figures cover {usual_steps} of {steps} steps, {why}")
 
 
 def _warn_of_unlike_steps(items: WorkItems) -> str:
     """Warn if not all steps of a trace do the same work; "" otherwise."""
-    alike_steps = len(items.alike_steps)
-    steps = len(items.work.windows)
-    if alike_steps == steps:
+    same_work_steps = len(items.same_work_steps)
+    steps = len(items.steps)
+    if same_work_steps == steps:
         return ""
-    rows = f"row times are from the {alike_steps} of {steps} steps that are alike"
+    rows = f"row times are from the {same_work_steps} of {steps} steps that are alike"
     return _prefix_label(items, f"steps do different work; {rows}")
 
 
@@ -551,7 +566,8 @@ def _warn_of_unexplained_time(step: StepChange, sums: Accounting) -> str:
     Returns "" if that is at most MIN_NOTED_SHARE of the longer step.
     """
     unexplained_ns = abs(sums.not_explained_ns)
-    if unexplained_ns <= MIN_NOTED_SHARE * max(step.a_ns or 0, step.b_ns or 0):
+    longer_step_ns = max(step.a_ns or 0, step.b_ns or 0)
+    if unexplained_ns <= MIN_NOTED_SHARE * longer_step_ns:
         return ""
     why = "steps with the usual work do not take the median time"
     return f"{duration(unexplained_ns)} not explained: {why}"
@@ -572,30 +588,38 @@ def _describe_drift(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
 
 
 def _describe_alternation(step: StepChange) -> str:
-    """Note that the steps took turns, and how both sides drifted, if they did."""
+    """Note that the steps of A and B alternate, and how both drifted, if both did."""
     note = "steps of A and B alternate, so each is compared with its neighbor"
     if not step.drift_a or not step.drift_b:
         return note
     larger_drift = max(step.drift_a, step.drift_b, key=abs)
-    return f"{note}; both became {pace(1.0, 1.0 + larger_drift)} over time"
+    slower = pace(1.0, 1.0 + larger_drift)
+    return f"{note}; both became {slower} over time"
 
 
 def _describe_drift_of_side(items: WorkItems, drift: float) -> str:
-    """Say how much slower or faster the run of a side became; "" for no drift."""
+    """Say how much slower or faster the steps of a trace became; "" for no drift.
+
+    A drift of 0.1 means that the last step took 10 % longer than the first.
+    """
     if not drift:
         return ""
-    became = f"{items.work.label} became {pace(1.0, 1.0 + drift)}"
+    slower = pace(1.0, 1.0 + drift)
     return (
-        f"{became} from its first step to its last; the confidence interval is "
-        "widened accordingly"
+        f"{items.work.label} became {slower} from its first step to its last; the "
+        "confidence interval is widened accordingly"
     )
 
 
 def _warn_of_interruptions(items: WorkItems, share: float) -> str:
-    """Note that interruptions took more than MIN_NOTED_SHARE of the time of a side."""
+    """Note that the steps of a trace were interrupted for some share of their time.
+
+    Returns "" if the share is at most MIN_NOTED_SHARE.
+    """
     if share <= MIN_NOTED_SHARE:
         return ""
-    interrupted = f"steps were interrupted for {percent(share, 1)} of the time"
-    return _prefix_label(
-        items, f"{interrupted}; the confidence interval excludes that time"
+    note = (
+        f"steps were interrupted for {percent(share, 1)} of the time; the confidence "
+        "interval excludes that time"
     )
+    return _prefix_label(items, note)

@@ -15,11 +15,11 @@ from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.outlier_work import NO_PIECE, collect_rows_by_step
+from fusetui.analysis.diff.outlier_work import collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import Cover, pieces
 from fusetui.trace.model.quantiles import lower_quantile, medians
 from fusetui.trace.model.sorted_arrays import positions_of
@@ -72,10 +72,10 @@ def find_single_step_outliers(
         b: The items of the representative step of B.
         groups: Which items do the same work.
     """
-    steps = len(a.work.windows)
-    if steps < MIN_STEPS or len(b.work.windows) != steps:
+    steps = len(a.steps)
+    if steps < MIN_STEPS or len(b.steps) != steps:
         return []
-    usual_on_both = np.intersect1d(a.alike_steps, b.alike_steps)
+    usual_on_both = np.intersect1d(a.same_work_steps, b.same_work_steps)
     if len(usual_on_both) < MIN_STEPS - 1:
         return []
     if not _do_sides_vary_alike(a, b, groups, usual_on_both):
@@ -98,11 +98,15 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
     Returns:
         The rows. Those of faster and slower kernels, and the joined ones, are last.
     """
-    timed_kernels = [
-        row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)
-    ]
-    joined = [row for row in rows if row not in timed_kernels]
-    for kernel in timed_kernels:
+    kernel_rows: list[Row] = []
+    joined: list[Row] = []
+    for row in rows:
+        if row.kind in (RowKind.FASTER, RowKind.SLOWER):
+            kernel_rows.append(row)
+        else:
+            joined.append(row)
+
+    for kernel in kernel_rows:
         candidates = [
             row for row in joined if _are_parts_of_one_kernel(a, b, kernel, row)
         ]
@@ -116,16 +120,21 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
 
 
 def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
-    """Make the row of a kernel that one side divides, from the rows of its parts."""
+    """Make the row of a kernel that one trace divides, from the rows of its parts."""
     before = _add_shares(
         _extract_share(first_part, "a"), _extract_share(other_parts, "a")
     )
     after = _add_shares(
         _extract_share(first_part, "b"), _extract_share(other_parts, "b")
     )
-    kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
-    why = f"{other_parts.why}: {IN_PARTS}"
-    return row_of(kind, first_part.op, before, after, why, counts=False)
+    return row_of(
+        kind=RowKind.SPLIT if after.count > before.count else RowKind.FUSED,
+        op=first_part.op,
+        a=before,
+        b=after,
+        why=f"{other_parts.why}: {IN_PARTS}",
+        counts=False,
+    )
 
 
 def _are_parts_of_one_kernel(
@@ -142,27 +151,31 @@ def _are_parts_of_one_kernel(
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that A or B has in addition in one step.
     """
-    is_of_one_side = bool(others.a) != bool(others.b)
-    if not is_of_one_side:
+    if others.b and not others.a:
+        trace = b.trace
+        first_part = _extract_share(kernel, "b")
+        other_parts = _extract_share(others, "b")
+        whole_ns = kernel.a_ns
+    elif others.a and not others.b:
+        trace = a.trace
+        first_part = _extract_share(kernel, "a")
+        other_parts = _extract_share(others, "a")
+        whole_ns = kernel.b_ns
+    else:
         return False
-    divided_side, whole_side, trace = (
-        ("b", "a", b.trace) if others.b else ("a", "b", a.trace)
-    )
 
-    first_part = _extract_share(kernel, divided_side)
-    other_parts = _extract_share(others, divided_side)
     rows = [*first_part.rows, *other_parts.rows]
     # Work that is missing in the step has no rows of it.
-    if len(rows) != 1 + max(others.a_count, others.b_count):
+    if len(rows) != 1 + other_parts.count:
         return False
     if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
         return False
-    parts_ns = [first_part.ns, *trace.dur[rows[1:]].tolist()]
-    return adds_up_to(parts_ns, _extract_share(kernel, whole_side).ns)
+    parts_ns = [first_part.ns, *trace.dur[[*other_parts.rows]].tolist()]
+    return adds_up_to(parts_ns, whole_ns)
 
 
 def _extract_share(row: Row, side: str) -> RowShare:
-    """Return the names, times, count and rows that A or B has of a row.
+    """Return the names, times, count and rows that a row has of one trace.
 
     The time hidden behind compute is left out. `side` is `a` or `b`.
     """
@@ -199,9 +212,7 @@ class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
 
     items_a: Rows  # the item of A of each pair
     items_b: Rows
-    rows_a: (
-        Rows  # rows of the trace of A, [steps, pairs]; NO_PIECE if the step lacks it
-    )
+    rows_a: Rows  # rows of the trace of A, [steps, pairs]; NO_ROW if the step lacks it
     rows_b: Rows
     before: Int64s  # ns in A, [steps, pairs]; its median time where a side lacks it
     after: Int64s
@@ -218,9 +229,9 @@ def _collect_paired_times(
     items_a, items_b = paired_items(groups)
     rows_a = collect_rows_by_step(a, b)[:, items_a]
     rows_b = collect_rows_by_step(b, a)[:, items_b]
-    is_missing = (rows_a == NO_PIECE) | (rows_b == NO_PIECE)
-    median_a = np.array(a.medians)[items_a]
-    median_b = np.array(b.medians)[items_b]
+    is_missing = (rows_a == NO_ROW) | (rows_b == NO_ROW)
+    median_a = np.array(a.median_times)[items_a]
+    median_b = np.array(b.median_times)[items_b]
     return _PairedTimes(
         items_a=items_a,
         items_b=items_b,
@@ -251,12 +262,11 @@ def _find_outlying_kernels(
     outliers = _find_outliers(times.before, times.after, times.is_missing)
     tick_ns = resolution(a.samples, b.samples)
     min_distance_ns = _compute_min_distance(times.before, times.after, tick_ns)
-    farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
-    is_far = outliers.apart_ns > min_distance_ns
-    reported_pairs = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
+    far_pairs = np.flatnonzero(outliers.apart_ns > min_distance_ns)
+    farthest_first = far_pairs[np.argsort(-outliers.apart_ns[far_pairs], kind="stable")]
 
     kernels = []
-    for pair in reported_pairs.tolist():
+    for pair in farthest_first[:MAX_KERNELS].tolist():
         step = int(outliers.step[pair])
         row = _make_row_of_kernel(a, b, times, pair, step)
         unusual_step = step if outliers.vary_alike[pair] else None
@@ -280,10 +290,15 @@ def _make_row_of_kernel(
     item_b = int(times.items_b[pair])
     in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
     in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
-    kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
-    where = f"{ONLY} {b.work.windows.labels[step]}"
-    why = f"{where}: {change(in_a.ns, in_b.ns)} time"
-    return row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
+    where = f"{ONLY} {b.steps.labels[step]}"
+    return row_of(
+        kind=RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER,
+        op=a.op_names[item_a],
+        a=in_a,
+        b=in_b,
+        why=f"{where}: {change(in_a.ns, in_b.ns)} time",
+        counts=False,
+    )
 
 
 def _compute_min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s:
@@ -322,7 +337,7 @@ def _share_of_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
         names=(items.names[item],),
         ns=int(items.trace.dur[row]),
         count=1,
-        median_ns=items.medians[item],
+        median_ns=items.median_times[item],
         rows=(row,),
     )
 
@@ -345,13 +360,14 @@ def _do_sides_vary_alike(
         False too if no kernels are paired.
     """
     items_a, items_b = paired_items(groups)
-    before = a.samples[np.isin(a.alike_steps, steps)][:, items_a]
-    after = b.samples[np.isin(b.alike_steps, steps)][:, items_b]
+    # `samples` has a row for each step that does the usual work of its trace.
+    before = a.samples[np.isin(a.same_work_steps, steps)][:, items_a]
+    after = b.samples[np.isin(b.same_work_steps, steps)][:, items_b]
     if not before.size:
         return False
     spread_of_differences = _measure_spread(after - before)
     spread_of_times = _measure_spread(before)
-    return bool(MIN_RATIO_OF_SPREADS * spread_of_differences <= spread_of_times)
+    return MIN_RATIO_OF_SPREADS * spread_of_differences <= spread_of_times
 
 
 def _measure_spread(samples: Int64s) -> float:
@@ -368,8 +384,8 @@ def _measure_spread(samples: Int64s) -> float:
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
     """The step of each column of samples in which the two sides are farthest apart."""
 
-    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the step
-    # does not stand out.
+    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the
+    # step does not stand out.
     apart_ns: Int64s
     step: Rows
     vary_alike: Flags  # in the other steps, one side varies as the other does
@@ -476,9 +492,9 @@ def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     The idle time of B is given twice: as it is, and without what the difference of its
     work explains.
     """
-    every_step = np.arange(len(a.work.windows))
-    is_usual_a = np.isin(every_step, a.alike_steps)
-    is_usual_b = np.isin(every_step, b.alike_steps)
+    every_step = np.arange(len(a.steps))
+    is_usual_a = np.isin(every_step, a.same_work_steps)
+    is_usual_b = np.isin(every_step, b.same_work_steps)
     idle_a = _measure_idle_time_by_step(a)
     idle_b = _measure_idle_time_by_step(b)
     change_by_work = _explain_idle_change_by_work(a, b, idle_b - idle_a)
@@ -505,35 +521,41 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
         One outlier, or an empty list.
     """
     idle_times = _measure_idle_times(a, b)
-    # One column each.
-    before_column = idle_times.before[:, None]
-    after_column = idle_times.after_without_work[:, None]
-    is_unknown = np.zeros(before_column.shape, dtype=np.bool_)
-    outliers = _find_outliers(before_column, after_column, is_unknown)
+    before = idle_times.before
+    after = idle_times.after_without_work
+    # One column each, in which every time is known.
+    is_unknown = np.zeros((len(before), 1), dtype=np.bool_)
+    outliers = _find_outliers(before[:, None], after[:, None], is_unknown)
+    (apart_ns,) = outliers.apart_ns.tolist()
+    (position,) = outliers.step.tolist()  # among the steps that are considered
+    (vary_alike,) = outliers.vary_alike.tolist()
 
-    position = int(outliers.step[0])
-    step = int(idle_times.step[position])
     is_usual = idle_times.is_usual[position]
     min_share = MIN_IDLE_SHARE if is_usual else MIN_IDLE_SHARE_BESIDE_WORK
-    min_ns = int(min_share * np.median(a.work.windows.dur))
-    change_ns = int(
-        idle_times.after_without_work[position] - idle_times.before[position]
-    )
-    if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
+    min_ns = int(min_share * np.median(a.steps.dur))
+    change_ns = abs(int(after[position] - before[position]))
+    if min(apart_ns, change_ns) <= min_ns:
         return []
 
-    a_ns = int(idle_times.before[position])
-    b_ns = int(idle_times.after[position])
-    row = row_of(
-        RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
-        "idle",
-        RowShare(names=("idle",), ns=a_ns),
-        RowShare(names=("idle",), ns=b_ns),
-        f"{ONLY} {b.work.windows.labels[step]}",
+    step = int(idle_times.step[position])
+    row = _make_row_of_idle_time(
+        a_ns=int(idle_times.before[position]),
+        b_ns=int(idle_times.after[position]),
+        step_label=b.steps.labels[step],
+    )
+    return [SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)]
+
+
+def _make_row_of_idle_time(*, a_ns: int, b_ns: int, step_label: str) -> Row:
+    """Make the row of idle time that is longer or shorter in one step."""
+    return row_of(
+        kind=RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
+        op="idle",
+        a=RowShare(names=("idle",), ns=a_ns),
+        b=RowShare(names=("idle",), ns=b_ns),
+        why=f"{ONLY} {step_label}",
         counts=False,
     )
-    unusual_step = step if outliers.vary_alike[0] else None
-    return [SingleStepOutlier(row=row, unusual_step=unusual_step)]
 
 
 def _explain_idle_change_by_work(
@@ -556,9 +578,9 @@ def _explain_idle_change_by_work(
     keys = distinct(
         np.concatenate([a.exact_keys_of_all_steps, b.exact_keys_of_all_steps])
     )
-    less_work_ns = _measure_work_by_key(a, keys) - _measure_work_by_key(b, keys)
-    gone_ns = np.maximum(less_work_ns, 0).sum(axis=1)
-    added_ns = np.maximum(-less_work_ns, 0).sum(axis=1)
+    change_of_work_ns = _measure_work_by_key(b, keys) - _measure_work_by_key(a, keys)
+    gone_ns = np.maximum(-change_of_work_ns, 0).sum(axis=1)
+    added_ns = np.maximum(change_of_work_ns, 0).sum(axis=1)
     return np.asarray(np.clip(change_ns, -added_ns, gone_ns))
 
 
@@ -576,15 +598,16 @@ def _measure_work_by_key(items: WorkItems, keys: Int64s) -> Int64s:
         Times in ns, [steps, keys].
     """
     work = items.work
-    trace = items.work.trace
-    windows = work.windows
+    trace = work.trace
+    steps = work.steps
     runs = Cover(trace.start[work.row], trace.end[work.row])
+    begins_and_ends = Cover(steps.start, steps.end)
     # Each run is cut where a step begins or ends.
-    inside, piece = pieces(runs, Cover(windows.start, windows.end))
-    step = windows.index_of(inside.start)
-    key_index = positions_of(keys, items.exact_keys_of_all_steps[piece])
-    shape = (len(windows), len(keys))
-    return summed((step, key_index), inside.end - inside.start, shape)
+    inside, run_of_piece = pieces(runs, begins_and_ends)
+    ns = inside.end - inside.start
+    step = steps.index_of(inside.start)
+    key_index = positions_of(keys, items.exact_keys_of_all_steps[run_of_piece])
+    return summed((step, key_index), ns, shape=(len(steps), len(keys)))
 
 
 def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
@@ -593,6 +616,6 @@ def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
     Without a GPU, it is the time during which no piece of work runs.
     """
     work = items.work
-    windows = items.work.windows
+    steps = work.steps
     rows = work.trace.gpu_rows if work.gpu else work.row
-    return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)
+    return steps.dur - any_busy_ns(work.trace, rows, steps.start, steps.end)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import NO_ROW, Flags
 
 
 class LaunchPeriod(msgspec.Struct, frozen=True):
@@ -27,11 +27,14 @@ class LaunchPeriod(msgspec.Struct, frozen=True):
 
 
 class _LaunchBounds(msgspec.Struct, frozen=True):
-    """The two items whose launches bound the launches of a run of blocks."""
+    """The two items whose launches bound the launches of a run of blocks.
+
+    The first item may be the one before the blocks. Then the period begins after its
+    launch.
+    """
 
     first: int
     last: int
-    # The first item is not part of the blocks, so the period begins after its launch.
     is_after_first: bool
 
 
@@ -51,27 +54,26 @@ def find_launch_periods(
     """
     trace = items.trace
     work = items.work
-    launch_of_item = trace.launch[work.row[work.slice_of_window(step)]]
+    call_of_item = trace.launch[work.row[work.slice_of_step(step)]]
 
     periods = []
     for first, last in consecutive_runs(np.array(members, dtype=np.intp)):
         bounds = _choose_launch_bounds(items, first, last)
-        if bounds is None or bounds.last >= len(launch_of_item):
+        if bounds is None or bounds.last >= len(call_of_item):
             continue
-        first_call = int(launch_of_item[bounds.first])
-        last_call = int(launch_of_item[bounds.last])
-        if first_call < 0 or last_call < 0:
+        first_call = int(call_of_item[bounds.first])
+        last_call = int(call_of_item[bounds.last])
+        if NO_ROW in (first_call, last_call):
             continue
 
         # 1 ns leaves out the launch of the first item, and includes that of the last.
         ns_after_start = 1 if bounds.is_after_first else 0
-        period = LaunchPeriod(
-            call=first_call,
-            begin_ns=int(trace.start[first_call]) + ns_after_start,
-            end_ns=int(trace.start[last_call]) + ns_after_start,
-        )
-        if period.begin_ns < period.end_ns:
-            periods.append(period)
+        begin_ns = int(trace.start[first_call]) + ns_after_start
+        end_ns = int(trace.start[last_call]) + ns_after_start
+        if begin_ns < end_ns:  # not one call for all, and in order
+            periods.append(
+                LaunchPeriod(call=first_call, begin_ns=begin_ns, end_ns=end_ns)
+            )
     return periods
 
 
@@ -126,19 +128,19 @@ def find_launches_on_other_lanes(items: WorkItems, members: Sequence[int]) -> li
         return []
 
     trace = items.trace
-    calls = trace.launch[items.row].astype(np.intp)
+    call_of_item = trace.launch[items.row].astype(np.intp)
+    is_on_other_lane = items.lane != items.lane[members[0]]
+    candidates = np.flatnonzero(is_on_other_lane & (call_of_item != NO_ROW))
+    calls = call_of_item[candidates]
     threads = trace.thread_of_track[trace.track[calls]]
-    call_starts = trace.start[calls]
-    is_in_period = np.zeros(len(items), dtype=np.bool_)
+    starts = trace.start[calls]
+
+    is_in_period = np.zeros(len(candidates), dtype=np.bool_)
     for period in find_launch_periods(items, members, items.representative_step):
         thread = trace.thread_of_track[trace.track[period.call]]
-        is_after_begin = call_starts >= period.begin_ns
-        is_before_end = call_starts < period.end_ns
-        is_in_period |= (threads == thread) & is_after_begin & is_before_end
-
-    has_call = calls >= 0
-    is_on_other_lane = items.lane != items.lane[members[0]]
-    return [*np.flatnonzero(is_in_period & is_on_other_lane & has_call).tolist()]
+        is_in_time = (starts >= period.begin_ns) & (starts < period.end_ns)
+        is_in_period |= is_in_time & (threads == thread)
+    return [*candidates[is_in_period].tolist()]
 
 
 def flag_rows_of_periods(
@@ -155,11 +157,13 @@ def flag_rows_of_periods(
             launches count in all steps that do the same work.
     """
     trace = items.trace
-    for step in items.alike_steps.tolist():
+    for step in items.same_work_steps.tolist():
         for period in find_launch_periods(items, members, step):
-            thread = trace.track_of(period.call)
+            track_of_call = trace.track_of(period.call)
             for track in trace.tracks:
-                if (track.pid, track.tid) == (thread.pid, thread.tid):
-                    starts = trace.start[track.rows]
-                    is_inside = (starts >= period.begin_ns) & (starts < period.end_ns)
-                    flags[track.rows] |= is_inside
+                is_same_process = track.pid == track_of_call.pid
+                if not is_same_process or track.tid != track_of_call.tid:
+                    continue
+                starts = trace.start[track.rows]
+                is_inside = (starts >= period.begin_ns) & (starts < period.end_ns)
+                flags[track.rows] |= is_inside

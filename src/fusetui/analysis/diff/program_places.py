@@ -20,7 +20,7 @@ from fusetui.analysis.diff.items import WorkItems, ancestors
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Int32s
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int32s
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -73,14 +73,10 @@ def choose_sort_of_all(sorts: Iterable[str]) -> str:
     Of their sorts, the first one in SORT_OF_KIND counts. So attention is attention even
     if products are part of it.
 
-    Returns OTHER if there are no sorts.
+    Returns OTHER if none of the sorts is known.
     """
-    rank_of_unknown = len(_RANK_OF_SORT)
-
-    def rank(sort: str) -> int:
-        return _RANK_OF_SORT.get(sort, rank_of_unknown)
-
-    return min(sorts, key=rank, default=OTHER)
+    known_sorts = [sort for sort in sorts if sort in _RANK_OF_SORT]
+    return min(known_sorts, key=_RANK_OF_SORT.__getitem__, default=OTHER)
 
 
 @cache
@@ -103,7 +99,7 @@ def sort_of_work(role: int, kernel: str, op: str) -> str:
         OTHER if neither tells it.
     """
     kinds_by_evidence = [kinds_of(Role(role), kernel)]
-    if op.startswith("aten::"):
+    if op.startswith("aten::"):  # other ops may do anything
         kinds_by_evidence.append(kinds_of(Role.OP, op))
     for kinds in kinds_by_evidence:
         for kind, sort in SORT_OF_KIND.items():
@@ -163,9 +159,9 @@ class ProgramPlaces:
         Returns None if the name of the kernel does not tell it.
         """
         decoded = role_of_kernel(self.items.names[item]).decoded
-        if decoded is None:
+        if decoded is None or not decoded.layout:
             return None
-        return decoded.layout or None
+        return decoded.layout
 
 
 def _find_sorts(items: WorkItems) -> list[str]:
@@ -186,9 +182,11 @@ def _find_places(trace: Trace, calls: Int32s) -> list[str]:
     annotations = _find_innermost_around(
         trace, calls, Layer.ANNOTATIONS, _names_a_place
     )
-    rows = np.where(modules >= 0, modules, annotations)
-    names = [trace.name_of(row) if row >= 0 else "" for row in rows.tolist()]
-    return [name.removeprefix(MODULE_PREFIX) for name in names]
+    places = []
+    for row in np.where(modules != NO_ROW, modules, annotations).tolist():
+        name = trace.name_of(row) if row != NO_ROW else ""
+        places.append(name.removeprefix(MODULE_PREFIX))
+    return places
 
 
 def _find_phases(items: WorkItems, calls: Int32s) -> list[str]:
@@ -198,7 +196,8 @@ def _find_phases(items: WorkItems, calls: Int32s) -> list[str]:
 
     Args:
         items: The items (kernels and copies) of the representative step of a trace.
-        calls: The row of the call that launched each item, -1 if it is not in the file.
+        calls: The row of the call that launched each item, NO_ROW if it is not in the
+            file.
 
     Returns:
         "" for items without a call, and for all items if none is of a backward pass.
@@ -210,10 +209,10 @@ def _find_phases(items: WorkItems, calls: Int32s) -> list[str]:
         items.trace, calls, Layer.ANNOTATIONS, _is_optimizer
     )
     # The later ones win: an optimizer may run inside of a hook of the backward pass.
-    phases = np.full(len(items), "forward", dtype="U9")
-    phases[calls < 0] = ""
+    phases = np.full(len(items), "forward", dtype=np.object_)
+    phases[calls == NO_ROW] = ""
     phases[is_backward] = "backward"
-    phases[optimizers >= 0] = "optimizer"
+    phases[optimizers != NO_ROW] = "optimizer"
     return [*phases.tolist()]
 
 
@@ -244,13 +243,13 @@ def _is_inside_slice_named(
 
     Args:
         items: The items (kernels and copies) of the representative step of a side.
-        rows: A row of the trace for each item, -1 for none.
+        rows: A row of the trace for each item, NO_ROW for none.
         is_wanted: Returns whether a name is wanted.
     """
     has_wanted_name = items.trace.named(is_wanted)
     is_inside = np.zeros(len(items), dtype=np.bool_)
     for row in ancestors(items.trace, rows):
-        is_inside |= (row >= 0) & has_wanted_name[items.trace.name[row]]
+        is_inside |= (row != NO_ROW) & has_wanted_name[items.trace.name[row]]
     return is_inside
 
 
@@ -268,12 +267,13 @@ def _find_innermost_around(
         is_wanted: Returns whether a name is wanted.
 
     Returns:
-        A row for each call, -1 for none.
+        A row for each call, NO_ROW for none.
     """
     is_track_of_layer = []
     for track in trace.tracks:
         is_track_of_layer.append(track.layer is layer and track.subrow == 0)
-    is_on_layer = np.array(is_track_of_layer or [False])[trace.track]
+    # The last flag makes it an array of flags where there are no tracks.
+    is_on_layer = np.array([*is_track_of_layer, False])[trace.track]
 
     is_role_of_layer = np.array([LAYERS[role] is layer for role in Role])
     is_captured = trace.role == Role.CAPTURED

@@ -39,8 +39,8 @@ MAX_RATIO_OF_TIMES, MIN_SHARE_WITHIN_RATIO = 2.0, 0.8
 factor, beside the factor by which all of them differ."""
 
 
-class OpenItems(msgspec.Struct, frozen=True):
-    """The items of each side that are in no group yet, ascending."""
+class UnpairedItems(msgspec.Struct, frozen=True):
+    """The kernels of A and of B that have no counterpart yet, as ascending indices."""
 
     a: list[int]
     b: list[int]
@@ -53,14 +53,18 @@ class OpenItems(msgspec.Struct, frozen=True):
     @property
     def are_nearly_as_many(self) -> bool:
         """Whether both sides have about the same number; see MIN_LIKE_SHARE."""
-        smaller, larger = sorted((len(self.a), len(self.b)))
-        return smaller > 0 and smaller >= MIN_LIKE_SHARE * larger
+        fewer = min(len(self.a), len(self.b))
+        more = max(len(self.a), len(self.b))
+        return fewer > 0 and fewer >= MIN_LIKE_SHARE * more
 
-    def without(self, groups: Sequence[WorkGroup]) -> OpenItems:
+    def without(self, groups: Sequence[WorkGroup]) -> UnpairedItems:
         """Return the items that are not in these groups."""
-        grouped_a = {item for group in groups for item in group.a}
-        grouped_b = {item for group in groups for item in group.b}
-        return OpenItems(
+        grouped_a: set[int] = set()
+        grouped_b: set[int] = set()
+        for group in groups:
+            grouped_a.update(group.a)
+            grouped_b.update(group.b)
+        return UnpairedItems(
             a=[item for item in self.a if item not in grouped_a],
             b=[item for item in self.b if item not in grouped_b],
         )
@@ -99,18 +103,15 @@ def group_by_region(
         The groups, with new ones in place of items without a counterpart.
     """
     for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
-        still_open = OpenItems(
+        unpaired = UnpairedItems(
             a=sorted(group.a[0] for group in groups if not group.b),
             b=sorted(group.b[0] for group in groups if not group.a),
         )
         matched: list[WorkGroup] = []
-        for region, items_of_region in _divide_by_key(
-            a, b, still_open, region_of
-        ).items():
-            if items_of_region.are_on_both_sides and not _are_all_ops_known(
-                a, b, items_of_region
-            ):
-                matched += _group_one_sort(a, b, items_of_region, region)
+        items_by_region = _divide_by_key(a, b, unpaired, region_of)
+        for region, items in items_by_region.items():
+            if items.are_on_both_sides and not _are_all_ops_known(a, b, items):
+                matched += _group_one_sort(a, b, items, region)
         groups = replace_matched_groups(groups, matched)
     return groups
 
@@ -137,7 +138,9 @@ def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
 
 
-def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> bool:
+def _are_all_ops_known(
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems
+) -> bool:
     """Return whether the op of every kernel is known, in A and in B.
 
     Args:
@@ -145,17 +148,17 @@ def _are_all_ops_known(a: ProgramPlaces, b: ProgramPlaces, items: OpenItems) -> 
         b: Where the program does the work of B.
         items: Kernels and copies of both that are in no group.
     """
-    is_known_a = all(a.items.op_id(item) != NO_OP for item in items.a)
-    is_known_b = all(b.items.op_id(item) != NO_OP for item in items.b)
-    return is_known_a and is_known_b
+    has_unknown_a = (a.items.op_ids[items.a] == NO_OP).any()
+    has_unknown_b = (b.items.op_ids[items.b] == NO_OP).any()
+    return not has_unknown_a and not has_unknown_b
 
 
 def _divide_by_key(
     a: ProgramPlaces,
     b: ProgramPlaces,
-    items: OpenItems,
+    items: UnpairedItems,
     key_of: Callable[[ProgramPlaces, int], T | None],
-) -> dict[T, OpenItems]:
+) -> dict[T, UnpairedItems]:
     """Divide the kernels and copies of A and of B by a key, such as their phase.
 
     Args:
@@ -167,7 +170,9 @@ def _divide_by_key(
     Returns:
         The items of each key. A key may have items of one trace only.
     """
-    items_by_key: defaultdict[T, OpenItems] = defaultdict(lambda: OpenItems(a=[], b=[]))
+    items_by_key: defaultdict[T, UnpairedItems] = defaultdict(
+        lambda: UnpairedItems(a=[], b=[])
+    )
     for item in items.a:
         key_a = key_of(a, item)
         if key_a is not None:
@@ -180,7 +185,7 @@ def _divide_by_key(
 
 
 def _group_one_sort(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, region: _Region
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, region: _Region
 ) -> list[WorkGroup]:
     """Group the unpaired work of one sort in a part of the program.
 
@@ -199,18 +204,15 @@ def _group_one_sort(
     where = region.where
     groups: list[WorkGroup] = []
     if sort in MAIN_SORTS:
-        groups = _group_main_work(a, b, items, sort, where)
-        items = items.without(groups)
+        groups += _group_main_work(a, b, items, sort, where)
 
-    groups_of_kernels: list[WorkGroup] = []
-    for items_of_kernel in _divide_by_key(a, b, items, _kernel_id).values():
-        groups_of_kernels += _make_one_group(
-            items_of_kernel, f"all unpaired runs of this kernel{where}"
-        )
-    groups += groups_of_kernels
+    rest = items.without(groups)
+    for items_of_kernel in _divide_by_key(a, b, rest, _kernel_id).values():
+        why = f"all unpaired runs of this kernel{where}"
+        groups += _make_one_group(items_of_kernel, why)
 
     if sort not in SORTS_OF_MOVES:
-        rest = items.without(groups_of_kernels)
+        rest = items.without(groups)
         groups += _make_one_group(rest, f"all unpaired {sort} work{where}")
     return groups
 
@@ -221,7 +223,7 @@ def _kernel_id(program: ProgramPlaces, item: int) -> int:
 
 
 def _group_main_work(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, sort: str, where: str
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, sort: str, where: str
 ) -> list[WorkGroup]:
     """Pair main work, such as products, in order if A and B seem to agree on it.
 
@@ -235,9 +237,8 @@ def _group_main_work(
         sort: That sort.
         where: Where the work is, in words after a blank.
     """
-    groups = _pair_in_order(
-        a, b, items, (f"paired in order among the unpaired {sort} work{where}")
-    )
+    why = f"paired in order among the unpaired {sort} work{where}"
+    groups = _pair_in_order(a, b, items, why)
     rest = items.without(groups)
     items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.layout)
     for layout, items_of_layout in items_by_layout.items():
@@ -246,14 +247,12 @@ def _group_main_work(
         if pairs:
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
-            groups += _make_one_group(
-                items_of_layout,
-                (f"similar counts of unpaired {sort} {layout} work{where}"),
-            )
+            why = f"similar counts of unpaired {sort} {layout} work{where}"
+            groups += _make_one_group(items_of_layout, why)
     return groups
 
 
-def _make_one_group(items: OpenItems, why: str) -> list[WorkGroup]:
+def _make_one_group(items: UnpairedItems, why: str) -> list[WorkGroup]:
     """Make one group of all items; no group if A or B has no items.
 
     Args:
@@ -273,7 +272,7 @@ def _make_one_group(items: OpenItems, why: str) -> list[WorkGroup]:
 
 
 def _pair_in_order(
-    a: ProgramPlaces, b: ProgramPlaces, items: OpenItems, why: str
+    a: ProgramPlaces, b: ProgramPlaces, items: UnpairedItems, why: str
 ) -> list[WorkGroup]:
     """Pair items of A and of B in order, by the closest times.
 
@@ -290,23 +289,25 @@ def _pair_in_order(
         differ by about the same factor: then the two orders differ
         (MAX_RATIO_OF_TIMES).
     """
-    smaller, larger = sorted((len(items.a), len(items.b)))
-    if not items.are_nearly_as_many or not is_feasible(smaller, larger):
+    fewer = min(len(items.a), len(items.b))
+    more = max(len(items.a), len(items.b))
+    if not items.are_nearly_as_many or not is_feasible(fewer, more):
         return []
 
     times_a = _collect_times(a, items.a)
     times_b = _collect_times(b, items.b)
-    # The times of A if it were as fast as B.
-    scaled_a = times_a * (np.median(times_b) / np.median(times_a))
-    positions_a, positions_b = _choose_positions_in_order(scaled_a, times_b)
+    slowdown = np.median(times_b) / np.median(times_a)
+    scaled_a = times_a * slowdown  # the times of A if it were as fast as B
+    paired = _choose_positions_in_order(scaled_a, times_b)
 
-    log_ratios = np.abs(np.log(scaled_a[positions_a] / times_b[positions_b]))
-    is_within_ratio = log_ratios <= math.log(MAX_RATIO_OF_TIMES)
+    # The logarithm makes a ratio of 2 and one of 1/2 equally far from 1.
+    log_ratios = np.log(scaled_a[paired.a] / times_b[paired.b])
+    is_within_ratio = np.abs(log_ratios) <= math.log(MAX_RATIO_OF_TIMES)
     if np.mean(is_within_ratio) < MIN_SHARE_WITHIN_RATIO:
         return []
 
     pairs = []
-    for position_a, position_b in zip(positions_a, positions_b, strict=True):
+    for position_a, position_b in zip(paired.a, paired.b, strict=True):
         pair = WorkGroup(
             a=(items.a[position_a],),
             b=(items.b[position_b],),
@@ -337,14 +338,15 @@ def _choose_positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsIn
         times_a: The times of the items of A in ns.
         times_b: The times of the items of B in ns.
     """
-    ns_a: list[int] = times_a.astype(np.int64).tolist()
-    ns_b: list[int] = times_b.astype(np.int64).tolist()
-    all_positions = list(range(min(len(ns_a), len(ns_b))))
+    ns_a = times_a.astype(np.int64)
+    ns_b = times_b.astype(np.int64)
+    all_of_a = list(range(len(ns_a)))
+    all_of_b = list(range(len(ns_b)))
     if len(ns_a) > len(ns_b):
-        return _PositionsInOrder(a=closest(ns_b, ns_a), b=all_positions)
+        return _PositionsInOrder(a=closest(ns_b, ns_a), b=all_of_b)
     if len(ns_b) > len(ns_a):
-        return _PositionsInOrder(a=all_positions, b=closest(ns_a, ns_b))
-    return _PositionsInOrder(a=all_positions, b=all_positions)
+        return _PositionsInOrder(a=all_of_a, b=closest(ns_a, ns_b))
+    return _PositionsInOrder(a=all_of_a, b=all_of_b)
 
 
 def _collect_times(program: ProgramPlaces, members: Sequence[int]) -> Floats:

@@ -5,7 +5,7 @@ No kernel shows that such ops are the same. They are recognized by where they ru
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -13,9 +13,9 @@ import numpy as np
 
 from fusetui.analysis.diff.dispatch import find_ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
-from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, ordinals
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -63,7 +63,7 @@ def pair_renamed_labels(
     Returns:
         {label in B: label in A}; {} if A or B has no steps.
     """
-    if not len(a.work.windows) or not len(b.work.windows):
+    if not len(a.steps) or not len(b.steps):
         return {}  # there is no step whose places could be compared
 
     labels_a = _collect_labels_of_ops(a)
@@ -82,6 +82,13 @@ def pair_renamed_labels(
     return by_kernels | _pair_labels_at_same_places(places_a, places_b)
 
 
+class _LabelPair(msgspec.Struct, frozen=True):
+    """A label of A and a label of B whose ops run at the same places."""
+
+    a: str
+    b: str
+
+
 def _pair_labels_at_same_places(
     places_a: PlacesByLabel, places_b: PlacesByLabel
 ) -> dict[str, str]:
@@ -94,19 +101,17 @@ def _pair_labels_at_same_places(
         places_a: {label: {place: how often its ops run there}} of A.
         places_b: The same of B.
     """
-    fits_of_b: defaultdict[str, list[str]] = defaultdict(list)
-    fit_count_of_a: Counter[str] = Counter()
+    fits: list[_LabelPair] = []
     for label_a, own_places in places_a.items():
         for label_b, other_places in places_b.items():
             if _are_same_places(own_places, other_places):
-                fits_of_b[label_b].append(label_a)
-                fit_count_of_a[label_a] += 1
+                fits.append(_LabelPair(a=label_a, b=label_b))
 
-    renamed = {}
-    for label_b, labels_a in fits_of_b.items():
-        if len(labels_a) == 1 and fit_count_of_a[labels_a[0]] == 1:
-            renamed[label_b] = labels_a[0]
-    return renamed
+    fits_of_a = Counter(fit.a for fit in fits)
+    fits_of_b = Counter(fit.b for fit in fits)
+    return {
+        fit.b: fit.a for fit in fits if fits_of_a[fit.a] == 1 and fits_of_b[fit.b] == 1
+    }
 
 
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
@@ -123,14 +128,14 @@ def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool
     return common >= MIN_SHARE_AT_SAME_PLACES * either
 
 
-def _collect_labels_of_ops(side: WorkItems) -> set[str]:
+def _collect_labels_of_ops(items: WorkItems) -> set[str]:
     """Return the labels of all ops of the trace, in its steps or not."""
-    trace = side.trace
+    trace = items.trace
     name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {dispatch_name(trace.names[index]) for index in name_indices}
 
 
-def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
+def _find_places_by_label(items: WorkItems, labels: set[str]) -> PlacesByLabel:
     """Return at which places of the representative step ops with these labels run.
 
     A place is described by the kernels around it, without names of ops. Ops that
@@ -142,104 +147,107 @@ def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
     places: PlacesByLabel = {}
     if not labels:
         return places
-    ops = _find_ops_of_step(side)
-    threads = side.trace.thread_of_track[side.trace.track[ops]]
+    ops = _find_ops_of_step(items)
+    threads = items.trace.thread_of_track[items.trace.track[ops]]
     for thread in distinct(threads).tolist():
-        _add_places_of_thread(side, ops[threads == thread], thread, labels, places)
+        _add_places_of_thread(items, ops[threads == thread], thread, labels, places)
     return places
 
 
-def _find_ops_of_step(side: WorkItems) -> Rows:
+def _find_ops_of_step(items: WorkItems) -> Rows:
     """Return the rows of the ops that begin in the representative step."""
-    trace = side.trace
+    trace = items.trace
     ops = trace.rows_of(Role.OP)
-    step_of_op = side.work.windows.step_of_calls(trace.start[ops])
-    ops_of_step: Rows = ops[step_of_op == side.representative_step]
+    step_of_op = items.steps.step_of_calls(trace.start[ops])
+    ops_of_step: Rows = ops[step_of_op == items.representative_step]
     return ops_of_step
 
 
 def _add_places_of_thread(
-    side: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
+    items: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
 ) -> None:
     """Add the places at which the ops of one thread run to `places`.
 
     A place is described by the kernels around it, without names of ops.
 
     Args:
-        side: The items (kernels and copies) of the representative step of a trace.
+        items: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
         thread: The number of the thread.
         labels: Only ops with these labels are added.
         places: {label: {place: how often}}. It is changed, but gets no more labels than
             MAX_COMPARED_LABELS.
     """
-    trace = side.trace
-    places_of_ops = _locate_ops(side, ops, thread)
-    computes_nothing = np.isin(ops, find_ops_without_work(side.work))
+    trace = items.trace
+    places_of_ops = _locate_ops(items, ops, thread)
+    computes_nothing = np.isin(ops, find_ops_without_work(items.work))
     # Sort by start, then by row: an op comes before those inside it.
     by_start = np.lexsort((ops, trace.start[ops]))
     for position in by_start.tolist():
         name = trace.name_of(int(ops[position]))
         label = dispatch_name(name)
-        if not computes_nothing[position] or label not in labels or is_compiler(name):
+        is_wanted = label in labels and not is_compiler(name)
+        if not is_wanted or not computes_nothing[position]:
             continue
-        if label not in places and len(places) == MAX_COMPARED_LABELS:
-            continue
+        if label not in places:
+            if len(places) == MAX_COMPARED_LABELS:
+                continue
+            places[label] = Counter()
         place = places_of_ops.place_of_op(position)
-        places.setdefault(label, Counter())[place] += 1
+        places[label][place] += 1
 
 
 class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     """Where the ops of one thread run, one entry per op unless it says otherwise."""
 
     kernels: Int64s  # ids of the kernels that the thread launched, in order of time
-    pieces_before: Rows  # how many of these it had launched when each op began
+    kernels_before: Rows  # how many of these it had launched when each op began
     ops_since_work: Rows
     ops_inside: Int64s
 
     def place_of_op(self, position: int) -> Place:
-        """Return where an op runs.
+        """Return where an op runs: between which kernels, and after how many ops.
 
-        That is between which kernels, after how many ops, and around how many ops.
-
-        Args:
-            position: The index of the op.
+        `position` is the index of the op.
         """
-        pieces_before = int(self.pieces_before[position])
-        has_work_after = pieces_before < len(self.kernels)
-        work_before = self.kernels[pieces_before - 1] if pieces_before else NO_KERNEL
-        work_after = self.kernels[pieces_before] if has_work_after else NO_KERNEL
+        work_before = NO_KERNEL
+        work_after = NO_KERNEL
+        kernels_before = int(self.kernels_before[position])
+        if kernels_before > 0:
+            work_before = int(self.kernels[kernels_before - 1])
+        if kernels_before < len(self.kernels):
+            work_after = int(self.kernels[kernels_before])
         return Place(
-            work_before=int(work_before),
-            work_after=int(work_after),
+            work_before=work_before,
+            work_after=work_after,
             ops_since_work=int(self.ops_since_work[position]),
             ops_inside=int(self.ops_inside[position]),
         )
 
 
-def _locate_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
+def _locate_ops(items: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
     """Determine between which kernels the ops of a thread run.
 
     It also counts the ops inside each of them.
 
     Args:
-        side: The items (kernels and copies) of the representative step of a trace.
+        items: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
         thread: The number of the thread.
     """
-    trace = side.trace
-    launched = _find_work_launched_by(side, thread)
+    trace = items.trace
+    launched = _find_work_launched_by(items, thread)
     begins = trace.start[ops]
-    pieces_before = count_below(launched.times_ns, begins)
+    kernels_before = count_below(launched.times_ns, begins)
 
-    # In order of time the numbers of pieces before ascend, so that equal ones are
-    # neighbors, and `ordinals` counts the ops since the last piece.
+    # In order of time the numbers of kernels before ascend, so that equal ones are
+    # neighbors, and `ordinals` counts the ops since the last kernel.
     by_start = np.lexsort((ops, begins))
     ops_since_work = np.empty(len(ops), dtype=np.intp)
-    ops_since_work[by_start] = ordinals(pieces_before[by_start])
+    ops_since_work[by_start] = ordinals(kernels_before[by_start])
     return _PlacesOfOps(
         kernels=launched.kernels,
-        pieces_before=pieces_before,
+        kernels_before=kernels_before,
         ops_since_work=ops_since_work,
         ops_inside=_count_ops_inside(trace, ops),
     )
@@ -255,22 +263,22 @@ def _count_ops_inside(trace: Trace, ops: Rows) -> Int64s:
 class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
     """The work of the step that a thread launched, in order of time."""
 
-    times_ns: Int64s  # when each piece was launched
+    times_ns: Int64s  # when each kernel was launched
     kernels: Int64s  # the ids of the kernels
 
 
-def _find_work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
+def _find_work_launched_by(items: WorkItems, thread: int) -> _LaunchedWork:
     """Return what a thread launched of the representative step.
 
     Without a GPU, that is the ops of this thread that compute.
     """
-    trace = side.trace
-    calls = trace.launch[side.row] if side.work.gpu else side.row
-    kernels = side.exact_keys & KERNEL_MASK
+    trace = items.trace
+    calls = trace.launch[items.row] if items.work.gpu else items.row
+    has_call = calls != NO_ROW
     is_on_thread = trace.thread_of_track[trace.track[calls]] == thread
-    is_launched_here = (calls >= 0) & is_on_thread
-    times_ns = trace.start[calls[is_launched_here]]
-    by_time = np.argsort(times_ns, kind="stable")
+    launched = np.flatnonzero(has_call & is_on_thread)
+    launched_ns = trace.start[calls[launched]]
+    by_time = np.argsort(launched_ns, kind="stable")
     return _LaunchedWork(
-        times_ns=times_ns[by_time], kernels=kernels[is_launched_here][by_time]
+        times_ns=launched_ns[by_time], kernels=items.kernel_ids[launched[by_time]]
     )

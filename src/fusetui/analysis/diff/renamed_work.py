@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fusetui.analysis.diff.evidence import MIN_SHARED_KERNELS, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup
+from fusetui.analysis.diff.groups import WorkGroup, paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import identity
@@ -62,23 +62,31 @@ def find_renamed_ops(
             before=_make_stable_name(op.before), after=_make_stable_name(op.after)
         )
         known_pairs.add(pair.without_namespaces)
-        if kernels_in_place[pair] or not kernels_elsewhere[pair]:
+        is_only_elsewhere = kernels_elsewhere[pair] and not kernels_in_place[pair]
+        if not is_only_elsewhere:
             renamed.append(op)
 
     judge = _PairJudge(a, b)
     candidates = [
         pair for pair in kernels_in_place if judge.may_be_renamed(pair, swapped)
     ]
-    pairs_with_before = Counter(pair.before for pair in candidates)
-    pairs_with_after = Counter(pair.after for pair in candidates)
-    for pair in candidates:
-        if pair.without_namespaces in known_pairs:
-            continue
-        if pairs_with_before[pair.before] > 1 or pairs_with_after[pair.after] > 1:
-            continue
-        if judge.launch_enough(pair, kernels_in_place[pair]):
-            renamed.append(judge.renamed_op(pair, kernels_in_place[pair]))
+    for pair in _select_unambiguous_pairs(candidates):
+        kernels = kernels_in_place[pair]
+        is_known = pair.without_namespaces in known_pairs
+        if not is_known and judge.launch_enough(pair, kernels):
+            renamed.append(judge.renamed_op(pair, kernels))
     return tuple(renamed)
+
+
+def _select_unambiguous_pairs(pairs: Sequence[_OpPair]) -> list[_OpPair]:
+    """Return the pairs of names of which no other pair has either name."""
+    pairs_with_before = Counter(pair.before for pair in pairs)
+    pairs_with_after = Counter(pair.after for pair in pairs)
+    unambiguous = []
+    for pair in pairs:
+        if pairs_with_before[pair.before] == 1 and pairs_with_after[pair.after] == 1:
+            unambiguous.append(pair)
+    return unambiguous
 
 
 class _PairJudge:
@@ -116,11 +124,13 @@ class _PairJudge:
             pair: An op of A and an op of B.
             kernels: How many kernels they launch at the same places.
         """
-        min_of_a = MIN_SHARED_KERNELS * self._kernels_of_a[pair.before]
-        min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
-        is_enough_of_a = pair.before in self._names_in_b or kernels >= min_of_a
-        is_enough_of_b = pair.after in self._names_in_a or kernels >= min_of_b
-        return is_enough_of_a and is_enough_of_b
+        min_of_a = 0.0
+        if pair.before not in self._names_in_b:
+            min_of_a = MIN_SHARED_KERNELS * self._kernels_of_a[pair.before]
+        min_of_b = 0.0
+        if pair.after not in self._names_in_a:
+            min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
+        return kernels >= max(min_of_a, min_of_b)
 
     def renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
         """Return the pair with the full names of its ops.
@@ -152,16 +162,11 @@ def _count_kernels_of_op_pairs(
             that stayed.
     """
     kernels_of_pair: Counter[_OpPair] = Counter()
-    for group in groups:
-        if len(group.a) != 1 or len(group.b) != 1:
-            continue
-        if (group.why == ELSEWHERE) != moved:
-            continue
-        item_a = group.a[0]
-        item_b = group.b[0]
-        if not a.computes[item_a]:
-            continue
-        if a.kernel_id(item_a) != b.kernel_id(item_b):
+    counted_groups = [group for group in groups if (group.why == ELSEWHERE) == moved]
+    items_a, items_b = paired_items(counted_groups)
+    for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
+        is_same_kernel = a.kernel_id(item_a) == b.kernel_id(item_b)
+        if not is_same_kernel or not a.computes[item_a]:
             continue
         before = a.op_names[item_a]
         after = b.op_names[item_b]
@@ -181,8 +186,8 @@ def _is_op_of_program(name: str) -> bool:
 def _make_stable_name(name: str) -> str:
     """Return the name of an op with its namespace, without what changes between runs.
 
-    >>> _make_stable_name("aten::mm")
-    'aten::mm'
+    >>> _make_stable_name("inductor::triton_poi_fused_gelu_3")
+    'inductor::triton_poi_fused_gelu'
     """
     namespace, separator, _ = name.rpartition("::")
     return f"{namespace}{separator}{identity(stem(name))}"
@@ -194,19 +199,19 @@ def _remove_namespace(name: str) -> str:
     return name_in_namespace
 
 
-def _collect_names_of_ops(side: WorkItems) -> set[str]:
+def _collect_names_of_ops(items: WorkItems) -> set[str]:
     """Return the names of all ops of the trace, without what changes between runs."""
-    trace = side.trace
+    trace = items.trace
     name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {_make_stable_name(trace.names[index]) for index in name_indices}
 
 
-def _find_first_full_name(side: WorkItems, stable_name: str) -> str:
+def _find_first_full_name(items: WorkItems, stable_name: str) -> str:
     """Return the full name of the first op of the step that has this stable name.
 
     A stable name is without what changes between runs. Raises StopIteration if no op
     has it.
     """
     return next(
-        name for name in side.op_names if _make_stable_name(name) == stable_name
+        name for name in items.op_names if _make_stable_name(name) == stable_name
     )

@@ -7,7 +7,7 @@ rule first.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ from fusetui.analysis.diff.groups import (
     replace_matched_groups,
 )
 from fusetui.analysis.diff.instances import (
-    MAX_PIECES_OF_OP,
+    MAX_KERNELS_OF_OP,
     group_launches_in_parts,
     group_rest_of_ops,
     group_with_reduction,
@@ -35,28 +35,32 @@ from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import are_similar_times
 from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
-Rule = Callable[[Alignment, int], None]
+Rule = Callable[[Alignment], None]
+"""Groups items of both sides."""
+
+RuleOfSide = Callable[[Alignment, int], None]
 """Groups items; the side that it is given is the one that may have several of them."""
 
-MIN_PIECES_WITHOUT_SHAPES = 3
-"""From this many pieces of one op against one piece, no shapes are required."""
+MIN_KERNELS_WITHOUT_SHAPES = 3
+"""From this many kernels of one op against one kernel, no shapes are required."""
 
 MIN_SHARE_OF_ELEMENTS = 0.75
-"""A tensor with this share of the elements of several pieces together may be that of
-their work in one piece."""
+"""A tensor with this share of the elements of several kernels together may be that of
+their work in one kernel."""
 
 MIN_SHARE_OF_REGION = 0.25
-"""Pieces of one op are counted only where they are this share of all pieces of a side
+"""Kernels of one op are counted only where they are this share of all kernels of a side
 in the region."""
 
-MAX_OPEN_BY_POSITION = 16
-"""Position alone does not match one kernel with more open pieces than this."""
+MAX_UNPAIRED_BY_POSITION = 16
+"""Position alone does not match one kernel with more unpaired kernels than this."""
 
 MAX_LOOKED_UP_SHAPES = 16
-"""The shapes of this many of several pieces are looked up, because each has to be
+"""The shapes of this many of several kernels are looked up, because each has to be
 parsed."""
 
 
@@ -77,8 +81,7 @@ def group_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGro
     alignment = Alignment(a, b, lanes)
     pair_repetitions(alignment)
     for rule in RULES:
-        rule(alignment, 0)
-        rule(alignment, 1)
+        rule(alignment)
     return alignment.finish()
 
 
@@ -97,10 +100,10 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for pair_index, pair in enumerate(alignment.pairs):
-        open_after = alignment.gaps[pair_index + 1][side]
-        if pair is None or not open_after:
+        unpaired_after = alignment.gaps[pair_index + 1].unpaired(side)
+        if pair is None or not unpaired_after:
             continue
-        next_item = open_after[0]
+        next_item = unpaired_after[0]
         next_op = stem(own.op_names[next_item])
         if not next_op or not own.computes[next_item]:
             continue
@@ -111,21 +114,24 @@ def group_by_epilogue(alignment: Alignment, side: int) -> None:
         other_words = _split_epilogue(other.names[other_gemm])
         if next_op in other_words - own_words:
             alignment.pairs[pair_index] = None
-            open_after.remove(next_item)
-            why = f"the GEMM's epilogue includes {next_op}"
-            alignment.add(
+            unpaired_after.remove(next_item)
+            alignment.add_group(
                 side,
                 own_items=(own_gemm, next_item),
                 other_item=other_gemm,
-                why=why,
+                why=f"the GEMM's epilogue includes {next_op}",
             )
 
 
 def _split_epilogue(kernel: str) -> set[str]:
-    """Return `{"gelu", "bias"}` for a kernel whose decoded epilogue is `GELU_BIAS`."""
+    """Return the ops of a GEMM's epilogue: `{"gelu", "bias"}` for `GELU_BIAS`.
+
+    The set is empty if the name of the kernel tells no epilogue.
+    """
     decoded = role_of_kernel(kernel).decoded
-    epilogue = decoded.epilogue if decoded is not None else None
-    return set((epilogue or "").lower().split("_"))
+    if decoded is None or not decoded.epilogue:
+        return set()
+    return set(decoded.epilogue.lower().split("_"))
 
 
 def group_by_count(alignment: Alignment, side: int) -> None:
@@ -144,22 +150,21 @@ def group_by_count(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for region in _find_regions(alignment):
-        gaps = alignment.gaps[region.start : region.stop]
-        if not any(gap[side] for gap in gaps):
+        if not any(gap.unpaired(side) for gap in alignment.gaps_in(region)):
             continue
 
         own_items = _list_items_in_region(alignment, side, region)
         other_items = _list_items_in_region(alignment, 1 - side, region)
         own_by_op = by_key(own_items, own.op_or_kernel.__getitem__)
         others_by_op = by_key(other_items, other.op_or_kernel.__getitem__)
-        min_pieces = MIN_SHARE_OF_REGION * len(own_items)
+        min_kernels = MIN_SHARE_OF_REGION * len(own_items)
         for op, items_of_op in own_by_op.items():
             others = others_by_op.get(op, [])
-            is_several = len(items_of_op) >= max(2, min_pieces)
+            is_several = len(items_of_op) >= max(2, min_kernels)
             if len(others) != 1 or not is_several:
                 continue
-            other_item = others[0]
-            if _may_do_work_of_all(alignment, side, items_of_op, other_item):
+            (other_item,) = others
+            if _may_do_work_of_all(own, other, items_of_op, other_item):
                 _group_many_with_one(
                     alignment, side, sorted(items_of_op), other_item, region
                 )
@@ -182,8 +187,8 @@ def _list_items_in_region(alignment: Alignment, side: int, region: range) -> lis
         pair = alignment.pairs[pair_index]
         if pair is not None:
             members.append(pair[side])
-    for gap in alignment.gaps[region.start : region.stop]:
-        members += gap[side]
+    for gap in alignment.gaps_in(region):
+        members += gap.unpaired(side)
     return members
 
 
@@ -199,17 +204,21 @@ def group_by_outer_op(alignment: Alignment, side: int) -> None:
             far.
         side: The trace that may have several items: 0 for A, 1 for B.
     """
+    other_side = 1 - side
     for gap_index, gap in enumerate(alignment.gaps):
-        open_a, open_b = gap
-        if not open_a or not open_b:
+        if not gap.a or not gap.b:
             continue
-        own_by_outer_op = _group_by_outermost_op(alignment, side, gap[side])
-        others_by_outer_op = _group_by_outermost_op(alignment, 1 - side, gap[1 - side])
+        own_by_outer_op = _group_by_outermost_op(
+            alignment.items[side], gap.unpaired(side)
+        )
+        others_by_outer_op = _group_by_outermost_op(
+            alignment.items[other_side], gap.unpaired(other_side)
+        )
         for outer_op, own_items in own_by_outer_op.items():
             others = others_by_outer_op.get(outer_op, [])
             why = f"both under {outer_op.name}"
             if len(others) == 1:
-                alignment.claim(
+                alignment.group_with_one(
                     side,
                     own_items=own_items,
                     other_item=others[0],
@@ -226,7 +235,7 @@ def _group_several(
     """Group unpaired kernels of A and of B, one to one or as one group.
 
     They are grouped one to one if they are the same parts of the work of their ops, in
-    the same order. Nothing is grouped if A or B has more than MAX_PIECES_OF_OP.
+    the same order. Nothing is grouped if A or B has more than MAX_KERNELS_OF_OP.
 
     Args:
         alignment: Two lanes (streams), one of A and one of B, and what is paired so
@@ -235,17 +244,16 @@ def _group_several(
         of_b: Unpaired items of B.
         why: The evidence, for the reader.
     """
-    if max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
+    if max(len(of_a), len(of_b)) > MAX_KERNELS_OF_OP:
         return
-    names_a = alignment.items[0].names
-    names_b = alignment.items[1].names
-    parts_a = [role_of_kernel(names_a[item]).part for item in of_a]
-    parts_b = [role_of_kernel(names_b[item]).part for item in of_b]
+    a, b = alignment.items
+    parts_a = [role_of_kernel(a.names[item]).part for item in of_a]
+    parts_b = [role_of_kernel(b.names[item]).part for item in of_b]
     if parts_a != parts_b:
-        alignment.claim_both(of_a, of_b, why)
+        alignment.group_items(of_a, of_b, why)
         return
     for item_a, item_b in zip(of_a, of_b, strict=True):
-        alignment.claim_both([item_a], [item_b], why)
+        alignment.group_items([item_a], [item_b], why)
 
 
 def group_by_position(alignment: Alignment, side: int) -> None:
@@ -262,14 +270,16 @@ def group_by_position(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for gap_index, gap in enumerate(alignment.gaps):
-        own_items = [item for item in gap[side] if own.computes[item]]
-        others = [item for item in gap[1 - side] if other.computes[item]]
-        if len(others) != 1 or not 0 < len(own_items) <= MAX_OPEN_BY_POSITION:
+        own_items = [item for item in gap.unpaired(side) if own.computes[item]]
+        other_items = [item for item in gap.unpaired(1 - side) if other.computes[item]]
+        if len(other_items) != 1:
             continue
-        other_item = others[0]
-        if _may_correspond_by_position(alignment, side, own_items, other_item):
+        if not 0 < len(own_items) <= MAX_UNPAIRED_BY_POSITION:
+            continue
+        (other_item,) = other_items
+        if _may_correspond_by_position(own, other, own_items, other_item):
             why = "matched by position only, between the same neighbors"
-            alignment.claim(
+            alignment.group_with_one(
                 side,
                 own_items=own_items,
                 other_item=other_item,
@@ -279,15 +289,25 @@ def group_by_position(alignment: Alignment, side: int) -> None:
             )
 
 
+def _for_both_sides(rule: RuleOfSide) -> Rule:
+    """Return a rule that applies this one to A first, and then to B."""
+
+    def apply(alignment: Alignment) -> None:
+        rule(alignment, 0)
+        rule(alignment, 1)
+
+    return apply
+
+
 RULES: Final[Sequence[Rule]] = (
-    group_launches_in_parts,
-    group_by_epilogue,
-    group_by_name,
-    group_by_count,
+    _for_both_sides(group_launches_in_parts),
+    _for_both_sides(group_by_epilogue),
+    _for_both_sides(group_by_name),
+    _for_both_sides(group_by_count),
     group_rest_of_ops,
-    group_with_reduction,
-    group_by_outer_op,
-    group_by_position,
+    _for_both_sides(group_with_reduction),
+    _for_both_sides(group_by_outer_op),
+    _for_both_sides(group_by_position),
 )
 """All rules, in the order in which they are applied."""
 
@@ -309,22 +329,24 @@ def pair_moved_work(
     Returns:
         The groups, with pairs in place of the items that were moved.
     """
-    open_a = [group.a[0] for group in groups if not group.b]
-    open_b = [group.b[0] for group in groups if not group.a]
-    with_op_b = [item for item in open_b if not b.is_without_op[item]]
-    open_by_key_b = by_key(with_op_b, lambda item: int(b.exact_keys[item]))
+    unpaired_a = [group.a[0] for group in groups if not group.b]
+    unpaired_b = [group.b[0] for group in groups if not group.a]
+    unpaired_by_key_b: defaultdict[int, list[int]] = defaultdict(list)
+    for item_b in unpaired_b:
+        if not b.is_without_op[item_b]:
+            unpaired_by_key_b[int(b.exact_keys[item_b])].append(item_b)
     slowdown = _measure_slowdown(a, b, groups)
 
     moved_pairs = []
-    for item_a in open_a:
-        candidates = open_by_key_b.get(int(a.exact_keys[item_a]))
+    for item_a in unpaired_a:
+        candidates = unpaired_by_key_b[int(a.exact_keys[item_a])]
         if not candidates:
             continue
         expected_ns = a.compared_times[item_a] * slowdown
-        distance_ns = {
-            item: abs(b.compared_times[item] - expected_ns) for item in candidates
-        }
-        nearest = min(candidates, key=distance_ns.__getitem__)
+        distances_ns = [
+            abs(b.compared_times[item] - expected_ns) for item in candidates
+        ]
+        nearest = candidates[distances_ns.index(min(distances_ns))]
         if are_similar_times(b.compared_times[nearest], expected_ns):
             moved_pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
             candidates.remove(nearest)
@@ -361,7 +383,7 @@ def _find_regions(alignment: Alignment) -> Iterator[range]:
     times_in_a = Counter(ops_a[item] for item in lane_items_a)
     times_in_b = Counter(ops_b[item] for item in lane_items_b)
 
-    first = 0
+    first_gap = 0
     for pair_index, pair in enumerate(alignment.pairs):
         if pair is None:
             continue
@@ -371,51 +393,49 @@ def _find_regions(alignment: Alignment) -> Iterator[range]:
         is_op_a_equally_frequent = times_in_a[op_a] == times_in_b[op_a]
         is_op_b_equally_frequent = times_in_a[op_b] == times_in_b[op_b]
         if is_op_a_equally_frequent and is_op_b_equally_frequent:
-            yield range(first, pair_index + 1)
-            first = pair_index + 1
-    yield range(first, len(alignment.gaps))
+            gap_after_pair = pair_index + 1
+            yield range(first_gap, gap_after_pair)
+            first_gap = gap_after_pair
+    yield range(first_gap, len(alignment.gaps))
 
 
 def _may_do_work_of_all(
-    alignment: Alignment, side: int, own_items: list[int], other_item: int
+    own: WorkItems, other: WorkItems, own_items: list[int], other_item: int
 ) -> bool:
     """Return whether one kernel may do the work of several kernels together.
 
     The alternative is that it does the work of one of them, and the others are gone. It
     may do all if its tensor is larger than each of theirs and has MIN_SHARE_OF_ELEMENTS
     of their sum. If a shape is unknown, they have to be at least
-    MIN_PIECES_WITHOUT_SHAPES. It also has to take much longer than the longest of them.
+    MIN_KERNELS_WITHOUT_SHAPES. It also has to take much longer than the longest of
+    them.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so
-            far.
-        side: The trace of `own_items`: 0 for A, 1 for B.
-        own_items: Several items of one op.
-        other_item: The only item of that op in the other trace.
+        own: The kernels of a step of one trace, A or B.
+        other: The kernels of a step of the other trace.
+        own_items: Indices of several kernels of one op in `own`.
+        other_item: The index of the only kernel of that op in `other`.
     """
-    own = alignment.items[side]
-    other = alignment.items[1 - side]
-    elements_of_other_item = numel(other, other_item)
-    elements_of_own_items = []
-    for item in own_items[:MAX_LOOKED_UP_SHAPES]:
+    elements_of_other = numel(other, other_item)
+    looked_up = own_items[:MAX_LOOKED_UP_SHAPES]
+    elements_of_each = []
+    for item in looked_up:
         elements = numel(own, item)
         if elements is not None:
-            elements_of_own_items.append(elements)
+            elements_of_each.append(elements)
 
-    looked_up = min(MAX_LOOKED_UP_SHAPES, len(own_items))
-    if elements_of_other_item is None or len(elements_of_own_items) < looked_up:
+    if elements_of_other is None or len(elements_of_each) < len(looked_up):
         time_ns = other.compared_times[other_item]
         longest_ns = max(own.compared_times[item] for item in own_items)
         is_similar = are_similar_times(time_ns, longest_ns)
         is_much_longer = time_ns > longest_ns and not is_similar
-        return len(own_items) >= MIN_PIECES_WITHOUT_SHAPES and is_much_longer
+        return len(own_items) >= MIN_KERNELS_WITHOUT_SHAPES and is_much_longer
 
-    # The sum over all items, from those that were looked up.
-    total = sum(elements_of_own_items) * len(own_items) // len(elements_of_own_items)
-    is_larger_than_each = elements_of_other_item > max(elements_of_own_items)
-    return (
-        is_larger_than_each and elements_of_other_item >= MIN_SHARE_OF_ELEMENTS * total
-    )
+    # Those that were not looked up are taken to be as large as the others on average.
+    elements_of_all = sum(elements_of_each) * len(own_items) // len(looked_up)
+    is_larger_than_each = elements_of_other > max(elements_of_each)
+    is_about_all = elements_of_other >= MIN_SHARE_OF_ELEMENTS * elements_of_all
+    return is_larger_than_each and is_about_all
 
 
 def _group_many_with_one(
@@ -441,12 +461,12 @@ def _group_many_with_one(
     """
     grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
     for pair_index in alignment.pairs_inside(region):
-        alignment.take_apart(pair_index, (grouped_a, grouped_b))
-    gaps = alignment.gaps[region.start : region.stop]
-    alignment.close(0, grouped_a, gaps)
-    alignment.close(1, grouped_b, gaps)
+        alignment.take_apart(pair_index, grouped_a, grouped_b)
+    gaps = alignment.gaps_in(region)
+    alignment.remove_from_gaps(0, grouped_a, gaps)
+    alignment.remove_from_gaps(1, grouped_b, gaps)
     op = alignment.items[side].op_names[own_items[0]] or "the same kernel"
-    alignment.add(
+    alignment.add_group(
         side,
         own_items=tuple(own_items),
         other_item=other_item,
@@ -455,39 +475,42 @@ def _group_many_with_one(
 
 
 class _OuterOp(NamedTuple):
-    """An outermost op of the program in a gap."""
+    """A call of an outermost op of the program in a gap."""
 
     name: str
-    occurrence: int  # counted from 0 among the ops of that name in the gap
+    occurrence: int  # counted from 0 among the calls of that name in the gap
 
 
 def _group_by_outermost_op(
-    alignment: Alignment, side: int, open_items: list[int]
+    items: WorkItems, members: list[int]
 ) -> dict[_OuterOp, list[int]]:
-    """Divide the unpaired items of a gap by the outermost op around them.
+    """Divide some kernels of a step by the call of the outermost op around them.
 
-    A gap lies between two pairs of the alignment. Items that do not compute, or that
-    are under no op, are left out. The n-th ops of one name in A and in B have equal
-    keys.
+    Kernels that do not compute, or that are under no op, are left out. The calls of one
+    name are numbered, so that the n-th call in A has the same key as the n-th in B.
+
+    Args:
+        items: All kernels of a step.
+        members: The indices of the kernels to divide.
     """
-    items = alignment.items[side]
-    with_outer_op = [
-        item
-        for item in open_items
-        if items.outermost_ops[item] >= 0 and items.computes[item]
-    ]
-    ops_of_name: Counter[str] = Counter()  # so far
-    open_by_outer_op = {}
-    for row, members in by_key(with_outer_op, items.outermost_ops.__getitem__).items():
-        name = items.trace.name_of(row)
-        outer_op = _OuterOp(name=name, occurrence=ops_of_name[name])
-        open_by_outer_op[outer_op] = members
-        ops_of_name[name] += 1
-    return open_by_outer_op
+    members_by_call: defaultdict[int, list[int]] = defaultdict(list)
+    for item in members:
+        call = items.outermost_ops[item]
+        if call != NO_ROW and items.computes[item]:
+            members_by_call[call].append(item)
+
+    calls_so_far: Counter[str] = Counter()
+    members_by_op = {}
+    for call, members_of_call in members_by_call.items():
+        name = items.trace.name_of(call)
+        op = _OuterOp(name=name, occurrence=calls_so_far[name])
+        members_by_op[op] = members_of_call
+        calls_so_far[name] += 1
+    return members_by_op
 
 
 def _may_correspond_by_position(
-    alignment: Alignment, side: int, own_items: list[int], other_item: int
+    own: WorkItems, other: WorkItems, own_items: list[int], other_item: int
 ) -> bool:
     """Return whether names allow that kernels do the same work, as their position says.
 
@@ -497,20 +520,19 @@ def _may_correspond_by_position(
     be unknown.
 
     Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so
-            far.
-        side: The trace of `own_items`: 0 for A, 1 for B.
-        own_items: Unpaired kernels between two pairs; at least one.
-        other_item: The only unpaired kernel of the other trace there.
+        own: The kernels of a step of one trace, A or B.
+        other: The kernels of a step of the other trace.
+        own_items: Indices of unpaired kernels of `own` that have the same neighbors; at
+            least one.
+        other_item: The index of the only unpaired kernel of `other` there.
     """
-    own = alignment.items[side]
-    other = alignment.items[1 - side]
     other_op = other.op_names[other_item]
     if len(own_items) > 1:
         return other_op == "" and all(own.op_names[item] for item in own_items)
 
-    own_op = own.op_names[own_items[0]]
-    own_kind = work_class(own_op, own.names[own_items[0]])
+    (own_item,) = own_items
+    own_op = own.op_names[own_item]
+    own_kind = work_class(own_op, own.names[own_item])
     other_kind = work_class(other_op, other.names[other_item])
     if own_kind or other_kind:
         return own_kind == other_kind

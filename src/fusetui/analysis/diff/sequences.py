@@ -212,17 +212,21 @@ def _trace_back(table_rows: list[int], size_a: int, size_b: int) -> list[Pair]:
     pairs: list[Pair] = []
     i = size_a
     j = size_b
-    while i and j:
-        # A bit of 1: b[j - 1] adds nothing to the subsequence.
-        if table_rows[i - 1] >> (j - 1) & 1:
+    while i > 0 and j > 0:
+        if not _adds_length(table_rows[i - 1], j - 1):
             j -= 1
-            continue
-        # The bit is 0. If it is 1 in the row above, a[i - 1] and b[j - 1] are a pair.
-        i -= 1
-        if not i or table_rows[i - 1] >> (j - 1) & 1:
+        elif i > 1 and _adds_length(table_rows[i - 2], j - 1):
+            i -= 1  # the row above is longer by b[j - 1] too, without a[i - 1]
+        else:
+            i -= 1
             j -= 1
             pairs.append((i, j))
     return pairs[::-1]
+
+
+def _adds_length(table_row: int, j: int) -> bool:
+    """Return whether b[j] makes the subsequence of a row longer: whether bit j is 0."""
+    return not table_row >> j & 1
 
 
 def _compute_table_rows(a: list[int], b: list[int]) -> list[int]:
@@ -236,7 +240,8 @@ def _compute_table_rows(a: list[int], b: list[int]) -> list[int]:
     # For each number, an integer whose bits say where it occurs in b.
     positions_in_b: dict[int, int] = {}
     for j, number in enumerate(b):
-        positions_in_b[number] = positions_in_b.get(number, 0) | 1 << j
+        bit = 1 << j
+        positions_in_b[number] = positions_in_b.get(number, 0) | bit
 
     all_bits = (1 << len(b)) - 1
     row = all_bits
@@ -277,14 +282,22 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
     backward_b = part_of_b[::-1][:size_left]
     equal_at_end = count_leading(backward_a == backward_b)
 
-    first_a, last_a, first_b, last_b = stretch
-    pairs = [(first_a + n, first_b + n) for n in range(equal_at_begin)]
-    pairs += [(last_a - n, last_b - n) for n in range(equal_at_end, 0, -1)]
     rest = Stretch(
-        first_a=first_a + equal_at_begin,
-        last_a=last_a - equal_at_end,
-        first_b=first_b + equal_at_begin,
-        last_b=last_b - equal_at_end,
+        first_a=stretch.first_a + equal_at_begin,
+        last_a=stretch.last_a - equal_at_end,
+        first_b=stretch.first_b + equal_at_begin,
+        last_b=stretch.last_b - equal_at_end,
+    )
+    pairs: list[Pair] = []
+    pairs += zip(
+        range(stretch.first_a, rest.first_a),
+        range(stretch.first_b, rest.first_b),
+        strict=True,
+    )
+    pairs += zip(
+        range(rest.last_a, stretch.last_a),
+        range(rest.last_b, stretch.last_b),
+        strict=True,
     )
     return _Trimmed(stretch=rest, pairs=pairs)
 
@@ -315,13 +328,15 @@ def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
     while begin_a < len(a) and begin_b < len(b):
         window_a = a[begin_a : begin_a + WINDOW_NUMBERS]
         window_b = b[begin_b : begin_b + WINDOW_NUMBERS]
-        is_last = begin_a + WINDOW_NUMBERS >= len(
-            a
-        ) and begin_b + WINDOW_NUMBERS >= len(b)
-        pairs_of_window = _pair_numbers_of_window(window_a, window_b, is_last=is_last)
+        is_end_of_a = begin_a + WINDOW_NUMBERS >= len(a)
+        is_end_of_b = begin_b + WINDOW_NUMBERS >= len(b)
+        pairs_of_window = _pair_numbers_of_window(
+            window_a, window_b, is_last=is_end_of_a and is_end_of_b
+        )
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
         last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
+        # Without pairs the windows would stay where they are.
         skipped = max(1, WINDOW_NUMBERS // 4 - max(last_i, last_j))
         begin_a += last_i + skipped
         begin_b += last_j + skipped
@@ -336,7 +351,8 @@ def _pair_numbers_of_window(a: list[int], b: list[int], *, is_last: bool) -> lis
     """
     if is_last:
         return longest_common(a, b)
-    return [pair for pair in _align_open_ended(a, b) if max(pair) < WINDOW_NUMBERS // 2]
+    half = WINDOW_NUMBERS // 2
+    return [(i, j) for i, j in _align_open_ended(a, b) if i < half and j < half]
 
 
 class _AlignmentEnd(NamedTuple):
@@ -411,9 +427,9 @@ def _locate_unique_numbers(numbers: Int64s) -> dict[Hashable, int]:
     values, first_positions, counts = np.unique(
         numbers, return_index=True, return_counts=True
     )
-    is_unique = counts == 1
-    unique_values = values[is_unique].tolist()
-    return dict(zip(unique_values, first_positions[is_unique].tolist(), strict=True))
+    unique_values = values[counts == 1].tolist()
+    positions = first_positions[counts == 1].tolist()
+    return dict(zip(unique_values, positions, strict=True))
 
 
 def _locate_occurrences(numbers: Int64s) -> dict[Hashable, int]:
@@ -422,7 +438,8 @@ def _locate_occurrences(numbers: Int64s) -> dict[Hashable, int]:
     >>> _locate_occurrences(np.array([7, 5, 7]))
     {(7, 0): 0, (5, 0): 1, (7, 1): 2}
     """
-    keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
+    occurred_before = ordinals(numbers).tolist()
+    keys = zip(numbers.tolist(), occurred_before, strict=True)
     return {key: position for position, key in enumerate(keys)}
 
 
@@ -463,13 +480,15 @@ def _pair_longest_ascending(
     ends_in_b: list[int] = []
     for pair in pairs:
         _, position_in_b = pair
-        shorter_chains = bisect_left(ends_in_b, position_in_b)
-        longest_before = chains[shorter_chains - 1] if shorter_chains else None
-
-        # It replaces the chain of the same length, or is the longest one so far.
-        replaced = slice(shorter_chains, shorter_chains + 1)
-        chains[replaced] = [_Chain(last=pair, before=longest_before)]
-        ends_in_b[replaced] = [position_in_b]
+        length_before = bisect_left(ends_in_b, position_in_b)
+        longest_before = chains[length_before - 1] if length_before else None
+        chain_with_pair = _Chain(last=pair, before=longest_before)
+        if length_before == len(chains):  # it is the longest chain so far
+            chains.append(chain_with_pair)
+            ends_in_b.append(position_in_b)
+        else:  # it ends earlier than the chain of the same length
+            chains[length_before] = chain_with_pair
+            ends_in_b[length_before] = position_in_b
 
     ascending: list[Pair] = []
     chain = chains[-1] if chains else None
@@ -504,16 +523,16 @@ def is_feasible(shorter: int, longer: int) -> bool:
 def closest(
     shorter: Sequence[int] | Int64s, longer: Sequence[int] | Int64s
 ) -> list[int]:
-    """Choose a partner in the longer sequence for each thing of the shorter one.
+    """Choose a partner in the longer sequence for each element of the shorter one.
 
     The partners ascend, and the sum of the differences between partners is minimal.
 
     Args:
-        shorter: Numbers, or an array [things, features] whose differences are summed.
+        shorter: Numbers, or an array [elements, features] whose differences are summed.
         longer: The same of the other sequence, which is at least as long.
 
     Returns:
-        For each thing of the shorter sequence, the position of its partner.
+        For each element of the shorter sequence, the position of its partner.
 
     >>> closest([10, 20], [9, 15, 21])
     [0, 2]
@@ -543,9 +562,9 @@ def _compute_differences(
         yield np.abs(candidates - features).sum(axis=1)
 
 
-def _make_features(things: Sequence[int] | Int64s) -> Int64s:
+def _make_features(elements: Sequence[int] | Int64s) -> Int64s:
     """Return features of shape [elements, features]; a number is one feature."""
-    features = np.array(things, dtype=np.int64)
+    features = np.array(elements, dtype=np.int64)
     return features[:, None] if features.ndim == 1 else features
 
 
@@ -565,16 +584,20 @@ def choose_cheapest_partners(costs: Iterable[Int64s], surplus: int) -> list[int]
         For each element of the shorter sequence, the position of its partner;
         ascending.
     """
-    # best[n][s] is the least cost of the first n things if s things of the longer
-    # sequence are skipped before the partner of the last of them.
-    best = [np.zeros(surplus + 1, dtype=np.int64)]
+    # least_costs[n][s] is the least cost of the elements 0 to n if s elements of the
+    # longer sequence are skipped before the partner of element n.
+    least_costs: list[Int64s] = []
+    cost_before = np.zeros(surplus + 1, dtype=np.int64)
     for costs_of_candidates in costs:
-        best.append(np.minimum.accumulate(best[-1]) + costs_of_candidates)
+        # At most s elements were skipped before the partner of the previous element.
+        cheapest_before = np.minimum.accumulate(cost_before)
+        cost_before = cheapest_before + costs_of_candidates
+        least_costs.append(cost_before)
 
-    # Trace the choices back from the last thing.
+    # Trace the choices back from the last element.
     partners: list[int] = []
     skipped = surplus
-    for n in range(len(best) - 1, 0, -1):
-        skipped = int(best[n][: skipped + 1].argmin())
-        partners.append(n - 1 + skipped)
+    for n in reversed(range(len(least_costs))):
+        skipped = int(least_costs[n][: skipped + 1].argmin())
+        partners.append(n + skipped)
     return partners[::-1]

@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, rank_of_each
 from fusetui.trace.model.quantiles import median, medians
 
 MIN_STEPS_FOR_VERDICT = 5
@@ -92,7 +92,8 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     """
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
-    return MiddleHalf(low=ordered[last // 4], high=ordered[last - last // 4])
+    left_out = last // 4  # at each end
+    return MiddleHalf(low=ordered[left_out], high=ordered[last - left_out])
 
 
 def midmean(samples: Int64s) -> Int64s:
@@ -102,8 +103,8 @@ def midmean(samples: Int64s) -> Int64s:
     11
     """
     ordered = np.sort(samples, axis=0)
-    last = len(samples) - 1
-    return mean(ordered[last // 4 : last - last // 4 + 1])
+    left_out = (len(samples) - 1) // 4  # at each end
+    return mean(ordered[left_out : len(samples) - left_out])
 
 
 def far_apart(
@@ -133,24 +134,28 @@ def far_apart(
     share_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
 
-    is_far = np.abs(median_b - median_a) > floor_ns
-    is_far &= ~middle_half(a).overlaps(middle_half(b))
+    is_large = np.abs(median_b - median_a) > floor_ns
+    is_apart = ~middle_half(a).overlaps(middle_half(b))
+    is_far = is_large & is_apart
     if paired:
         changes_ns = b - a
         is_always_longer = (changes_ns > 0).all(axis=0)
         is_always_shorter = (changes_ns < 0).all(axis=0)
-        is_large = np.abs(medians(changes_ns)) > floor_ns
-        is_far |= (is_always_longer | is_always_shorter) & is_large
+        is_large_change = np.abs(medians(changes_ns)) > floor_ns
+        is_far |= (is_always_longer | is_always_shorter) & is_large_change
     return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:
     """Return the tick of the clocks in ns: 1000, or 0 if it is finer.
 
-    It is 1000 if all times of any of the arguments are whole microseconds.
+    Args:
+        samples: Times in ns, one array per clock. If all times of one of them are whole
+            microseconds, its clock ticks in microseconds.
     """
-    for samples_of_side in samples:
-        if samples_of_side.size and not (samples_of_side % MICROSECOND_NS).any():
+    for times_ns in samples:
+        are_whole_microseconds = (times_ns % MICROSECOND_NS == 0).all()
+        if times_ns.size and are_whole_microseconds:
             return MICROSECOND_NS
     return 0
 
@@ -191,11 +196,12 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
     # The ratio of each step of B to each step of A. The interval leaves out the
     # `rejected` least and the `rejected` greatest of them.
-    ratios = np.sort((durations_b[None, :] / durations_a[:, None]).ravel())
+    ratios = np.sort(np.divide.outer(durations_b, durations_a).ravel())
     center = float(np.median(ratios))
     lowest = float(ratios[rejected - 1])
-    highest = float(ratios[len(ratios) - rejected])
+    highest = float(ratios[-rejected])
 
+    # Each end of the interval is moved away from its center, by the logarithm.
     widening = max(widening_of(durations_a), widening_of(durations_b))
     low = center * (lowest / center) ** widening
     high = center * (highest / center) ** widening
@@ -280,14 +286,17 @@ def drift(durations: Int64s) -> float:
     # All pairs of an earlier and a later step.
     earlier, later = np.triu_indices(steps, 1)
     rises_ns = durations[later] - durations[earlier]
+
+    # Kendall's test: how many more pairs rise than fall, or the reverse, with 1 taken
+    # away because whole numbers are compared with a normal distribution.
     surplus_of_one_sign = abs(int(np.sign(rises_ns).sum()))
-    standard_deviation = (steps * (steps - 1) * (2 * steps + 5) / 18) ** 0.5
+    standard_deviation = math.sqrt(steps * (steps - 1) * (2 * steps + 5) / 18)
     has_trend = (surplus_of_one_sign - 1) / standard_deviation >= NORMAL_POINT
-    if surplus_of_one_sign <= 1 or not has_trend:
+    if not has_trend:
         return 0.0
 
-    slope = float(np.median(rises_ns / (later - earlier)))
-    rise_ns = slope * (steps - 1)
+    slope_ns = float(np.median(rises_ns / (later - earlier)))
+    rise_ns = slope_ns * (steps - 1)
     return rise_ns / float(np.median(durations))
 
 
@@ -308,11 +317,12 @@ def widening_of(samples: Int64s | Floats) -> float:
     if steps < MIN_STEPS_FOR_CORRELATION:
         return 1.0
 
-    # Sorting twice gives the rank of each sample. From it the mean rank is taken away.
-    ranks = np.argsort(np.argsort(samples, kind="stable")) - (steps - 1) / 2
-    covariance = (ranks[1:] * ranks[:-1]).sum()
-    correlation = float(covariance / (ranks * ranks).sum())
-    if correlation * math.sqrt(steps) < NORMAL_POINT:
+    mean_rank = (steps - 1) / 2
+    centered_ranks = rank_of_each(np.argsort(samples, kind="stable")) - mean_rank
+    covariance = (centered_ranks[1:] * centered_ranks[:-1]).sum()
+    correlation = float(covariance / (centered_ranks**2).sum())
+    is_significant = correlation * math.sqrt(steps) >= NORMAL_POINT
+    if not is_significant:
         return 1.0
     return math.sqrt((1 + correlation) / (1 - correlation))
 
@@ -329,9 +339,11 @@ def _count_rejected_ratios(steps_a: int, steps_b: int) -> int:
     """
     if max(steps_a, steps_b) <= MAX_EXACT_STEPS:
         return _count_outcomes_in_tail(_count_orders_by_inversions(steps_a, steps_b))
+    # The statistic of the rank test is about normal, with this mean and deviation.
     ratios = steps_a * steps_b
+    expected = ratios / 2
     standard_deviation = math.sqrt(ratios * (steps_a + steps_b + 1) / 12)
-    return max(1, int(ratios / 2 - NORMAL_POINT * standard_deviation))
+    return max(1, int(expected - NORMAL_POINT * standard_deviation))
 
 
 @cache
@@ -344,27 +356,33 @@ def rejected_rounds(rounds: int) -> int:
     [0, 1, 9, 53]
     """
     if rounds > MAX_EXACT_ROUNDS:
-        total = rounds * (rounds + 1)
-        standard_deviation = math.sqrt(total * (2 * rounds + 1) / 24)
-        return max(1, int(total / 4 - NORMAL_POINT * standard_deviation))
+        # The statistic of the test is about normal, with this mean and deviation.
+        expected = rounds * (rounds + 1) / 4
+        variance = rounds * (rounds + 1) * (2 * rounds + 1) / 24
+        return max(1, int(expected - NORMAL_POINT * math.sqrt(variance)))
 
     # ways[s]: in how many ways signs can be chosen so that positive ranks add up to s.
-    # These are the coefficients of the product of 1 + q ** rank over all ranks.
     ways = np.ones(1)
     for rank in range(1, rounds + 1):
-        zeros = np.zeros(rank)
-        ways = np.append(ways, zeros) + np.append(zeros, ways)
+        no_ways = np.zeros(rank)
+        with_negative_rank = np.append(ways, no_ways)  # the sums stay as they are
+        with_positive_rank = np.append(no_ways, ways)  # the sums are larger by the rank
+        ways = with_negative_rank + with_positive_rank
     return _count_outcomes_in_tail(ways)
 
 
 def _count_outcomes_in_tail(ways: Floats) -> int:
     """Count the first outcomes of a test that together have at most TAIL_PROBABILITY.
 
+    >>> _count_outcomes_in_tail(np.array([1.0, 1.0, 98.0]))  # 1 %, then 2 %, then 100 %
+    2
+
     Args:
         ways: For each outcome, in order, in how many equally likely ways it comes
             about.
     """
-    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL_PROBABILITY))
+    probability_so_far = np.cumsum(ways) / ways.sum()
+    return int(np.count_nonzero(probability_so_far <= TAIL_PROBABILITY))
 
 
 def _count_orders_by_inversions(steps_a: int, steps_b: int) -> Floats:
@@ -401,7 +419,7 @@ class UsualSteps(msgspec.Struct, frozen=True, eq=False):
 
 
 def usual_steps(
-    durations_a: Int64s, durations_b: Int64s, alike_a: Rows, alike_b: Rows
+    durations_a: Int64s, durations_b: Int64s, same_work_a: Rows, same_work_b: Rows
 ) -> UsualSteps:
     """Choose the steps of A and of B over which every figure is a mean.
 
@@ -416,25 +434,25 @@ def usual_steps(
     Args:
         durations_a: The durations of all steps of A in ns.
         durations_b: The durations of all steps of B in ns.
-        alike_a: The indices of the steps of A that do the usual work.
-        alike_b: The same of B.
+        same_work_a: The indices of the steps of A that do the usual work.
+        same_work_b: The same of B.
     """
-    a = _measure_distances(durations_a, alike_a)
-    b = _measure_distances(durations_b, alike_b)
-    around_a = _choose_around_median([a], alike_a)
-    around_b = _choose_around_median([b], alike_b)
+    a = _measure_distances(durations_a, same_work_a)
+    b = _measure_distances(durations_b, same_work_b)
+    around_a = _choose_around_median([a], same_work_a)
+    around_b = _choose_around_median([b], same_work_b)
 
     if len(durations_a) == len(durations_b):
-        alike_on_both = np.intersect1d(alike_a, alike_b)
-        around_both = _choose_around_median([a, b], alike_on_both)
-        is_enough = len(around_both) >= _min_usual_steps(alike_on_both)
+        same_work_in_both = np.intersect1d(same_work_a, same_work_b)
+        around_both = _choose_around_median([a, b], same_work_in_both)
+        is_enough = len(around_both) >= _min_usual_steps(same_work_in_both)
         if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
             return UsualSteps(a=around_both, b=around_both)
 
-    if len(around_a) < _min_usual_steps(alike_a):
-        around_a = _choose_nearest_to_median(a, alike_a)
-    if len(around_b) < _min_usual_steps(alike_b):
-        around_b = _choose_nearest_to_median(b, alike_b)
+    if len(around_a) < _min_usual_steps(same_work_a):
+        around_a = _choose_nearest_to_median(a, same_work_a)
+    if len(around_b) < _min_usual_steps(same_work_b):
+        around_b = _choose_nearest_to_median(b, same_work_b)
     return UsualSteps(a=around_a, b=around_b)
 
 
@@ -446,19 +464,17 @@ class _StepDistances(msgspec.Struct, frozen=True, eq=False):
     distance: Floats  # of each step from that median, as a share of it
 
 
-def _measure_distances(durations: Int64s, alike: Rows) -> _StepDistances:
+def _measure_distances(durations: Int64s, same_work: Rows) -> _StepDistances:
     """Measure how far each step is from the median of the steps that do the usual work.
 
-    Args:
-        durations: The durations of all steps in ns.
-        alike: The indices of the steps that do the usual work.
+    `same_work` has the indices of these steps, and `durations` has all steps in ns.
     """
-    median_ns = median_of_usual_work(durations, alike)
+    median_ns = median_of_usual_work(durations, same_work)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
     return _StepDistances(durations=durations, median_ns=median_ns, distance=distance)
 
 
-def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
+def median_of_usual_work(durations: Int64s, same_work: Rows) -> float:
     """Return the median duration of the steps that do the usual work.
 
     If these are at most half of all steps, it is the median of all steps. Without steps
@@ -466,25 +482,25 @@ def median_of_usual_work(durations: Int64s, alike: Rows) -> float:
 
     Args:
         durations: The durations of all steps in ns.
-        alike: The indices of the steps that do the usual work.
+        same_work: The indices of the steps that do the usual work.
     """
-    are_most = 2 * len(alike) > len(durations)
-    counted = durations[alike] if are_most else durations
+    are_most = 2 * len(same_work) > len(durations)
+    counted = durations[same_work] if are_most else durations
     return float(np.median(counted)) if len(counted) else 0.0
 
 
-def _min_usual_steps(alike: Rows) -> int:
-    """Return how many of these steps the means have to be over, at least.
+def _min_usual_steps(candidates: Rows) -> int:
+    """Return over how many of some steps a mean has to be taken, at least.
 
     That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
     none.
     """
-    return (
-        MIN_USUAL_STEPS if len(alike) >= MIN_STEPS_FOR_VERDICT else min(1, len(alike))
-    )
+    if len(candidates) >= MIN_STEPS_FOR_VERDICT:
+        return MIN_USUAL_STEPS
+    return min(1, len(candidates))
 
 
-def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
+def _choose_around_median(sides: Sequence[_StepDistances], candidates: Rows) -> Rows:
     """Choose as many steps as possible whose mean duration is the median.
 
     Steps are added by their distance from the median, the nearest first. Their mean may
@@ -492,31 +508,29 @@ def _choose_around_median(sides: Sequence[_StepDistances], alike: Rows) -> Rows:
 
     Args:
         sides: The traces for which the same steps are chosen; one or two.
-        alike: The indices of the steps to choose from.
+        candidates: The indices of the steps to choose from.
 
     Returns:
         Indices of steps, ascending; empty if no number of steps has such a mean.
     """
-    if not len(alike):
-        return alike
+    if not len(candidates):
+        return candidates
 
     distance = np.sum([side.distance for side in sides], axis=0)
-    nearest_first = alike[np.argsort(distance[alike], kind="stable")]
+    nearest_first = candidates[np.argsort(distance[candidates], kind="stable")]
 
-    # Entry n - 1 is about the n nearest steps.
-    counts = np.arange(1, len(nearest_first) + 1)
-    is_median = np.ones(len(nearest_first), dtype=np.bool_)
+    # One entry per number of steps: the nearest one, the nearest two, and so on.
+    numbers_of_steps = np.arange(1, len(nearest_first) + 1)
+    is_mean_near = np.ones(len(nearest_first), dtype=np.bool_)
     for side in sides:
-        means = np.cumsum(side.durations[nearest_first]) / counts
+        means = np.cumsum(side.durations[nearest_first]) / numbers_of_steps
         off_ns = np.abs(means - side.median_ns)
-        is_median &= off_ns <= MAX_SHARE_OFF * max(side.median_ns, 1)
-    if not is_median.any():
-        return nearest_first[:0]
-    most = int(np.flatnonzero(is_median)[-1]) + 1
-    return np.sort(nearest_first[:most])
+        is_mean_near &= off_ns <= MAX_SHARE_OFF * max(side.median_ns, 1)
+    most_steps = numbers_of_steps[is_mean_near].max(initial=0)
+    return np.sort(nearest_first[:most_steps])
 
 
-def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
+def _choose_nearest_to_median(side: _StepDistances, candidates: Rows) -> Rows:
     """Choose the steps around the median duration whose mean is nearest to it.
 
     Steps are taken in the order of their distance from the median, as long as that
@@ -526,16 +540,18 @@ def _choose_nearest_to_median(side: _StepDistances, alike: Rows) -> Rows:
     Args:
         side: The durations of the steps of a trace, and their distances from the
             median.
-        alike: The indices of the steps to choose from, at least one.
+        candidates: The indices of the steps to choose from, at least one.
 
     Returns:
         Indices of steps, ascending.
     """
-    nearest_first = alike[np.argsort(side.distance[alike], kind="stable")]
-    counts = np.arange(1, len(nearest_first) + 1)
-    means = np.cumsum(side.durations[nearest_first]) / counts
+    nearest_first = candidates[np.argsort(side.distance[candidates], kind="stable")]
+    # One entry per number of steps: the nearest one, the nearest two, and so on.
+    numbers_of_steps = np.arange(1, len(nearest_first) + 1)
+    means = np.cumsum(side.durations[nearest_first]) / numbers_of_steps
+    off_ns = np.abs(means - side.median_ns)
 
-    fewest = _min_usual_steps(alike)
-    off_ns = np.abs(means - side.median_ns)[fewest - 1 :]
-    most = fewest + int(np.argmin(off_ns))
-    return np.sort(nearest_first[:most])
+    # Too few steps are no choice, however near their mean is.
+    off_ns[numbers_of_steps < _min_usual_steps(candidates)] = np.inf
+    best_number = numbers_of_steps[off_ns.argmin()]
+    return np.sort(nearest_first[:best_number])

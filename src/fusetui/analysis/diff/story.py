@@ -109,20 +109,15 @@ def sum_idle_changes(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, in
         {cause in words: change in ns}, the largest change first, without causes that
         did not change.
     """
-    change_by_cause: Counter[str] = Counter()
+    change_by_words: Counter[str] = Counter()
     for cause, ns in b.items():
-        change_by_cause[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] += ns
+        change_by_words[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] += ns
     for cause, ns in a.items():
-        change_by_cause[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] -= ns
+        change_by_words[_CAUSES_IN_WORDS.get(cause, _WAITING_FOR_LAUNCHES)] -= ns
 
-    largest_first = sorted(
-        change_by_cause, key=lambda cause: -abs(change_by_cause[cause])
-    )
-    return {
-        cause: change_by_cause[cause]
-        for cause in largest_first
-        if change_by_cause[cause]
-    }
+    changes = {words: ns for words, ns in change_by_words.items() if ns != 0}
+    largest_first = sorted(changes, key=lambda words: -abs(changes[words]))
+    return {words: changes[words] for words in largest_first}
 
 
 def _write_story(diff: Diff) -> str:
@@ -145,25 +140,31 @@ def _write_story(diff: Diff) -> str:
         more = "more" if change_ns > 0 else "less"
         head = f"B takes {duration(abs(change_ns))} {more} {per_step}"
 
-    terms = _choose_named_terms(diff)
-    offsets = [term for term in terms if term.ns * change_ns < 0]
-    reasons = [term for term in terms if term not in offsets]
-    if reasons:
-        head = f"{head}: {', '.join(term.text for term in reasons)}"
-    parts = [head]
+    reasons: list[str] = []
+    offsets: list[str] = []  # they make the change smaller
+    for term in _choose_named_terms(diff):
+        is_offset = term.ns * change_ns < 0
+        if is_offset:
+            offsets.append(term.text)
+        else:
+            reasons.append(term.text)
+
+    parts = [f"{head}: {', '.join(reasons)}" if reasons else head]
     if offsets:
-        parts.append(f"offset by {', '.join(term.text for term in offsets)}")
-    parts.append(_describe_moved_kernels(diff))
-    return "; ".join(part for part in parts if part)
+        parts.append(f"offset by {', '.join(offsets)}")
+    moved = _describe_moved_kernels(diff)
+    if moved:
+        parts.append(moved)
+    return "; ".join(parts)
 
 
 def _choose_named_terms(diff: Diff) -> list[_Term]:
     """Choose the terms of the change that the summary names, the largest first.
 
-    These are at most MAX_TERMS terms that are large enough (`_compute_min_term_ns`). The
-    largest term with the sign of the change is always named; if it is not large enough,
-    it comes first. At the end comes what all other terms add up to, if that is large
-    enough.
+    These are at most MAX_TERMS terms that are large enough (`_compute_min_term_ns`).
+    The largest term with the sign of the change is always named; if it is not large
+    enough, it comes first. At the end comes what all other terms add up to, if that is
+    large enough.
     """
     change_ns = diff.accounting.step_ns
     min_ns = _compute_min_term_ns(diff)
@@ -171,6 +172,7 @@ def _choose_named_terms(diff: Diff) -> list[_Term]:
     terms.sort(key=lambda term: -abs(term.ns))
 
     named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
+    # A sentence that names only what goes the other way would explain nothing.
     reasons = [term for term in terms if term.ns * change_ns > 0]
     if reasons and reasons[0] not in named:
         named.insert(0, reasons[0])
@@ -197,18 +199,20 @@ def _describe_moved_kernels(diff: Diff) -> str:
     It reads `24 kernels moved (mostly aten::cat)`. The op is only named if it has
     MIN_SHARE_OF_TERM of them. Returns "" if none moved.
     """
-    ops = Counter(_choose_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
-    if not ops:
+    moved_rows = [row for row in diff.rows if row.kind is RowKind.MOVED]
+    if not moved_rows:
         return ""
-    text = f"{plural(ops.total(), 'kernel')} moved"
-    ((op, times),) = ops.most_common(1)
-    if not op or times < MIN_SHARE_OF_TERM * ops.total():
+    text = f"{plural(len(moved_rows), 'kernel')} moved"
+    kernels_by_op = Counter(_choose_label(row) for row in moved_rows)
+    main_op = max(kernels_by_op, key=kernels_by_op.__getitem__)
+    is_most = kernels_by_op[main_op] >= MIN_SHARE_OF_TERM * len(moved_rows)
+    if not main_op or not is_most:
         return text
-    mostly = "mostly " if len(ops) > 1 else ""
-    return f"{text} ({mostly}{printable(op)})"
+    mostly = "mostly " if len(kernels_by_op) > 1 else ""
+    return f"{text} ({mostly}{printable(main_op)})"
 
 
-class _PieceOfProgram(msgspec.Struct, frozen=True):
+class _TermKey(msgspec.Struct, frozen=True):
     """What the rows of a term have in common."""
 
     work: str  # the sort of work
@@ -224,9 +228,9 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     """
     counted = [row for row in diff.rows if row.counts]
     terms = []
-    for part, rows in by_key(counted, _part_of_program).items():
-        for rows_of_direction in _split_by_direction(part.work, rows):
-            what = _describe_term(part, rows_of_direction)
+    for key, rows in by_key(counted, _key_of_term).items():
+        for rows_of_direction in _split_by_direction(key.work, rows):
+            what = _describe_term(key, rows_of_direction)
             terms.append(_Term(ns=_sum_changes(rows_of_direction), what=what))
     terms += _make_idle_terms(diff)
 
@@ -243,9 +247,9 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _part_of_program(row: Row) -> _PieceOfProgram:
-    """Return the part of the program that a row belongs to."""
-    return _PieceOfProgram(
+def _key_of_term(row: Row) -> _TermKey:
+    """Return what the rows of one term of the change have in common."""
+    return _TermKey(
         work=_find_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
     )
 
@@ -271,16 +275,14 @@ def _split_by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
         else:
             longer += rows_of_op
 
-    longer_ns = abs(_sum_changes(longer))
-    shorter_ns = abs(_sum_changes(shorter))
-    smaller_ns, larger_ns = sorted((longer_ns, shorter_ns))
-    if smaller_ns <= MIN_SHARE_OF_OPPOSITE * larger_ns:
+    more_ns = abs(_sum_changes(longer))
+    less_ns = abs(_sum_changes(shorter))
+    if min(more_ns, less_ns) <= MIN_SHARE_OF_OPPOSITE * max(more_ns, less_ns):
         return [rows]
     detail_of_longer = _describe_detail(work, longer)
     detail_of_shorter = _describe_detail(work, shorter)
-    if not detail_of_longer or not detail_of_shorter:
-        return [rows]
-    if detail_of_longer == detail_of_shorter:
+    have_details = detail_of_longer != "" and detail_of_shorter != ""
+    if not have_details or detail_of_longer == detail_of_shorter:
         return [rows]
     return [longer, shorter]
 
@@ -309,26 +311,26 @@ def _make_idle_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _describe_term(part: _PieceOfProgram, rows: Sequence[Row]) -> str:
+def _describe_term(key: _TermKey, rows: Sequence[Row]) -> str:
     """Write what a term of the change is.
 
     It reads `copies in the compiled backward (mostly aten::copy_)`. Repeated blocks are
     written as `12 layers -> 11`.
 
     Args:
-        part: The sort of work and the part of the program that the rows have in common.
+        key: The sort of work and the part of the program that the rows have in common.
         rows: The rows of the term.
     """
-    if part.work == REPEATED:
+    if key.work == REPEATED:
         return ", ".join(row.op for row in rows)
 
-    text = _PLURAL.get(part.work, part.work)
-    place = part.phase
-    if part.is_compiled:
-        place = f"the compiled {part.phase or 'regions'}"
+    text = _PLURAL.get(key.work, key.work)
+    place = key.phase
+    if key.is_compiled:
+        place = f"the compiled {key.phase or 'regions'}"
     if place:
         text += f" in {place}"
-    detail = _describe_detail(part.work, rows)
+    detail = _describe_detail(key.work, rows)
     if detail:
         text += f" ({detail})"
     return text
@@ -357,10 +359,9 @@ def _describe_detail(work: str, rows: Sequence[Row]) -> str:
     # What changed the other way is no reason for the sum.
     rows_of_same_sign = [row for row in rows if row.change_ns * total_ns > 0]
     largest = max(rows_of_same_sign or rows, key=lambda row: abs(row.change_ns))
-    if largest.kind in (RowKind.FUSED, RowKind.SPLIT):
-        share = _sum_changes([largest]) / (total_ns or 1)
-        if share >= MIN_SHARE_OF_TERM:
-            return _describe_fusion(largest)
+    is_fusion = largest.kind in (RowKind.FUSED, RowKind.SPLIT)
+    if is_fusion and _is_most_of(_sum_changes([largest]), total_ns):
+        return _describe_fusion(largest)
     if work == "GEMM":
         change_of_math = _describe_change_of_math(largest)
         if change_of_math:
@@ -370,10 +371,19 @@ def _describe_detail(work: str, rows: Sequence[Row]) -> str:
     for row in rows:
         ns_by_op[_choose_label(row)] += _sum_changes([row])
     largest_op = max(ns_by_op, key=lambda op: abs(ns_by_op[op]))
-    op_ns = ns_by_op[largest_op]
-    has_same_sign = op_ns * total_ns > 0
-    is_most = abs(op_ns) >= MIN_SHARE_OF_TERM * abs(total_ns)
-    return f"mostly {largest_op}" if largest_op and has_same_sign and is_most else ""
+    if largest_op and _is_most_of(ns_by_op[largest_op], total_ns):
+        return f"mostly {largest_op}"
+    return ""
+
+
+def _is_most_of(part_ns: int, total_ns: int) -> bool:
+    """Return whether a change is MIN_SHARE_OF_TERM of a total, in the same direction.
+
+    >>> _is_most_of(-80, total_ns=-100), _is_most_of(80, total_ns=-100)
+    (True, False)
+    """
+    has_same_sign = part_ns * total_ns > 0
+    return has_same_sign and abs(part_ns) >= MIN_SHARE_OF_TERM * abs(total_ns)
 
 
 def _describe_fusion(row: Row) -> str:
@@ -394,14 +404,14 @@ def _choose_label(row: Row) -> str:
     called. Of a copy, and of a row that is matched as a whole, it is the short name of
     the most frequent kernel; "" if that cannot be decoded.
     """
-    kernels = row.b or row.a or ("",)
-    first_kernel = kernels[0]
-    decoded = role_of_kernel(first_kernel).decoded
+    kernels = row.b or row.a
+    decoded = role_of_kernel(kernels[0]).decoded if kernels else None
     if decoded is not None and decoded.collective:
         return decoded.collective
 
     is_copy = decoded is not None and decoded.short.startswith("memcpy")
     if not row.together and not is_copy:
+        # Of `aten::gelu x2 + aten::mul`, `aten::gelu`.
         first_op, _, _ = row.op.removeprefix(CPU).partition(" + ")
         return _TIMES.sub("", first_op)
 
@@ -419,8 +429,9 @@ def _decode_most_frequent_kernel(kernels: Sequence[str]) -> KernelName | None:
     Returns:
         None if the name cannot be decoded.
     """
-    ((name, _),) = Counter(kernels).most_common(1)
-    return role_of_kernel(name).decoded
+    times = Counter(kernels)
+    most_frequent = max(times, key=times.__getitem__)
+    return role_of_kernel(most_frequent).decoded
 
 
 def _describe_change_of_math(row: Row) -> str:
@@ -489,9 +500,10 @@ def _add_up_subtotals(
     counted = [row for row in diff.rows if row.counts]
     subtotals = []
     for key, rows in by_key(counted, key_of).items():
-        compiled_sides = [
-            side for side in "ab" if any(side in row.compiled for row in rows)
-        ]
+        compiled_sides = ""
+        for side in "ab":
+            if any(side in row.compiled for row in rows):
+                compiled_sides += side
         subtotal = Subtotal(
             name=key.name,
             phase=key.phase,
@@ -499,7 +511,7 @@ def _add_up_subtotals(
             b_ns=sum(row.b_ns for row in rows),
             a_count=sum(row.a_count for row in rows),
             b_count=sum(row.b_count for row in rows),
-            compiled="".join(compiled_sides),
+            compiled=compiled_sides,
         )
         subtotals.append(subtotal)
     subtotals.sort(key=lambda subtotal: (-abs(subtotal.change_ns), subtotal.name))

@@ -14,14 +14,14 @@ import numpy as np
 
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.work import Work
-from fusetui.trace.model.grouping import by_key
+from fusetui.trace.model.grouping import grouped
 
 MIN_SHARE_OF_PARTNERS_WORK = 0.5
 """A lane shares the work of a lane that has a partner already if this share of the
 smaller of the two is in common."""
 
-MIN_COMMON_PIECES = 4
-"""Lanes with fewer pieces of work in common in a step are no partners: a kernel or two
+MIN_COMMON_KERNELS = 4
+"""Lanes with fewer kernels in common in a step are no partners: a kernel or two
 may have moved to another stream."""
 
 MAX_COMPARED_LANES = 8
@@ -39,16 +39,17 @@ def merge_alternating_streams(items: WorkItems) -> Work | None:
         two, or if all steps do the same work.
     """
     work = items.work
-    if len(items.alike_steps) == len(work.windows):
+    if len(items.same_work_steps) == len(work.steps):
         return None
 
-    # Count the pieces of each lane in each step, [lanes, steps].
-    lanes, lane_index_of_piece = np.unique(work.lane, return_inverse=True)
-    pieces = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(pieces, (lane_index_of_piece, work.window_of_piece), 1)
-
-    # np.ptp is the difference between the greatest and the least.
-    uneven_lanes = lanes[np.ptp(pieces, axis=1) > 0].tolist()
+    steps = len(work.steps)
+    kernels_by_lane = grouped(work.lane)
+    lanes = kernels_by_lane.keys.tolist()
+    uneven_lanes = []
+    for lane, kernels in zip(lanes, kernels_by_lane.members_of_each(), strict=True):
+        kernels_in_step = np.bincount(work.step_of_piece[kernels], minlength=steps)
+        if kernels_in_step.min() < kernels_in_step.max():
+            uneven_lanes.append(lane)
     return _merge_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
 
 
@@ -64,7 +65,7 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
 
     Streams of A and of B with the most kernels in common become partners first, and
     these kernels are then matched. The unmatched kernels decide about further partners,
-    until no two streams have enough in common. Enough is MIN_COMMON_PIECES. If one of
+    until no two streams have enough in common. Enough is MIN_COMMON_KERNELS. If one of
     them has a partner already, it is also MIN_SHARE_OF_PARTNERS_WORK of the smaller
     stream.
 
@@ -72,24 +73,22 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
         The work of A and of B. If no streams of a trace are merged, it is the very same
         record as before.
     """
-    partners = _LanePartners(
-        _count_kernels_by_lane(0, a) | _count_kernels_by_lane(1, b)
-    )
+    kernels_by_lane = _count_kernels_by_lane(0, a) | _count_kernels_by_lane(1, b)
+    partners = _LanePartners(kernels_by_lane)
     candidates = partners.lanes_of_both_sides()
     while candidates:
-        # Of equals, the first pair.
-        most_in_common = max(candidates, key=partners.common_pieces)
-        candidates.remove(most_in_common)
-        common_pieces = partners.common_pieces(most_in_common)
-        if common_pieces >= partners.min_common_pieces(most_in_common):
-            partners.join(most_in_common)
+        # Of equals, the first pair. The count changes as kernels are matched.
+        pair = max(candidates, key=partners.common_kernels)
+        candidates.remove(pair)
+        if partners.common_kernels(pair) >= partners.min_common_kernels(pair):
+            partners.join(pair)
 
     merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
     merged_b = [_select_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
     return _merge_lanes(a.work, merged_a), _merge_lanes(b.work, merged_b)
 
 
-class _LanePair(msgspec.Struct, frozen=True, order=True):
+class _LanePair(msgspec.Struct, frozen=True):
     """A lane of A and a lane of B."""
 
     a: _Lane
@@ -112,27 +111,28 @@ class _LanePartners:
 
     def lanes_of_both_sides(self) -> list[_LanePair]:
         """List all pairs of a lane of A and a lane of B, in their order."""
+        lanes_of_a = sorted(lane for lane in self.of_lane if lane.side == 0)
+        lanes_of_b = sorted(lane for lane in self.of_lane if lane.side == 1)
         pairs = []
-        for lane_a in self.of_lane:
-            for lane_b in self.of_lane:
-                if lane_a.side == 0 and lane_b.side == 1:
-                    pairs.append(_LanePair(a=lane_a, b=lane_b))
-        return sorted(pairs)
+        for lane_a in lanes_of_a:
+            for lane_b in lanes_of_b:
+                pairs.append(_LanePair(a=lane_a, b=lane_b))
+        return pairs
 
-    def common_pieces(self, pair: _LanePair) -> int:
+    def common_kernels(self, pair: _LanePair) -> int:
         """Count the unmatched kernels that two lanes (streams) have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
-    def min_common_pieces(self, pair: _LanePair) -> float:
+    def min_common_kernels(self, pair: _LanePair) -> float:
         """Return how many kernels two lanes must have in common to be partners.
 
-        It is MIN_COMMON_PIECES. If one of them has a partner already, it is at least a
+        It is MIN_COMMON_KERNELS. If one of them has a partner already, it is at least a
         share of the smaller lane.
         """
         if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
-            return MIN_COMMON_PIECES
+            return MIN_COMMON_KERNELS
         size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
-        return max(MIN_COMMON_PIECES, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
+        return max(MIN_COMMON_KERNELS, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
 
     def join(self, pair: _LanePair) -> None:
         """Make two lanes (streams) and all their partners partners of each other.
@@ -155,11 +155,11 @@ def find_merged_lanes(before: Work, after: Work) -> list[list[int]]:
         before: The work of a trace.
         after: The same work, with some streams merged.
     """
-    lane_before = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
-    lanes_before: defaultdict[int, set[int]] = defaultdict(set)  # by the merged lane
-    for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
-        lanes_before[lane].add(lane_before[row])
-    return [sorted(lanes) for lanes in lanes_before.values() if len(lanes) > 1]
+    lane_of_row = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
+    parts_of_lane: defaultdict[int, set[int]] = defaultdict(set)
+    for row, merged_lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
+        parts_of_lane[merged_lane].add(lane_of_row[row])
+    return [sorted(lanes) for lanes in parts_of_lane.values() if len(lanes) > 1]
 
 
 def _count_kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
@@ -173,16 +173,16 @@ def _count_kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[i
         {lane: {exact key: times}}, where an exact key stands for a kernel under an op.
         Only the MAX_COMPARED_LANES lanes (streams) with the most kernels are in it.
     """
-    lane_of_item = items.lane.tolist()
-    items_by_lane = by_key(range(len(items)), lane_of_item.__getitem__)
+    keys_by_lane: defaultdict[int, list[int]] = defaultdict(list)
+    for lane, key in zip(items.lane.tolist(), items.exact_keys.tolist(), strict=True):
+        keys_by_lane[lane].append(key)
 
     def largest_first(lane: int) -> tuple[int, int]:
-        return -len(items_by_lane[lane]), lane
+        return -len(keys_by_lane[lane]), lane
 
     kernels = {}
-    for number in sorted(items_by_lane, key=largest_first)[:MAX_COMPARED_LANES]:
-        exact_keys = items.exact_keys[items_by_lane[number]].tolist()
-        kernels[_Lane(side=side, number=number)] = Counter(exact_keys)
+    for number in sorted(keys_by_lane, key=largest_first)[:MAX_COMPARED_LANES]:
+        kernels[_Lane(side=side, number=number)] = Counter(keys_by_lane[number])
     return kernels
 
 

@@ -6,6 +6,7 @@ CPU did to launch it is known to belong to it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -19,7 +20,6 @@ from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.periods import flag_rows_of_periods
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.grouping import by_key
 
 
 class RowsOfSides(msgspec.Struct, frozen=True, eq=False):
@@ -51,13 +51,15 @@ def group_surplus_blocks(
         aligned: The pairs of lanes (streams), with the surplus blocks that were found
             in them.
     """
-    every_block = [block for lanes in aligned for block in lanes.blocks]
-    blocks_by_occurrences = by_key(
-        every_block, lambda block: _Occurrences(a=block.times_in_a, b=block.times_in_b)
-    )
+    blocks_by_occurrences: defaultdict[_Occurrences, list[Block]] = defaultdict(list)
+    for lanes in aligned:
+        for block in lanes.blocks:
+            occurrences = _Occurrences(a=block.times_in_a, b=block.times_in_b)
+            blocks_by_occurrences[occurrences].append(block)
+
     groups = []
     for occurrences, blocks in blocks_by_occurrences.items():
-        items = a if blocks[0].side == 0 else b
+        items = a if occurrences.a > occurrences.b else b
         groups.append(_make_group_of_blocks(items, blocks, occurrences))
     return groups
 
@@ -100,20 +102,23 @@ def _make_group_of_blocks(
 def _count_attention(items: WorkItems, block: Block) -> int:
     """Count how often the surplus items of a block compute attention.
 
-    Attention kernels in a row count once. If the last item is attention too, a run at
+    Attention kernels in a row count once. If the last kernel is attention too, a run at
     the beginning does not count: then the block begins in the middle of attention. If
     there are no attention kernels, softmax kernels are counted instead.
+
+    Args:
+        items: All kernels of a step.
+        block: A repeated sequence of them, with at least one kernel.
     """
     kinds = [
         work_class(items.op_names[item], items.names[item]) for item in block.items
     ]
+    # The last kernel precedes the first one of the next repetition.
+    previous_kinds = [kinds[-1], *kinds[:-1]]
     runs_of_attention = 0
-    was_attention = kinds[-1:] == ["attention"]
-    for kind in kinds:
-        is_attention = kind == "attention"
-        if is_attention and not was_attention:
+    for previous, kind in zip(previous_kinds, kinds, strict=True):
+        if kind == "attention" and previous != "attention":
             runs_of_attention += 1
-        was_attention = is_attention
     return runs_of_attention or kinds.count("softmax")
 
 

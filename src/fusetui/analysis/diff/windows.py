@@ -1,6 +1,6 @@
 """Finds the steps of a trace to compare, or treats the whole trace as one step.
 
-A *window* is the stretch of time that one step takes.
+A step is a stretch of time. It need not be the one in which its work is launched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from fusetui.trace.layout.steps import (
     steps_of,
 )
 from fusetui.trace.model.arrays import (
-    Flags,
     Int64s,
     Rows,
     begins_runs,
@@ -50,17 +49,17 @@ MIN_RATIO_OF_COLD = 1.5
 """A first step longer than this times the median of the others is a warm-up."""
 
 
-class Windows(msgspec.Struct, frozen=True, eq=False):
+class TraceSteps(msgspec.Struct, frozen=True, eq=False):
     """The steps of a trace as disjoint stretches [start, end) in order of time."""
 
     start: Int64s  # ns, one per step
     end: Int64s
     length: StepLength  # what the length of each is
-    is_whole_trace: bool = False  # there are no steps: one window has all of the work
+    is_whole_trace: bool = False  # one step has all of the work
     is_named: bool = False  # the file or the user says what a step is
-    # The windows are of the time of a GPU: work belongs to the step in which it ran.
+    # The steps are of the time of a GPU: work belongs to the step in which it ran.
     is_gpu_time: bool = False
-    # When the CPU launched the work of each step, where that is not within the windows.
+    # When the CPU launched the work of each step, where that is not within the step.
     launching: Cover | None = None
     notes: tuple[str, ...] = ()  # for the reader of the diff
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
@@ -76,7 +75,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         """
         return self.end - self.start
 
-    def select(self, steps: NDArray[np.integer], note: str) -> Windows:
+    def select(self, steps: NDArray[np.integer], note: str) -> TraceSteps:
         """Return some of the steps.
 
         Args:
@@ -96,14 +95,13 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         )
 
     def index_of(self, times: Int64s) -> Rows:
-        """Return the index of the step whose window each time (ns) lies in, or -1."""
+        """Return the index of the step that each time (ns) lies in, or NO_INTERVAL."""
         return Cover(self.start, self.end).place_of(times)
 
     def step_of_calls(self, times: Int64s) -> Rows:
-        """Return the index of the step that calls at these times belong to, or -1.
+        """Return the index of the step that calls at these times belong to.
 
-        Args:
-            times: Times of the CPU in ns.
+        It is NO_INTERVAL for calls between steps. The times are of the CPU, in ns.
         """
         if self.launching is not None:
             return self.launching.place_of(times)
@@ -114,7 +112,7 @@ class NoStepsError(Error):
     """No annotation of a trace matches what was asked for."""
 
 
-def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+def find_steps(trace: Trace, label: str, step_by: str | None = None) -> TraceSteps:
     """Find the steps of a trace.
 
     These are the steps that the file names; in a trace of a server, the passes of its
@@ -141,17 +139,15 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     if not len(steps):
         return make_single_step(trace, label)
 
-    notes: tuple[str, ...] = ()
-    if not is_named:
-        what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
-        notes = (_describe_steps(label, what),)
+    what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
+    note = _describe_steps(label, what)
     prefix = "" if steps.printed else "#"
-    return Windows(
+    return TraceSteps(
         start=steps.start,
         end=steps.end,
         length=StepLength.WALL,
         is_named=is_named,
-        notes=notes,
+        notes=() if is_named else (note,),
         labels=tuple(f"{prefix}{number}" for number in steps.numbers),
     )
 
@@ -168,7 +164,7 @@ def _describe_steps(label: str, what: str) -> str:
     return f"{label}: no ProfilerStep annotations; {what} counts as a step"
 
 
-def _find_server_passes(trace: Trace, label: str) -> Windows | None:
+def _find_server_passes(trace: Trace, label: str) -> TraceSteps | None:
     """Take the passes of the model of an inference server as steps.
 
     A step then tells what a token costs. A single pass lasts from its begin to the end
@@ -180,21 +176,23 @@ def _find_server_passes(trace: Trace, label: str) -> Windows | None:
         The steps. None if the trace is of no server, or if passes overlap. Also None if
         the steps hold little of the time of the GPU.
     """
-    if not find_server_steps(trace).asked:
+    is_server = bool(find_server_steps(trace).asked)
+    if not is_server:
         return None
     with_model = [step for step in find_passes(trace) if len(step.model)]
     if not with_model or _do_passes_overlap(trace, with_model):
         return None
 
+    gpu_rows = trace.gpu_rows
     if len(with_model) == 1:
-        server_windows = _make_window_of_single_pass(trace, label, with_model[0])
-        counted_from_ns = 0
+        server_steps = _make_step_of_single_pass(trace, label, with_model[0])
     else:
-        server_windows = _make_windows_of_passes(trace, label, with_model)
-        counted_from_ns = int(server_windows.start[0])
-    if not _hold_most_gpu_time(trace, server_windows, counted_from_ns):
+        server_steps = _make_steps_of_passes(trace, label, with_model)
+        # The work of the first step, which is left out, does not count.
+        gpu_rows = gpu_rows[trace.start[gpu_rows] >= server_steps.start[0]]
+    if not _hold_most_of_time(trace, server_steps, gpu_rows):
         return None
-    return server_windows
+    return server_steps
 
 
 def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
@@ -205,8 +203,8 @@ def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
     )
 
 
-def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows:
-    """Return the window of the only step of a server.
+def _make_step_of_single_pass(trace: Trace, label: str, step: Pass) -> TraceSteps:
+    """Return the times of the only step of a server.
 
     It lasts from the begin of its model to the end of the last GPU event that the step
     launched.
@@ -214,7 +212,7 @@ def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows
     begin_ns = model_pass(trace, step.model).begin_ns
     end_ns = measure_busy_interval(trace, step.rows).end_ns
     what = "the model pass plus all later work of its server step"
-    return Windows(
+    return TraceSteps(
         start=np.array([begin_ns], dtype=np.int64),
         end=np.array([end_ns], dtype=np.int64),
         length=StepLength.SPAN,
@@ -224,8 +222,10 @@ def _make_window_of_single_pass(trace: Trace, label: str, step: Pass) -> Windows
     )
 
 
-def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> Windows:
-    """Return the windows of the steps of a server, without the first one.
+def _make_steps_of_passes(
+    trace: Trace, label: str, steps: Sequence[Pass]
+) -> TraceSteps:
+    """Return the times of the steps of a server, without the first one.
 
     Each lasts from the end of the previous step's work to the end of its own.
 
@@ -237,6 +237,8 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
     rows_by_step = [step.rows for step in steps]
     launched_by_step = [len(rows) for rows in rows_by_step]
     wall_ends = [step.start_ns + step.dur_ns for step in steps]
+    # Step n lasts from bounds[n] to bounds[n + 1]. The first one is left out, because
+    # no work ends before it.
     bounds = launched_bounds(
         wall_bounds=np.array([steps[0].start_ns, *wall_ends], dtype=np.int64),
         work_end=trace.end[np.concatenate(rows_by_step)],
@@ -246,7 +248,7 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
         "each server step with a model pass, measured from the end of the previous "
         "step,"
     )
-    return Windows(
+    return TraceSteps(
         start=bounds[1:-1],
         end=bounds[2:],
         length=StepLength.LAUNCHED,
@@ -256,25 +258,21 @@ def _make_windows_of_passes(trace: Trace, label: str, steps: Sequence[Pass]) -> 
     )
 
 
-def _hold_most_gpu_time(trace: Trace, windows: Windows, counted_from_ns: int) -> bool:
-    """Return whether the steps hold most of the time of the GPU events.
-
-    That is MIN_SHARE_OF_WORK.
+def _hold_most_of_time(trace: Trace, steps: TraceSteps, rows: Rows) -> bool:
+    """Return whether MIN_SHARE_OF_WORK of the time of some events is in steps.
 
     Args:
         trace: A trace.
-        windows: The windows of its steps.
-        counted_from_ns: Events that begin earlier are left out of the comparison.
+        steps: Its steps.
+        rows: Rows of events. An event is in the step in which it begins.
     """
-    rows = trace.gpu_rows
-    rows = rows[trace.start[rows] >= counted_from_ns]
     durations_ns = trace.dur[rows]
-    is_inside = windows.index_of(trace.start[rows]) >= 0
-    inside_ns = durations_ns[is_inside].sum()
-    return bool(inside_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
+    is_in_step = steps.index_of(trace.start[rows]) != NO_INTERVAL
+    time_in_steps_ns = durations_ns[is_in_step].sum()
+    return bool(time_in_steps_ns >= MIN_SHARE_OF_WORK * durations_ns.sum())
 
 
-def make_single_step(trace: Trace, label: str) -> Windows:
+def make_single_step(trace: Trace, label: str) -> TraceSteps:
     """Take the whole trace as one step.
 
     The step goes from the first to the last op, runtime call or GPU event. There is no
@@ -287,7 +285,7 @@ def make_single_step(trace: Trace, label: str) -> Windows:
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         no_times = np.zeros(0, dtype=np.int64)
-        return Windows(
+        return TraceSteps(
             start=no_times,
             end=no_times,
             length=StepLength.SPAN,
@@ -296,12 +294,12 @@ def make_single_step(trace: Trace, label: str) -> Windows:
         )
 
     start = trace.start[rows].min()
-    end = trace.end[rows].max()
+    end = max(trace.end[rows].max(), start + 1)  # no step is empty
     remedy = "to use annotations as steps: --step-by PATTERN"
     note = f"{label}: no steps found; the whole trace counts as one step ({remedy})"
-    return Windows(
+    return TraceSteps(
         start=np.array([start]),
-        end=np.array([max(end, start + 1)]),
+        end=np.array([end]),
         length=StepLength.SPAN,
         is_whole_trace=True,
         notes=(note,),
@@ -309,7 +307,7 @@ def make_single_step(trace: Trace, label: str) -> Windows:
     )
 
 
-def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
+def measure_steps_on_gpu(trace: Trace, label: str, steps: TraceSteps) -> TraceSteps:
     """Measure steps by the time of the GPU where they only enqueue work for it.
 
     The wall time of such a step is only the time of launching its work. So each step
@@ -323,10 +321,11 @@ def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
     if steps.is_whole_trace or steps.is_gpu_time:
         return steps
 
-    rows, launched_ns = by_launch_time(trace)
-    step_of_row = steps.index_of(launched_ns)
-    rows = rows[step_of_row != NO_INTERVAL]
-    step_of_row = step_of_row[step_of_row != NO_INTERVAL]
+    all_rows, launched_ns = by_launch_time(trace)
+    step_of_launch = steps.index_of(launched_ns)
+    has_step = step_of_launch != NO_INTERVAL
+    rows = all_rows[has_step]
+    step_of_row = step_of_launch[has_step]
     if not len(rows) or not _do_steps_only_enqueue(trace, steps, rows, step_of_row):
         return steps
     if not _do_steps_run_in_order(trace, rows, step_of_row):
@@ -335,8 +334,8 @@ def measure_steps_on_gpu(trace: Trace, label: str, steps: Windows) -> Windows:
 
 
 def _measure_between_work_ends(
-    trace: Trace, label: str, steps: Windows, rows: Rows, step_of_row: Rows
-) -> Windows:
+    trace: Trace, label: str, steps: TraceSteps, rows: Rows, step_of_row: Rows
+) -> TraceSteps:
     """Let each step last from the end of the previous step's work to that of its own.
 
     Args:
@@ -347,21 +346,26 @@ def _measure_between_work_ends(
         step_of_row: The index of the step that launched each of them, ascending.
     """
     launching_steps = distinct(step_of_row)
-    first_start = steps.start[launching_steps[:1]]
+    first_start = steps.start[launching_steps[0]]
+    # Step n lasts from bounds[n] to bounds[n + 1].
     bounds = launched_bounds(
         wall_bounds=np.append(first_start, steps.end[launching_steps]),
         work_end=trace.end[rows],
         step_of_work=positions_of(launching_steps, step_of_row),
     )
-    first = 1 if len(launching_steps) > 1 else 0  # no work ends before the first step
-    what = "GPU work runs after its step ends"
-    length_in_words = "from the end of the previous step's work to the end of its own"
-    note = f"{label}: {what}, so a step (launched) lasts {length_in_words}"
-    selected = steps.select(launching_steps[first:], note)
+    if len(launching_steps) > 1:  # no work ends before the first step
+        launching_steps = launching_steps[1:]
+        bounds = bounds[1:]
+
+    note = (
+        f"{label}: GPU work runs after its step ends, so a step (launched) lasts from "
+        "the end of the previous step's work to the end of its own"
+    )
+    selected = steps.select(launching_steps, note)
     return msgspec.structs.replace(
         selected,
-        start=bounds[:-1][first:],
-        end=bounds[1:][first:],
+        start=bounds[:-1],
+        end=bounds[1:],
         length=StepLength.LAUNCHED,
         launching=Cover(start=selected.start, end=selected.end),
     )
@@ -381,7 +385,7 @@ def _do_steps_run_in_order(trace: Trace, rows: Rows, step_of_row: Rows) -> bool:
 
 
 def _do_steps_only_enqueue(
-    trace: Trace, steps: Windows, rows: Rows, step_of_row: Rows
+    trace: Trace, steps: TraceSteps, rows: Rows, step_of_row: Rows
 ) -> bool:
     """Return whether hardly any work runs before the end of the step that launched it.
 
@@ -393,18 +397,19 @@ def _do_steps_only_enqueue(
         rows: Rows of GPU events.
         step_of_row: The index of the step that launched each of these events.
     """
-    is_after_first_step = step_of_row > step_of_row.min()
-    if is_after_first_step.any():
-        rows = rows[is_after_first_step]
-        step_of_row = step_of_row[is_after_first_step]
+    is_counted = step_of_row > step_of_row.min()
+    if not is_counted.any():  # there is only one step
+        is_counted[:] = True
+    counted_rows = rows[is_counted]
+    step_end = steps.end[step_of_row[is_counted]]
 
-    end_within_step = np.minimum(trace.end[rows], steps.end[step_of_row])
-    within_step_ns = np.maximum(end_within_step - trace.start[rows], 0).sum()
-    share = within_step_ns / max(1, int(trace.dur[rows].sum()))
-    return bool(share <= MAX_SHARE_IN_ENQUEUING_STEPS)
+    end_within_step = np.minimum(trace.end[counted_rows], step_end)
+    time_within_step = np.maximum(end_within_step - trace.start[counted_rows], 0)
+    total_ns = int(trace.dur[counted_rows].sum())
+    return bool(time_within_step.sum() <= MAX_SHARE_IN_ENQUEUING_STEPS * total_ns)
 
 
-def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
+def exclude_unusual_steps(steps: TraceSteps, pieces: Int64s, label: str) -> TraceSteps:
     """Leave out the steps that the profiler cut off, then cold first steps.
 
     A step is cut off if it has less than half as many pieces of work as the median
@@ -420,7 +425,7 @@ def exclude_unusual_steps(steps: Windows, pieces: Int64s, label: str) -> Windows
     return _exclude_cold_steps(_exclude_cut_off_steps(steps, pieces, label), label)
 
 
-def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Windows:
+def _exclude_cut_off_steps(steps: TraceSteps, pieces: Int64s, label: str) -> TraceSteps:
     """Leave out the steps that the profiler cut off, with a note that says how many.
 
     Those are the steps with less than half as many pieces of work as the median step.
@@ -432,16 +437,15 @@ def _exclude_cut_off_steps(steps: Windows, pieces: Int64s, label: str) -> Window
     """
     if not len(pieces):
         return steps
-    is_complete: Flags = 2 * pieces >= np.median(pieces)
-    complete = np.flatnonzero(is_complete)
-    if not 0 < len(complete) < len(steps):
+    complete_steps = np.flatnonzero(2 * pieces >= np.median(pieces))
+    if len(complete_steps) in (0, len(steps)):
         return steps
-    cut_off = plural(len(steps) - len(complete), "step")
+    cut_off = plural(len(steps) - len(complete_steps), "step")
     note = f"{label}: {cut_off} with less than half of the usual work excluded"
-    return steps.select(complete, note)
+    return steps.select(complete_steps, note)
 
 
-def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
+def _exclude_cold_steps(steps: TraceSteps, label: str) -> TraceSteps:
     """Leave out the first steps if they are warm-up, with a note that says why.
 
     A first step is warm-up if it took more than MIN_RATIO_OF_COLD times the median of
@@ -449,10 +453,10 @@ def _exclude_cold_steps(steps: Windows, label: str) -> Windows:
     remain, itself included.
     """
     durations = steps.dur
-    cold = 0
+    cold = 0  # how many of the first steps are warm-up
     while len(durations) - cold >= MIN_STEPS_WITH_COLD:
-        usual_ns = np.median(durations[cold + 1 :])
-        if durations[cold] <= MIN_RATIO_OF_COLD * usual_ns:
+        later_steps = durations[cold + 1 :]
+        if durations[cold] <= MIN_RATIO_OF_COLD * np.median(later_steps):
             break
         cold += 1
     if not cold:

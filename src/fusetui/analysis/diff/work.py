@@ -12,17 +12,17 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.windows import (
-    Windows,
+    TraceSteps,
     exclude_unusual_steps,
+    find_steps,
     make_single_step,
     measure_steps_on_gpu,
-    windows,
 )
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import find_computing_ops
 from fusetui.analysis.questions.launches import LAUNCHES, mark_graph_calls
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.sorted_arrays import positions_of, slice_between
@@ -41,15 +41,15 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     trace: Trace
     label: str  # the name of the trace in notes
     gpu: bool  # pieces are GPU events; else CPU ops that compute something
-    windows: Windows  # the steps
+    steps: TraceSteps  # the steps
     row: Rows  # row of the event in the trace
-    window_of_piece: Rows  # the index of its step
+    step_of_piece: Rows  # the index of its step
     lane: Rows
-    op: Rows  # row of the innermost CPU op around the launch, -1 for none
+    op: Rows  # row of the innermost CPU op around the launch, NO_ROW for none
     ns: Int64s  # the duration
     # Of each step, its position among all steps of the trace, used or not.
     positions_in_trace: tuple[int, ...]
-    windows_in_trace: int  # how many steps the trace has, used or not
+    steps_in_trace: int  # how many steps the trace has, used or not
 
     def only(self, steps: Sequence[int]) -> Work:
         """Return the work of some of the steps; a note says that others are excluded.
@@ -59,20 +59,18 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         Args:
             steps: The indices of the steps to keep, ascending.
         """
-        if len(steps) == len(self.windows):
+        if len(steps) == len(self.steps):
             return self
 
-        window_of_piece = _renumber_steps(
-            self.window_of_piece, steps, len(self.windows)
-        )
-        is_kept = window_of_piece != NO_STEP
-        left_out = plural(len(self.windows) - len(steps), "step")
+        step_of_piece = _renumber_steps(self.step_of_piece, steps, len(self.steps))
+        is_kept = step_of_piece != NO_STEP
+        left_out = plural(len(self.steps) - len(steps), "step")
         note = f"{self.label}: {left_out} excluded to match the other trace"
         return msgspec.structs.replace(
             self,
-            windows=self.windows.select(np.array(steps, dtype=np.intp), note),
+            steps=self.steps.select(np.array(steps, dtype=np.intp), note),
             row=self.row[is_kept],
-            window_of_piece=window_of_piece[is_kept],
+            step_of_piece=step_of_piece[is_kept],
             lane=self.lane[is_kept],
             op=self.op[is_kept],
             ns=self.ns[is_kept],
@@ -88,19 +86,19 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         position_in_file = self.trace.order[self.row]
         start = self.trace.start[self.row]
         # np.lexsort sorts by its last key first.
-        order = np.lexsort((position_in_file, start, lane, self.window_of_piece))
+        order = np.lexsort((position_in_file, start, lane, self.step_of_piece))
         return msgspec.structs.replace(
             self,
             row=self.row[order],
-            window_of_piece=self.window_of_piece[order],
+            step_of_piece=self.step_of_piece[order],
             lane=lane[order],
             op=self.op[order],
             ns=self.ns[order],
         )
 
-    def slice_of_window(self, step: int) -> slice:
+    def slice_of_step(self, step: int) -> slice:
         """Return the pieces of the step with this index, as a slice of the arrays."""
-        return slice_between(self.window_of_piece, step, step + 1)
+        return slice_between(self.step_of_piece, step, step + 1)
 
 
 def _renumber_steps(
@@ -137,7 +135,7 @@ def keep_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     as they are.
     """
     common = set(a.positions_in_trace) & set(b.positions_in_trace)
-    if a.windows_in_trace != b.windows_in_trace or not common:
+    if a.steps_in_trace != b.steps_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     return WorkOfBothSides(
         a=a.only(_find_steps_at_positions(a, common)),
@@ -164,34 +162,37 @@ def collect_work(
     Args:
         trace: A trace.
         label: The name of the trace in notes.
-        step_by: The annotations that match it are the steps; see `windows`.
+        step_by: The annotations that match it are the steps; see `find_steps`.
         by_ops: Whether the work is CPU ops even if there are GPU events.
 
     Raises:
         NoStepsError: If no annotation matches `step_by`.
     """
     is_gpu_work = len(trace.gpu_rows) > 0 and not by_ops
-    steps = windows(trace, label, step_by)
+    steps = find_steps(trace, label, step_by)
     if is_gpu_work:
         steps = measure_steps_on_gpu(trace, label, steps)
 
     work = _collect_work_in_steps(trace, label, steps, is_gpu_work)
-    if len(work.row) or steps.is_named or steps.is_whole_trace or not is_gpu_work:
-        return work
-    # All GPU events lie outside of the steps.
-    return _collect_work_in_steps(
-        trace, label, make_single_step(trace, label), is_gpu_work
-    )
+    may_choose_steps = not steps.is_named and not steps.is_whole_trace
+    if is_gpu_work and may_choose_steps and not len(work.row):
+        # All GPU events lie outside of the steps that were found.
+        single_step = make_single_step(trace, label)
+        return _collect_work_in_steps(trace, label, single_step, is_gpu_work)
+    return work
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
     """Return whether calls of the trace launch GPU work, but it has no GPU event."""
     if len(trace.gpu_rows):
         return False
-    return len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    launch_calls = trace.rows_named(LAUNCHES.search, Role.CALL)
+    return len(launch_calls) > 0
 
 
-def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) -> Work:
+def _collect_work_in_steps(
+    trace: Trace, label: str, steps: TraceSteps, gpu: bool
+) -> Work:
     """Collect the work in these steps, but for those that are cut off or cold.
 
     A note of the steps tells how many GPU events belong to no step.
@@ -203,12 +204,11 @@ def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) 
         gpu: Whether the work is GPU events; else CPU ops that compute something.
     """
     all_work = _assign_work_to_steps(trace, steps, gpu)
-    note = ""
     if gpu and not steps.is_whole_trace:
         note = _describe_events_without_step(trace, all_work.step, steps.is_gpu_time)
-    if note:
-        notes = (*steps.notes, f"{label}: {note}")
-        steps = msgspec.structs.replace(steps, notes=notes)
+        if note:
+            notes = (*steps.notes, f"{label}: {note}")
+            steps = msgspec.structs.replace(steps, notes=notes)
 
     has_step = all_work.step != NO_STEP
     pieces_by_step = np.bincount(all_work.step[has_step], minlength=len(steps))
@@ -223,14 +223,14 @@ def _collect_work_in_steps(trace: Trace, label: str, steps: Windows, gpu: bool) 
         trace=trace,
         label=label,
         gpu=gpu,
-        windows=used_steps,
+        steps=used_steps,
         row=rows,
-        window_of_piece=used_step_of_row[is_used],
+        step_of_piece=used_step_of_row[is_used],
         lane=lane,
         op=trace.op[rows].astype(np.intp) if gpu else rows,
         ns=trace.dur[rows],
         positions_in_trace=tuple(positions_in_trace.tolist()),
-        windows_in_trace=len(steps),
+        steps_in_trace=len(steps),
     )
     return unsorted_work.with_lanes(lane)
 
@@ -242,7 +242,7 @@ class _WorkWithSteps(msgspec.Struct, frozen=True, eq=False):
     step: Rows  # the index of the step of each piece, NO_STEP for none
 
 
-def _assign_work_to_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithSteps:
+def _assign_work_to_steps(trace: Trace, steps: TraceSteps, gpu: bool) -> _WorkWithSteps:
     """Determine the step that each GPU event, or each CPU op that computes, belongs to.
 
     A GPU event belongs to the step in which it was launched. Where steps are measured
@@ -256,7 +256,7 @@ def _assign_work_to_steps(trace: Trace, steps: Windows, gpu: bool) -> _WorkWithS
     # The start of these rows says to which step each of `rows` belongs.
     deciding_rows = rows
     if gpu and not steps.is_gpu_time:
-        rows = rows[trace.launch[rows] >= 0]
+        rows = rows[trace.launch[rows] != NO_ROW]
         deciding_rows = trace.launch[rows].astype(np.intp)
     return _WorkWithSteps(
         rows=rows, step=steps.step_of_calls(trace.start[deciding_rows])
@@ -284,7 +284,7 @@ def _describe_events_without_step(
         left_out = int((step_of_row == NO_STEP).sum())
         why = "outside the model passes"
     else:
-        left_out = int((trace.launch[trace.gpu_rows] < 0).sum())
+        left_out = int((trace.launch[trace.gpu_rows] == NO_ROW).sum())
         launch = "its launch was" if left_out == 1 else "their launches were"
         why = f"in no step, because {launch} not recorded"
     if not left_out:
@@ -303,7 +303,9 @@ def is_launched_by_graph(work: Work, rows: Rows) -> Flags:
     if not work.gpu:
         return np.zeros(len(rows), dtype=np.bool_)
     launch = work.trace.launch[rows]
-    return np.asarray((launch >= 0) & mark_graph_calls(work.trace)[launch])
+    has_launch = launch != NO_ROW
+    is_graph_call = mark_graph_calls(work.trace)
+    return np.asarray(has_launch & is_graph_call[launch])
 
 
 def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
@@ -320,14 +322,16 @@ def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
         Times in the shape of `rows`.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    kernels = kernels[~communicates(trace, kernels)]
+    computing_kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)
-    computes[kernels] = True
-    if computes[rows].all():
-        return np.zeros(rows.shape, dtype=np.int64)
+    computes[computing_kernels] = True
+    hidden_ns = np.zeros(rows.shape, dtype=np.int64)
+    is_other = ~computes[rows]
+    if not is_other.any():
+        return hidden_ns
 
-    flat_rows = rows.ravel()
-    hidden_ns = any_busy_ns(
-        trace, kernels, trace.start[flat_rows], trace.end[flat_rows]
+    other_rows = rows[is_other]
+    hidden_ns[is_other] = any_busy_ns(
+        trace, computing_kernels, trace.start[other_rows], trace.end[other_rows]
     )
-    return np.where(computes[flat_rows], 0, hidden_ns).reshape(rows.shape)
+    return hidden_ns
