@@ -27,7 +27,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.route import measure_slack
-from fusetui.analysis.replay.times import slices_of
+from fusetui.analysis.replay.times import compute_slice_times
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 
@@ -102,7 +102,7 @@ def measure_replay(name: str, trace: Trace, items: int) -> None:
     is_exact = bool(
         (times.begin == graph.began).all() and (times.end == graph.ended).all()
     )
-    gpu_events = len(graph.nodes(Node.ITEM))
+    gpu_events = len(graph.nodes(Node.GPU_TASK))
     print(
         f"{name}, {gpu_events}, {len(graph)}, {making_seconds:.2f}, {replay_seconds:.2f}, "
         f"{is_exact}"
@@ -118,7 +118,7 @@ def measure_answers(trace: Trace) -> None:
     path_end = time.perf_counter()
     change = whatif(trace, ["python x0.5"])
     change_end = time.perf_counter()
-    slices_of(trace, graph, graph.recorded)
+    compute_slice_times(trace, graph, graph.recorded)
     measure_slack(graph, graph.recorded)
     slices_end = time.perf_counter()
     if change.abstains:

@@ -73,9 +73,9 @@ fusetui tutor
 ```
 
 opens a lesson, a GPU trace of an MLP, and guides you through the steps below. The tour shows one
-instruction at a time, and continues when you have followed it. `>` skips a step, and `<` goes back.
-The tour takes five minutes. The lessons were not recorded but reconstructed from published
-measurements.
+instruction at a time and says when you have followed it. `>` then goes to the next step; it also
+skips a step, and `<` goes back. The tour takes five minutes. The lessons were not recorded but
+reconstructed from published measurements.
 
 `make reference` generates this page from the steps of the tour.
 """

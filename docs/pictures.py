@@ -87,6 +87,7 @@ def main() -> None:
         if step.picture:
             svg = asyncio.run(tour(keys, f"The guided tour: {step.title}"))
             (FOLDER / f"tour-{number}.svg").write_text(svg, encoding="utf-8")
+        keys.append("greater_than_sign")
 
 
 if __name__ == "__main__":

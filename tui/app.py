@@ -55,6 +55,7 @@ PAGING = ("pageup", "pagedown")
 SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
 EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
+MAX_KEYS_SHOWN = 5  # of those that wait for a list
 PALETTE = "palette"  # the action that opens it
 CLOSING_KEYS = ("enter", "escape")  # those that end a text
 FOCUS_KEYS = ("tab", "shift+tab")  # Textual's, without effect where nothing is focused
@@ -121,6 +122,7 @@ class FusetuiApp(Ending):
             self, options.alone, tuple(options.captured_by), options.compile_log
         )
         self._early: list[Typed] = [*keys_of(options.typed)]
+        self._for_list: list[events.Key] = []  # that wait for the list of the page
         self._is_line_closing = False
         self._lines: LineHistory | None = None
 
@@ -175,6 +177,8 @@ class FusetuiApp(Ending):
             self._performing.perform(effect)
         if self._early and not is_starting(self.state):
             self.call_later(self._press_waiting_keys)
+        if self._for_list and not registry.is_list_awaited(self.state):
+            self._take_up_list_keys(before)
 
     def _draw_changes(self, before: State) -> None:
         """Show the current state, where `before` was shown until now.
@@ -280,6 +284,26 @@ class FusetuiApp(Ending):
         while self._early and not self._must_hold_keys():
             await self._press(self._early.pop(0))
 
+    def _take_up_list_keys(self, before: State) -> None:
+        """Press the keys that waited for the list of the page, which is there now.
+        `before` is the state without it. The keys are dropped if another page came to
+        the front, or anything over it."""
+        kept_keys = self._for_list
+        self._for_list = []
+        is_same_page = self.state.page == before.page
+        is_covered = self.state.overlay is not None or self.state.prompt is not None
+        if not is_same_page or is_covered:
+            return
+        self.do(partial(replace, hint=""))
+        for event in kept_keys:
+            self.call_later(self._pressed, event)
+
+    def _keep_for_list(self, event: events.Key) -> None:
+        """Keep a key until the list of the page is there, and say so."""
+        self._for_list.append(event)
+        keys = " ".join(_format_key(kept) for kept in self._for_list[-MAX_KEYS_SHOWN:])
+        self.do(partial(told, sentence=f"the list is being computed; then: {keys}"))
+
     def _must_hold_keys(self) -> bool:
         """Return whether keys have to wait: for the first trace, or until a typed line
         was carried out."""
@@ -325,6 +349,10 @@ class FusetuiApp(Ending):
             if self.state.prompt is not None:
                 return self._answered(self.state.prompt, event)
             action = registry.action_for(event.key, self.state)
+        if action is not None and registry.waits_for_list(action, self.state):
+            self._keep_for_list(event)
+            return True
+        self._for_list = []  # what was asked for last counts
         if action is not None:
             self.act(action)
         elif event.key in self.active_bindings and event.key not in FOCUS_KEYS:

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import Keys
+from fusetui.analysis.questions.groups import Grouping
 from fusetui.own_process import CancelledError, OwnProcess, ProcessDiedError
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
@@ -220,13 +220,13 @@ class _Pickler(pickle.Pickler):
         """Return how an object is made again when it is unpickled; NotImplemented for
         those that pickle by themselves.
 
-        Keys hold a function, which becomes a dict. Records keep what they have computed
-        on first use.
+        Groupings hold a function, which becomes a dict. Records keep what they have
+        computed on first use.
         """
-        if isinstance(item, Keys):
+        if isinstance(item, Grouping):
             numbers = set(item.number.tolist())
-            fields = {number: item.fields(number) for number in numbers}
-            return Keys, (item.number, fields.__getitem__)
+            fields = {number: item.identify(number) for number in numbers}
+            return Grouping, (item.number, fields.__getitem__)
         if isinstance(item, msgspec.Struct) and getattr(item, "__dict__", None):
             values = tuple(getattr(item, name) for name in item.__struct_fields__)
             return _rebuild_record, (type(item), values, item.__dict__)

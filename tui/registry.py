@@ -73,6 +73,7 @@ from fusetui.tui.state.state import (
     open_overlay,
     told,
 )
+from fusetui.tui.state.words import divide_words
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -172,11 +173,12 @@ def toggle_help(state: State) -> Outcome:
     overlay = state.overlay
     if isinstance(overlay, Help):
         return overlays.close(state)
-    from fusetui.tui.state.words import read_screen_words  # only for the help
-
+    sections = tuple(help_sections(state))
+    titles = [title for title, _ in sections]
     help_overlay = Help(
-        sections=(*help_sections(state),),
-        meanings=read_screen_words(),
+        sections=sections,
+        sections_here=titles.index(EVERYWHERE),
+        explained=divide_words(state.page),
         before=overlay,
         list_before=state.lists.get(OVERLAY),
     )
@@ -357,6 +359,24 @@ def _describe_use(entry: Action, state: State) -> str:
     if page_key and page != state.page:
         where += f", page {page_key}"
     return f"{where}: {title}"
+
+
+OF_ROW = ("diff-open", "details", "copy")
+"""Actions that act on the row under the cursor of a list, beside those of all lists."""
+
+
+def is_list_awaited(state: State) -> bool:
+    """Return whether the page in front computes its list, with nothing over it."""
+    if state.overlay is not None:
+        return False
+    page = page_of(state)
+    return page.has(state) and page.awaits(state)
+
+
+def waits_for_list(entry: Action, state: State) -> bool:
+    """Return whether an action has to wait until the page in front has its list."""
+    is_of_list = entry.section in (LISTS, folding.SECTION) or entry.name in OF_ROW
+    return is_of_list and is_list_awaited(state)
 
 
 def always(key: str, state: State) -> Action | None:

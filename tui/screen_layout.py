@@ -345,7 +345,10 @@ def _make_tour_panes(state: State, lines: int) -> list[Pane]:
         return []
     step = STEPS[state.tour]
     title = f"{state.tour + 1} of {len(STEPS)}: {step.title}"
-    keys = format_hints(("skip skip", "back back"), state, BETWEEN_HINTS)
+    hints = ("skip next" if state.is_tour_step_done else "skip skip", "back back")
+    keys = format_hints(hints, state, BETWEEN_HINTS)
+    if state.is_tour_step_done:
+        keys = f"done: {keys}"
     rule = choose_glyphs(state.ascii_only).rule
     return [
         Pane(lines, make_tour_picture(title, with_keys(step.text, state), keys, rule))

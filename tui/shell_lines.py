@@ -206,7 +206,7 @@ def _make_query_term(state: State, only: Only) -> str:
     "cutlass"`. It is "" where no query can find them."""
     if only.by not in IN_SLICES:
         return ""
-    fields = kernels.known_groupings(state.side)[only.by].fields(only.number)
+    fields = kernels.known_groupings(state.side)[only.by].identify(only.number)
     if only.by == "step":
         numbers = steps_of(state.side.trace).numbers
         return f"step = {numbers[only.number]}" if only.number < len(numbers) else ""

@@ -99,11 +99,12 @@ def _read(
         compile_log: The log of torch.compile, "" for none.
     """
     if isinstance(source, bytes):
-        trace = _trace_of_bytes(source)
+        recorded_trace = _trace_of_bytes(source)
     else:
-        trace = _trace_of_path(os.fspath(source), cached)
-    trace = with_compile_log(trace, compile_log)
+        recorded_trace = _trace_of_path(os.fspath(source), cached)
+    trace = with_compile_log(recorded_trace, compile_log)
     sentences = [*notices(trace.report)]
+
     captures = captures_named(captured_by)
     if captures or wants_capture(trace):
         from fusetui.analysis.graphs.opening import (  # many modules
@@ -111,10 +112,12 @@ def _read(
             with_captures,
         )
 
-        trace, joins = with_captures(
-            trace, captures, lambda path: open_trace(path, cached=cached)
-        )
+        def read_capture(path: str) -> Trace:
+            return open_trace(path, cached=cached)
+
+        trace, joins = with_captures(trace, captures, read_capture)
         sentences += join_sentences(joins)
+
     sentences += notes_of(trace)
     return _Reading(trace=trace, notices=tuple(sentences))
 
@@ -122,7 +125,9 @@ def _read(
 def _trace_of_path(name: str, cached: bool) -> Trace:
     """The trace of a path, a URL, `sample:NAME` or `lesson:NAME`. Raises Error."""
     trace = open_trace(one_trace(name), cached=cached)
-    return called(trace, name if is_shipped(name) else "")
+    # Sentences call a sample by its name, and any other trace by its file.
+    shown_name = name if is_shipped(name) else ""
+    return called(trace, shown_name)
 
 
 def _trace_of_bytes(source: bytes) -> Trace:
@@ -148,12 +153,15 @@ def open(  # noqa: A001
     captured_by: Sequence[str] = (),
     compile_log: str | os.PathLike[str] = "",
 ) -> OpenTrace:
-    """Reads a trace, or takes it from the cache of earlier readings.
+    """Open a trace. Raises Error with one plain sentence if it cannot be read.
 
-    Replays of CUDA graphs are joined with their captures: those that are named, else
-    those found beside the trace. So is what torch.compile logged: `compile_log` is a log
-    of TORCH_TRACE, a folder of them, or torch_compile_debug. Raises Error with one plain
-    sentence.
+    Args:
+        source: The trace.
+        cached: Whether it may be taken from the cache of earlier readings.
+        captured_by: Traces of the captures of its CUDA graphs, which replays are joined
+            with. By default, those beside the trace are used.
+        compile_log: What torch.compile logged: a log of TORCH_TRACE, a folder of them,
+            or torch_compile_debug. By default, it is looked for beside the trace.
     """
     return OpenTrace(source, cached, tuple(captured_by), os.fspath(compile_log))
 
@@ -161,36 +169,50 @@ def open(  # noqa: A001
 def ranks(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> JobAnswer:
-    """Everything that is known about the job that these traces are of: files, folders,
-    patterns or URLs. A file that is no rank is in its `left_out`. Raises Error if no
-    file can be used."""
+    """Explain a job by the traces of its ranks; `fusetui ranks`.
+
+    Args:
+        paths: The traces: files, folders, patterns or URLs. Raises Error if none of
+            them can be used.
+
+    Returns:
+        The answer. Its `left_out` has the files that are no ranks of the job.
+    """
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import summarize
     from fusetui.commands.ranks import files, without_passwords
 
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
-    if not paths:
+    path_list = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not path_list:
         raise Error(
             "ranks needs the traces of a job: files, folders, patterns or URLs."
         )
-    traces = files([os.fspath(path) for path in paths])
-    answer = without_passwords(explained(summarize(traces)).answer)
+    trace_files = files([os.fspath(path) for path in path_list])
+    summaries = summarize(trace_files)
+    answer = without_passwords(explained(summaries).answer)
     if not answer.ranks:
-        raise Error(answer.left_out[0].reason)
+        first_left_out = answer.left_out[0]
+        raise Error(first_left_out.reason)
     return answer
 
 
 def memory(path: str | os.PathLike[str], at: str | int = "peak") -> MemoryAnswer:
-    """What a memory snapshot of torch holds at a moment: at its "peak", at its "end", at
-    the failed allocation "oom", or after an event by its number; `fusetui memory`.
-    Raises Error."""
+    """Explain what holds memory, by a memory snapshot of torch; `fusetui memory`.
+
+    Raises Error if the snapshot cannot be read, or has no such moment.
+
+    Args:
+        path: The snapshot.
+        at: The moment: its "peak", its "end", the failed allocation "oom", or the
+            number of an event, for the moment after it.
+    """
     from fusetui.analysis.memory.answer import NoMomentError
-    from fusetui.analysis.memory.answer import memory as answered
+    from fusetui.analysis.memory.answer import memory as explain_memory
     from fusetui.trace.snapshot.reading import read_snapshot
 
+    snapshot = read_snapshot(os.fspath(path))
     try:
-        return answered(read_snapshot(os.fspath(path)), at)
+        return explain_memory(snapshot, at)
     except NoMomentError as error:
         raise Error(str(error)) from None
 
@@ -198,22 +220,26 @@ def memory(path: str | os.PathLike[str], at: str | int = "peak") -> MemoryAnswer
 def hang(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> HangAnswer:
-    """Why a job hangs, by the dumps of torch's flight recorder: files, or folders of
-    them; `fusetui hang`. Raises Error if none can be read."""
+    """Explain why a job hangs, by the dumps of torch's flight recorder; `fusetui hang`.
+
+    Args:
+        paths: The dumps: files, or folders of them. Raises Error if none of them can be
+            read.
+    """
     from fusetui.analysis.hang.answer import why_it_hangs
     from fusetui.commands.hang import dump_files
     from fusetui.trace.flight.reading import read_dumps
 
-    names = [paths] if isinstance(paths, str | os.PathLike) else paths
-    dumps = read_dumps(dump_files([os.fspath(name) for name in names]))
-    if not dumps.ranks:
-        reason = f" {dumps.unread[0].reason}" if dumps.unread else ""
-        raise Error(f"No readable dump.{reason}")
-    return why_it_hangs(dumps)
+    path_list = [paths] if isinstance(paths, str | os.PathLike) else paths
+    dumps = read_dumps(dump_files([os.fspath(path) for path in path_list]))
+    if dumps.ranks:
+        return why_it_hangs(dumps)
+    reasons = [unread.reason for unread in dumps.unread[:1]]
+    raise Error(" ".join(["No readable dump.", *reasons]))
 
 
 def decode(name: str) -> KernelName | None:
-    """What the name of a GPU kernel says; None for one that nothing is known of."""
+    """Decode the name of a GPU kernel; None if nothing is known of such names."""
     from fusetui.gpu.kernel_names import decode
 
     return decode(name)
@@ -313,7 +339,7 @@ class OpenTrace:
         return _table(self.trace, "slices")
 
     def why(self) -> Why:
-        """Where the time went, and why the GPU was idle; `fusetui why`."""
+        """Explain where the time went, and why the GPU was idle; `fusetui why`."""
         from msgspec.structs import replace
 
         from fusetui.analysis.replay.worth import with_worth
@@ -323,30 +349,36 @@ class OpenTrace:
         return replace(answer, _wanted=())  # which hold columns as long as the trace
 
     def summary(self) -> Summary:
-        """Key figures of the whole trace; `fusetui summary`."""
+        """Return key figures of the whole trace; `fusetui summary`."""
         from fusetui.analysis.questions.summary import summary
 
         return summary(self.trace)
 
     def whatif(self, *changes: str, step: int | None = None) -> WhatIf:
-        """What some changes together would be worth, such as "kernel:gemm x0.5", by a
-        replay of the trace; of one step if its number is given; `fusetui whatif`. Raises
-        Error for what is no change, and where nothing matches it."""
+        """Estimate the gain of some changes by a replay of the trace; `fusetui whatif`.
+
+        Args:
+            changes: The changes, which are made together: "kernel:gemm x0.5". Raises
+                Error for a text that is no change, and if nothing matches it.
+            step: The number of the step that is replayed; None for all of the trace.
+        """
         from fusetui.analysis.replay.whatif import whatif
 
         return whatif(self.trace, changes, step)
 
     def critical_path(self) -> CriticalPath:
-        """What a step waits for from its begin to its end, and what has slack; `fusetui
-        path`."""
+        """Find the critical path of a step, and what has slack; `fusetui path`."""
         from fusetui.analysis.replay.path import path
 
         return path(self.trace)
 
     def serving(self, model_config: str | os.PathLike[str] | None = None) -> Serving:
-        """The steps of an inference server. With the `config.json` of the model, also
-        the least time that they can take; `fusetui serving`. Raises Error if that cannot
-        be used."""
+        """Explain the steps of an inference server; `fusetui serving`.
+
+        Args:
+            model_config: The `config.json` of the model, which gives the least time
+                that each step can take. Raises Error if it cannot be used.
+        """
         from fusetui.analysis.serving.answer import serving
         from fusetui.analysis.serving.config import read_config
 
@@ -361,32 +393,52 @@ class OpenTrace:
         end_ns: int | None = None,
         scrub: bool = False,
     ) -> None:
-        """Writes what lies between two times as a trace of its own, in ns since the
-        begin of this one; `end_ns` None is its end. With `scrub`, without private data;
-        `fusetui cut`. Raises Error if nothing lies there, or `out` exists."""
+        """Write a part of the trace to a new file; `fusetui cut`.
+
+        Raises Error if nothing lies in this part.
+
+        Args:
+            out: The new file. Raises Error if it exists.
+            begin_ns: Where the part begins, in ns since the begin of the trace.
+            end_ns: Where it ends; None for the end of the trace.
+            scrub: Whether private data is removed.
+        """
         from fusetui.commands.cut import Window, write_part
         from fusetui.trace.scrub.document import check_target
 
         trace = self.trace
-        end = trace.end_ns if end_ns is None else trace.begin_ns + end_ns
+        last_ns = trace.end_ns if end_ns is None else trace.begin_ns + end_ns
+        window = Window(trace.begin_ns + begin_ns, last_ns)
         target = os.fspath(out)
         check_target(target)
-        write_part(trace, Window(trace.begin_ns + begin_ns, end), target, scrub=scrub)
+        write_part(trace, window, target, scrub=scrub)
 
     def diff(self, other: OpenTrace | Source, *, step_by: str | None = None) -> Diff:
-        """What the other trace does differently; `fusetui diff`. Raises Error."""
+        """Compare this trace (A) with another one (B); `fusetui diff`.
+
+        Args:
+            other: The other trace. Raises Error if it cannot be read.
+            step_by: A pattern; annotations that match it are the steps.
+        """
         from fusetui.analysis.diff.compare import diff
 
-        if not isinstance(other, OpenTrace):
-            other = open(other)
-        return diff(self.trace, other.trace, step_by=step_by)
+        opened_other = other if isinstance(other, OpenTrace) else open(other)
+        return diff(self.trace, opened_other.trace, step_by=step_by)
 
     def reproduce(
         self, op: str = "", *, kernel: str = "", row: int | None = None
     ) -> str:
-        """The Python script that makes an op again: the one with this name that took
-        the most time, the one that launched a kernel, or the one of a row of `slices`;
-        `fusetui reproduce`. Raises Error, also for a call that cannot be made again."""
+        """Write a Python script that calls a recorded op again; `fusetui reproduce`.
+
+        Exactly one of the arguments is given. Of several distinct calls, the one with
+        the largest total time is taken. Raises Error if there is no such op, or if it
+        cannot be called again.
+
+        Args:
+            op: The name of the op.
+            kernel: The name of a kernel that the op launched.
+            row: A row of `slices`: the op, or what it launched.
+        """
         from fusetui.analysis.reproduce.model import CallKind
         from fusetui.analysis.reproduce.select import call_asked
         from fusetui.report.reproduce.script import script_of
@@ -398,19 +450,23 @@ class OpenTrace:
         return script_of(call, os.path.basename(self.trace.report.file))
 
     def close(self) -> None:
-        """Frees what it holds; it may be called again. Tables that were taken stay."""
+        """Free the trace. Tables that were taken stay. It may be closed twice."""
         self._trace = None
 
     def __enter__(self) -> Self:
+        """Return the trace itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
+        """Close the trace."""
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle only how the trace is opened, so that another process does it again."""
         return type(self), self._arguments
 
     def __repr__(self) -> str:
+        """Return the file of the trace with its key figures."""
         trace = self._trace
         if trace is None:
             return "<fusetui trace, closed>"
@@ -424,8 +480,11 @@ class OpenTrace:
         return f"<fusetui trace {printable(trace.report.file)}: {', '.join(figures)}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: its repr, the account, the notices, and the first rows of
-        three tables."""
+        """Describe the trace as HTML, for notebooks.
+
+        These are its key figures, where the time of its GPUs went, the notices, and the
+        first rows of three tables.
+        """
         from fusetui.analysis.why.selection import accounted
         from fusetui.report.why_answer import account_lines
         from fusetui.tables.drawn import table_html
@@ -435,11 +494,15 @@ class OpenTrace:
         if account.devices:
             texts.append("\n".join(account_lines(account, HTML_WIDTH)))
         texts += self.notices
-        html = [f"<pre>{escape(printable_lines(text))}</pre>" for text in texts if text]
+        paragraphs = []
+        for text in texts:
+            if text:
+                paragraphs.append(f"<pre>{escape(printable_lines(text))}</pre>")
         for table in (self.kernels, self.ops, self.gaps):
-            if len(table):
-                html.append(table_html(table, HTML_ROWS))
-        return "".join(html)
+            has_rows = len(table) > 0
+            if has_rows:
+                paragraphs.append(table_html(table, HTML_ROWS))
+        return "".join(paragraphs)
 
 
 @memo(len(TABLES))

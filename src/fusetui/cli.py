@@ -18,7 +18,10 @@ UNITS_OF_VARIABLES = {
 
 
 def run(arguments: list[str]) -> int:
-    """Carries out one command line and returns its exit code."""
+    """Carry out one command line, given without the name of the program.
+
+    Returns the exit code.
+    """
     if arguments == ["--version"]:
         write(f"fusetui {__version__}\n")  # without parsers
         return DONE
@@ -48,7 +51,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _start_debug_log(is_asked_for: bool) -> None:
-    """By --debug or the environment, which may name a file. Raises Error."""
+    """Begin to log if --debug was given, or if FUSETUI_DEBUG says so.
+
+    That variable may name a file. Raises Error if the file cannot be written.
+    """
     from fusetui import debug_log  # --version does without it
 
     destination = os.environ.get(debug_log.VARIABLE, "")
@@ -64,24 +70,27 @@ def _start_debug_log(is_asked_for: bool) -> None:
 
 
 def ignored(environment: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each of our variables whose value means nothing."""
+    """Yield a sentence for each variable of fusetui whose value is no number."""
     for name, unit in UNITS_OF_VARIABLES.items():
-        text = environment.get(name)
-        if not text:
-            continue
-        from fusetui.text.figures import amount  # only where one is set
-
-        if amount(text) is None:
+        text = environment.get(name, "")
+        if text and not _is_number(text):
             yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."
 
 
+def _is_number(text: str) -> bool:
+    """Return whether a text is a finite number that is not negative."""
+    from fusetui.text.figures import amount  # only where a variable is set
+
+    return amount(text) is not None
+
+
 def main() -> int:
-    """Carries out the command line of this process and returns its exit code."""
+    """Carry out the command line of this process, and return its exit code."""
     return run_guarded(lambda: run(sys.argv[1:]))
 
 
 def script() -> None:
-    """The console script, which has a process of its own."""
+    """Run as the console script, and end the process."""
     from fusetui.own_memory import YOUNG_OF_COMMAND, end, look_less_often
 
     look_less_often(YOUNG_OF_COMMAND)

@@ -22,9 +22,9 @@ FORMAT = "fusetui %(process)d %(relativeCreated)d ms: %(message)s"
 
 
 def debug(message: str, *values: object) -> None:
-    """Logs one line, with `%` formatting.
+    """Log one line, with `%` formatting.
 
-    Where nobody has imported `logging`, nobody listens, and nothing is imported.
+    Nothing happens if `logging` was not imported, because then nobody listens.
     """
     if "logging" in sys.modules:
         import logging
@@ -33,8 +33,13 @@ def debug(message: str, *values: object) -> None:
 
 
 def start(destination: str) -> None:
-    """Sends the lines to stderr or to the end of a file, as the value of FUSETUI_DEBUG
-    says. Raises OSError if the file cannot be written."""
+    """Begin to write the log.
+
+    Args:
+        destination: The value of FUSETUI_DEBUG: "1" for stderr, "" or "0" for nowhere,
+            anything else names a file, to whose end lines are added. Raises OSError if
+            the file cannot be written.
+    """
     if destination in OFF:
         return
     import logging
@@ -50,12 +55,12 @@ def start(destination: str) -> None:
 
 
 def start_from_environment() -> None:
-    """As `start`, by FUSETUI_DEBUG. Raises OSError."""
+    """Begin to write the log if FUSETUI_DEBUG says so. Raises OSError."""
     start(os.environ.get(VARIABLE, ""))
 
 
 def leave_terminal() -> None:
-    """Ends the lines on stderr, because the app is going to draw there."""
+    """Stop logging to stderr, because the app is going to draw there."""
     if "logging" not in sys.modules:
         return
     import logging
@@ -67,6 +72,7 @@ def leave_terminal() -> None:
 
 
 def _handler(stream: IO[str]) -> logging.Handler:
+    """Make a handler that writes lines to a stream, safe for a terminal."""
     import logging
 
     from fusetui.text.printable import printable, without_credentials

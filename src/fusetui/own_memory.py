@@ -23,13 +23,16 @@ M_ARENA_MAX = -8  # of mallopt(3): how many arenas threads may have
 
 
 def look_less_often(objects: int) -> None:
-    """Has the collector run only after so many new objects."""
+    """Make the garbage collector run only after this many new objects."""
     gc.set_threshold(objects)
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Turns off the collector, where many objects are made that form no cycles."""
+    """Turn off the garbage collector within the block.
+
+    This saves time where many objects are made that form no cycles.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -40,23 +43,30 @@ def without_collector() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Has the collector pass over all objects that there are, until `thaw`."""
+    """Make the collector pass over all present objects, until `thaw`."""
     gc.freeze()
 
 
 def thaw() -> None:
-    """Collects what is no longer used of all that stayed, such as previews, and gives
-    the memory back where the system can. Takes a tenth of a second or more."""
-    if gc.get_freeze_count():
+    """Collect the objects that `freeze` protected and nobody uses any more.
+
+    Their memory, such as that of previews, is given back to the system where that is
+    possible. This takes a tenth of a second or more. Without a `freeze` before, nothing
+    happens.
+    """
+    has_frozen_objects = gc.get_freeze_count() > 0
+    if has_frozen_objects:
         gc.unfreeze()
         gc.collect()
         give_back()
 
 
 def give_back() -> None:
-    """Returns what was freed to the system, where that can be asked for (glibc): a
-    quarter of the memory of a large trace would be what chunks and threads leave
-    behind. Takes 0.2 s a GB."""
+    """Return freed memory to the system, where that can be asked for (glibc).
+
+    Otherwise chunks and threads would leave behind a quarter of the memory of a large
+    trace. This takes 0.2 s per GB.
+    """
     import ctypes  # not needed by a start
 
     with suppress(AttributeError, OSError, TypeError):
@@ -66,8 +76,11 @@ def give_back() -> None:
 
 
 def end(code: int) -> NoReturn:
-    """Ends the process without tearing down the interpreter, because freeing the
-    objects of a large trace one by one is slow. Torch needs the regular exit."""
+    """End the process with an exit code, without tearing down the interpreter.
+
+    Freeing the objects of a large trace one by one would be slow. Torch needs the
+    regular exit.
+    """
     if "torch" in sys.modules:
         sys.exit(code)
     os._exit(code)

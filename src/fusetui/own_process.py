@@ -33,6 +33,7 @@ SIZE = struct.Struct("<Q")
 POLL_SECONDS = 0.1  # between two looks whether an answer is still wanted
 SERVE = "from fusetui.own_process import serve; serve()"
 NOT_STARTED = "it could not be started"
+STDOUT = 1  # the number of the open file
 
 
 class ProcessDiedError(Exception):
@@ -44,27 +45,38 @@ class CancelledError(Exception):
 
 
 def started(code: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """A process of ours that was started anew and runs this code; its streams lead
-    nowhere unless they are given. Interrupting keys reach only this process. Raises
-    OSError."""
+    """Start another Python process that runs some code. Raises OSError.
+
+    Interrupting keys, such as Ctrl+C, reach only this process.
+
+    Args:
+        code: The code.
+        streams: Arguments of subprocess.Popen, such as `stdin=PIPE`. Streams that are
+            not given lead nowhere.
+    """
     import subprocess  # rarely needed
 
-    nowhere: Any = subprocess.DEVNULL
-    all_streams: dict[str, Any] = {
-        "stdin": nowhere,
-        "stdout": nowhere,
-        "stderr": nowhere,
-    } | streams
+    settings: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
+    settings.update(streams)
     command = [sys.executable, "-P", "-c", code]
-    return subprocess.Popen(command, process_group=0, bufsize=0, **all_streams)
+    return subprocess.Popen(command, process_group=0, bufsize=0, **settings)
 
 
 class OwnProcess:
     """Use as a context manager: the process is killed at the end, whatever it does."""
 
     def __init__(self, first: str = "", kept_files: Sequence[int] = ()) -> None:
-        """`first`: code that runs before anything is imported; `kept_files`: open files
-        of this process that the other one has under the same numbers. Raises ProcessDiedError."""
+        """Start the process. Raises ProcessDiedError if that fails.
+
+        Args:
+            first: Code that it runs before anything is imported.
+            kept_files: Numbers of open files of this process, which the other one then
+                has under the same numbers.
+        """
         from subprocess import PIPE
 
         try:
@@ -84,11 +96,18 @@ class OwnProcess:
         self._process.communicate()
 
     def kill(self) -> None:
-        """Callable from any thread: whoever waits for an answer then gets ProcessDiedError."""
+        """Kill the process, from any thread.
+
+        Whoever waits for an answer then gets ProcessDiedError.
+        """
         self._process.kill()
 
     def call(self, function: Callable[..., R], *arguments: object) -> R:
-        """What a function of a module returns. Raises what it raises, and ProcessDiedError."""
+        """Call a function in the other process, and return its result.
+
+        The function must be one of a module. Raises what it raises, and
+        ProcessDiedError if the process ends before it answers.
+        """
         self._ask(function, arguments)
         result: R = self._answer(None)
         return result
@@ -99,15 +118,25 @@ class OwnProcess:
         *arguments: object,
         cancelled: Callable[[], bool],
     ) -> Iterator[R]:
-        """The values that a function of a module yields. Raises what it raises, ProcessDiedError, and
-        CancelledError soon after `cancelled` says so: then the process is of no more use.
-        Only where one can wait for a pipe (POSIX)."""
+        """Call a generator function in the other process, and yield its values.
+
+        It works only where one can wait for a pipe (POSIX). Raises what the function
+        raises, and ProcessDiedError.
+
+        Args:
+            function: The function, which must be one of a module.
+            arguments: Its arguments.
+            cancelled: Is asked repeatedly; once it returns True, CancelledError is
+                raised, and the process is of no more use.
+        """
         self._ask(_stream, (function, arguments))
-        while (value := self._answer(cancelled)) is not _End:
+        value = self._answer(cancelled)
+        while value is not _End:
             yield value
+            value = self._answer(cancelled)
 
     def _ask(self, function: Callable[..., Any], arguments: Sequence[object]) -> None:
-        """Sends a request. Raises ProcessDiedError."""
+        """Send the other process a function to call. Raises ProcessDiedError."""
         assert self._process.stdin is not None
         debug(
             "process %d calls %s.%s",
@@ -119,7 +148,10 @@ class OwnProcess:
             _send((function, tuple(arguments)), self._process.stdin.write)
 
     def _answer(self, cancelled: Callable[[], bool] | None) -> Any:
-        """The next result. Raises what the function raised, ProcessDiedError, and CancelledError."""
+        """Receive the next result of the other process.
+
+        Raises what its function raised, ProcessDiedError, and CancelledError.
+        """
         with _died_if_pipe_breaks():
             is_error, result = _receive(partial(self._take, cancelled=cancelled))
         if is_error:
@@ -127,26 +159,32 @@ class OwnProcess:
         return result
 
     def _take(self, size: int, cancelled: Callable[[], bool] | None) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and CancelledError."""
+        """Read the next `size` bytes that the other process has written.
+
+        Raises EOFError if the process has ended, and CancelledError.
+        """
         import numpy as np
 
         pipe: Any = self._process.stdout
         # numpy does not fill the memory with zeros first, as bytearray does
-        taken = np.empty(size, dtype=np.uint8).data
-        missing = taken
-        while missing:
-            if cancelled:
+        whole = np.empty(size, dtype=np.uint8).data
+        unread = whole
+        while unread:
+            if cancelled is not None:
                 _wait_for(pipe, cancelled)
-            count = pipe.readinto(missing)
-            if not count:
+            read_bytes = pipe.readinto(unread)
+            if not read_bytes:
                 raise EOFError
-            missing = missing[count:]
-        return taken
+            unread = unread[read_bytes:]
+        return whole
 
 
 def _wait_for(pipe: Any, cancelled: Callable[[], bool]) -> None:
-    """Returns once the pipe can be read. Raises CancelledError."""
-    while not select.select([pipe], [], [], POLL_SECONDS)[0]:
+    """Wait until a pipe can be read. Raises CancelledError once `cancelled` is True."""
+    while True:
+        readable, _, _ = select.select([pipe], [], [], POLL_SECONDS)
+        if readable:
+            return
         if cancelled():
             raise CancelledError
 
@@ -154,21 +192,28 @@ def _wait_for(pipe: Any, cancelled: Callable[[], bool]) -> None:
 def calls(
     function: Callable[..., R], arguments: Sequence[tuple[Any, ...]], processes: int
 ) -> Iterator[tuple[int, R]]:
-    """What a function of a module returns for each of several arguments, with their
-    number, as soon as it is there, from so many processes. None comes of arguments
-    whose process died, or of those that are left when no process can be started; the
-    others are called in another process. Raises what the function raises."""
+    """Call a function with each of several arguments, in several processes.
+
+    Yields each result as soon as it is there, with the index of its arguments. There is
+    no result for arguments whose process died, nor for those that are left when no
+    process can be started. Raises what the function raises.
+
+    Args:
+        function: The function, which must be one of a module.
+        arguments: The arguments of each call.
+        processes: How many processes share the calls.
+    """
     crew = _Crew(function, arguments)
     threads = [threading.Thread(target=crew.work) for _ in range(processes)]
     debug("%d processes share %d calls", processes, len(arguments))
     for thread in threads:
         thread.start()
     try:
-        running = len(threads)
-        while running:
+        running_threads = len(threads)
+        while running_threads > 0:
             result = crew.finished.get()
-            if result is None:
-                running -= 1
+            if result is None:  # a thread has ended
+                running_threads -= 1
             elif isinstance(result, Exception):
                 raise result
             else:
@@ -185,6 +230,7 @@ class _Crew:
     def __init__(
         self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
     ) -> None:
+        """Queue the indices of the arguments; `work` is what each thread then does."""
         self._function = function
         self._arguments = arguments
         self._numbers: SimpleQueue[int] = SimpleQueue()
@@ -196,13 +242,16 @@ class _Crew:
         """Numbers with results, or what a function raised; None: a thread has ended."""
 
     def work(self) -> None:
-        """What a thread does."""
+        """Make calls in a process until none are left, as one of the threads.
+
+        If the process dies, another one is started for the calls that are left.
+        """
         try:
             while not self._numbers.empty() and not self._is_halted:
                 with OwnProcess() as process:
                     self._running.append(process)
-                    self._use(process)
-        except ProcessDiedError:  # not started
+                    self._call_in(process)
+        except ProcessDiedError:  # it could not be started
             pass
         except Exception as error:
             self.finished.put(error)
@@ -210,12 +259,16 @@ class _Crew:
             self.finished.put(None)
 
     def halt(self) -> None:
+        """Make all threads end soon, by killing their processes."""
         self._is_halted = True
         for process in self._running:
             process.kill()
 
-    def _use(self, process: OwnProcess) -> None:
-        """Until the process dies, or nothing is left."""
+    def _call_in(self, process: OwnProcess) -> None:
+        """Make one call after the other in a process.
+
+        Ends when no call is left, and when the process has died.
+        """
         with suppress(ProcessDiedError, Empty):
             while not self._is_halted:
                 number = self._numbers.get_nowait()
@@ -227,15 +280,18 @@ class _Crew:
 
 
 def serve() -> None:
-    """Calls what the other side asks for, until nobody is there any more. What the
-    functions print leads nowhere; interrupting keys are for the other side."""
+    """Call the functions that the other side sends, until it is gone.
+
+    What the functions print leads nowhere. Interrupting keys are for the other side.
+    """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):
         start_from_environment()
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    # Answers go where standard output led; printing leads nowhere from now on.
+    out = os.fdopen(os.dup(STDOUT), "wb", buffering=0)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
     requests: SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = SimpleQueue()
 
     def listen() -> None:
@@ -248,17 +304,28 @@ def serve() -> None:
     while True:
         function, arguments = requests.get()
         try:
-            if function is _stream:
-                generator_function, its_arguments = arguments
-                for value in generator_function(*its_arguments):
-                    _send((NO_ERROR, value), out.write)
-                _send((NO_ERROR, _End), out.write)
-            else:
-                _send((NO_ERROR, function(*arguments)), out.write)
+            for result in _results_of(function, arguments):
+                _send((NO_ERROR, result), out.write)
         except BrokenPipeError:
             os._exit(0)
         except Exception as error:
             _send((IS_ERROR, error), out.write)
+
+
+def _results_of(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Iterator[Any]:
+    """Yield what the other side wants of one request.
+
+    This is the result of a function; or, for `_stream`, all values of a generator
+    function and then `_End`.
+    """
+    if function is not _stream:
+        yield function(*arguments)
+        return
+    generator_function, its_arguments = arguments
+    yield from generator_function(*its_arguments)
+    yield _End
 
 
 def _stream() -> None:
@@ -270,7 +337,7 @@ class _End:
 
 
 def _exactly(size: int) -> bytes:
-    """So many bytes of standard input. Raises EOFError."""
+    """Read `size` bytes of standard input. Raises EOFError if it ends before."""
     data = sys.stdin.buffer.read(size)
     if len(data) < size:
         raise EOFError
@@ -285,7 +352,7 @@ NO_ERROR, IS_ERROR = False, True  # the first value of an answer; the second is 
 
 @contextmanager
 def _died_if_pipe_breaks() -> Iterator[None]:
-    """Has what a broken pipe raises mean that the process has died."""
+    """Turn errors of a broken pipe into ProcessDiedError, within the block."""
     try:
         yield
     except (OSError, EOFError, ValueError) as error:
@@ -293,21 +360,37 @@ def _died_if_pipe_breaks() -> Iterator[None]:
 
 
 def _send(message: object, write: Callable[[Any], int | None]) -> None:
-    """Writes a message; large arrays in it are written as they are. Raises OSError."""
+    """Write a message; large arrays in it are written without a copy. Raises OSError.
+
+    Args:
+        message: What is sent.
+        write: Writes some bytes, and returns how many of them it has written.
+    """
     arrays: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
-    parts = [memoryview(body), *(array.raw() for array in arrays)]
+    pickled = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+    parts = [memoryview(pickled)]
+    for array in arrays:
+        parts.append(array.raw())
+
     header = SIZE.pack(len(parts))
     for part in parts:
         header += SIZE.pack(part.nbytes)
     for unwritten in (memoryview(header), *parts):
         while unwritten:  # the pipe may take less than all
-            unwritten = unwritten[write(unwritten) :]
+            written_bytes = write(unwritten)
+            unwritten = unwritten[written_bytes:]
 
 
 def _receive(take: Callable[[int], Buffer]) -> Any:
-    """The next message. Raises EOFError."""
-    (count,) = SIZE.unpack(take(SIZE.size))
-    sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
-    body, *arrays = [take(size) for size in sizes]
-    return pickle.loads(body, buffers=arrays)
+    """Read the next message that `_send` has written. Raises EOFError.
+
+    Args:
+        take: Reads as many bytes as it is told.
+    """
+    (part_count,) = SIZE.unpack(take(SIZE.size))
+    part_sizes = []
+    for _ in range(part_count):
+        (part_size,) = SIZE.unpack(take(SIZE.size))
+        part_sizes.append(part_size)
+    pickled, *arrays = [take(part_size) for part_size in part_sizes]
+    return pickle.loads(pickled, buffers=arrays)

@@ -39,49 +39,53 @@ class SignalInterrupt(KeyboardInterrupt):
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within the block SIGINT raises KeyboardInterrupt and the first of the other
-    signals raises SignalInterrupt, unless it was ignored (nohup); one that comes during
-    an import waits for its end. Further ones of the others are then ignored, so that
-    they do not interrupt the clean-up, which a thread bounds: somebody may have caught
-    SignalInterrupt, or wait for a terminal that is gone.
+    """Make signals raise exceptions within the block.
 
-    In a process that was forked within the block they have their default effect.
+    SIGINT raises KeyboardInterrupt, and each of ENDING raises SignalInterrupt. Signals
+    that were ignored before (nohup) stay ignored. A signal that comes during an import
+    waits for the end of the import. In a process that was forked within the block,
+    signals have their default effect.
+
+    After a SignalInterrupt, further signals are ignored, so that they do not interrupt
+    the clean-up. If that takes longer than CLEANUP_SECONDS, the process ends all the
+    same: somebody may have caught the exception, or wait for a terminal that is gone.
     """
     if not _may_handle():
         yield
         return
     owner = os.getpid()
     default_handlers = (signal.SIG_DFL, signal.default_int_handler)
-    ours = [
+    handled_numbers = [
         number
         for number in numbers_of(("SIGINT", *ENDING))
         if signal.getsignal(number) in default_handlers
     ]
-    waiting: set[int] = set()  # signals that came during an import
+    came_during_import: set[int] = set()
     timers: list[threading.Timer] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:
+        is_fork = os.getpid() != owner
+        if is_fork:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         if _is_importing(frame):
-            waiting.add(number)
+            came_during_import.add(number)
             timers.append(_after(RETRY_SECONDS, os.kill, owner, number))
             return
-        waiting.discard(number)
+        came_during_import.discard(number)
         if number == signal.SIGINT:  # a prompt may catch it and go on
             raise KeyboardInterrupt
-        for other in ours:
-            signal.signal(other, signal.SIG_IGN)
+        for other_number in handled_numbers:
+            signal.signal(other_number, signal.SIG_IGN)
         timers.append(_after(CLEANUP_SECONDS, os._exit, ENDED + number))
         raise SignalInterrupt(number)
 
-    with handled(ours, end):
+    with handled(handled_numbers, end):
         try:
             yield
-            if waiting:
-                raise SignalInterrupt(min(waiting))
+            if came_during_import:
+                raise SignalInterrupt(min(came_during_import))
         finally:
             for timer in timers:
                 timer.cancel()
@@ -95,17 +99,20 @@ class Endable(Protocol):
         """Whether its terminal has gone away."""
 
     def end(self, number: int) -> None:
-        """Ends it, from any thread; its loop may end by itself right now:
-        RuntimeError."""
+        """End the app, from any thread. Raises RuntimeError if its loop ends by itself
+        right now."""
 
     def leave(self, code: int) -> None:
-        """Ends its process at once."""
+        """End its process at once."""
 
 
 @contextmanager
 def ended_by_signals(app: Endable) -> Iterator[None]:
-    """Within the block signals end the app. One that was ignored before (nohup) stays
-    ignored. A thread waits for them, because it runs whatever the app is doing."""
+    """Make signals end the app within the block.
+
+    Signals that were ignored before (nohup) stay ignored. A thread waits for signals,
+    because it runs whatever the app is doing.
+    """
     if not _may_handle():
         yield
         return
@@ -116,9 +123,9 @@ def ended_by_signals(app: Endable) -> Iterator[None]:
         for number in numbers_of(("SIGINT", *ENDING))
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
-    read_end, signal_end = (
-        socket.socketpair()
-    )  # unlike a pipe, also for the wakeups of Windows
+    # Python writes the number of each signal to one end. On Windows, that has to be a
+    # socket rather than a pipe.
+    read_end, signal_end = socket.socketpair()
     signal_end.setblocking(False)
     waiter = threading.Thread(
         target=_wait_for_signals, args=(read_end, numbers, app), daemon=True
@@ -142,26 +149,41 @@ def ended_by_signals(app: Endable) -> Iterator[None]:
 def _wait_for_signals(
     read_end: socket.socket, numbers: Sequence[int], app: Endable
 ) -> None:
-    """Runs until the socket that delivers the numbers of signals is closed."""
+    """Wait for a signal, and end the app then.
+
+    If the app has not ended within GRACE_SECONDS, its process ends.
+
+    Args:
+        read_end: The socket that delivers the numbers of signals. It is closed when the
+            app has ended.
+        numbers: The signals that end the app.
+        app: The app.
+    """
     number = _first_ending_signal(read_end, numbers, app)
     if number is None:
         return
-    with suppress(RuntimeError):
+    with suppress(RuntimeError):  # it ends by itself right now
         app.end(number)
-    until = time.monotonic() + GRACE_SECONDS
-    while (left := until - time.monotonic()) > 0:
-        has_app_ended = _is_ready(read_end, left) and not read_end.recv(1)
-        if has_app_ended:
-            return
+
+    deadline = time.monotonic() + GRACE_SECONDS
+    seconds_left = GRACE_SECONDS
+    while seconds_left > 0:
+        if _is_ready(read_end, seconds_left):
+            is_closed = not read_end.recv(1)
+            if is_closed:
+                return
+        seconds_left = deadline - time.monotonic()
     app.leave(ENDED + number)
 
 
 def _first_ending_signal(
     read_end: socket.socket, numbers: Sequence[int], app: Endable
 ) -> int | None:
-    """The first signal that ends the app; None: it ended before. A terminal may go away
-    without one, for instance where it is ignored, and whoever writes to it would wait
-    forever."""
+    """Wait for the first signal that ends the app, and return its number.
+
+    If the terminal goes away, that counts as HUNG_UP: it may do so without a signal,
+    and whoever writes to it would wait forever. Returns None if the app ends before.
+    """
     while True:
         if not _is_ready(read_end, TERMINAL_POLL_SECONDS):
             if app.is_alone:
@@ -176,33 +198,40 @@ def _first_ending_signal(
 
 
 def _is_ready(read_end: socket.socket, seconds: float) -> bool:
+    """Wait until a socket can be read, and return whether it can after some seconds."""
     import select
 
-    return bool(select.select([read_end], [], [], seconds)[0])
+    readable, _, _ = select.select([read_end], [], [], seconds)
+    return bool(readable)
 
 
 def _may_handle() -> bool:
-    """Python handles signals in the main thread alone."""
+    """Return whether this is the main thread; Python handles signals only there."""
     return threading.current_thread() is threading.main_thread()
 
 
 def numbers_of(names: Sequence[str]) -> list[int]:
+    """Return the numbers of signals by their names, of those that the system has."""
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
 @contextmanager
 def handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in numbers}
+    """Handle some signals with a function within the block."""
+    handlers_before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, own in before.items():
-            signal.signal(number, own)
+        for number, handler_before in handlers_before.items():
+            signal.signal(number, handler_before)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Modules in C may crash, or lose the exception, when one is raised while they are
-    set up."""
+    """Return whether a stack frame runs, directly or not, within an import.
+
+    Modules in C may crash, or lose the exception, when one is raised while they are
+    set up.
+    """
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
@@ -213,6 +242,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 def _after(
     seconds: float, call: Callable[..., object], *arguments: int
 ) -> threading.Timer:
+    """Call a function after some seconds, unless the timer is cancelled before."""
     timer = threading.Timer(seconds, call, arguments)
     timer.daemon = True
     timer.start()

@@ -78,7 +78,7 @@ def test_time_that_host_bound_would_change_is_outside_the_warm_up() -> None:
         resolve_selection(Accounts(open_trace(str(real("gp100_step_annotations")))))
     )
     rules = [one.rule for one in why.findings]
-    wanted, warming = why._wanted[rules.index("host-bound")], facts.warm_up_cover
+    wanted, warming = why._wanted[rules.index("host-bound")], facts.warm_up_time
     assert isinstance(wanted, FreeThreadTime)
     assert warming.ns
     assert not wanted.cover.within(warming.start, warming.end).any()

@@ -111,12 +111,12 @@ def test_help_is_narrowed_by_words(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"))
     narrowed = after(state, partial(overlays.narrowed, words="HALF slice"))
     lines = [line.strip() for line in laid_over(narrowed).splitlines() if line.strip()]
-    assert lines[0].startswith("keys: HALF slice")
+    assert lines[0].startswith("help: HALF slice")
     assert lines[1] == ">In the timeline"
     assert "Zoom to the slice" in lines[2]
     assert len(lines) == 3
     nothing = after(state, partial(overlays.narrowed, words="zoom zebra"))
-    assert "no key has these words" in laid_over(nothing)
+    assert "neither a key nor a word" in laid_over(nothing)
     hostile = after(state, partial(overlays.narrowed, words="\x1b[31m"))
     assert "\x1b" not in laid_over(hostile)
 

@@ -304,7 +304,7 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(
         assert app.state.page == DIFF
         assert "Comparing A and B" in screen(app)
         await pilot.press("y")
-        assert "nothing was copied" in screen(app)
+        assert "the list is being computed; then: Enter y" in screen(app)
 
 
 async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def test_keys_that_need_no_trace_work_while_it_is_read(
 ) -> None:
     async with starting() as (app, pilot, _):
         await pilot.press("w", "question_mark")
-        assert "keys   Esc closes" in screen(app)
+        assert "help   Esc closes" in screen(app)
         await pilot.press("escape", "q")
     assert app.return_value == 0
 

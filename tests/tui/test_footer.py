@@ -17,7 +17,7 @@ from fusetui.tui.state.state import Size
         ("tree", ["Space open", "Enter go to longest", "i info", "/ search"]),
         (
             "kernels",
-            ["Enter go to longest", "Space drill in", "t group by", "/ search"],
+            ["Enter go to longest", "Space drill in", "t group by", "/ filter"],
         ),
         ("modules", ["Space open", "Enter go to longest call", "i info"]),
         ("why", ["Enter show the evidence", "i info", "e next gap"]),

@@ -13,7 +13,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, drawn, opened
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.questions.groups import Keys
+from fusetui.analysis.questions.groups import Grouping
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui.app import AppOptions, FusetuiApp
@@ -69,7 +69,7 @@ def test_helper_and_thread_find_the_same_hits(path: str) -> None:
     )
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
-    assert known.fields(number) == here.kernel_keys["module"].fields(number)
+    assert known.identify(number) == here.kernel_keys["module"].identify(number)
 
 
 def test_a_file_that_has_changed_is_left_to_the_thread(path: str) -> None:
@@ -94,11 +94,11 @@ def test_without_another_process_the_thread_does_it(path: str) -> None:
 
 def test_columns_and_groups_arrive_as_they_were_sent(mlp: Trace) -> None:
     groups: dict[int, dict[str, Any]] = {1: {"op": "mm"}, 3: {"op": None}}
-    sent = Keys(np.array([3, 1, 3]), groups.__getitem__)
+    sent = Grouping(np.array([3, 1, 3]), groups.__getitem__)
     found, trace = unpacked(packed((sent, mlp), mlp), mlp)
     assert trace is mlp
     assert found.number.tolist() == [3, 1, 3]
-    assert found.fields(1) == {"op": "mm"}
+    assert found.identify(1) == {"op": "mm"}
 
 
 @pytest.fixture

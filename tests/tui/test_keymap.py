@@ -84,7 +84,10 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
         ),
         ('\n\ncopy = "yy"', 'keys.toml, line 3: "yy" is no key'),
         ("copy = 3", "keys.toml, line 1: a key is a text"),
-        ('copy = "y"\nhelp = "/"', "keys.toml, line 2: / is already the key of search"),
+        (
+            'copy = "y"\nhelp = "/"',
+            "keys.toml, line 2: / is already the key of filter-rows",
+        ),
         (
             "copy = y",
             "keys.toml is not valid TOML: Invalid value (at line 1, column 8)",

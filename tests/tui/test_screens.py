@@ -22,16 +22,17 @@ from fusetui.analysis.replay.whatif import whatif
 from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
-from fusetui.tui import screen_layout
+from fusetui.tui import registry, screen_layout
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.drawing.schemes import choose_glyphs
 from fusetui.tui.layout.search_hits import group_hits
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.overlays import make_hits_picture
+from fusetui.tui.pages.page import ListPage
 from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.offers import find_job
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_size, page_size
 from fusetui.tui.state.state import MARKS, ROWS, Size, State
 
 Matches = Callable[[str, str], None]
@@ -164,6 +165,20 @@ def test_a_low_screen_shows_the_rows_of_the_diff(both: State) -> None:
     shown = drawn(after(both, resized(Size(60, 18), False), *do("diff")))
     assert "fused" in shown
     assert "GPU busy" not in shown
+
+
+@pytest.mark.parametrize("page", ["tree", "kernels", "diff", "why", "modules"])
+def test_every_list_can_be_used_on_a_low_screen(page: str, both: State) -> None:
+    """Its cursor is in sight from the first row to the last, with the keys below."""
+    state = after(both, resized(Size(60, 18), False), *do(page))
+    for move in ("first", "row-down", "rows-down", "last", "row-up"):
+        state = after(state, *do(move))
+        lines = drawn(state).splitlines()
+        assert len([line for line in lines if line.startswith(">")]) == 1
+        assert lines[-1].startswith(" ? help")
+        listed = registry.BY_NAME[page]
+        assert isinstance(listed, ListPage)
+        assert listed.room(state, page_size(state)) >= 2
 
 
 def test_the_timelines_of_the_diff_say_why_the_gpu_was_idle(both: State) -> None:

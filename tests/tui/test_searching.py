@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -27,7 +28,7 @@ from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import look
 from fusetui.tui.pages.overlays import summarize_hits
 from fusetui.tui.state import search
-from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
+from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, Size, State
 
 
 def posted_about(state: State, text: str) -> list[Any]:
@@ -115,6 +116,16 @@ def test_the_lanes_do_not_move_while_a_person_types(mlp: Trace) -> None:
     now = drawn(typed(state, "gelu")).split("\n")
     rule = next(n for n, line in enumerate(now) if "slices of" in line)
     assert now[:rule] == lines[:rule]
+
+
+def test_names_that_do_not_fit_are_counted(mlp: Trace) -> None:
+    low = typed(replace(opened(mlp), size=Size(60, 18)), "a")
+    assert low.found
+    heading = next(line for line in drawn(low).split("\n") if "count name" in line)
+    names = len(low.found.names)
+    assert re.search(rf"1-\d+ of {names}$", heading.rstrip())
+    roomy = drawn(typed(opened(mlp, size=Size(100, 50)), "gelu"))
+    assert " of 1" not in roomy.partition("count name")[2].partition("\n")[0]
 
 
 def test_every_change_of_the_text_is_searched_for_in_a_thread(mlp: Trace) -> None:

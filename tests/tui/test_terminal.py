@@ -35,7 +35,7 @@ LOOKING: list[Visit] = [
     ("j", "launched 1 GPU event"),
     ("J", ".py:1   800 us"),
     ("i", "everything about this slice"),
-    (ESCAPE, "? keys"),
+    (ESCAPE, "? help"),
     ("vv", "i all figures of the range"),
     ("i", "everything about this range"),
     (ESCAPE, "i all figures of the range"),
@@ -53,7 +53,7 @@ LOOKING: list[Visit] = [
     ("jjj", ">"),
     ("3", "longest instance"),
     ("jjj", "launched 20 us earlier"),
-    ("?", "keys   Esc closes"),
+    ("?", "help   Esc closes"),
     (ESCAPE, "longest instance"),
     ("\x10", "Search for commands"),
     ("PWN", "PWN"),
@@ -72,7 +72,7 @@ KEYS = [
 COMPARING: list[Visit] = [
     ("jj", ">"),
     ("y", "copied"),
-    ("\r", "? keys"),
+    ("\r", "? help"),
     ("4", "x swap"),
     ("x", r"removed \x1b]0;PWN\x07b"),
     ("jj", ">"),
@@ -220,7 +220,7 @@ def test_no_color_draws_grays_alone(shown: Shown) -> None:
                 ("jj", "launched"),
                 ("2", "count op"),
                 ("3", "longest instance"),
-                ("?", "keys  "),
+                ("?", "help   Esc"),
             ],
         )
         terminal.press(INTERRUPT)

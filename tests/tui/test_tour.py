@@ -48,33 +48,51 @@ def test_a_step_of_the_tour_is_done_by_its_own_key_alone(
     lesson: Trace, title: str, before: list[str], other: str, wanted: list[str]
 ) -> None:
     state = toured(lesson, title, *before)
-    assert after(state, *do(other)).tour == NUMBERS[title]
-    assert after(state, *do(*wanted)).tour == NUMBERS[title] + 1
+    assert not after(state, *do(other)).is_tour_step_done
+    done = after(state, *do(*wanted))
+    assert done.is_tour_step_done
+    assert done.tour == NUMBERS[title]
+    assert after(done, *do("skip")).tour == NUMBERS[title] + 1
 
 
 def test_tour_step_takes_the_kernel_of_another_launch(lesson: Trace) -> None:
     state = toured(lesson, "From kernel to kernel")
     at_kernel = after(state, at("ampere"))
-    assert at_kernel.tour == state.tour
-    assert after(at_kernel, *do("to-launch")).tour == state.tour
-    assert after(at_kernel, *do("next")).tour == NUMBERS["From kernel to kernel"] + 1
+    assert not at_kernel.is_tour_step_done
+    assert not after(at_kernel, *do("to-launch")).is_tour_step_done
+    assert after(at_kernel, *do("next")).is_tour_step_done
 
 
 def test_details_are_read_when_they_are_closed(lesson: Trace) -> None:
     state = after(toured(lesson, "Read a kernel name"), at("ampere"), *do("details"))
-    assert state.tour == NUMBERS["Read a kernel name"]
-    assert after(state, *do("close")).tour == NUMBERS["Read a kernel name"] + 1
+    assert not state.is_tour_step_done
+    assert after(state, *do("close")).is_tour_step_done
 
 
 def test_the_call_is_on_the_way_to_the_op(lesson: Trace) -> None:
     at_call = after(
         toured(lesson, "Where a kernel comes from"), at("ampere"), *do("to-launch")
     )
-    assert at_call.tour == NUMBERS["Where a kernel comes from"]
-    assert (
-        after(at_call, *do("to-launch")).tour
-        == NUMBERS["Where a kernel comes from"] + 1
-    )
+    assert not at_call.is_tour_step_done
+    assert after(at_call, *do("to-launch")).is_tour_step_done
+
+
+@pytest.mark.parametrize("title", [step.title for step in STEPS[:-1]])
+def test_a_step_that_is_done_can_still_be_read(lesson: Trace, title: str) -> None:
+    """Until the user goes on, however many keys are pressed."""
+    state = replace(toured(lesson, title), is_tour_step_done=True)
+    for _ in range(3):
+        state = after(state, *do("zoom-in", "lane-down", "modules", "tree", "timeline"))
+    assert state.tour == NUMBERS[title]
+    assert f"{title} " in drawn(state)
+    assert "done: > next" in drawn(state)
+
+
+def test_a_step_that_was_gone_back_to_stays(lesson: Trace) -> None:
+    """Also where what it asks for is on the screen already."""
+    state = after(toured(lesson, "Zoom"), *do("zoom-in", "zoom-in", "skip", "back"))
+    assert state.tour == NUMBERS["Zoom"]
+    assert not state.is_tour_step_done
 
 
 def test_a_step_can_be_skipped_and_read_again(lesson: Trace) -> None:
@@ -136,4 +154,7 @@ async def test_tour_can_be_finished_by_its_keys(size: tuple[int, int]) -> None:
             await pilot.press(*step.keys)
             await settled(app, pilot)
             await settled(app, pilot)
+            if number + 1 < len(STEPS):
+                assert app.state.is_tour_step_done
+                await pilot.press("greater_than_sign")
     assert app.return_value == 0

@@ -43,6 +43,7 @@ from fusetui.tui.drawing.picture import Said, clip_lines, cut_lines_to_width
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import find_note, label_of, narrow
 from fusetui.tui.layout.view import Side
+from fusetui.tui.state.words import LIBRARIES, find_meaning
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
@@ -351,7 +352,8 @@ def _list_name_with_marks(marked: Annotated) -> Iterator[Said]:
 
 def _list_short_name_words(trace: Trace, row: int) -> Iterator[Said]:
     """Generate lines that explain the words in the short name of a kernel, below a
-    title. Nothing is generated for other slices, or if no word of the name is known."""
+    title, and its library. Nothing is generated for other slices, or if the name is not
+    recognized."""
     if trace.role[row] != Role.KERNEL:
         return
     decoded = decode(trace.name_of(row))
@@ -359,12 +361,10 @@ def _list_short_name_words(trace: Trace, row: int) -> Iterator[Said]:
         return
     from fusetui.gpu.kernel_names.short_words import short_words  # once it is asked for
 
-    words = [*short_words(decoded)]
-    if not words:
-        return
     yield Said(f"short name: {decoded.short}", "title")
-    for word, meaning in words:
+    for word, meaning in short_words(decoded):
         yield Said(f"  {word}: {meaning}")
+    yield Said(f"  {decoded.family}: {find_meaning(decoded.family, LIBRARIES)}")
     yield BLANK
 
 

@@ -190,13 +190,15 @@ class _LineOfStack(NamedTuple):
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
     """A list of any length, of which only the rows in sight are formatted. Rows with
-    equal identity and index are equal."""
+    equal identity and index are equal. `are_counted`: the line of titles says which
+    rows are in sight, unless all are."""
 
     identity: Hashable
     count: int
     titles: Callable[[int], str]  # of the columns, on a screen this many cells wide
     # (row, width) -> its texts, left to right
     format: Callable[[int, int], Sequence[Styled]]
+    are_counted: bool = True
 
 
 def style_row(
@@ -242,7 +244,9 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
     def key(self, y: int, width: int, height: int) -> Hashable:
         """Return everything that line `y` depends on, including whether the cursor is
         on it. Line 0 with the titles has the index -1."""
-        index = y - 1 + self.top if y else -1
+        if y == 0:
+            return self.rows.identity, self._format_place(height), width
+        index = y - 1 + self.top
         if self.rows.count and index >= self.rows.count:
             return None, width
         return self.rows.identity, index, index == self.cursor, width
@@ -253,8 +257,7 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         if not self.rows.count:
             return self._sentence(width)[y : y + 1]
         if y == 0:
-            titles = clip(self.rows.titles(width).rstrip(), width, self.ellipsis)
-            return [Said(titles, "title")]
+            return self._titles(width, height)
         index = y - 1 + self.top
         if index >= self.rows.count:
             return ()
@@ -264,6 +267,28 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         blanks = " " * width  # cut at the end of the line
         row = ((">", "strong"), *texts, (blanks, "plain"))
         return [(text, token + CURSOR) for text, token in row]
+
+    def _titles(self, width: int, height: int) -> Sequence[Styled]:
+        """Return the line of titles. Where rows are out of sight, it ends with the
+        numbers of those that are in sight, for which the titles are cut."""
+        place = self._format_place(height)
+        titles_width = width - len(place) - 2 if place else width
+        titles = self.rows.titles(width).rstrip()
+        titles = clip(titles, max(0, titles_width), self.ellipsis)
+        if not place:
+            return [Said(titles, "title")]
+        room = width - 1 - len(titles)
+        return [Said(titles, "title"), (place.rjust(room), "faint")]
+
+    def _format_place(self, height: int) -> str:
+        """Return which rows are in sight in a list of `height` lines, such as `1-12 of
+        54`; "" where all are, or where the list does not say so here."""
+        visible_rows = height - 1
+        count = self.rows.count
+        if not self.rows.are_counted or visible_rows <= 0 or count <= visible_rows:
+            return ""
+        last = min(self.top + visible_rows, count)
+        return f"{self.top + 1}-{last} of {count}"
 
     def _sentence(self, width: int) -> list[Said]:
         """Return the sentence that an empty list shows, on as many lines as it needs."""

@@ -18,12 +18,14 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow_texts
-from fusetui.tui.drawing.picture import Said, clip_lines
+from fusetui.tui.drawing.picture import Said, clip_lines, cut_lines_to_width
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
 from fusetui.tui.layout.view import GapAt, Side, idle_of
 from fusetui.tui.state.session import Range
+
+MIN_LINES_WITH_LEGEND = 5  # of a pane about a gap; a lower one does not explain letters
 
 
 def describe_gap(
@@ -48,7 +50,8 @@ def describe_gap(
     for rank in _find_rank(idle, at.gap):
         for texts in _describe_surroundings(idle.longest_gaps[rank]):
             lines += map(Said, flow_texts(texts, width))
-    return clip_lines(lines, width, height, glyphs.ellipsis)
+    fitting = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
+    return clip_lines(fitting, width, height, glyphs.ellipsis)
 
 
 def _format_gap_heading(side: Side, idle: IdleTime, gap: int) -> str:
@@ -154,6 +157,36 @@ def describe_range(
         lines.append(Said(_format_idle_reasons(idle_by_reason, width)))
     lines += _list_names_by_time(figures, ROUNDED_COLUMNS, duration, width, height)
     return clip_lines(lines, width, height, glyphs.ellipsis)
+
+
+def list_idle_letters(side: Side) -> list[str]:
+    """Return the letter and short name of each reason why a device was idle, by total
+    time, the longest first."""
+    ns_by_reason: Counter[str] = Counter()
+    for idle_of_device in side.insight.idle or ():
+        for reason in idle_of_device.reasons:
+            ns_by_reason[reason.name] += int(reason.before[-1])
+    names = [name for name, _ in ns_by_reason.most_common()]
+    return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
+
+
+def format_idle_legend(letters: Sequence[str], width: int) -> str:
+    """Return the line that explains the letters of idle reasons, as many as fit in
+    `width` cells. `letters` is that of `list_idle_letters`."""
+    return f" {joined(['idle reasons:', *letters], width - 1)}"
+
+
+def describe_gap_with_legend(
+    side: Side, gap: GapAt, width: int, height: int, glyphs: Glyphs
+) -> list[Said]:
+    """Return at most `height` lines about a gap, the last of which explains the letters
+    of the idle reasons. A pane of few lines has no such line."""
+    letters = list_idle_letters(side)
+    if height < MIN_LINES_WITH_LEGEND or not letters:
+        return describe_gap(side, gap, width, height, glyphs)
+    lines = describe_gap(side, gap, width, height - 1, glyphs)
+    blanks = [Said("")] * (height - 1 - len(lines))
+    return [*lines, *blanks, Said(format_idle_legend(letters, width))]
 
 
 def _format_idle_reasons(idle: Sequence[tuple[str, int]], width: int) -> str:

@@ -10,6 +10,7 @@ terminals with Unicode, one for ASCII.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -17,6 +18,8 @@ import msgspec
 from msgspec.structs import replace
 from rich.style import Style
 from textual.theme import Theme
+
+from fusetui.text.patterns import lazy_pattern
 
 Styled = tuple[str, str]  # a text, and the token of its style
 
@@ -123,6 +126,8 @@ BAR = ".bar"
 TEXT = ".text"
 """After the token of a kernel, a slice or idle time: what fills a cell only partly, in
 the color of the block, and texts in tables in a color like it."""
+SIGN = lazy_pattern(r"\{([a-z_]+)\}")
+"""The name of a field of Glyphs, in the texts that explain signs."""
 CURSOR = ".cursor"  # after any token: the same on a row under the cursor
 
 
@@ -311,6 +316,16 @@ def choose_glyphs(ascii_only: bool, colorless: bool = False) -> Glyphs:
     if ascii_only:
         return ASCII
     return COLORLESS if colorless else UNICODE
+
+
+def spell_sign(text: str, glyphs: Glyphs) -> str:
+    """Return a text with drawing characters in place of their names in braces: `{path}`
+    becomes the character `path` of `glyphs`, `{levels}` all levels but the empty one."""
+
+    def characters(match: re.Match[str]) -> str:
+        return "".join(getattr(glyphs, match[1])).strip()
+
+    return SIGN.sub(characters, text)
 
 
 def draw_share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:

@@ -39,7 +39,9 @@ def make_source_rows(shown: SourceShown, ascii_only: bool, keys: str) -> Rows:
         )
 
     identity = (shown, ascii_only, keys)
-    return Rows(identity, len(shown.lines), lambda width: heading, row)
+    return Rows(
+        identity, len(shown.lines), lambda width: heading, row, are_counted=False
+    )
 
 
 def format_source_line(

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.groups import KernelWork, Keys
+from fusetui.analysis.questions.groups import Grouping, KernelWork
 from fusetui.analysis.questions.totals import (
     drop_nested_rows,
     sum_kernels_by_name,
@@ -350,7 +350,7 @@ class AnswerPage(msgspec.Struct, frozen=True, eq=False):
     why: Why
     modules: ModuleTree
     lists: tuple[AnswerList, ...]
-    kernel_keys: Mapping[str, Keys]  # the groups of kernels, see kernel_table.BYS
+    kernel_keys: Mapping[str, Grouping]  # the groups of kernels, see kernel_table.BYS
     kernel_work: KernelWork
     origins: Origins
 

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.groups import (
     GROUPINGS,
+    Grouping,
     KernelWork,
-    Keys,
     module_keys,
     name_missing_group,
 )
 from fusetui.analysis.questions.totals import Spread, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, common_unit, unit_of
@@ -49,6 +50,8 @@ OF_PEAK: Final = "of peak"
 UNIT_OF_RATE: Final = {"TFLOP/s": 1e12, "GB/s": 1e9}  # per second
 WORK: Final = (OF_PEAK, *UNIT_OF_RATE)  # how well the device was used, where known
 SORTS: Final = ("total", "count", *SPREAD, *WORK, "name")
+IN_LEGEND: Final = {"elementwise": "pointwise"}
+"""Kinds of decoded names, with the word that the legend has for the same."""
 Floats = NDArray[np.float64]
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
 
@@ -267,12 +270,16 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _searchable_texts(self) -> list[str]:
-        """The text of each group in which the filter searches: its name and label, in
-        lower case."""
-        return [
-            f"{self.full_name(group)} {self.label(group)}".lower()
-            for group in range(len(self))
-        ]
+        """The text of each group in which the filter searches, in lower case: its name
+        and label, and of a kernel its kind and library, such as `kind:gemm`."""
+        texts = []
+        for group in range(len(self)):
+            name = self.full_name(group)
+            text = f"{name} {self.label(group)}"
+            if self.by == "name" and self.role is Role.KERNEL:
+                text += f" kind:{legend_kind(name)} library:{_find_library(name)}"
+            texts.append(text.lower())
+        return texts
 
 
 def _divide(amount: Floats, ns: Floats) -> Floats:
@@ -281,7 +288,7 @@ def _divide(amount: Floats, ns: Floats) -> Floats:
 
 
 @memo()
-def keys_of(trace: Trace) -> Mapping[str, Keys]:
+def keys_of(trace: Trace) -> Mapping[str, Grouping]:
     """Return the groups of all kernels by each grouping that needs no further analysis,
     such as name, kind and stream. Shapes and modules follow later."""
     return group_kernels_fully(trace, None, None)
@@ -289,7 +296,7 @@ def keys_of(trace: Trace) -> Mapping[str, Keys]:
 
 def group_kernels_fully(
     trace: Trace, known: Jobs | None, origins: Origins | None
-) -> Mapping[str, Keys]:
+) -> Mapping[str, Grouping]:
     """Return the groups of all kernels by each grouping whose facts are known.
 
     Args:
@@ -298,13 +305,13 @@ def group_kernels_fully(
         origins: The module that each kernel comes from; None until computed.
 
     Returns:
-        Keys by the name of the grouping; empty in a trace without kernels.
+        Groupings by the name of the grouping; empty in a trace without kernels.
     """
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
     jobs = known or _make_unknown_jobs(rows)
-    keys: dict[str, Keys] = {}
+    keys: dict[str, Grouping] = {}
     for by, group in GROUPINGS.items():
         if by not in LATER:
             keys[by] = group(trace, jobs)
@@ -314,7 +321,7 @@ def group_kernels_fully(
     return keys
 
 
-def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
+def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Grouping:
     """Return the groups of kernels by module. Kernels that belong to no module are
     grouped by the reason, as on the page of modules.
 
@@ -343,9 +350,9 @@ def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Keys:
         why = why_of_number.get(number)
         if why is not None:
             return {"module": None, "why": why}
-        return {**by_module.fields(number), "why": None}
+        return {**by_module.identify(number), "why": None}
 
-    return Keys(number, fields)
+    return Grouping(number=number, identify=fields)
 
 
 def _make_unknown_jobs(rows: Rows) -> Jobs:
@@ -357,7 +364,7 @@ def _make_unknown_jobs(rows: Rows) -> Jobs:
 
 def build_table(
     trace: Trace,
-    keys: Mapping[str, Keys],
+    keys: Mapping[str, Grouping],
     view: KernelView,
     work: KernelWork | None = None,
 ) -> KernelTable:
@@ -380,7 +387,7 @@ def build_table(
     is_kept = np.ones(len(kernels), dtype=np.bool_)
     for filter_group in view.only:
         is_kept &= keys[filter_group.by].number == filter_group.number
-    kept_keys = Keys(keys[by].number[is_kept], keys[by].fields)
+    kept_keys = Grouping(number=keys[by].number[is_kept], identify=keys[by].identify)
     return _build_table(
         trace, Role.KERNEL, by, kernels[is_kept], kept_keys, trace.dur, work
     )
@@ -392,7 +399,10 @@ def _build_table_of_other_work(trace: Trace) -> KernelTable:
     accelerator, _ = other_accelerator(trace)
     role = Role.DEVICE if accelerator else Role.OP
     rows = trace.rows_of(role)
-    by_name = Keys(trace.name[rows], lambda number: {"name": trace.names[number]})
+    by_name = Grouping(
+        number=trace.name[rows],
+        identify=lambda number: {"name": trace.names[number]},
+    )
     ns_of_row = trace.dur if accelerator else self_ns(trace)
     return _build_table(trace, role, "name", rows, by_name, ns_of_row)
 
@@ -402,7 +412,7 @@ def _build_table(
     role: Role,
     by: str,
     rows: Rows,
-    keys: Keys,
+    keys: Grouping,
     ns_of_row: Int64s,
     work: KernelWork | None = None,
 ) -> KernelTable:
@@ -429,7 +439,7 @@ def _build_table(
         spreads=tuple(spreads(keys.number, trace.dur[rows])) if has_rows else (),
         amounts=ns_of_row[grouped_rows],
         numbers=groups.keys,
-        fields=keys.fields,
+        fields=keys.identify,
         work=work,
     )
 
@@ -445,19 +455,31 @@ def _format_op_and_shapes(fields: Mapping[str, Any]) -> str:
     return f"{op} {' '.join(shapes)}".strip()
 
 
+def _find_library(name: str) -> str:
+    """Return the library that the name of a kernel comes from; "" for none that is
+    known."""
+    decoded = decode(name)
+    return decoded.family if decoded else ""
+
+
 def describe_kernel_name(name: str) -> tuple[str, ...]:
     """Return what the name of a kernel says about it: kind, tile, layout, data type,
     stages and architecture.
 
-    Each of the six texts is "" if the name does not say.
+    Each of the six texts is "" if the name does not say, but for the kind: it is that
+    of the legend, then a more exact word where there is one, such as `gemm: conv`.
     """
+    kind = legend_kind(name)
     decoded = decode(name)
     if decoded is None:
-        return ("",) * 6
+        return (kind, *[""] * 5)
+    exact_kind = IN_LEGEND.get(decoded.op or "", decoded.op)
+    if exact_kind and exact_kind != kind:
+        kind = f"{kind}: {exact_kind}"
     sizes = (decoded.tile_m, decoded.tile_n, decoded.tile_k)
     tile = "x".join(str(size) for size in sizes if size is not None)
     values = (
-        decoded.op,
+        kind,
         tile,
         decoded.layout,
         decoded.dtype_a or decoded.dtype,

@@ -3,7 +3,6 @@ to a place in the trace."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -13,14 +12,15 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.why.model import IDLE, Why
+from fusetui.analysis.why.model import Why
 from fusetui.report.why_answer import answer, format_account_line, format_brief_answer
-from fusetui.text.cutting import clip, clip_apart, joined
+from fusetui.text.cutting import clip, clip_apart
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
 from fusetui.tui.drawing.picture import scroll_to_cursor
+from fusetui.tui.drawing.range_lines import format_idle_legend, list_idle_letters
 from fusetui.tui.drawing.schemes import (
     CURSOR,
     TEXT,
@@ -143,7 +143,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_roomy = height > ROOMY_LINES
         lines_above = self._verdict_lines(width)
         has_room = is_roomy or len(lines_above) == 1 or width >= MIN_CELLS_WITH_REASONS
-        reasons = self._idle_reasons() if has_room else []
+        reasons = list_idle_letters(self.side) if has_room else []
         account = format_account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             lines_above.append((f" {account}", "plain"))
@@ -173,16 +173,6 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             divide_width([lists[n] for n in shown_lists], width, counter_cells),
         )
 
-    def _idle_reasons(self) -> list[str]:
-        """Return the letter and short name of each reason why a device was idle, by
-        total time, the longest first."""
-        ns_by_reason: Counter[str] = Counter()
-        for idle_of_device in self.side.insight.idle or ():
-            for reason in idle_of_device.reasons:
-                ns_by_reason[reason.name] += int(reason.before[-1])
-        names = [name for name, _ in ns_by_reason.most_common()]
-        return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
-
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
         """Return all lines of the summary at this size. They are kept, because each
@@ -194,8 +184,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines.append(self._titles(layout.columns, cells_of_bar))
         lines += self._join_rows(layout, cells_of_bar)
         if layout.reasons:
-            reasons = joined(["idle reasons:", *layout.reasons], width - 1)
-            lines.append([(f" {reasons}", "faint")])
+            lines.append([(format_idle_legend(layout.reasons, width), "faint")])
         return lines
 
     def _join_rows(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:

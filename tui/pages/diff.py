@@ -28,20 +28,22 @@ from fusetui.tui.drawing.schemes import Styled, choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, make_page_table
 from fusetui.tui.pages.timeline import LETTERS, view_after_click
-from fusetui.tui.state.action import Run, action, format_hint, on
+from fusetui.tui.state.action import Run, action, format_hints, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, find_rows_of_line
 from fusetui.tui.state.moving import Move, P, bring_to_timeline
 from fusetui.tui.state.reading import compare_again
-from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State
+from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
 STYLE_OF_MARK = {"+": "bad", "-": "good", "~": "plain"}
+MAX_ROW_CELLS = 1000  # of a row of an overlay, before it is wrapped
 MIN_NUMBER_CELLS = 8  # of a column of numbers
 ROOMY_LINES = 25  # of a page: with more, there is room for a line about each side
 MIN_LINES_WITH_TIMELINES = 22  # with fewer, the list of changes has their room
@@ -51,15 +53,27 @@ STYLE_OF_ANSWER = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 MIN_LINES_WITH_TWO_REASONS = 17
 WHY_LINES = 2
 MAX_STORY_LINES = 3
+LOW_STORY_LINES = 1  # on a low page, whose room the rows need; its end is an ellipsis
 NAME_LINES = 4
 WORKING = "Comparing A and B..."
+REGION_HINTS = (
+    "diff-open opens and closes the region",
+    "show shows all of it",
+    "details lists its rows",
+)
+NO_WORK = "this row has no work of its own to show"
 
 
 @lru_cache(maxsize=4)
 def columns_of(found: DiffLines | None) -> tuple[ListColumn, ...]:
-    """Return the columns of the diff. Columns of numbers are as wide as their widest
-    number, so that none is cut."""
-    texts = [_format_line(line) for line in _collect_all_lines(found)]
+    """Return the columns of the diff, in which no number is cut."""
+    return _make_columns(_collect_all_lines(found))
+
+
+def _make_columns(lines: Sequence[DiffLine]) -> tuple[ListColumn, ...]:
+    """Return the columns for some lines. Columns of numbers are as wide as their widest
+    number."""
+    texts = [_format_line(line) for line in lines]
     kind_cells = max([len("step"), *(len(text.kind) for text in texts)])
     return (
         ListColumn("", 1),
@@ -155,7 +169,7 @@ class DiffPage(ListPage):
     name, title, key = DIFF, "Diff", "4"
     help = "what changed from A to B"
     hints = (
-        "help keys; row-down/row-up move; show show in both timelines; "
+        "help help; row-down/row-up move; show show in both timelines; "
         "diff-open open a region; swap swap; copy copy"
     )
 
@@ -165,6 +179,10 @@ class DiffPage(ListPage):
         if state.has_diff:
             return ""
         return "Diff needs two fully loaded traces: fusetui open A B"
+
+    def awaits(self, state: State) -> bool:
+        """Return whether the traces are being compared."""
+        return state.comparison is not None and state.comparison.found is None
 
     def open(self, state: State) -> Outcome:
         """Return the state with the diff at the windows of the timeline. The traces are
@@ -186,13 +204,21 @@ class DiffPage(ListPage):
         )
 
     def chosen(self, state: State, index: int) -> State:
-        """Carry out Enter: show the work of the line in the timelines of both traces."""
+        """Carry out Enter: show the work of the line in the timelines of both traces. Of
+        a region all of its work is in sight."""
         line = self.line(state)
         if line is None:
             return state
-        return bring_to_timeline(
-            state, state.session.paired(find_rows_of_line(line)), 0
-        )
+        rows_of_sides = find_rows_of_line(line)
+        has_a, has_b = map(bool, rows_of_sides)
+        if not has_a and not has_b:
+            return told(state, NO_WORK)
+        first_side = 0 if has_a else 1
+        if line.kind == REGION:
+            session = state.session.paired_regions(rows_of_sides)
+        else:
+            session = state.session.paired(rows_of_sides)
+        return bring_to_timeline(state, session, first_side)
 
     def line(self, state: State) -> DiffLine | None:
         """Return the line of the diff under the cursor; None for an empty list."""
@@ -201,10 +227,13 @@ class DiffPage(ListPage):
 
     def described(self, state: State) -> Overlay | str:
         """Return the details of the first slice of the line, on the active side if it
-        has one there. A line without slices gives a sentence."""
+        has one there. A region gives its own lines, a line without slices a sentence."""
         line = self.line(state)
-        if line is None:
+        if line is None or state.comparison is None:
             return NO_MORE
+        if line.kind == REGION:
+            inner = state.comparison.inner_of(state.list_of(DIFF).cursor)
+            return _make_region_overlay(line, inner)
         rows_of_sides = find_rows_of_line(line)
         for index in (state.active, 1 - state.active):
             if rows_of_sides[index]:
@@ -231,7 +260,12 @@ class DiffPage(ListPage):
             timeline_lines, verdict_lines = 4, 7
         else:
             timeline_lines, verdict_lines = 3, 3
-        panes = [_make_verdict_pane(comparison.found, size.width, verdict_lines)]
+        story_lines = MAX_STORY_LINES
+        if size.height < MIN_LINES_WITH_TWO_REASONS:
+            story_lines = LOW_STORY_LINES
+        panes = [
+            _make_verdict_pane(comparison.found, size.width, verdict_lines, story_lines)
+        ]
         if size.height >= MIN_LINES_WITH_TIMELINES:
             for index in range(len(comparison.sides)):
                 panes.append(
@@ -287,15 +321,29 @@ class DiffPage(ListPage):
         line = self.line(state)
         if line is None:
             return text([])
-        open_hint = format_hint("diff-open opens and closes it", state)
-        reason = open_hint if line.kind == REGION else _find_reason(line)
+        keys_of_region = format_hints(REGION_HINTS, state)
+        reason = keys_of_region if line.kind == REGION else _find_reason(line)
         cursor = state.list_of(DIFF).cursor
         return make_ruled_picture(
-            (_list_identity(state), cursor, open_hint),
+            (_list_identity(state), cursor, keys_of_region),
             "",
             choose_glyphs(state.ascii_only).rule,
             partial(_draw_reason, line, reason, columns_of(_known_diff(state))),
         )
+
+
+def _make_region_overlay(line: DiffLine, inner: Sequence[DiffLine]) -> OverlayLines:
+    """Return an overlay with all lines of a region: its sums, then what changed in it,
+    the largest change first."""
+    sums = f"A {microseconds(line.a_ns or 0)} us   B {microseconds(line.b_ns or 0)} us"
+    change = f"change {microseconds(line.change_ns, signed=True)} us"
+    columns = _make_columns(inner)
+    rows = [titles(columns, MAX_ROW_CELLS)]
+    for row in inner:
+        unindented = replace(row, what=row.what.strip())
+        rows.append("".join(fit_line(columns, unindented, MAX_ROW_CELLS)))
+    lines = [narrow(line.what), f"{sums}   {change}", "", *map(str.rstrip, rows)]
+    return OverlayLines("region", tuple(lines))
 
 
 def _draw_reason(
@@ -309,8 +357,10 @@ def _draw_reason(
     kernel was replaced.
 
     Where the reason does not fit, it begins with the texts that the row in the list had
-    to leave out. `columns` are those of the list.
+    to leave out. Of a region the keys come first. `columns` are those of the list.
     """
+    if line.kind == REGION:
+        return [*cut(folded([reason, narrow(line.what)], width), height)]
     name_lines = compare_names(line)
     reason_lines = max(1, height - len(name_lines))
     lines = _wrap_reason(line.what, reason, width)
@@ -429,12 +479,14 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     return [*_draw_answer(diff, width), *_draw_sides_and_notes(diff, width)]
 
 
-def _draw_answer(diff: Diff, width: int) -> list[Said]:
+def _draw_answer(
+    diff: Diff, width: int, story_lines: int = MAX_STORY_LINES
+) -> list[Said]:
     """Return the answer of the diff on as many lines as it needs, and the story of the
-    change on at most MAX_STORY_LINES."""
+    change on at most `story_lines`."""
     style = STYLE_OF_ANSWER.get(diff.verdict.answer, "title")
     answer = folded([narrow(judgment(diff))], width, style)
-    story = folded([narrow(diff.story)], width, "plain", most=MAX_STORY_LINES)
+    story = folded([narrow(diff.story)], width, "plain", most=story_lines)
     return [*answer, *story]
 
 
@@ -446,12 +498,14 @@ def _draw_sides_and_notes(diff: Diff, width: int) -> list[Said]:
 
 
 @lru_cache(maxsize=4)
-def _make_verdict_pane(found: DiffLines | None, width: int, most: int) -> Pane:
+def _make_verdict_pane(
+    found: DiffLines | None, width: int, most: int, story_lines: int = MAX_STORY_LINES
+) -> Pane:
     """Return the pane with the verdict, at most `most` lines high unless the answer and
     the story need more. Sides and notes get what room is left."""
     if found is None:
         return Pane(most, text([Said(WORKING)]))
-    lines = _draw_answer(found.diff, width)
+    lines = _draw_answer(found.diff, width, story_lines)
     free_lines = most - len(lines)
     if free_lines > 0:
         lines += cut(_draw_sides_and_notes(found.diff, width), free_lines)

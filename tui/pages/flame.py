@@ -132,7 +132,7 @@ class FlamePage(Page):
     name, title, key = NAME, "Flame", "8"
     help = "flame graph of ops, modules or Python frames"
     hints = (
-        "help keys; flame-in/flame-out in and out; flame-left/flame-right beside; "
+        "help help; flame-in/flame-out in and out; flame-left/flame-right beside; "
         "flame-zoom/flame-back zoom; flame-show go to longest; "
         "flame-tree ops, modules, frames; flame-time GPU or CPU time; copy copy"
     )

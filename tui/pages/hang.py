@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
+from fusetui.tui.drawing.details import flow_texts
 from fusetui.tui.drawing.picture import (
     Rows,
     Said,
@@ -69,7 +70,7 @@ class HangPage(ListPage):
     help = "which rank is missing in which collective, by flight-recorder dumps"
     copies = "line"
     hints = (
-        "help keys; row-down/row-up rank; hang-before/hang-after collective; "
+        "help help; row-down/row-up rank; hang-before/hang-after collective; "
         "hang-group group; hang-reason the reason; details stack; copy copy"
     )
 
@@ -102,6 +103,7 @@ class HangPage(ListPage):
             count=len(shown.progress.members),
             titles=partial(_format_column_titles, shown),
             format=partial(_draw_rank_row, shown),
+            are_counted=False,  # the titles are a ruler as wide as the screen
         )
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -126,10 +128,11 @@ class HangPage(ListPage):
         shown = shown_hang(state)
         headline = TextPicture(("hang", shown.grid), partial(_draw_headline, shown))
         headline_lines = len(_draw_headline(shown, size.width, MAX_HEADLINES))
+        legend = _fold_legend(import_letters().LEGEND, size.width)
         return (
             Pane(min(MAX_HEADLINES, headline_lines), headline),
             Pane(1, text([Said(_describe_group(shown), "plain")])),
-            Pane(1, text([Said(f" {import_letters().LEGEND}")])),
+            Pane(len(legend), text(legend)),
         )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -252,6 +255,12 @@ def _answer_sentences(grid: CollectiveGrid) -> tuple[str, ...]:
     from fusetui.report.hang import headline  # only once dumps are open
 
     return tuple(printable(sentence) for sentence in headline(grid.answer))
+
+
+def _fold_legend(legend: str, width: int) -> list[Said]:
+    """Return the meanings of the letters of the grid on as many lines as they need; no
+    meaning is broken over two lines."""
+    return [Said(f" {line}") for line in flow_texts(legend.split("  "), width - 1)]
 
 
 def _describe_group(shown: HangShown) -> str:

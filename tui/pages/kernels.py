@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.groups import Keys
+from fusetui.analysis.questions.groups import Grouping
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     RATE_DIGITS,
@@ -77,7 +77,7 @@ CHANGED_BY = {"kind": "kind", "library": "family"}
 DECODED_COLUMNS = tuple(
     ListColumn(title, cells, left=True, from_width=MIN_CELLS_WITH_DECODED)
     for title, cells in (
-        ("kind", 11),
+        ("kind", 18),
         ("tile", 11),
         ("layout", 6),
         ("dtype", 6),
@@ -95,8 +95,8 @@ class KernelsPage(ListPage):
     short = "Kern"
     help = "grouped by name, kind, library, op, shape, module, stream or step"
     hints = (
-        "help keys; row-down/row-up move; show go to longest; narrow drill in; "
-        "group-by group by; search search; sort-right/sort-left sort; kernel-columns columns; "
+        "help help; row-down/row-up move; show go to longest; narrow drill in; "
+        "group-by group by; filter-rows filter; sort-right/sort-left sort; kernel-columns columns; "
         "instances instances; copy copy"
     )
 
@@ -274,7 +274,7 @@ def _describe_counts(table: KernelTable, what: What) -> str:
 PAGE = KernelsPage()
 
 
-def known_groupings(side: Side) -> Mapping[str, Keys]:
+def known_groupings(side: Side) -> Mapping[str, Grouping]:
     """Return the ways in which kernels can be grouped, by their names (see
     kernel_table.BYS). Grouping by shape and module is only there once the analysis of
     the trace is done."""
@@ -555,8 +555,8 @@ KernelsPage.actions = (
     _action(
         name="filter-rows",
         title="Rows with words",
-        written="&",
-        help="only those that have all words that are typed",
+        written="/ &",
+        help="only those that have all words that are typed; kind:gemm library:cutlass",
         run=open_word_filter,
     ),
     _action(

@@ -119,7 +119,7 @@ class MemoryPage(ListPage):
     short = "Mem"
     help = "who holds the memory of a GPU, by a snapshot or a trace"
     hints = (
-        "help keys; memory-in/memory-out zoom; memory-left/memory-right pan; "
+        "help help; memory-in/memory-out zoom; memory-left/memory-right pan; "
         "memory-before/memory-after cursor; memory-peak highest; memory-turn open; show stack; "
         "memory-by group by; memory-map segments; copy copy"
     )

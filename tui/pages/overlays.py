@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,11 +35,11 @@ from fusetui.tui.drawing.picture import (
 from fusetui.tui.drawing.range_lines import describe_gap, list_range_figures
 from fusetui.tui.drawing.schemes import (
     TEXT,
-    UNICODE,
     Glyphs,
     Styled,
     choose_glyphs,
     draw_share_bar,
+    spell_sign,
 )
 from fusetui.tui.layout.kinds import classify_slice, label_of, narrow
 from fusetui.tui.layout.memory import OverlayLines
@@ -82,6 +83,7 @@ from fusetui.tui.state.state import (
     State,
     open_overlay,
 )
+from fusetui.tui.state.words import ScreenWord
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
@@ -136,8 +138,13 @@ def _draw_name_rows(
     unit = unit_of(name.ns for name in found.names)
     no_title = " " * BAR_CELLS
     heading = f"{unit.name:>9}   share {no_title}   count name"
+    shown_names = found.names[: max(0, height - 1)]
+    name_count = max(found.names_count, len(found.names))
+    if len(shown_names) < name_count:
+        place = f"1-{len(shown_names)} of {count(name_count)}"
+        heading = heading.ljust(width - 1 - len(place)) + place
     rows: list[Said | list[Styled]] = [Said(heading, "title")]
-    for name in found.names[: max(0, height - 1)]:
+    for name in shown_names:
         rows.append(_draw_name_row(name, found.ns, unit, width, glyphs))
     return rows
 
@@ -237,6 +244,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows
         count=len(overlay.hits.rows),
         titles=partial(_format_hit_titles, columns, notes),
         format=formatted,
+        are_counted=False,  # the line above them has their number
     )
 
 
@@ -312,9 +320,10 @@ def summarize_durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     over_time = compute_trend(trace, rows, hit_durations, steps_of(trace), trend_cells)
     if over_time is None:
         return f" {plural(len(rows), 'hit')}"
-    bars = draw_spark_line(over_time.medians, choose_glyphs(ascii_only).levels)
+    glyphs = choose_glyphs(ascii_only)
+    bars = draw_spark_line(over_time.medians, glyphs.levels)
     figures = f"{count(len(rows))} hits   {_format_trend(over_time)}"
-    return f" {figures} {bars}"
+    return clip(f" {figures} {bars}", width, glyphs.ellipsis)
 
 
 def _format_trend(over_time: Trend) -> str:
@@ -401,7 +410,12 @@ def draw_spark_line(values: Sequence[int], levels: str) -> str:
 
 
 SECTION = "Over the page"
-WORDS_SECTION = "Words on the screen"
+WORDS_HERE = "Words and signs on this page"
+WORDS_ELSEWHERE = "Words on other pages, and libraries of kernels"
+ABOUT_HELP = (
+    "The keys of this page come first, then the words and signs on it, then all others. "
+    "`fusetui tutor` in a shell starts a guided tour of five minutes."
+)
 CHOOSING = "show open", "command run a command", "leave close"
 CHOOSING_B = "show open", "beside open as B beside this trace", "leave close"
 RECORDING = "show record", "leave close"
@@ -416,6 +430,8 @@ MAX_GAP_LINES = 50
 KEYS_CELLS = 20
 TITLE_CELLS = 22
 MIN_HELP_CELLS = 16
+MEANING_INDENT = 6  # of the second line of a word's meaning
+HELP_TITLE = "help"
 """The columns of the help: the keys of an action, its title, and its help."""
 EDGE_CELLS = 4  # of an overlay, beside its text
 
@@ -453,25 +469,25 @@ class OverlayList(ListPage):
             return make_source_rows(overlay, state.ascii_only, keys_text)
         hints = [CLOSE]
         if is_help(state):
-            hints.append(NARROW)
+            hints += [NEXT_PART, NARROW]
         if replays.is_worth(state):
             hints.append(SECOND)
         if is_slice(state):
             hints.append(RAW)
         if isinstance(overlay, ShownCommand):
             hints.append(COPIES)
-        # on a screen narrower than the edge nothing can be read, but nothing fails
         width = max(1, overlay_size(state).width - EDGE_CELLS)
         key_texts = [format_hint(hint, state) for hint in hints]
         if isinstance(overlay, ShownCommand) and _message_over_page(state):
             key_texts = [_message_over_page(state)]
-        shown = _cached_text(overlay, width, state.ascii_only, state.unpacked)
+        shown = _text_of_overlay(state, overlay)
         heading = self._heading(state, shown, key_texts, width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
             count=len(shown.lines),
             titles=lambda width: heading,
             format=lambda index, width: [shown.lines[index]],
+            are_counted=False,  # the heading says which lines are in sight
         )
 
     def _heading(
@@ -664,14 +680,44 @@ def is_source(state: State) -> bool:
     return isinstance(state.overlay, SourceShown)
 
 
+def has_parts(state: State) -> bool:
+    """Return whether the overlay has parts to go through: a source, or the help."""
+    return is_source(state) or is_help(state)
+
+
 def next_section(state: State) -> State:
-    """Move the cursor to the next part of the source that is shown: lines, nodes, code,
-    call, the whole wrapper. Nothing changes where the overlay shows no source."""
+    """Move the cursor to the next part of what is shown. After the last part comes the
+    first. Nothing changes where the overlay has no parts.
+
+    The parts of a source are lines, nodes, code, call, the whole wrapper; those of the
+    help are its sections.
+    """
     overlay = state.overlay
-    if not isinstance(overlay, SourceShown):
+    cursor = state.list_of(OVERLAY).cursor
+    if isinstance(overlay, SourceShown):
+        section_line = overlay.next_section(cursor)
+    elif isinstance(overlay, Help):
+        section_line = _find_next_title(_text_of_overlay(state, overlay), cursor)
+    else:
         return state
-    section_line = overlay.next_section(state.list_of(OVERLAY).cursor)
     return state.with_list(OVERLAY, ListState(cursor=section_line, top=section_line))
+
+
+def _find_next_title(shown: _Text, cursor: int) -> int:
+    """Return the first line with a title below the line `cursor`, or the first of all
+    where none is below it; 0 for a text without titles."""
+    title_lines = [
+        index for index, line in enumerate(shown.lines) if line.token == "title"
+    ]
+    lines_below = [index for index in title_lines if index > cursor]
+    return next(iter([*lines_below, *title_lines]), 0)
+
+
+def _text_of_overlay(state: State, overlay: Texts) -> _Text:
+    """Return the title and the lines of an overlay to read, wrapped to its width."""
+    # on a screen narrower than the edge nothing can be read, but nothing fails
+    width = max(1, overlay_size(state).width - EDGE_CELLS)
+    return _cached_text(overlay, width, state.ascii_only, state.unpacked)
 
 
 def toggle_raw_slice(state: State) -> State:
@@ -731,9 +777,11 @@ def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
     if overlay.raw:
         lines = format_event_as_json(side.trace, about, width, glyphs)
         return _Text("this slice in the file", lines)
-    return _Text(
-        "everything about this slice", _describe_slice(side, about, width, glyphs)
-    )
+    lines = _describe_slice(side, about, width, glyphs)
+    if overlay.before:
+        before = _wrap_lines(overlay.before, width)
+        return _Text("finding, then its evidence", [*before, Said(""), *lines])
+    return _Text("everything about this slice", lines)
 
 
 def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
@@ -804,57 +852,75 @@ def _make_help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
     A word may be in the section's name, the keys, the title or the help, in any case of
     letters. Where nothing has them, one line says so.
     """
-    words = overlay.words.lower().split()
-    if not words:
-        lines = _draw_sections(overlay.sections, width)
-        return _Text("keys", [*lines, *_draw_meanings(overlay.meanings, width, glyphs)])
-    sections = []
-    for section, actions in overlay.sections:
-        matching = []
-        for texts in actions:
-            line = " ".join((section, *texts)).lower()
-            if all(word in line for word in words):
-                matching.append(texts)
-        if matching:
-            sections.append((section, matching))
-    meanings = []
-    for word, meaning in overlay.meanings:
-        line = " ".join((WORDS_SECTION, word, meaning)).lower()
-        if all(typed in line for typed in words):
-            meanings.append((word, meaning))
-    title = f"keys: {printable(overlay.words.strip())}"
-    lines = [*_draw_sections(sections, width), *_draw_meanings(meanings, width, glyphs)]
-    return _Text(title, lines or [Said("no key has these words")])
+    typed = overlay.words.lower().split()
+    here = overlay.sections_here
+    parts = [
+        _draw_sections(overlay.sections[:here], typed, width),
+        _draw_meanings(WORDS_HERE, overlay.explained.here, typed, width, glyphs),
+        _draw_sections(overlay.sections[here:], typed, width),
+        _draw_meanings(
+            WORDS_ELSEWHERE, overlay.explained.elsewhere, typed, width, glyphs
+        ),
+    ]
+    lines = [*chain.from_iterable(parts)]
+    if typed:
+        title = f"{HELP_TITLE}: {printable(overlay.words.strip())}"
+        # without the blank line above the first section
+        return _Text(title, lines[1:] or [Said("neither a key nor a word has these")])
+    about = [Said(line, "plain") for line in wrap(ABOUT_HELP, width)]
+    return _Text(HELP_TITLE, [*about, *lines])
 
 
 def _draw_meanings(
-    words: Sequence[tuple[str, str]], width: int, glyphs: Glyphs
+    title: str,
+    words: Iterable[ScreenWord],
+    typed: Sequence[str],
+    width: int,
+    glyphs: Glyphs,
 ) -> list[Said]:
-    """Return a section of the help with words that stand on the screen, each with its
-    meaning. Without words there are no lines."""
-    if not words:
-        return []
-    lines = [Said(""), Said(WORDS_SECTION, "title")]
-    for word, meaning in words:
-        text = f"  {word}: {meaning}".replace(UNICODE.folded, glyphs.folded)
-        parts = wrap(text, width, subsequent_indent="      ")
+    """Return a section of the help with words and signs that stand on the screen, each
+    with its meaning, below a blank line and a title.
+
+    Only those that contain all words in `typed` are listed. Without any there are no
+    lines.
+    """
+    lines = []
+    for screen_word in words:
+        text = f"{spell_sign(screen_word.word, glyphs)}: {screen_word.meaning}"
+        text = text.replace("`", "")
+        if not _has_words(f"{title} {text}", typed):
+            continue
+        parts = wrap(
+            text, width, initial_indent="  ", subsequent_indent=" " * MEANING_INDENT
+        )
         lines += [Said(part, "plain") for part in parts]
-    return lines
+    return [Said(""), Said(title, "title"), *lines] if lines else []
 
 
 def _draw_sections(
-    sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
+    sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]],
+    typed: Sequence[str],
+    width: int,
 ) -> list[Said]:
-    """Return the lines of the help: each section's title, then its actions. A blank
-    line separates sections. Each action is given as (keys, title, help)."""
+    """Return sections of the help: a blank line, a title, then the actions. Each action
+    is given as (keys, title, help). Only those that contain all words in `typed` are
+    listed, and sections without any are left out."""
     lines: list[Said] = []
     for title, actions in sections:
-        if lines:
-            lines.append(Said(""))
-        lines.append(Said(title, "title"))
+        lines_of_section = []
         for keys, action_title, help_text in actions:
-            lines += _draw_action(keys, action_title, help_text, width)
+            if _has_words(" ".join((title, keys, action_title, help_text)), typed):
+                lines_of_section += _draw_action(keys, action_title, help_text, width)
+        if lines_of_section:
+            lines += [Said(""), Said(title, "title"), *lines_of_section]
     return lines
+
+
+def _has_words(text: str, typed: Sequence[str]) -> bool:
+    """Return whether a text contains all words in `typed`, in any case of letters.
+    `typed` is in lower case."""
+    lower_text = text.lower()
+    return all(word in lower_text for word in typed)
 
 
 def _draw_action(keys: str, title: str, help_text: str, width: int) -> list[Said]:
@@ -944,9 +1010,9 @@ ACTIONS = (
         name="source-part",
         title="Next part",
         written="V",
-        help="of a source: lines, graph, generated code, call, wrapper",
+        help="of this list; of a source: lines, graph, generated code, call, wrapper",
         run=next_section,
-        where=is_source,
+        where=has_parts,
     ),
     _over(
         name="leave",

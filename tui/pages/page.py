@@ -151,6 +151,11 @@ class Page(ABC):
         Otherwise another page with the same key comes."""
         return True
 
+    def awaits(self, state: State) -> bool:
+        """Return whether the list of the page is being computed, so that keys that act
+        on its rows have to wait."""
+        return False
+
     def missing(self, state: State) -> str:
         """Return why the page cannot be shown, or "" if it can. It is only called where
         `has` is true."""

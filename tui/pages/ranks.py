@@ -296,7 +296,7 @@ class RanksPage(ListPage):
     name, title, key = RANKS, "Ranks", "7"
     help = "which rank of a job is late, and who waits for it"
     hints = (
-        "help keys; row-down/row-up move; show open its longest wait; "
+        "help help; row-down/row-up move; show open its longest wait; "
         "ranks-beside beside whom it waits for; ranks-others beside others; "
         "ranks-sort-right/ranks-sort-left sort; copy copy"
     )

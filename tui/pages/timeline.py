@@ -15,7 +15,11 @@ from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import describe_path_position, details_height
 from fusetui.tui.drawing.picture import Said, TextPicture, make_ruled_picture
-from fusetui.tui.drawing.range_lines import describe_gap, describe_range
+from fusetui.tui.drawing.range_lines import (
+    describe_gap,
+    describe_gap_with_legend,
+    describe_range,
+)
 from fusetui.tui.drawing.schemes import choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import explain_missing_result
@@ -177,13 +181,13 @@ class TimelinePage(Page):
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "help keys; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
+        "help help; palette palette; zoom-in/zoom-out zoom; pan-left/pan-right pan; "
         "down/up line; previous/next slice; fold fold; details info; search search; "
         "to-kernel/to-launch launch-kernel; next-gap gap; range range; copy copy; "
         "mark/to-mark mark; command command; quit quit"
     )
     narrow_hints = (
-        "help keys; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
+        "help help; palette palette; zoom-in/zoom-out/pan-left/pan-right view; "
         "down/up line; details info; fold fold; search search; previous/next slice"
     )
 
@@ -469,7 +473,9 @@ def _make_details(state: State) -> TextPicture:
             (side, time_range), "range of time", glyphs.rule, draw_lines
         )
     if view.gap:
-        draw_gap_lines = partial(describe_gap, side, view.gap, glyphs=glyphs)
+        draw_gap_lines = partial(
+            describe_gap_with_legend, side, view.gap, glyphs=glyphs
+        )
         return make_ruled_picture(
             (side, view.gap), "idle time", glyphs.rule, draw_gap_lines
         )

@@ -69,7 +69,7 @@ class TreePage(TreeListPage[OpTree]):
     short = "Tree"
     help = "CPU ops with total, self and GPU time: top-down, bottom-up or flat"
     hints = (
-        "help keys; row-down/row-up move; turn open; show go to longest; "
+        "help help; row-down/row-up move; turn open; show go to longest; "
         "details info; search search; tree-mode top-down/bottom-up/flat; "
         "tree-sort-right/tree-sort-left sort; copy copy"
     )
@@ -298,7 +298,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
     short = "Mod"
     help = "GPU time of each module and annotation"
     hints = (
-        "help keys; row-down/row-up move; turn open; show go to longest call; "
+        "help help; row-down/row-up move; turn open; show go to longest call; "
         "details info; search search; modules-sort-right/modules-sort-left sort; copy copy"
     )
 
@@ -357,6 +357,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         """Return what the rows are, and what their shares are of."""
         of_self = f"of self time on the {'GPU' if tree.gpu_ns else 'CPU'}"
         return "modules and annotations", OF_MODULES.get(measure, of_self)
+
+    def awaits(self, state: State) -> bool:
+        """Return whether the modules are being computed. A part of a trace has none."""
+        return self.tree(state) is None and state.side.trace.report.prefix is None
 
     def nothing(self, state: State) -> str:
         """Return the sentence that is shown without modules: they are not known yet, or

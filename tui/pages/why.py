@@ -63,6 +63,7 @@ MIN_LIST_LINES = 6
 LEAST_LIST_LINES = 4  # where the lines are needed below the list
 MIN_BELOW_LINES = 7  # of the pane below the list
 MAX_THREADS = 5  # that the page names
+OF_ALL_STEPS = ", all"  # after the title of times of all steps together
 LIST_TITLE = "finding, then the longest gaps"
 
 
@@ -82,7 +83,7 @@ class WhyPage(ListPage):
     copies = "line"
     help = "where the time went, and what would help"
     hints = (
-        "help keys; row-down/row-up move; show show the evidence; details info; "
+        "help help; row-down/row-up move; show show the evidence; details info; "
         "next-gap next gap; copy copy all as Markdown"
     )
 
@@ -113,6 +114,11 @@ class WhyPage(ListPage):
             titles=partial(titles, columns),
             format=formatted,
         )
+
+    def awaits(self, state: State) -> bool:
+        """Return whether the answer is being computed. A part of a trace has none."""
+        trace = state.side.trace
+        return _find_answer(state.side) is None and trace.report.prefix is None
 
     def change(self, state: State) -> str:
         """Return the what-if change that the finding under the cursor is about, such as
@@ -150,14 +156,16 @@ class WhyPage(ListPage):
                 return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
-        """Return the overlay about the row under the cursor: details of the next slice
-        of evidence, or of the gap. A finding without evidence gives all of its text;
-        other rows a sentence."""
+        """Return the overlay about the row under the cursor. Of a finding it is all of
+        its text, with the details of the next slice of evidence below it; of a gap its
+        details. Other rows give a sentence."""
         entry = self.under_cursor(state, _known_entries(state.side))
         if isinstance(entry, Finding):
-            if not entry.evidence:
-                return _make_finding_overlay(state, entry)
-            return Details(state.side, _next_evidence(state, entry).row)
+            overlay = _make_finding_overlay(state, entry)
+            if not entry.evidence or isinstance(overlay, str):
+                return overlay
+            evidence_row = _next_evidence(state, entry).row
+            return Details(state.side, evidence_row, before=overlay.lines)
         if isinstance(entry, Gap):
             gap_place = jumping.find_gap(state.side, entry)
             if gap_place:
@@ -291,11 +299,21 @@ def _collect_times(entries: Sequence[Entry]) -> list[int]:
 
 def _make_columns(why: Why, unit: str) -> tuple[ListColumn, ...]:
     """Return the columns of the list. Estimated gains get a column once they are known.
-    `unit` is that of the times, "" where no row has a time."""
+    `unit` is that of the times, "" where no row has a time.
+
+    In a trace with several steps, the bound is of all of them together and the gain of
+    one, and the titles say so.
+    """
     bound_title = f"bound {unit}" if unit else "bound"
-    gain_columns = (ListColumn("est. gain", 10),) if why.worth_of else ()
+    bound_cells = 11
+    gain_title = "est. gain"
+    if why.worth_of == "step" and len(why.steps) > 1:
+        bound_title += OF_ALL_STEPS
+        bound_cells += 2
+        gain_title = "gain/step"
+    gain_columns = (ListColumn(gain_title, 10),) if why.worth_of else ()
     return (
-        ListColumn(bound_title, 11),
+        ListColumn(bound_title, bound_cells),
         ListColumn("share", 7),
         *gain_columns,
         ListColumn("", BAR_CELLS, left=True, from_width=110),
@@ -365,10 +383,9 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
     verdict = _wrap_sentence(say.answer(why), width, "title", " ")
     doubt = _draw_verdict(why, width)[len(verdict) :]
     free_lines = height - len(verdict) - len(doubt)
-    if (
-        free_lines <= 0
-    ):  # the doubt stands beside each worth, in the room of rows if it must
-        return [*verdict[:height], *doubt]
+    if free_lines <= 0:
+        # the doubt stands beside each gain, in the room of rows if it must
+        return [*_draw_short_verdict(why, width, height), *doubt]
     account = _draw_account(why, width - 2, free_lines)
     account_lines = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.describe_ceiling(why)):
@@ -378,6 +395,16 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
                 sentence_lines  # cut below, if nothing else says where the time went
             )
     return [*verdict, *doubt, *cut(account_lines, free_lines)]
+
+
+def _draw_short_verdict(why: Why, width: int, height: int) -> Sequence[Said]:
+    """Return the verdict on at most `height` lines: in fewer words where these fit
+    better, and with an ellipsis where even they do not fit."""
+    verdict = _wrap_sentence(say.answer(why), width, "title", " ")
+    if len(verdict) <= height:
+        return verdict
+    brief = _wrap_sentence(say.format_brief_answer(why), width, "title", " ")
+    return cut(min(verdict, brief, key=len), height)
 
 
 def _draw_verdict(why: Why, width: int) -> list[Said]:

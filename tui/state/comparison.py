@@ -134,6 +134,15 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         places = [shown.place for shown in turned_comparison._shown]
         return turned_comparison, places.index(place)
 
+    def inner_of(self, index: int) -> tuple[DiffLine, ...]:
+        """Return the lines inside the line at `index`, whether it is open or not. There
+        are none for a line that cannot be opened."""
+        if self.found is None or not 0 <= index < len(self._shown):
+            return ()
+        shown = self._shown[index]
+        is_outer = shown.line is self.found.lines[shown.place]
+        return self.found.inner.get(shown.place, ()) if is_outer else ()
+
     def beside(self, views: Sequence[View]) -> Comparison:
         """Return the comparison with the windows of these views. Selections stay."""
         windows = [(view.begin, view.end) for view in views]

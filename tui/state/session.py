@@ -16,7 +16,7 @@ from fusetui.analysis.questions.search import collect_name_texts, search
 from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
-from fusetui.tui.layout.moves import select
+from fusetui.tui.layout.moves import over, select
 from fusetui.tui.layout.places import fit_folds
 from fusetui.tui.layout.search_hits import NO_ROWS
 from fusetui.tui.layout.view import (
@@ -76,6 +76,18 @@ def extend_range(before: Range | None, index: int, side: Side, view: View) -> Ra
         end=max(before.end, end_ns),
         ended=True,
     )
+
+
+def _find_region(index: int, side: Side, rows: Sequence[int]) -> Range | None:
+    """Return the time from the first start to the last end of some rows of side
+    `index`; None without rows."""
+    if not rows:
+        return None
+    trace = side.trace
+    row_array = np.array(rows)
+    begin_ns = int(trace.start[row_array].min())
+    end_ns = int(trace.end[row_array].max())
+    return Range(index, begin_ns, end_ns, ended=True)
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
@@ -225,12 +237,51 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
         """Return the session with these rows of both sides marked, and the first row of
-        each side selected."""
-        marked_session = replace(self, marked=tuple(frozenset(rows) for rows in pair))
-        for index, rows in enumerate(pair):
-            if rows:
-                marked_session = marked_session.selected(index, rows[0])
-        return marked_session
+        each side selected and in sight. This is one movement.
+
+        If the sides move together, the second side moves as far as the first. It moves
+        alone only where its row would else be out of sight.
+        """
+        views: list[View] = []
+        shift_ns = 0  # how far the first side moved
+        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
+            begin = view.begin + shift_ns
+            shifted = replace(view, begin=begin, end=begin + view.span)
+            shown = select(side, shifted, rows[0]) if rows else shifted
+            if not views and self.together:
+                shift_ns = shown.begin - view.begin
+            views.append(shown)
+        marked = tuple(frozenset(rows) for rows in pair)
+        return replace(self.go(tuple(views)), marked=marked)
+
+    def paired_regions(self, pair: Sequence[Sequence[int]]) -> ViewSession:
+        """Return the session with these rows of both sides marked, and windows that
+        show all of them. Nothing is selected.
+
+        Both windows have the same length, because the sides have one scale. On the
+        first side with any of the rows, the time from the first of them to the last is
+        the range.
+        """
+        regions: list[Range | None] = []
+        for index, (side, rows) in enumerate(zip(self.sides, pair, strict=True)):
+            regions.append(_find_region(index, side, rows))
+        known = [region for region in regions if region is not None]
+        if not known:
+            return self
+        length_ns = max(region.end - region.begin for region in known)
+        views = []
+        for side, view, region in zip(self.sides, self.views, regions, strict=True):
+            shown = replace(view, selected=-1, gap=None)
+            if region is not None:
+                begin = region.begin - side.origin
+                shown = over(side, shown, begin, begin + length_ns)
+            views.append(shown)
+        # a short trace limits the length of its window: see moves.over
+        span = max(view.span for view in views)
+        on_one_scale = [replace(view, end=view.begin + span) for view in views]
+        marked = tuple(frozenset(rows) for rows in pair)
+        session = self.go(tuple(on_one_scale))
+        return replace(session, marked=marked, time_range=known[0])
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """Return the session with a mark, under this letter, of the window and

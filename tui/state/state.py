@@ -24,6 +24,7 @@ from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison, Second
 from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.session import Hits, Range, ViewSession
+from fusetui.tui.state.words import WordsOfHelp
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
@@ -40,12 +41,14 @@ OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 class Help(msgspec.Struct, frozen=True):
     """All keys: the title of each section, and of each action its keys, title and
-    help; and words on the screen with their meanings. `words`: what is typed to narrow
-    them. `before`: the overlay over which the keys were asked for, to which closing
-    them leads back, and where its list was."""
+    help; and words on the screen with their meanings. The first `sections_here` have
+    the keys that act on the page. `words`: what is typed to narrow them. `before`: the
+    overlay over which the keys were asked for, to which closing them leads back, and
+    where its list was."""
 
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
-    meanings: tuple[tuple[str, str], ...] = ()
+    sections_here: int = 0
+    explained: WordsOfHelp = WordsOfHelp()
     words: str = ""
     before: Overlay | None = None
     list_before: ListState | None = None
@@ -53,11 +56,12 @@ class Help(msgspec.Struct, frozen=True):
 
 class Details(msgspec.Struct, frozen=True, eq=False):
     """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range
-    of time."""
+    of time. `before`: sentences above it, such as the finding whose evidence it is."""
 
     side: Side
     about: int | GapAt | Range
     raw: bool = False
+    before: tuple[str, ...] = ()
 
     @property
     def is_slice(self) -> bool:
@@ -221,6 +225,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     # by the name of an action: keys that a person chose
     keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
+    is_tour_step_done: bool = False  # it stays on the screen until the user goes on
     colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property

@@ -164,11 +164,15 @@ SECTION = "In the tour"
 
 
 def followed(before: State, after: State) -> State:
-    """Return the state with the next step of the tour, if this change did what the
-    current step asks."""
-    if after.tour is None or not STEPS[after.tour].is_done(before, after):
+    """Return the state with the current step of the tour done, if this change did what
+    the step asks. The step stays on the screen, so that there is time to read it and to
+    look at what came of it."""
+    if after.tour is None or after.is_tour_step_done:
         return after
-    return _go_to_step(after, after.tour + 1)
+    # a change that led to this step did not follow it
+    if after.tour != before.tour or not STEPS[after.tour].is_done(before, after):
+        return after
+    return replace(after, is_tour_step_done=True)
 
 
 def is_tour_shown(state: State) -> bool:
@@ -195,15 +199,16 @@ def back(state: State) -> State:
 def _go_to_step(state: State, step: int) -> State:
     """Return the state at a step of the tour, or at the nearest one that exists."""
     last_step = len(STEPS) - 1
-    return replace(state, tour=max(0, min(step, last_step)))
+    step = max(0, min(step, last_step))
+    return replace(state, tour=step, is_tour_step_done=False)
 
 
 ACTIONS = (
     action(
         name="skip",
-        title="Skip",
+        title="Next step",
         written=">",
-        help="this step",
+        help="of the tour, also before this one is done",
         run=skip,
         section=SECTION,
         where=is_tour_shown,

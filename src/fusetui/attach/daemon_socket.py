@@ -28,6 +28,8 @@ HEAD = struct.Struct("=Q32s")
 CONTEXT = struct.Struct("=iiq")
 """GPU, PID, job; of a request: kind, number of PIDs, job."""
 
+PID_BYTES = 4
+
 ACTIVITIES = 2
 """The bit of the kind of a request: the process is not recording, and would."""
 
@@ -101,17 +103,20 @@ def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
     """
     if len(datagram) < HEAD.size:
         return None
-    size, name = HEAD.unpack_from(datagram)
+    body_bytes, padded_type = HEAD.unpack_from(datagram)
     body = datagram[HEAD.size :]
-    if size != len(body) or size < CONTEXT.size:
+    if body_bytes != len(body) or len(body) < CONTEXT.size:
         return None
-    first, second, job = CONTEXT.unpack_from(body)
-    match name.rstrip(b"\0"):
-        case b"ctxt" if size == CONTEXT.size:
-            return Registered(gpu=first, pid=second, job=job)
-        case b"req" if second > 0 and size == CONTEXT.size + 4 * second:
-            pids = struct.unpack_from(f"={second}i", body, CONTEXT.size)
-            return ConfigRequest(kind=first, job=job, pids=pids)
+
+    message_type = padded_type.rstrip(b"\0")
+    if message_type == b"ctxt" and len(body) == CONTEXT.size:
+        gpu, pid, job = CONTEXT.unpack(body)
+        return Registered(gpu=gpu, pid=pid, job=job)
+    if message_type == b"req":
+        kind, pid_count, job = CONTEXT.unpack_from(body)
+        if pid_count > 0 and len(body) == CONTEXT.size + pid_count * PID_BYTES:
+            pids = struct.unpack_from(f"={pid_count}i", body, CONTEXT.size)
+            return ConfigRequest(kind=kind, job=job, pids=pids)
     return None
 
 
@@ -156,7 +161,7 @@ def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> s
 
 
 def written(file: Path, pid: int) -> Path:
-    """The file that a process writes if it is told `file`: /tmp/a_7.json for
+    """Return the file that a process writes if it is told `file`: /tmp/a_7.json for
     /tmp/a.json and the PID 7. The PID is the one that the process sees itself."""
     return file.with_name(f"{file.stem}_{pid}{file.suffix}")
 
@@ -198,9 +203,8 @@ class DaemonSocket:
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
         if folder:
             check_folder(folder)
-        self._socket = socket.socket(
-            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-        )
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_UNIX, kind)
         try:
             self._bind()
         except CannotListenError:
@@ -225,7 +229,7 @@ class DaemonSocket:
         self._own = os.stat(self._address) if self.folder else None
 
     def fileno(self) -> int:
-        """The number of the socket, which `select` needs."""
+        """Return the number of the socket, which `select` needs."""
         return self._socket.fileno()
 
     def messages(self) -> Iterator[ClientMessage]:
@@ -241,13 +245,14 @@ class DaemonSocket:
                 )
             except OSError:
                 return
-            content = None if flags & socket.MSG_TRUNC else decoded(datagram)
+            is_cut = bool(flags & socket.MSG_TRUNC)
+            content = None if is_cut else decoded(datagram)
             pid, user = _credentials(extras)
             is_own = user == os.geteuid() and _is_client(sender)
             if content is None or not is_own:
                 self.ignored += 1
-            else:
-                yield ClientMessage(pid=pid, content=content, sender=sender)
+                continue
+            yield ClientMessage(pid=pid, content=content, sender=sender)
 
     def answer(self, to: ClientMessage, text: str = "") -> bool:
         """Answer a message, once.
@@ -267,17 +272,19 @@ class DaemonSocket:
         else:
             datagram = answer("ctxt", bytes(4))
         try:
-            return self._socket.sendto(datagram, to.sender) == len(datagram)
+            sent_bytes = self._socket.sendto(datagram, to.sender)
         except OSError:
             return False
+        return sent_bytes == len(datagram)
 
     def close(self) -> None:
         """Close the socket and remove its file, unless another socket has taken its
         place."""
         if self._own is not None:
             with suppress(OSError):
-                # another daemon may have bound its own socket there meanwhile
-                if os.path.samestat(os.lstat(self._address), self._own):
+                present_file = os.lstat(self._address)
+                # Another daemon may have bound its own socket there meanwhile.
+                if os.path.samestat(present_file, self._own):
                     os.unlink(self._address)
         self._socket.close()
 
@@ -288,7 +295,8 @@ class DaemonSocket:
         somebody does, or if the file is no socket.
         """
         with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
+            mode = os.lstat(self._address).st_mode
+            if not stat.S_ISSOCK(mode):
                 raise CannotListenError(
                     f"{self._address} is not a socket: move or remove it."
                 )
@@ -302,10 +310,11 @@ class DaemonSocket:
 
 
 def _is_client(sender: str | bytes | None) -> bool:
-    """Whether the address of a socket is named like those of libkineto, which sends
-    requests."""
-    address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
-    return Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
+    """Return whether the address of a socket is named like those of libkineto, which
+    sends requests."""
+    address = os.fsdecode(sender or "")
+    path = Path(address.strip("\0"))  # abstract addresses have zeros around them
+    return path.name.startswith(CLIENT)
 
 
 def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
@@ -318,9 +327,10 @@ def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
         Both numbers; (0, -1) if the system does not say them.
     """
     for level, kind, data in extras:
-        is_credentials = (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
-        if is_credentials and len(data) == CREDENTIALS.size:
-            pid, user, _ = CREDENTIALS.unpack(data)
+        if level != socket.SOL_SOCKET or kind != socket.SCM_CREDENTIALS:
+            continue
+        if len(data) == CREDENTIALS.size:
+            pid, user, _group = CREDENTIALS.unpack(data)
             return pid, user
     return 0, -1
 
@@ -332,7 +342,8 @@ def check_folder(folder: str) -> None:
     of a process can end the process. The path is absolute, and short enough for
     libkineto.
     """
-    if not os.path.isabs(folder) or len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
+    is_too_long = len(os.fsencode(folder)) > MAX_FOLDER_BYTES
+    if not os.path.isabs(folder) or is_too_long:
         raise CannotListenError(
             f"{folder} cannot contain sockets: use an absolute path of at most "
             f"{MAX_FOLDER_BYTES} bytes"
@@ -347,12 +358,13 @@ def check_folder(folder: str) -> None:
         raise CannotListenError(
             f"{folder} cannot contain sockets: it belongs to another user."
         )
-    if stat.S_IMODE(status.st_mode) & 0o077:
+    rights_of_others = stat.S_IMODE(status.st_mode) & 0o077
+    if rights_of_others:
         raise CannotListenError(f"{folder} is open to other users: chmod 700 {folder}")
 
 
 def taken(folder: str) -> str:
-    """Two sentences that say that another daemon listens, and how to ask dynolog
+    """Return two sentences that say that another daemon listens, and how to ask dynolog
     itself. `folder` is "" for the abstract address."""
     where = f"in {folder}" if folder else "at the abstract address"
     return (

@@ -67,16 +67,19 @@ def process(pid: int) -> Process | None:
     It is None if the process has ended, belongs to another user, or is a part of the
     system, which has no command line.
     """
-    place = Path(f"/proc/{pid}")
+    folder = Path(f"/proc/{pid}")
     try:
-        status = _stat(place)
-        command = _read_words(place / "cmdline")
-        entries = _read_words(place / "environ")
-        if status.has_ended or place.stat().st_uid != os.geteuid() or not command[0]:
-            return None
+        status = _stat(folder)
+        command = _read_words(folder / "cmdline")
+        environment = _read_words(folder / "environ")
+        owner = folder.stat().st_uid
     except (OSError, ValueError, IndexError):
         return None
-    variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    has_command = command[0] != ""
+    if status.has_ended or owner != os.geteuid() or not has_command:
+        return None
+
+    variables = dict(entry.split("=", 1) for entry in environment if "=" in entry)
     program = _find_program(command)
     return Process(
         pid=pid,
@@ -102,7 +105,8 @@ def _job_names(variables: Mapping[str, str]) -> list[str]:
 def _read_words(file: Path) -> tuple[str, ...]:
     r"""Return the texts of a file of /proc: b"python\0train.py\0" has two. Raises
     OSError."""
-    return tuple(os.fsdecode(file.read_bytes()).rstrip("\0").split("\0"))
+    text = os.fsdecode(file.read_bytes())
+    return tuple(text.rstrip("\0").split("\0"))
 
 
 def _ranks_here(variables: Mapping[str, str]) -> tuple[int, ...]:
@@ -116,8 +120,9 @@ def _ranks_here(variables: Mapping[str, str]) -> tuple[int, ...]:
     count = _whole_number(variables.get("LOCAL_WORLD_SIZE", ""))
     if rank is None or local_rank is None or count is None:
         return ()
-    first = rank - local_rank
-    return tuple(range(first, first + min(count, MAX_RANKS)))
+    first_rank = rank - local_rank
+    end_rank = first_rank + min(count, MAX_RANKS)
+    return tuple(range(first_rank, end_rank))
 
 
 def _whole_number(text: str) -> int | None:
@@ -163,17 +168,20 @@ def with_torch(folder: str | None = None) -> list[Process]:
 
 
 def forks_of(pids: Collection[int]) -> list[Process]:
-    """The processes that were forked, directly or not, from the processes with these
-    PIDs. They have torch from those."""
+    """Return the processes that were forked, directly or not, from the processes with
+    these PIDs. They have torch from those."""
     forks = []
     for candidate in _all_with_torch():
-        if is_fork(candidate) and not set(_ancestors(candidate.pid)).isdisjoint(pids):
+        if not is_fork(candidate):
+            continue
+        if any(ancestor in pids for ancestor in _ancestors(candidate.pid)):
             forks.append(candidate)
     return forks
 
 
 def _all_with_torch() -> list[Process]:
-    """All processes of this user that have loaded torch, forks and launchers included."""
+    """List all processes of this user that have loaded torch, forks and launchers
+    included."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     torch_processes = []
     for pid in pids:
@@ -198,7 +206,7 @@ def is_fork(one: Process) -> bool:
 
 
 def is_ancestor(one: Process, other: Process) -> bool:
-    """Whether `one` started the process `other`, directly or through others."""
+    """Return whether `one` started the process `other`, directly or through others."""
     return one.pid in _ancestors(other.pid)
 
 
@@ -206,28 +214,30 @@ def _ancestors(pid: int) -> list[int]:
     """Return the PIDs of the parent of a process, of its parent, and so on, at most
     MAX_ANCESTORS."""
     ancestors: list[int] = []
-    while pid > 1 and len(ancestors) < MAX_ANCESTORS:
+    oldest = pid
+    while oldest > 1 and len(ancestors) < MAX_ANCESTORS:  # process 1 has no parent
         try:
-            pid = _stat(Path(f"/proc/{pid}")).parent
+            status = _stat(Path(f"/proc/{oldest}"))
         except (OSError, ValueError, IndexError):
             break
-        ancestors.append(pid)
+        ancestors.append(status.parent)
+        oldest = status.parent
     return ancestors
 
 
 def has_torch(pid: int) -> bool:
-    """Whether a process has loaded the libraries of torch. False if it cannot be looked
-    at."""
+    """Return whether a process has loaded the libraries of torch. False if it cannot be
+    looked at."""
     with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
         return any(b"/libtorch" in line for line in maps)
     return False
 
 
 def age_s(one: Process) -> float:
-    """How many seconds ago a process was started."""
-    machine_s = float(Path("/proc/uptime").read_text().split()[0])
-    started_s = one.started / os.sysconf("SC_CLK_TCK")
-    return machine_s - started_s
+    """Return how many seconds ago a process was started."""
+    uptime_text, _idle_text = Path("/proc/uptime").read_text().split()
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    return float(uptime_text) - one.started / ticks_per_s
 
 
 class _Stat(Struct, frozen=True):
@@ -253,13 +263,17 @@ def _stat(place: Path) -> _Stat:
             no such file, or one of another form.
     """
     text = (place / "stat").read_text(errors="replace")
-    # `7 (python) S 1 ...`: the name may hold anything, also brackets
-    fields = text.rpartition(")")[2].split()
+    # The text is `7 (python) S 1 ...`. The name may hold anything, also brackets.
+    _, _, behind_name = text.rpartition(")")
+    # Numbered as in proc(5), from the third field on, which is the state.
+    field = dict(enumerate(behind_name.split(), start=3))
+    if 28 not in field:
+        raise ValueError(text)
     return _Stat(
-        state=fields[0],
-        parent=int(fields[1]),
-        started=int(fields[19]),
-        stack=int(fields[25]),
+        state=field[3],
+        parent=int(field[4]),
+        started=int(field[22]),
+        stack=int(field[28]),
     )
 
 
@@ -270,17 +284,19 @@ def _find_program(command: tuple[str, ...]) -> str:
     "torchrun") gives "torchrun", ("python", "-c", "...") gives "python", and
     ("/usr/bin/bash",) gives "bash".
     """
-    first, *words = command
-    if not PurePath(first).name.startswith("python"):
-        return PurePath(first).name
-    rest = iter(words)
-    for word in rest:
-        if word == "-m":
-            return next(rest, "python")
-        if word == "-c":
-            break
-        if word in OPTIONS_WITH_VALUE:
-            next(rest, "")
-        elif not word.startswith("-"):
-            return PurePath(word).name
+    executable, *arguments = command
+    executable_name = PurePath(executable).name
+    if not executable_name.startswith("python"):
+        return executable_name
+
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "-m":
+            return next(remaining, "python")
+        if argument == "-c":
+            return "python"
+        if argument in OPTIONS_WITH_VALUE:
+            next(remaining, "")  # skip the value
+        elif not argument.startswith("-"):
+            return PurePath(argument).name
     return "python"

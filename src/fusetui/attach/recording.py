@@ -44,6 +44,7 @@ from fusetui.attach.trace_file import (
     partial_file,
     remove_if_own,
 )
+from fusetui.text.cutting import with_capital
 from fusetui.text.figures import plural
 
 IMPORTING_S = 6.0
@@ -53,6 +54,9 @@ POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
 # until several begin at once: all have asked, and warmed up for a second
 TOGETHER_S = POLL_S + 2.5
+WARM_UP_S = 1.0
+"""Before a common start: a process that asks later has missed it."""
+
 TICK_S = 1.0
 """Every so many seconds libkineto looks whether it is time to warm up. It takes the
 first look within two ticks of the start, and cancels the recording if that comes less
@@ -217,7 +221,7 @@ class Recording:
                 self._hear(socket, message)
         for pid, job in self.jobs.items():
             if not job.is_settled:
-                self.jobs[pid] = self._looked(job)
+                self.jobs[pid] = self._update_job(job)
         if all(job.is_settled for job in self.jobs.values()):
             self._end_attempt()
 
@@ -231,22 +235,29 @@ class Recording:
         if job is None:
             return
         job = replace(job, has_asked=True, heard_at=time.monotonic())
-        answer_text = ""
+        order = _Order(job)
         if isinstance(message.content, ConfigRequest):
-            is_free = message.content.is_free
-            job = replace(job, is_free=is_free)
-            if job.phase is not RecordingPhase.WAITED_FOR:
-                job = self._judge_recording(job) if is_free else job
-            elif is_free:
-                order = self._order(job, own_pid=message.content.pids[0])
-                job = order.job
-                answer_text = order.configuration
-            else:
-                job = replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER)
-        if socket.answer(message, answer_text) or not answer_text:
-            self.jobs[message.pid] = job
+            order = self._answer_request(job, message.content)
 
-    def _order(self, job: AttachedProcess, own_pid: int) -> _Order:
+        has_arrived = socket.answer(message, order.configuration)
+        if has_arrived or not order.configuration:
+            self.jobs[message.pid] = order.job
+
+    def _answer_request(self, job: AttachedProcess, request: ConfigRequest) -> _Order:
+        """Decide what to tell a process that asks for a configuration.
+
+        A process that is not free, although it was not told to record, profiles itself.
+        One that is free again after it was told has ended its recording.
+        """
+        job = replace(job, is_free=request.is_free)
+        was_told = job.phase is not RecordingPhase.WAITED_FOR
+        if was_told:
+            return _Order(self._judge_recording(job) if request.is_free else job)
+        if not request.is_free:
+            return _Order(replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER))
+        return self._order_for_free_process(job, own_pid=request.pids[0])
+
+    def _order_for_free_process(self, job: AttachedProcess, own_pid: int) -> _Order:
         """Decide what to tell a process that asks and is free.
 
         It is told nothing while it may still be importing, or between two attempts. Of
@@ -261,20 +272,34 @@ class Recording:
         if is_importing or time.monotonic() < self._rests_until:
             return _Order(job)
         now = time.time()
-        is_alone = len(self.jobs) == 1
-        if not is_alone:
-            if not self._start:
-                if self.attempt > 1 and not self._are_free():
-                    return _Order(job)
-                phase_s = (self.attempt - 1) * PHASE_S % TICK_S
-                self._start = now + TOGETHER_S + phase_s
-            if now > self._start - 1:
-                missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
-                return _Order(missed)
+        begins_with_others = len(self.jobs) > 1
+        if begins_with_others and not self._set_common_start(now):
+            return _Order(job)
+        if begins_with_others and now > self._start - WARM_UP_S:
+            missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
+            return _Order(missed)
         if self._place != _folder_identity(self._folder):
             why = f"{self._folder} was removed or replaced during the recording"
             return _Order(_mark_failed(job, why))
         return self._order_to_record(job, own_pid, now)
+
+    def _set_common_start(self, now: float) -> bool:
+        """Set the time at which all processes begin, if it is not set yet.
+
+        Returns False if it cannot be set yet: after the first attempt, all processes
+        have to be free.
+
+        Args:
+            now: The time in seconds since 1970.
+        """
+        is_set = self._start > 0
+        if is_set:
+            return True
+        if self.attempt > 1 and not self._are_free():
+            return False
+        phase_s = (self.attempt - 1) * PHASE_S % TICK_S
+        self._start = now + TOGETHER_S + phase_s
+        return True
 
     def _order_to_record(
         self, job: AttachedProcess, own_pid: int, now: float
@@ -312,12 +337,13 @@ class Recording:
         """
         asked_ms = self._request.milliseconds
         longest_ms = max(asked_ms, LONGEST_RETRY_MS)
-        doubled_ms = asked_ms << min(self._empty_attempts, MAX_DOUBLINGS)
+        doublings = min(self._empty_attempts, MAX_DOUBLINGS)
+        doubled_ms = asked_ms * 2**doublings
         return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
-        """Whether all processes that still run have said in this attempt that they
-        would record now. After some time the others are no longer waited for."""
+        """Return whether all processes that still run have said in this attempt that
+        they would record now. After some time the others are no longer waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
@@ -334,11 +360,13 @@ class Recording:
             own_pid: Its PID as it sees it, which it adds to the name (`written`).
         """
         rank = f"-rank{recorded.rank}" if recorded.rank.isdecimal() else ""
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", recorded.program.removesuffix(".py"))
+        program = recorded.program.removesuffix(".py")
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", program)
         for number in ("", *NUMBERS):
             name = self._folder / f"{stem}{number}{rank}.json"
             file = written(name, own_pid)
-            if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
+            is_taken = os.path.lexists(file) or os.path.lexists(partial_file(file))
+            if not is_taken:
                 return name
         raise CannotRecordError(
             f"{self._folder} contains too many traces of {stem}: choose another --out."
@@ -356,12 +384,13 @@ class Recording:
         waits_for_steps = self._request.steps and not job.size
         if waits_for_steps and time.monotonic() < job.told_at + STEPS_S:
             return job
-        looked = self._looked(job)
-        if looked.is_settled:
-            return looked
+        updated = self._update_job(job)
+        if updated.is_settled:
+            return updated
         trace = inspect_trace(job.file)
         disk = os.statvfs(self._folder)
-        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes < MIN_FREE_BYTES:
             return _mark_failed(job, f"{NO_TRACE}: the disk is full")
         if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
             return _mark_failed(
@@ -371,22 +400,21 @@ class Recording:
             remove_if_own(trace.path)
             why = CANCELLED if job.profiles_itself else LEFT_EMPTY
             return replace(job, phase=RecordingPhase.CANCELLED, why=why)
-        if trace.state is FileState.ABSENT:
-            if self._is_seen_by(job.process):
-                return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
-            return _mark_failed(
-                job, (f"{NO_TRACE}: it may be unable to see or write {self._folder}")
-            )
+        is_absent = trace.state is FileState.ABSENT
+        if is_absent and self._is_seen_by(job.process):
+            return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
+        if is_absent:
+            why = f"{NO_TRACE}: it may be unable to see or write {self._folder}"
+            return _mark_failed(job, why)
         return _mark_failed(job, f"{NO_TRACE}: {describe_file(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
-        """Whether the process sees the same folder at the path of the traces. In a
-        container there may be another one."""
-        return self._place == _folder_identity(
-            Path(f"/proc/{recorded.pid}/root{self._folder}")
-        )
+        """Return whether the process sees the same folder at the path of the traces. In
+        a container there may be another one."""
+        folder_seen_by_process = Path(f"/proc/{recorded.pid}/root{self._folder}")
+        return _folder_identity(folder_seen_by_process) == self._place
 
-    def _looked(self, job: AttachedProcess) -> AttachedProcess:
+    def _update_job(self, job: AttachedProcess) -> AttachedProcess:
         """Return a process that is not settled as it is now, by its file.
 
         It is recorded once the file is whole. It has failed if it ended before, sent no
@@ -409,16 +437,13 @@ class Recording:
             left = f", {job.size:,} bytes of it" if job.size else ""
             ended = f"it ended before its trace was written{left}"
             return _mark_failed(job, f"{ended}{_because_of_profiler(job)}")
+        file_clause = describe_file(trace)
         silent_s = now - max(job.heard_at, job.grown_at, job.due)
         if silent_s > SILENCE_S:
-            return _mark_failed(
-                job, f"{_describe_silence()}, and {describe_file(trace)}"
-            )
+            return _mark_failed(job, f"{_describe_silence()}, and {file_clause}")
         stalled_s = now - max(job.grown_at, job.due)
         if stalled_s > STALLED_S and not self._request.steps:
-            return _mark_failed(
-                job, f"its recording does not end, and {describe_file(trace)}"
-            )
+            return _mark_failed(job, f"its recording does not end, and {file_clause}")
         return job
 
     def _judge_whole_trace(self, job: AttachedProcess) -> AttachedProcess:
@@ -461,19 +486,17 @@ class Recording:
             alive: Whether it still runs.
         """
         now_s = time.monotonic()
-        if not alive and job.before:
-            end_clause = f"it ended before it could be recorded again: {job.before}"
-            return _mark_failed(job, f"{end_clause}{_because_of_profiler(job)}")
         if not alive:
-            return _mark_failed(
-                job, f"it ended before it polled{_because_of_profiler(job)}"
-            )
+            why = "it ended before it polled"
+            if job.before:
+                why = f"it ended before it could be recorded again: {job.before}"
+            return _mark_failed(job, f"{why}{_because_of_profiler(job)}")
         if not job.has_asked:
+            was_waited_for = now_s - self._begun > PATIENCE_S
             is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
-            if now_s - self._begun > PATIENCE_S and is_old:
-                return _mark_failed(
-                    job, FORKED if is_fork(job.process) else NEVER_ASKED
-                )
+            if was_waited_for and is_old:
+                why = FORKED if is_fork(job.process) else NEVER_ASKED
+                return _mark_failed(job, why)
         elif job.profiles_itself and not job.is_free:
             if now_s - self._first_begun > self._own_profiler_s:
                 return _mark_failed(job, PROFILES_ITSELF)
@@ -522,18 +545,17 @@ class Recording:
     def _is_trace_missing(
         self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
     ) -> bool:
-        """Whether a process that still runs lacks a trace. If there is any trace, only
-        ranks of a job need one."""
-        retried_jobs = [
-            job for job in jobs if job.phase in RETRIED and is_alive(job.process)
-        ]
-        if whole:
-            retried_jobs = [job for job in retried_jobs if job.process.rank]
-        return bool(retried_jobs)
+        """Return whether a process that still runs lacks a trace. If there is any
+        trace, only ranks of a job need one."""
+        for job in jobs:
+            needs_trace = not whole or bool(job.process.rank)
+            if needs_trace and job.phase in RETRIED and is_alive(job.process):
+                return True
+        return False
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether these traces are the first with operations, after attempts without
-        any.
+        """Return whether these traces are the first with operations, after attempts
+        without any.
 
         They show how the program begins to compute; another attempt shows it at work.
         `whole` has the processes with a whole trace.
@@ -541,8 +563,8 @@ class Recording:
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace may show how the program starts or compiles, so that another
-        attempt is worthwhile.
+        """Return whether a trace may show how the program starts or compiles, so that
+        another attempt is worthwhile.
 
         Only some attempts are made for that: a program may compile all the time, or
         have steps longer than the recording.
@@ -555,25 +577,22 @@ class Recording:
         return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
-        """Count how the last attempt ended, and prepare the next one for all processes
-        that still run."""
-        rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
+        """Prepare the next attempt for all processes that still run.
+
+        Args:
+            jobs: The processes as the last attempt ended for them.
+        """
+        self._count_attempt(jobs)
+        last_rest = len(RESTS_S) - 1
+        rest_s = RESTS_S[min(self.attempt - 1, last_rest)]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
         self._begun = time.monotonic()
-        self._start = 0.0
+        self._start = 0.0  # not set yet
         phases = {job.phase for job in jobs}
-        self._was_empty = RecordingPhase.EMPTY in phases
-        if self._was_empty:
-            self._empty_attempts += 1
-        if RecordingPhase.CANCELLED in phases:
-            self._cancelled_attempts += 1
-        if any(job.is_compiling for job in jobs):
-            self._compiling_attempts += 1
-        elif any(not job.is_loop for job in jobs):
-            self._attempts_without_loop += 1
         for job in jobs:
-            if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
+            has_failed = job.phase is RecordingPhase.FAILED
+            if has_failed or not is_alive(job.process):
                 continue
             because = _explain_next_attempt(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
@@ -585,32 +604,48 @@ class Recording:
                 before=job.why if job.phase in RETRIED else "",
             )
 
+    def _count_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
+        """Count how an attempt has ended, because only some of each kind are made.
+
+        Args:
+            jobs: The processes as the attempt ended for them.
+        """
+        phases = {job.phase for job in jobs}
+        self._was_empty = RecordingPhase.EMPTY in phases
+        if self._was_empty:
+            self._empty_attempts += 1
+        if RecordingPhase.CANCELLED in phases:
+            self._cancelled_attempts += 1
+        if any(job.is_compiling for job in jobs):
+            self._compiling_attempts += 1
+        elif any(not job.is_loop for job in jobs):
+            self._attempts_without_loop += 1
+
     def _give_up(
         self, job: AttachedProcess, whole: Sequence[AttachedProcess]
     ) -> AttachedProcess:
-        """The final state of a process without a trace, with the reason. A process that
-        only starts others with traces is left out, not failed."""
-        if job.phase is RecordingPhase.EMPTY:
-            starts_others = any(
-                is_ancestor(job.process, other.process) for other in whole
-            )
-            if starts_others and not job.process.rank:
-                return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
-            return _mark_failed(
-                job, f"{job.why}{self._describe_attempts()}{_because_of_profiler(job)}"
-            )
-        return _mark_failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
+        """Return the final state of a process without a trace, with the reason. A
+        process that only starts others with traces is left out, not failed."""
+        if job.phase is not RecordingPhase.EMPTY:
+            why = PROFILES_ITSELF if job.profiles_itself else job.why
+            return _mark_failed(job, why)
+
+        starts_others = any(is_ancestor(job.process, other.process) for other in whole)
+        if starts_others and not job.process.rank:
+            return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
+        attempts = self._describe_attempts()
+        return _mark_failed(job, f"{job.why}{attempts}{_because_of_profiler(job)}")
 
     def _describe_attempts(self) -> str:
-        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`. ""
-        if there was only one."""
+        """Return a clause about the attempts: ` in 3 attempts, and libkineto cancelled
+        4`. "" if there was only one."""
         if self.attempt == 1:
             return ""
         cancelled = self._cancelled_attempts
-        if not cancelled:
+        if cancelled == 0:
             return f" in {self.attempt} attempts"
-        others = plural(self.attempt - cancelled, "attempt")
-        return f" in {others}, and libkineto cancelled {cancelled}"
+        other_attempts = plural(self.attempt - cancelled, "attempt")
+        return f" in {other_attempts}, and libkineto cancelled {cancelled}"
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
         """Keep the traces of this attempt or of the one before; remove the others.
@@ -621,15 +656,12 @@ class Recording:
         Args:
             whole: The processes that were recorded in this attempt.
         """
-        if _rate_attempt(whole) < _rate_attempt(self._previous):
-            better = self._previous
-            worse = whole
-        else:
-            better = whole
-            worse = self._previous
-        kept = {job.file for job in better}
+        is_worse = _rate_attempt(whole) < _rate_attempt(self._previous)
+        better = self._previous if is_worse else whole
+        worse = whole if is_worse else self._previous
+        kept_files = {job.file for job in better}
         for job in worse:
-            if job.file not in kept:
+            if job.file not in kept_files:
                 remove_if_own(job.file)
         self._previous = better
 
@@ -640,16 +672,18 @@ class Recording:
         from being recorded.
         """
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
-        recorded_last = {job.process.pid for job in whole}
+        pids_recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
             self.jobs[job.process.pid] = _mark_failed(job, NOT_TOGETHER)
-        for job in self._previous:
+        better_attempt = self._previous
+        for job in better_attempt:
             pid = job.process.pid
-            is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
-            if is_kept_out and not job.is_loop:
+            last_job = self.jobs[pid]
+            was_kept_out = last_job.profiles_itself and pid not in pids_recorded_last
+            if was_kept_out and not job.is_loop:
                 remove_if_own(job.file)
-                self.jobs[pid] = _mark_failed(self.jobs[pid], PROFILES_ITSELF)
+                self.jobs[pid] = _mark_failed(last_job, PROFILES_ITSELF)
             else:
                 self.jobs[pid] = job
 
@@ -695,49 +729,44 @@ def check_name(folder: Path) -> None:
 def _explain_next_attempt(
     job: AttachedProcess, phases: Collection[RecordingPhase]
 ) -> str:
-    """A sentence, with a space behind it, about why a process is recorded again.
+    """Return a sentence about why a process is recorded again, with a space behind it.
     `phases` has how the attempt ended for all processes."""
     if job.is_compiling:
         return "torch.compile is compiling: recording again. "
     if not job.is_loop:
         return "The operations did not repeat: recording again. "
     if job.phase in RETRIED:
-        return f"{_capitalize(job.why)}. "
+        return f"{with_capital(job.why)}. "
     if any(phase in RETRIED for phase in phases):
         return "Another process was not recorded: recording all again. "
     return "The program has started to compute: recording again. "
 
 
 def _mark_failed(job: AttachedProcess, why: str) -> AttachedProcess:
-    """The process with its recording marked as failed, for the reason `why`."""
+    """Mark the recording of a process as failed, for the reason `why`."""
     return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
 def _rate_attempt(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
-    """How many processes an attempt recorded, and how many of their traces show a loop.
-    A larger pair is better."""
+    """Return how many processes an attempt recorded, and how many of their traces show
+    a loop. A larger pair is better."""
     return len(whole), sum(job.is_loop for job in whole)
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:
-    """A clause to put behind a reason, if the process used torch.profiler itself, which
-    explains the rest; otherwise ""."""
+    """Return a clause to put behind a reason, if the process used torch.profiler
+    itself, which explains the rest; otherwise ""."""
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
 def _describe_silence() -> str:
-    """A clause that says how long ago a process stopped polling."""
+    """Return a clause that says how long ago a process stopped polling."""
     return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
-def _capitalize(sentence: str) -> str:
-    """A sentence with a capital letter at its begin; the rest is kept."""
-    return sentence[:1].upper() + sentence[1:]
-
-
 def _folder_identity(folder: Path) -> tuple[int, int]:
-    """The device and the inode of a folder, which tell it from any other; (0, 0) if
-    there is none."""
+    """Return the device and the inode of a folder, which tell it from any other; (0, 0)
+    if there is none."""
     with suppress(OSError):
         status = os.stat(folder)
         return status.st_dev, status.st_ino

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,8 +38,8 @@ COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
 below a dispatch mode, and each finished part of a compilation has an annotation of its
 own."""
 OPERATION = lazy_pattern(
-    rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
-    rb'\s*"ts": ([0-9.]+)[\s,}]'
+    rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "(?P<name>[^"]*)",\s*"pid": [^,]*,'
+    rb'\s*"tid": [^,]*,\s*"ts": (?P<begin_us>[0-9.]+)[\s,}]'
 )
 """An op or annotation as libkineto writes it: its name, and its begin in us."""
 MAX_NAMED = 500_000  # operations that are looked at by name
@@ -72,13 +73,14 @@ class TraceFile(Struct, frozen=True):
 
 
 def partial_file(file: Path) -> Path:
-    """The file that libkineto writes first, and renames to `file` once it is complete."""
+    """Return the file that libkineto writes first, and renames to `file` once it is
+    complete."""
     return file.with_name(f"{file.name}.tmp")
 
 
 def inspect_trace(file: Path) -> TraceFile:
-    """The state of a trace, found by reading its two ends. A file that libkineto has
-    not renamed yet is partial even if its ends are complete."""
+    """Find the state of a trace by reading its two ends. A file that libkineto has not
+    renamed yet is partial even if its ends are complete."""
     renamed = _inspect_file(file)
     if renamed.state is not FileState.ABSENT:
         return renamed
@@ -89,11 +91,12 @@ def inspect_trace(file: Path) -> TraceFile:
 
 
 def _inspect_file(path: Path) -> TraceFile:
-    """The state of the file at this path alone. Only a regular file of this user is
-    opened."""
+    """Find the state of the file at this path alone. Only a regular file of this user
+    is opened."""
     try:
         entry = path.lstat()
-        if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+        is_own = entry.st_uid == os.geteuid()
+        if not is_own or not stat.S_ISREG(entry.st_mode):
             return TraceFile(path, FileState.STRANGE)
         number = _open_file(path)
     except FileNotFoundError:
@@ -102,10 +105,12 @@ def _inspect_file(path: Path) -> TraceFile:
         return TraceFile(path, FileState.UNREADABLE)
     try:
         opened = os.fstat(number)
-        # the path got another file between the two calls
-        if not os.path.samestat(entry, opened):
-            return TraceFile(path, FileState.PARTIAL, opened.st_size)
-        return TraceFile(path, _check_ends(number, opened.st_size), opened.st_size)
+        was_replaced = not os.path.samestat(entry, opened)  # since the call of lstat
+        if was_replaced:
+            state = FileState.PARTIAL
+        else:
+            state = _check_ends(number, opened.st_size)
+        return TraceFile(path, state, opened.st_size)
     except OSError:
         return TraceFile(path, FileState.UNREADABLE, entry.st_size)
     finally:
@@ -119,36 +124,43 @@ def _open_file(path: Path) -> int:
 
 
 def _check_ends(number: int, byte_count: int) -> FileState:
-    """The state of an open file with `byte_count` bytes, judged by its two ends. Raises
+    """Judge the state of an open file with `byte_count` bytes by its two ends. Raises
     OSError."""
-    if not byte_count:
+    if byte_count == 0:
         return FileState.EMPTY
     if _has_hole(number, byte_count):
         return FileState.SPARSE
-    if not os.pread(number, HEAD_BYTES, 0).lstrip().startswith(b"{"):
+
+    head = os.pread(number, HEAD_BYTES, 0)
+    if not head.lstrip().startswith(b"{"):
         return FileState.GARBAGE
-    tail = os.pread(number, TAIL_BYTES, max(byte_count - TAIL_BYTES, 0)).rstrip()
-    is_whole = tail.endswith(b"}") and b'"traceName"' in tail
+
+    tail_start = max(byte_count - TAIL_BYTES, 0)
+    tail = os.pread(number, TAIL_BYTES, tail_start).rstrip()
+    has_last_key = b'"traceName"' in tail  # which libkineto writes last
+    is_whole = has_last_key and tail.endswith(b"}")
     return FileState.WHOLE if is_whole else FileState.PARTIAL
 
 
 def _has_hole(number: int, byte_count: int) -> bool:
-    """Whether a part of an open file was never written, as far as the system knows. The
-    text of a trace has no such parts."""
+    """Return whether a part of an open file was never written, as far as the system
+    knows. The text of a trace has no such parts."""
     if not hasattr(os, "SEEK_HOLE"):
         return False
     with suppress(OSError):  # the file system does not tell
-        return os.lseek(number, 0, os.SEEK_HOLE) < byte_count
+        # Without a hole, the first one begins at the end of the file.
+        first_hole = os.lseek(number, 0, os.SEEK_HOLE)
+        return first_hole < byte_count
     return False
 
 
 def describe_file(trace: TraceFile) -> str:
-    """A clause about the file of a trace: `train_7.json (12 kB) does not end as a trace
-    does`."""
+    """Return a clause about the file of a trace: `train_7.json (12 kB) does not end as
+    a trace does`."""
     if trace.state is FileState.ABSENT:
         return str(trace.state.value)
-    told_size = f" ({size(trace.size)})" if trace.size else ""
-    return f"{trace.path.name}{told_size} {trace.state.value}"
+    size_text = f" ({size(trace.size)})" if trace.size else ""
+    return f"{trace.path.name}{size_text} {trace.state.value}"
 
 
 class TraceContents(Struct, frozen=True):
@@ -164,31 +176,35 @@ class TraceContents(Struct, frozen=True):
 
 
 def inspect_contents(file: Path) -> TraceContents:
-    """What a trace contains: operations, optional records, torch.compile at work, a
-    loop. Nothing of that if it cannot be read."""
+    """Find out what a trace shows: operations, optional records, torch.compile at work,
+    a loop.
+
+    It shows none of these if it cannot be read.
+    """
     extras: set[str] = set()
     has_operations = False
-    for chunk, _ in _read_chunks(file):
-        has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
+    for chunk in _read_chunks(file):
+        has_operations |= any(mark in chunk.content for mark in OPERATIONS)
         for extra, mark in MARKS.items():
-            if mark in chunk:
+            if mark in chunk.content:
                 extras.add(extra)
+
     names = _operation_names(file)
-    names_after = _names_after_compilation(names)
-    is_compiled = len(names_after) < len(names)
-    is_most_after = len(names_after) >= len(names) / 2
-    is_loop = is_most_after and _is_repeated(names_after)
+    names_after_compilation = _names_after_compilation(names)
+    shows_compilation = len(names_after_compilation) < len(names)
+    is_mostly_after = len(names_after_compilation) >= len(names) / 2
+    is_loop = is_mostly_after and _is_repeated(names_after_compilation)
     return TraceContents(
         extras=frozenset(extras),
         has_operations=has_operations,
-        is_compiling=is_compiled and not is_loop,
+        is_compiling=shows_compilation and not is_loop,
         is_loop=is_loop,
     )
 
 
 def _is_repeated(names: Sequence[bytes]) -> bool:
-    """Whether both halves of a sequence of names, in the order of time, have nearly the
-    same names. Then the trace shows a loop."""
+    """Return whether both halves of a sequence of names, in the order of time, have
+    nearly the same names. Then the trace shows a loop."""
     middle = len(names) // 2
     in_both = set(names[:middle]) & set(names[middle:])
     repeated = sum(name in in_both for name in names)
@@ -196,37 +212,46 @@ def _is_repeated(names: Sequence[bytes]) -> bool:
 
 
 def _is_of_compilation(name: bytes) -> bool:
-    """Whether the name of an operation shows torch.compile at work."""
+    """Return whether the name of an operation shows torch.compile at work."""
     return any(mark.strip(b'"') in name for mark in COMPILING)
 
 
 def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
-    """The names that come after the last operation of torch.compile; all if there is
-    none."""
-    for number in range(len(names) - 1, -1, -1):
-        if _is_of_compilation(names[number]):
-            return names[number + 1 :]
-    return names
+    """Return the names that come after the last operation of torch.compile; all if
+    there is none."""
+    first_after = 0
+    for index, name in enumerate(names):
+        if _is_of_compilation(name):
+            first_after = index + 1
+    return names[first_after:]
 
 
 def _operation_names(file: Path) -> list[bytes]:
-    """The names of the operations of a trace, sorted by their begin. Reading stops once
-    there are more than MAX_NAMED."""
+    """List the names of the operations of a trace, sorted by their begin. Reading stops
+    once there are more than MAX_NAMED."""
     operations: list[tuple[float, bytes]] = []  # begin in us, name
-    for chunk, known_bytes in _read_chunks(file):
-        for match in OPERATION.finditer(chunk):
-            if match.end() > known_bytes:  # the chunk before did not hold all of it
-                operations.append((float(match[2]), match[1]))
+    for chunk in _read_chunks(file):
+        for match in OPERATION.finditer(chunk.content):
+            was_in_chunk_before = match.end() <= chunk.overlap_bytes
+            if not was_in_chunk_before:
+                operations.append((float(match["begin_us"]), match["name"]))
         if len(operations) > MAX_NAMED:
             break
     return [name for _, name in sorted(operations)]
 
 
-def _read_chunks(file: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of a file in chunks that overlap, each with the number of bytes
-    that it shares with the chunk before.
+class _Chunk(NamedTuple):
+    """Some bytes of a file."""
 
-    Bytes that are written meanwhile are left out. Yields nothing for a link.
+    content: bytes
+    overlap_bytes: int  # so many at the beginning are in the chunk before, too
+
+
+def _read_chunks(file: Path) -> Iterator[_Chunk]:
+    """Yield the bytes of a file in chunks that overlap.
+
+    So a text that is shorter than the overlap is whole in at least one chunk. Bytes
+    that are written meanwhile are left out. Yields nothing for a link.
     """
     try:
         number = _open_file(file)
@@ -236,13 +261,13 @@ def _read_chunks(file: Path) -> Iterator[tuple[bytes, int]]:
         bytes_left = os.fstat(number).st_size
         overlap = b""
         while bytes_left > 0:
-            read = opened.read(min(CHUNK_BYTES, bytes_left))
-            if not read:
+            new_bytes = opened.read(min(CHUNK_BYTES, bytes_left))
+            if not new_bytes:
                 break
-            chunk = overlap + read
-            yield chunk, len(overlap)
-            overlap = chunk[-OVERLAP_BYTES:]
-            bytes_left -= len(read)
+            content = overlap + new_bytes
+            yield _Chunk(content, overlap_bytes=len(overlap))
+            overlap = content[-OVERLAP_BYTES:]
+            bytes_left -= len(new_bytes)
 
 
 def remove_if_own(file: Path) -> None:

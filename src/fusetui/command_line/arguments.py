@@ -37,25 +37,33 @@ before it."""
 
 
 def argument(usage: str, text: str, **settings: Any) -> Argument:
-    """Return an option or a positional argument of the command line. `settings` are
-    passed to `add_argument`, and the usage says how many values it takes.
-
-    `A?` may be left out, of `A+` there are several, of `A*` any number; `--a A+` takes
-    several at once, and `--a A*` may be repeated. A positional argument is named as its
-    usage in lower case, unless the usage has both: `traces TRACE*`.
+    """Return an option or a positional argument of the command line.
 
         argument("--top N", "How many rows.", type=amount)
+
+    Args:
+        usage: The name, and what stands for a value. It may end with a sign that says
+            how many values there are: `A?` may be left out, of `A+` there are several,
+            of `A*` any number; `--a A+` takes several at once, and `--a A*` may be
+            repeated. A positional argument is named as its value in lower case, unless
+            the usage has both: `traces TRACE*`.
+        text: What the help says about it.
+        settings: More arguments for `ArgumentParser.add_argument`.
     """
     name, _, metavar = usage.rstrip("?*+").partition(" ")
     is_option = name.startswith("-")
-    if not is_option:
+    last_character = usage[-1]
+    all_settings: dict[str, Any] = {"help": text}
+    if is_option:
+        all_settings.update(VALUE_COUNTS.get(f"-{last_character}", {}))
+    else:
+        all_settings.update(VALUE_COUNTS.get(last_character, {}))
         metavar = metavar or name
         name = name.lower()
-    sign = f"-{usage[-1]}" if is_option else usage[-1]
-    known_settings: dict[str, Any] = {"help": text}
     if metavar:
-        known_settings["metavar"] = metavar
-    return Argument(name, {**known_settings, **VALUE_COUNTS.get(sign, {}), **settings})
+        all_settings["metavar"] = metavar
+    all_settings.update(settings)
+    return Argument(name, all_settings)
 
 
 def flag(name: str, text: str) -> Argument:
@@ -67,10 +75,9 @@ def by(*groupings: str) -> Argument:
     """Return the option `--by`, which says what the rows of a table are grouped by. The
     first grouping is the default. Old words are accepted, but not listed in the help.
     """
-    listed_groupings = [
-        grouping for grouping in groupings if grouping not in OLD_GROUPINGS
-    ]
-    text = f"Group by {', '.join(listed_groupings[:-1])} or {listed_groupings[-1]}."
+    listed = [grouping for grouping in groupings if grouping not in OLD_GROUPINGS]
+    *others, last = listed
+    text = f"Group by {', '.join(others)} or {last}."
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
@@ -95,16 +102,17 @@ def share(text: str) -> float:
 
 
 class TimeRange(Action):
-    """`1.2ms..3.4ms`: the times after --from and --to; one of them may be left out."""
+    """Stores `1.2ms..3.4ms` as the values of --from and --to. One of them may be left
+    out."""
 
     def __call__(
         self, _: object, args: Namespace, value: Any, option: str | None = None
     ) -> None:
-        begin, dots, end = value.partition("..")
-        if not dots:
+        if ".." not in value:
             raise ArgumentError(
                 self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}"
             )
+        begin, end = value.split("..", maxsplit=1)
         args.begin = begin or None
         args.end = end or None
 
@@ -313,21 +321,22 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def all_arguments(self) -> tuple[Argument, ...]:
-        """The arguments, imported if necessary."""
+        """Return the arguments, imported if necessary."""
         return self.arguments() if callable(self.arguments) else self.arguments
 
     def run(self, args: Namespace) -> int:
         """Carry out the command with these parsed arguments and return its exit code.
         If an argument asks for a table, the answer is printed as one."""
-        has_other_forms = self.name != "sql"  # whose answer is always a table
-        if has_other_forms and self._asks_for_table(args):
+        is_always_table = self.name == "sql"
+        if not is_always_table and self._asks_for_table(args):
             module = self.name if self.name in WITH_TABLES_OF_THEIR_OWN else "tables"
             return _call_command(module, "show", args)
-        if has_other_forms and vars(args).get("top", ROWS) is None:
+
+        has_default_rows = "top" in args and args.top is None
+        if not is_always_table and has_default_rows:
             args.top = ROWS
-        return _call_command(
-            MODULES.get(self.name, self.name), f"run_{self.name}", args
-        )
+        module = MODULES.get(self.name, self.name)
+        return _call_command(module, f"run_{self.name}", args)
 
     def _asks_for_table(self, args: Namespace) -> bool:
         """Return whether an argument asks for the answer as a table. For `launches`,
@@ -340,5 +349,6 @@ class Command(NamedTuple):
 def _call_command(module: str, function: str, args: Namespace) -> int:
     """Import a module of `fusetui.commands`, call one of its functions with the
     arguments, and return the exit code."""
-    code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
-    return code
+    run = getattr(import_module(f"fusetui.commands.{module}"), function)
+    exit_code: int = run(args)
+    return exit_code

@@ -51,10 +51,12 @@ def extras(text: str) -> list[str]:
 def size(text: str) -> tuple[int, int]:
     """Return the columns and lines of a size such as `118x32`. Raises ArgumentTypeError
     unless it is from 40x10 to 500x500."""
-    columns, x, lines = text.partition("x")
-    are_numbers = x and columns.isdecimal() and lines.isdecimal()
-    if are_numbers and 40 <= int(columns) <= 500 and 10 <= int(lines) <= 500:
-        return int(columns), int(lines)
+    columns_text, _, lines_text = text.partition("x")
+    if columns_text.isdecimal() and lines_text.isdecimal():
+        columns = int(columns_text)
+        lines = int(lines_text)
+        if 40 <= columns <= 500 and 10 <= lines <= 500:
+            return columns, lines
     raise ArgumentTypeError(
         f"takes columns and lines from 40x10 to 500x500, not {text!r}"
     )
@@ -75,18 +77,18 @@ def _make_capture_arguments() -> tuple[Argument, ...]:
     holds."""
     from fusetui.capture.options import declared_options
 
-    out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
     for option in declared_options().values():
-        if not option.flag:
+        if not option.flag:  # it can only be set in a file
             continue
         settings: dict[str, Any] = {"dest": option.name, "default": SUPPRESS}
-        if option.kind is bool:
-            may_be_off = bool(option.default)
-            settings["action"] = BooleanOptionalAction if may_be_off else "store_true"
-        else:
+        if option.kind is not bool:
             settings["action"] = "append" if option.many else "store"
             settings["type"] = option.kind
+        elif option.default:  # --no-... turns it off
+            settings["action"] = BooleanOptionalAction
+        else:
+            settings["action"] = "store_true"
         usage = f"{option.flag} {option.metavar}".rstrip()
         text = option.help.replace("%", "%%")  # argparse formats it
         options.append(argument(usage, text, **settings))
@@ -95,7 +97,11 @@ def _make_capture_arguments() -> tuple[Argument, ...]:
             "WORKLOAD", "The workload: mlp, linear, ... or your own file.py:build."
         ),
         *options,
-        argument("--out DIR", out, type=Path),
+        argument(
+            "--out DIR",
+            "The run folder to write: a new one, or that of a sweep to continue.",
+            type=Path,
+        ),
         flag(
             "--json",
             "Print the content of run.json or sweep.json instead of the table.",

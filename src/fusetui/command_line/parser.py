@@ -44,10 +44,11 @@ class Parser(ArgumentParser):
         super().__init__(**settings, allow_abbrev=False, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
-        """Raises UsageError with what argparse says, in the words of fusetui."""
+        """Raise UsageError with what argparse says, in the words of fusetui."""
+        own_message = message
         for pattern, words in WORDS:
-            message = re.sub(pattern, words, message)
-        raise UsageError(f"{self.prog}{message}; see {self.prog} --help.")
+            own_message = re.sub(pattern, words, own_message)
+        raise UsageError(f"{self.prog}{own_message}; see {self.prog} --help.")
 
     def _check_value(self, action: Action, value: object) -> None:
         """Raise ArgumentError unless the value is one of the choices of the action. The
@@ -59,7 +60,7 @@ class Parser(ArgumentParser):
         raise ArgumentError(action, f"takes {choices}, not {str(value)!r}")
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Writes help and version; argparse itself ignores that they cannot be
+        """Write help or the version. argparse itself would ignore that they cannot be
         written."""
         write(message)
 
@@ -82,43 +83,51 @@ class _Help(HelpFormatter):
 
 
 def parse(arguments: Sequence[str], epilog: str = "") -> Namespace:
-    """Return the parsed arguments of a command line, which is given without the name of
-    the program.
+    """Parse a command line, which is given without the name of the program.
 
-    `command` is the name of the command, or None if none was given. `rest` has the
-    arguments that the parser of an open-ended command does not know, and `debug` is
-    whether --debug was given. `epilog` ends the help of the whole line. Raises
-    UsageError, and SystemExit after printing help or the version.
+    Raises UsageError, and SystemExit after printing help or the version.
+
+    Args:
+        arguments: The words of the command line.
+        epilog: What ends the help of the whole line.
+
+    Returns:
+        The parsed arguments. `command` is the name of the command, or None if none was
+        given. `rest` has the arguments that the parser of an open-ended command does
+        not know, and `debug` is whether --debug was given.
     """
-    arguments, is_debug = remove_debug(arguments)
-    if arguments and _names_trace(arguments[0]):
-        arguments = ["open", *arguments]  # `fusetui trace.json`
-    first_word = arguments[0] if arguments else ""
-    is_word = bool(arguments) and not first_word.startswith("-")
+    words, is_debug = remove_debug(arguments)
+    if words and _names_trace(words[0]):
+        words = ["open", *words]  # `fusetui trace.json`
+    first_word = words[0] if words else ""
     parsers = command_parsers(first_word, epilog)
     line_parser = parsers[""]
-    if is_word and first_word not in _command_names():
-        line_parser.error(
-            f"no such command: {first_word}{_suggest_command(first_word)}"
-        )
-    parsed, unknown_arguments = line_parser.parse_known_args(arguments)
-    has_more_traces = hasattr(parsed, "others")
-    if has_more_traces and not any(word.startswith("-") for word in unknown_arguments):
+    is_option = first_word.startswith("-")
+    if words and not is_option and first_word not in _command_names():
+        hint = _suggest_command(first_word)
+        line_parser.error(f"no such command: {first_word}{hint}")
+
+    parsed, unknown_words = line_parser.parse_known_args(words)
+    has_unknown_option = any(word.startswith("-") for word in unknown_words)
+    takes_more_traces = hasattr(parsed, "others")
+    if takes_more_traces and not has_unknown_option:
         # Traces that stand behind an option are unknown to argparse.
-        parsed.others = [*parsed.others, *unknown_arguments]
-        unknown_arguments = []
-    takes_any = bool(parsed.command) and command(parsed.command).open_ended
-    if unknown_arguments and not takes_any:
-        argument_kind = "option" if unknown_arguments[0].startswith("-") else "argument"
-        parsers[parsed.command or ""].error(
-            f"no such {argument_kind}: {unknown_arguments[0]}"
-        )
-    parsed.rest = tuple(unknown_arguments)
+        parsed.others = [*parsed.others, *unknown_words]
+        unknown_words = []
+
+    takes_any_word = bool(parsed.command) and command(parsed.command).open_ended
+    if unknown_words and not takes_any_word:
+        first_unknown = unknown_words[0]
+        word_kind = "option" if first_unknown.startswith("-") else "argument"
+        command_parser = parsers[parsed.command or ""]
+        command_parser.error(f"no such {word_kind}: {first_unknown}")
+    parsed.rest = tuple(unknown_words)
     parsed.debug = is_debug
     return parsed
 
 
 def _command_names() -> list[str]:
+    """List the names of all commands."""
     return [entry.name for entry in COMMANDS]
 
 
@@ -149,26 +158,32 @@ def remove_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """
     kept_words: list[str] = []
     for index, word in enumerate(arguments):
-        # from here on, words may belong to another program
-        if word == "--" or (kept_words and _is_open_ended(kept_words[0])):
+        is_behind_open_ended = bool(kept_words) and _is_open_ended(kept_words[0])
+        if word == "--" or is_behind_open_ended:
             kept_words += arguments[index:]
             break
         if word != DEBUG:
             kept_words.append(word)
-    return kept_words, len(kept_words) < len(arguments)
+    was_given = len(kept_words) < len(arguments)
+    return kept_words, was_given
 
 
 def _is_open_ended(name: str) -> bool:
+    """Return whether a command passes on arguments that the parser does not know."""
     return any(entry.name == name and entry.open_ended for entry in COMMANDS)
 
 
 def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Parser]:
-    """Return the parsers by the name of the command; "" is the parser of the whole
-    line, whose help ends with `epilog`.
+    """Make the parsers of commands.
 
-    If `wanted` is the name of a command, there is only its parser beside that one. For
-    any other word, the parsers of commands have no arguments; for None, all have
-    theirs. This saves time, as most runs need one command.
+    Args:
+        wanted: The name of the only command whose parser is made, because most runs
+            need one. For any other word there are parsers of all commands, but without
+            arguments; for None, all have theirs.
+        epilog: What ends the help of the whole line.
+
+    Returns:
+        The parsers by the name of the command; "" is that of the whole line.
     """
     top = Parser(prog="fusetui", description=OURS, epilog=epilog)
     top.add_argument(
@@ -187,16 +202,17 @@ def command_parsers(wanted: str | None = None, epilog: str = "") -> dict[str, Pa
     subparsers = top.add_subparsers(
         prog="fusetui", dest="command", metavar="COMMAND", title="commands"
     )
-    is_command = wanted in _command_names()
+    is_one_wanted = wanted in _command_names()
+    have_arguments = is_one_wanted or wanted is None
     parsers = {"": top}
     for entry in COMMANDS:
-        if is_command and entry.name != wanted:
+        if is_one_wanted and entry.name != wanted:
             continue
         description = f"{entry.help}\n\n{entry.more}" if entry.more else entry.help
         parser = subparsers.add_parser(
             entry.name, help=entry.help, description=description
         )
-        if is_command or wanted is None:
+        if have_arguments:
             for argument in entry.all_arguments():
                 parser.add_argument(argument.name, **argument.settings)
         parsers[entry.name] = parser

@@ -29,13 +29,16 @@ def meaning_of_call(name: str) -> str:
     >>> meaning_of_call("cudaStreamSynchronize")
     ''
     """
-    function = name
-    for prefix in _RUNTIME_PREFIXES:
-        if name.startswith(prefix):
-            function = name.removeprefix(prefix)
-            break
-
+    function = _without_runtime_prefix(name)
     for beginning, meaning in MEANINGS.items():
         if function.startswith((beginning, f"Module{beginning}")):
             return meaning
     return ""
+
+
+def _without_runtime_prefix(name: str) -> str:
+    """Return the name of a call without `cuda`, `cu` or `hip` at its begin."""
+    for prefix in _RUNTIME_PREFIXES:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name

@@ -104,5 +104,6 @@ def _is_helper(kernel: KernelName, part: str) -> bool:
     if kernel.op in _MOVING_OPS:
         return True
     is_of_blas = kernel.family.startswith(_BLAS_PREFIX)
-    is_of_products = kernel.family in _HELPING_LIBRARIES or is_of_blas
-    return is_of_products and part not in ("main", "norm")
+    is_of_product_library = is_of_blas or kernel.family in _HELPING_LIBRARIES
+    works_by_itself = part in ("main", "norm")
+    return is_of_product_library and not works_by_itself

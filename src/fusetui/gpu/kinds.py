@@ -186,8 +186,10 @@ def kind_of_kernel(name: str) -> str | None:
         return "comm"
 
     decoded = _decode_name(name)
-    if decoded is not None and (decoded.op or decoded.fused_ops):
+    if decoded is not None and decoded.op:
         return decoded.op
+    if decoded is not None and decoded.fused_ops:
+        return None  # several kinds at once
 
     head = name[:MAX_SEARCHED_CHARS]
     for kind, words in _WORDS_OF_KINDS.items():
@@ -209,9 +211,9 @@ def kind_of_op(op: str) -> str | None:
     if len(op) > MAX_OP_CHARACTERS:
         return None
 
-    out_of_place = op.rstrip("_")  # an in-place twin is of the same kind
+    op_out_of_place = op.rstrip("_")  # add for add_, which is of the same kind
     for kind, ops in _OPS_OF_KINDS.items():
-        if re.fullmatch(ops, op) or re.fullmatch(ops, out_of_place):
+        if re.fullmatch(ops, op) or re.fullmatch(ops, op_out_of_place):
             return kind
     return None
 
@@ -241,10 +243,11 @@ def kinds(name: str) -> frozenset[str]:
     >>> sorted(kinds("aten::mm")), sorted(kinds("my_kernel"))
     (['gemm'], ['unknown'])
     """
-    fused = re.fullmatch(_FUSED_CPP, name)
-    if fused:
-        reduces = re.search(_REDUCING_OPS, fused[1]) is not None
-        return frozenset({"reduction" if reduces else "pointwise"})
+    fused_cpp = re.fullmatch(_FUSED_CPP, name)
+    if fused_cpp:
+        fused_ops = fused_cpp[1]
+        has_reduction = re.search(_REDUCING_OPS, fused_ops) is not None
+        return frozenset({"reduction" if has_reduction else "pointwise"})
 
     if name.startswith("aten::"):
         if len(name) > MAX_OP_CHARACTERS:
@@ -252,15 +255,16 @@ def kinds(name: str) -> frozenset[str]:
         kind = kind_of_op(name.removeprefix("aten::"))
         return frozenset({kind or "pointwise"})
 
-    words = {kind_of_kernel(name)}
     decoded = _decode_name(name)
-    if decoded is not None:
-        words |= {decoded.kernel_category, decoded.family}
-    counted = {word for word in words if word}
-    for word, second_word in _OTHER_NAMES_OF_KINDS.items():
-        if word in counted:
-            counted.add(second_word)
-    return frozenset(counted) or frozenset({"unknown"})
+    category = decoded.kernel_category if decoded else None
+    family = decoded.family if decoded else None
+    kinds_of_name = {
+        kind for kind in (kind_of_kernel(name), category, family) if kind is not None
+    }
+    for kind, other_name in _OTHER_NAMES_OF_KINDS.items():
+        if kind in kinds_of_name:
+            kinds_of_name.add(other_name)
+    return frozenset(kinds_of_name or {"unknown"})
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
@@ -276,7 +280,8 @@ def legend_kind(name: str) -> str:
     decoded = _decode_name(name)
     if decoded is not None and decoded.fused_ops:
         return _FUSED
-    return _LEGEND_KINDS.get(kind_of_kernel(name) or "", _OTHER)
+    kind = kind_of_kernel(name) or ""
+    return _LEGEND_KINDS.get(kind, _OTHER)
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)

@@ -7,7 +7,7 @@ once, in batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ ARROW_TYPES: dict[Kind, str] = {
 
 
 def to_pandas(table: ColumnTable) -> Any:
-    """The table as a pandas.DataFrame.
+    """Convert a table to a pandas.DataFrame.
 
     Columns of numbers are not copied. Integers and booleans that may be missing have
     the types Int64 and boolean. Raises MissingPackageError without pandas.
@@ -50,24 +50,37 @@ def _pandas_column(pandas: Any, column: TableColumn) -> Any:
         pandas: The package.
         column: The column.
     """
-    if column.kind == "text":
-        is_pandas_3 = int(pandas.__version__.split(".")[0]) >= 3
-        dtype = "str" if is_pandas_3 else object  # "str" of pandas 2 makes None "None"
-        texts = pandas.Series([*(column.texts or ()), None], dtype=dtype).array
-        no_text = len(texts) - 1
-        return texts.take(np.where(column.has_value, column.values, no_text))
+    if column.texts is not None:
+        return _pandas_texts(pandas, column, column.texts)
     if column.known is None:
         return column.values
     if column.kind == "float":
         return np.where(column.known, column.values, np.nan)
+    is_missing = ~column.known
     if column.kind == "int":
-        return pandas.arrays.IntegerArray(column.values, ~column.known)
-    return pandas.arrays.BooleanArray(column.values, ~column.known)
+        return pandas.arrays.IntegerArray(column.values, is_missing)
+    return pandas.arrays.BooleanArray(column.values, is_missing)
+
+
+def _pandas_texts(pandas: Any, column: TableColumn, texts: Sequence[str]) -> Any:
+    """Return a column of texts as an array of pandas, with None for no text.
+
+    Args:
+        pandas: The package.
+        column: The column; its values are indices in `texts`.
+        texts: Its distinct texts.
+    """
+    major_version = int(pandas.__version__.split(".")[0])
+    # The type "str" of pandas 2 would turn None into "None".
+    dtype = "str" if major_version >= 3 else object
+    texts_and_none = pandas.Series([*texts, None], dtype=dtype).array
+    index_of_none = len(texts)
+    return texts_and_none.take(np.where(column.has_value, column.values, index_of_none))
 
 
 def stream_of(table: ColumnTable) -> Any:
-    """The table as a PyCapsule with an ArrowArrayStream. It has at least one batch,
-    even without rows."""
+    """Return a table as a PyCapsule with an ArrowArrayStream. It has at least one
+    batch, even without rows."""
     import nanoarrow
     from nanoarrow.c_array_stream import CArrayStream
 
@@ -89,14 +102,15 @@ def stream_of(table: ColumnTable) -> Any:
 
 
 def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
-    """The Arrow schema of columns, given by their names and kinds. It needs no rows."""
+    """Return the Arrow schema of columns, given by their names and kinds. It needs no
+    rows."""
     import nanoarrow
 
     return nanoarrow.struct({name: _arrow_type(kind) for name, kind in columns})
 
 
 def _arrow_type(kind: Kind) -> Any:
-    """The Arrow type of the values of a kind of column."""
+    """Return the Arrow type of the values of a kind of column."""
     import nanoarrow
 
     return getattr(nanoarrow, ARROW_TYPES[kind])()
@@ -114,37 +128,32 @@ def _array_maker(column: TableColumn) -> Callable[[slice], Any]:
     texts = [text.encode(errors="replace") for text in column.texts or ()]
     bytes_of_text = np.array([len(text) for text in texts], dtype=np.int64)
 
-    def text_buffers(values: NDArray[Any]) -> list[Any]:
-        """The offset of each text and the end of the last, and all texts in one."""
-        offsets = prefix_sums(bytes_of_text[values])
-        joined = b"".join([texts[number] for number in values.tolist()])
-        return [offsets, joined]
-
     def array_of(rows: slice) -> Any:
         values = np.ascontiguousarray(column.values[rows])
-        is_valid, null_count = _validity(column, rows)
         if column.kind == "text":
-            buffers = text_buffers(values)
+            joined_texts = b"".join([texts[number] for number in values.tolist()])
+            buffers = [prefix_sums(bytes_of_text[values]), joined_texts]
         elif column.kind == "bool":
-            buffers = [np.packbits(values.astype(np.bool_), bitorder="little")]
+            buffers = [_pack_bits(values)]
         else:
             buffers = [values]
+
+        validity = None  # all rows have a value
+        null_count = 0
+        if column.known is not None:
+            has_value = column.known[rows]
+            validity = _pack_bits(has_value)
+            null_count = len(has_value) - int(has_value.sum())
         return nanoarrow.c_array_from_buffers(
-            arrow_type, len(values), [is_valid, *buffers], null_count
+            arrow_type, len(values), [validity, *buffers], null_count
         )
 
     return array_of
 
 
-def _validity(column: TableColumn, rows: slice) -> tuple[NDArray[np.uint8] | None, int]:
-    """Return which rows have a value, in the form of Arrow.
+def _pack_bits(flags: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return flags as Arrow has them: a bit for each, the lowest bit of a byte first.
 
-    Returns:
-        A bit for each row, the lowest bit of a byte first: three rows with a value are
-        the byte 7. None if all rows of the column have one. And how many rows have
-        none.
+    Three flags that are true are the byte 7.
     """
-    if column.known is None:
-        return None, 0
-    known = column.known[rows]
-    return np.packbits(known, bitorder="little"), int((~known).sum())
+    return np.packbits(flags.astype(np.bool_), bitorder="little")

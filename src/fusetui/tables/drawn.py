@@ -25,20 +25,21 @@ MAX_TEXT_CELLS = 40
 
 
 def table_repr(table: ColumnTable) -> str:
-    """The text of a table at the Python prompt: its size, and the first rows of its
-    main columns."""
+    """Return the text of a table at the Python prompt: its size, and the first rows of
+    its main columns."""
     shown = first_columns(table.top(REPR_ROWS))
     texts = [_describe_size(table), aligned_rows(shown, REPR_WIDTH)]
-    rest = len(table) - REPR_ROWS
-    if rest > 0:
-        texts.append(f"... and {plural(rest, 'more row')}")
-    texts += [printable(sentence) for sentence in table.left_out]
+    omitted_rows = len(table) - len(shown)
+    if omitted_rows > 0:
+        texts.append(f"... and {plural(omitted_rows, 'more row')}")
+    for sentence in table.left_out:
+        texts.append(printable(sentence))
     return "\n".join(texts)
 
 
 def _describe_size(table: ColumnTable) -> str:
-    """The name of a table with its number of rows and columns: `kernels: 3 rows, 12
-    columns`."""
+    """Return the name of a table with its number of rows and columns: `kernels: 3 rows,
+    12 columns`."""
     rows = plural(len(table), "row")
     columns = plural(len(table.columns), "column")
     return f"{table.name}: {rows}, {columns}"
@@ -52,29 +53,30 @@ def table_text(table: ColumnTable, most: int, width: int) -> str:
         most: How many rows are shown; 0 shows all. A line at the end counts the others.
         width: How many cells a line of the terminal has.
     """
-    if not len(table):
+    if len(table) == 0:
         return f"no {table.name}"
-    shown = table.top(most) if most else table
-    rest = omitted_line(len(table) - len(shown), "row", TOP_ALL)
-    return "\n".join([aligned_rows(shown, width), *rest])
+    shows_all = most == 0
+    shown = table if shows_all else table.top(most)
+    omitted_rows = len(table) - len(shown)
+    lines = [aligned_rows(shown, width), *omitted_line(omitted_rows, "row", TOP_ALL)]
+    return "\n".join(lines)
 
 
 def first_columns(table: ColumnTable) -> ColumnTable:
-    """A table with only those columns that a person sees without asking: figures first,
-    then texts."""
+    """Return a table with only those columns that a person sees without asking: figures
+    first, then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
     chosen.sort(key=_column_sort_key)
     return table.select(column.name for column in chosen)
 
 
 def _column_sort_key(column: TableColumn) -> tuple[bool, int]:
-    """The sort key of a column: figures come before texts; among texts `file` and
-    `short` come first."""
+    """Return the sort key of a column: figures come before texts; among texts `file`
+    and `short` come first."""
+    is_text = column.kind == "text"
     if column.name in FIRST_TEXTS:
-        place = FIRST_TEXTS.index(column.name)
-    else:
-        place = len(FIRST_TEXTS)
-    return column.kind == "text", place
+        return is_text, FIRST_TEXTS.index(column.name)
+    return is_text, len(FIRST_TEXTS)
 
 
 def aligned_rows(table: ColumnTable, width: int) -> str:
@@ -88,23 +90,23 @@ def aligned_rows(table: ColumnTable, width: int) -> str:
         width: How many cells a line may have. If it is an UncutWidth (a pipe or a
             file), nothing is dropped or cut.
     """
-    is_unseen = isinstance(width, UncutWidth)
-    kept = _kept_columns(table)
-    text_columns = []
+    is_cut = not isinstance(width, UncutWidth)
+    kept_numbers = _kept_columns(table)
+    last_number = len(table.columns) - 1
+    drawn_columns = []
     texts_of_columns = []
     for number, column in enumerate(table.columns):
-        text_columns.append(
-            text_tables.Column(
-                title=without_unit(column.name),
-                left=column.kind == "text",
-                spare=0 if number in kept else number,
-            )
+        drawn_column = text_tables.Column(
+            title=without_unit(column.name),
+            left=column.kind == "text",
+            # the farther to the right, the sooner it is dropped
+            spare=0 if number in kept_numbers else number,
         )
-        is_last = number == len(table.columns) - 1
-        most = None if is_unseen or is_last else MAX_TEXT_CELLS
-        texts_of_columns.append(value_texts(column, most))
+        max_cells = MAX_TEXT_CELLS if is_cut and number != last_number else None
+        drawn_columns.append(drawn_column)
+        texts_of_columns.append(value_texts(column, max_cells))
     rows = list(zip(*texts_of_columns, strict=True))
-    return text_tables.table(text_columns, rows, None if is_unseen else width)
+    return text_tables.table(drawn_columns, rows, width if is_cut else None)
 
 
 def _kept_columns(table: ColumnTable) -> set[int]:
@@ -113,16 +115,16 @@ def _kept_columns(table: ColumnTable) -> set[int]:
     They are the first column and the first text; if that is the file, also the second
     text.
     """
-    of_texts = [
+    text_columns = [
         number for number, column in enumerate(table.columns) if column.kind == "text"
     ]
-    starts_with_file = bool(of_texts) and table.names[of_texts[0]] == "file"
-    texts_kept = 2 if starts_with_file else 1
-    return {0, *of_texts[:texts_kept]}
+    starts_with_file = bool(text_columns) and table.names[text_columns[0]] == "file"
+    kept_texts = 2 if starts_with_file else 1
+    return {0, *text_columns[:kept_texts]}
 
 
 def without_unit(name: str) -> str:
-    """The title of a column whose values are shown with their unit: `total` for
+    """Return the title of a column whose values are shown with their unit: `total` for
     `total_ns`."""
     return name.removesuffix("_ns")
 
@@ -140,18 +142,18 @@ def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
 
 
 def _format_value(column: TableColumn, value: object, most: int | None) -> str:
-    """One value as people read it: "" for None, yes or no, a time with its unit, a
-    share in percent. Texts are cut to `most` cells, if that is not None."""
+    """Write one value as people read it: "" for None, yes or no, a time with its unit,
+    a share in percent. Texts are cut to `most` cells, if that is not None."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return duration(value) if column.name.endswith("_ns") else count(value)
+        is_time = column.name.endswith("_ns")
+        return duration(value) if is_time else count(value)
     if isinstance(value, float):
-        if column.name.startswith("share"):
-            return percent(value, 1)
-        return significant(value, DIGITS)
+        is_share = column.name.startswith("share")
+        return percent(value, 1) if is_share else significant(value, DIGITS)
     text = printable(str(value))
     return text if most is None else middle_clip(text, most)
 
@@ -170,11 +172,14 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
     titles = [without_unit(name) for name in shown.names]
     texts_of_columns = [value_texts(column) for column in shown.columns]
-    rows = zip(*texts_of_columns, strict=True)
     caption = _escape_html(_describe_size(table))
     head = _html_row("th", titles, sides)
-    body = "".join(_html_row("td", row, sides) for row in rows)
-    below = "".join(f"<p>{_escape_html(sentence)}</p>" for sentence in table.left_out)
+    body = ""
+    for row in zip(*texts_of_columns, strict=True):
+        body += _html_row("td", row, sides)
+    below = ""
+    for sentence in table.left_out:
+        below += f"<p>{_escape_html(sentence)}</p>"
     return (
         f"<table><caption>{caption}</caption>"
         f"<thead>{head}</thead>"
@@ -183,15 +188,15 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
 
 
 def _html_row(tag: str, values: Sequence[str], sides: Sequence[str]) -> str:
-    """A row of an HTML table. `tag` is `th` or `td`; `sides` has the alignment of each
-    cell, left or right."""
-    cells = [
-        f'<{tag} style="text-align: {side}">{_escape_html(value)}</{tag}>'
-        for side, value in zip(sides, values, strict=True)
-    ]
-    return f"<tr>{''.join(cells)}</tr>"
+    """Return a row of an HTML table. `tag` is `th` or `td`; `sides` has the alignment
+    of each cell, left or right."""
+    cells = ""
+    for side, value in zip(sides, values, strict=True):
+        text = _escape_html(value)
+        cells += f'<{tag} style="text-align: {side}">{text}</{tag}>'
+    return f"<tr>{cells}</tr>"
 
 
 def _escape_html(text: str) -> str:
-    """A text with everything escaped that a terminal or HTML would interpret."""
+    """Escape everything in a text that a terminal or HTML would interpret."""
     return escape(printable(text))

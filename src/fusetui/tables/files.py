@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fusetui import Error
 from fusetui.tables.table import ROWS_AT_ONCE, ColumnTable, TableColumn
 from fusetui.text.printable import markdown, markdown_table, printable
@@ -82,11 +84,13 @@ def json_lines(table: ColumnTable) -> Iterator[str]:
         return f",\n{row_template % values}"
 
     form = RowForm(quoted=_quote_json, line=line, missing="null")
-    is_first = True
+    opening = "["
     for lines in _format_rows(table, form):
-        yield "[" + lines.removeprefix(",\n") if is_first else lines
-        is_first = False
-    yield "[]\n" if is_first else "]\n"
+        if opening:  # no row stands before the first one
+            lines = lines.removeprefix(",\n")
+        yield f"{opening}{lines}"
+        opening = ""
+    yield f"{opening}]\n"
 
 
 def _format_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
@@ -101,11 +105,12 @@ def _format_rows(table: ColumnTable, form: RowForm) -> Iterator[str]:
         quoted_texts.append([form.quoted(text) for text in column.texts or ()])
     for begin in range(0, len(table), ROWS_AT_ONCE):
         some_rows = slice(begin, begin + ROWS_AT_ONCE)
-        values = [
-            _format_values(column.take(some_rows), quoted, form.missing)
-            for column, quoted in zip(table.columns, quoted_texts, strict=True)
-        ]
-        yield "".join(map(form.line, zip(*values, strict=True)))
+        values_of_columns = []
+        for column, quoted in zip(table.columns, quoted_texts, strict=True):
+            values = _format_values(column.take(some_rows), quoted, form.missing)
+            values_of_columns.append(values)
+        rows = zip(*values_of_columns, strict=True)
+        yield "".join(map(form.line, rows))
 
 
 def _format_values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
@@ -123,22 +128,20 @@ def _format_values(column: TableColumn, quoted: list[str], missing: str) -> list
         texts = ["true" if value else "false" for value in values]
     else:
         texts = [str(value) for value in values]
-    if column.known is None:
-        return texts
-    return [
-        text if is_known else missing
-        for text, is_known in zip(texts, column.known.tolist(), strict=True)
-    ]
+    if column.known is not None:
+        for row in np.flatnonzero(~column.known).tolist():
+            texts[row] = missing
+    return texts
 
 
 def _escape_tsv(text: str) -> str:
-    """A text as a value of TSV, with backslashes and control characters escaped."""
+    """Escape backslashes and control characters in a text, for a value of TSV."""
     return printable(text.replace("\\", "\\\\"))
 
 
 def _quote_json(text: str) -> str:
-    """A text as a JSON string in ASCII, without any character that a terminal would
-    interpret."""
+    """Write a text as a JSON string in ASCII, without any character that a terminal
+    would interpret."""
     # Python's json, which escapes all that is not ASCII; it leaves DEL alone, which a
     # terminal interprets.
     return json.dumps(text).replace("\x7f", "\\u007f")
@@ -182,7 +185,7 @@ class UnknownFormatError(Error, ValueError):
 
 
 def format_from_name(path: str) -> str:
-    """The format in which a file is written, by the ending of its name. Raises
+    """Return the format in which a file is written, by the ending of its name. Raises
     UnknownFormatError for any other ending."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
@@ -203,15 +206,16 @@ def save(
     be replaced.
     """
     form = form or format_from_name(path)
-    if form == "parquet":
-        pyarrow = import_optional("pyarrow", "Parquet", "parquet")
-        parquet = import_optional("pyarrow.parquet", "Parquet", "parquet")
-        with new_file(path, replace=replace) as file:
-            parquet.write_table(pyarrow.table(table), file)
-    else:
+    if form != "parquet":
         with new_file(path, replace=replace) as file:
             for lines in TEXTS[form](table):
                 file.write(lines.encode())
+        return
+
+    pyarrow = import_optional("pyarrow", "Parquet", "parquet")
+    parquet = import_optional("pyarrow.parquet", "Parquet", "parquet")
+    with new_file(path, replace=replace) as file:
+        parquet.write_table(pyarrow.table(table), file)
 
 
 class MissingPackageError(Error, ImportError):

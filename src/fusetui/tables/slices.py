@@ -11,9 +11,12 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.tables.public import Table
 from fusetui.tables.table import TableColumn, Values
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import NO_ROW, Flags
+from fusetui.trace.model.arrays import NO_ROW, Flags, at, used_ids
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+
+NO_TEXT = -1
+"""In place of the number of a text: there is none."""
 
 KINDS = tuple(role.name.lower() for role in Role)
 """What a slice is called, by the number of its role."""
@@ -41,7 +44,7 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
     is_gpu_event = np.zeros(length, dtype=np.bool_)
     is_gpu_event[trace.gpu_rows] = True
     op = trace.op[:length]
-    name_of_op = np.where(op != NO_ROW, trace.name[op], -1)
+    name_of_op = np.where(op != NO_ROW, trace.name[op], NO_TEXT)
     columns = (
         TableColumn("row", np.arange(length, dtype=np.int64)),
         _text_column("name", trace.name[:length], trace.names),
@@ -71,16 +74,18 @@ def _lane_columns(trace: Trace, length: int) -> list[TableColumn]:
         trace: The trace.
         length: How many of its slices the table has.
     """
-    track = trace.track[:length]
-    is_gpu_track = [lane.layer in GPU_LAYERS for lane in trace.tracks]
-    is_on_gpu = np.array(is_gpu_track, dtype=np.bool_)[track]
-    cpu_track = np.where(is_on_gpu, -1, track)
-    gpu_track = np.where(is_on_gpu, track, -1)
-    labels = [lane.label for lane in trace.tracks]
-    pids = [str(lane.pid) for lane in trace.tracks]
-    tids = [str(lane.tid) for lane in trace.tracks]
+    track_of_slice = trace.track[:length]
+    is_gpu_track = [track.layer in GPU_LAYERS for track in trace.tracks]
+    is_on_gpu = np.array(is_gpu_track, dtype=np.bool_)[track_of_slice]
+    cpu_track = np.where(is_on_gpu, NO_TEXT, track_of_slice)
+    gpu_track = np.where(is_on_gpu, track_of_slice, NO_TEXT)
+
+    # The texts of each track.
+    labels = [track.label for track in trace.tracks]
+    pids = [str(track.pid) for track in trace.tracks]
+    tids = [str(track.tid) for track in trace.tracks]
     return [
-        _text_column("lane", track, labels),
+        _text_column("lane", track_of_slice, labels),
         _optional_text_column("process", cpu_track, pids),
         _optional_text_column("thread", cpu_track, tids),
         _optional_text_column("device", gpu_track, pids),
@@ -103,13 +108,13 @@ def _step_column(trace: Trace, is_gpu_event: Flags) -> TableColumn:
     rows = np.arange(len(is_gpu_event))
     launch = trace.launch[: len(rows)]
     has_launch = launch != NO_ROW
-    begun_by = np.where(has_launch, launch, rows)
-    step = steps.at(trace.start[begun_by])  # -1 outside all steps
-    is_in_step = (step >= 0) & (has_launch | ~is_gpu_event)
-    # the last number is found by the index -1
-    numbers = np.array([*steps.numbers, -1], dtype=np.int64)
-    number_of_row = numbers[np.where(is_in_step, step, -1)]
-    return _int_column("step", number_of_row, is_in_step)
+    deciding_row = np.where(has_launch, launch, rows)
+    step = steps.at(trace.start[deciding_row])
+    is_in_some_step = step >= 0
+    is_known = is_in_some_step & (has_launch | ~is_gpu_event)
+    step_numbers = np.array(steps.numbers, dtype=np.int64)
+    number_of_row = at(step_numbers, np.where(is_known, step, -1), missing=-1)
+    return _int_column("step", number_of_row, is_known)
 
 
 def _decoded_columns(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
@@ -121,43 +126,26 @@ def _decoded_columns(trace: Trace, is_gpu_event: Flags) -> list[TableColumn]:
         trace: The trace.
         is_gpu_event: Whether each slice of the table is one.
     """
-    name_of_row = np.where(is_gpu_event, trace.name[: len(is_gpu_event)], -1)
-    decoded_names = _decode_names(trace, name_of_row)
+    name_of_row = trace.name[: len(is_gpu_event)]
+    decoded_by_name: dict[int, KernelName] = {}
+    for name in used_ids(name_of_row[is_gpu_event]):
+        decoded = decode(trace.names[name])
+        if decoded is not None:
+            decoded_by_name[name] = decoded
+
     columns = []
     for column, text_of in FROM_KERNEL_NAME.items():
         number_of_text: dict[str, int] = {}
-        # the last entry is found by -1, which is no name
-        number_of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
-        for name, decoded in enumerate(decoded_names):
-            text = text_of(decoded) if decoded is not None else None
+        number_of_name = np.full(len(trace.names), NO_TEXT, dtype=np.int64)
+        for name, decoded in decoded_by_name.items():
+            text = text_of(decoded)
             if text:
-                new_number = len(number_of_text)
-                number_of_name[name] = number_of_text.setdefault(text, new_number)
-        number_of_row = number_of_name[name_of_row]
-        columns.append(
-            _optional_text_column(column, number_of_row, list(number_of_text))
-        )
+                next_number = len(number_of_text)
+                number_of_name[name] = number_of_text.setdefault(text, next_number)
+        number_of_row = np.where(is_gpu_event, number_of_name[name_of_row], NO_TEXT)
+        texts = list(number_of_text)
+        columns.append(_optional_text_column(column, number_of_row, texts))
     return columns
-
-
-def _decode_names(trace: Trace, name_of_row: Values) -> list[KernelName | None]:
-    """Decode the names that GPU events have.
-
-    Args:
-        trace: The trace.
-        name_of_row: The number of the name of each row; -1 for rows that are no GPU
-            events.
-
-    Returns:
-        What each name of the trace says; None for names that no GPU event has, and for
-        those that nothing is known of.
-    """
-    is_in_use = np.zeros(len(trace.names) + 1, dtype=np.bool_)  # the last: no name
-    is_in_use[name_of_row] = True
-    decoded_names: list[KernelName | None] = []
-    for name, in_use in zip(trace.names, is_in_use[:-1].tolist(), strict=True):
-        decoded_names.append(decode(name) if in_use else None)
-    return decoded_names
 
 
 def _int_column(name: str, values: Values, known: Flags | None = None) -> TableColumn:
@@ -186,6 +174,7 @@ def _optional_text_column(
         numbers: The index of the text of each row; negative if it has none.
         texts: The texts.
     """
-    known = numbers >= 0
-    with_blank = np.where(known, numbers, len(texts)).astype(np.int32)
-    return TableColumn(name, with_blank, (*texts, ""), known)
+    has_text = numbers >= 0
+    blank = len(texts)
+    number_or_blank = np.where(has_text, numbers, blank).astype(np.int32)
+    return TableColumn(name, number_or_blank, (*texts, ""), known=has_text)

@@ -23,6 +23,7 @@ from fusetui.tables.table import DTYPES, ColumnSpec, Kind
 from fusetui.trace.model.columns import Trace
 
 if TYPE_CHECKING:
+    from fusetui.analysis.compiled.model import CompiledKernel, CompiledRegion
     from fusetui.analysis.ranks.model import JobAnswer
 
 Specs = tuple[ColumnSpec, ...]
@@ -55,8 +56,8 @@ def columns_of(table: str, by: str = "name") -> Specs:
             have the column `family` in place of `name`.
     """
     specs: list[ColumnSpec] = []
-    for section in _section_names(table, by):
-        specs += _sections()[section]
+    for section_name in _section_names(table, by):
+        specs += _sections()[section_name]
     if table == "gaps":
         specs += _idle_specs("dur_ns", optional=False)
     elif table == "ranks":
@@ -71,17 +72,18 @@ def _section_names(table: str, by: str) -> list[str]:
     kernels by name have "name", "spread", "work" and "decoded".
     """
     if table == "kernels":
-        sections = [*BY[by], "spread", "work"]
-        return [*sections, "decoded"] if "name" in BY[by] else sections
+        has_names = "name" in BY[by]
+        decoded = ["decoded"] if has_names else []
+        return [*BY[by], "spread", "work", *decoded]
     if table == "ops":
-        names = ["name", "inputs"] if by == "shape" else ["name"]
-        return [*names, "spread", "of_ops"]
+        inputs = ["inputs"] if by == "shape" else []
+        return ["name", *inputs, "spread", "of_ops"]
     return [table]
 
 
 def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
-    """The columns for the idle time by reason, one for each reason. `whole` is the
-    column that they are a part of."""
+    """Return the columns for the idle time by reason, one for each reason. `whole` is
+    the column that they are a part of."""
     return [
         ColumnSpec(
             name=f"idle_{reason}_ns",
@@ -100,14 +102,13 @@ def _sections() -> dict[str, Specs]:
     A section is a line `[gaps]` and a line for each column, see `_parse_spec`.
     """
     text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
-    _, *sections = text.split("\n[")
-    specs_by_name = {}
+    _head, *sections = text.split("\n[")
+    specs_by_section = {}
     for section in sections:
-        name, lines = section.split("]\n", 1)
-        specs_by_name[name] = tuple(
-            _parse_spec(line) for line in lines.strip().splitlines()
-        )
-    return specs_by_name
+        name, body = section.split("]\n", maxsplit=1)
+        lines = body.strip().splitlines()
+        specs_by_section[name] = tuple(_parse_spec(line) for line in lines)
+    return specs_by_section
 
 
 KINDS: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
@@ -173,29 +174,26 @@ def trace_table(name: str, trace: Trace, request: TableRequest | None = None) ->
 
 
 def ranks_table(answer: JobAnswer) -> Table:
-    """The table of the ranks of a job, with a row for each rank in the order of the
-    answer."""
+    """Make the table of the ranks of a job, with a row for each rank in the order of
+    the answer."""
     records = []
-    for rank_row in answer.ranks:
-        record = {
-            **msgspec.structs.asdict(rank_row),
-            "memory_peak": rank_row.memory_peak_bytes,
-        }
-        worst_wait = rank_row.worst_wait
-        if worst_wait is not None:
-            record["wait_name"] = worst_wait.name
-            record["wait_start_ns"] = worst_wait.start_ns
-            record["wait_ns"] = worst_wait.wait_ns
-            record["wait_rank"] = worst_wait.for_rank
-        if rank_row.idle_ns is not None:
-            record |= _idle_columns(rank_row.idle)
+    for rank in answer.ranks:
+        record = msgspec.structs.asdict(rank)
+        record["memory_peak"] = rank.memory_peak_bytes
+        if rank.worst_wait is not None:
+            record["wait_name"] = rank.worst_wait.name
+            record["wait_start_ns"] = rank.worst_wait.start_ns
+            record["wait_ns"] = rank.worst_wait.wait_ns
+            record["wait_rank"] = rank.worst_wait.for_rank
+        if rank.idle_ns is not None:
+            record.update(_idle_columns(rank.idle))
         records.append(record)
     return table_of("ranks", columns_of("ranks"), records)
 
 
 def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
-    """The value of each idle column: the ns of each reason, 0 for reasons that do not
-    occur in `idle`."""
+    """Return the value of each idle column: the ns of each reason, 0 for reasons that
+    do not occur in `idle`."""
     return {f"idle_{reason}_ns": idle.get(reason, 0) for reason in IDLE}
 
 
@@ -212,25 +210,27 @@ def _make_kernels(trace: Trace, request: TableRequest) -> Records:
 
     kernel_jobs = jobs(trace, overrides=dict(request.peaks))
     groups = group_kernels(trace, kernel_jobs, request.by)
-    rows = _to_builtins(make_kernels_document(groups, request.by, ()).kernels)
-    for row in rows:
-        decoded = row.pop("decoded", None) or {}
-        kernel_op = decoded.pop("op", None)
-        for key, value in decoded.items():
-            row.setdefault(key, value)
-        if "name" in row:
-            row["short"] = row.get("short") or short_name(row["name"])
-            row["kernel_op"] = kernel_op
-    return rows
+    document = make_kernels_document(groups, request.by, devices=())
+    records = _to_builtins(document.kernels)
+    for record in records:
+        decoded_name = record.pop("decoded", None) or {}
+        kernel_op = decoded_name.pop("op", None)
+        for field, value in decoded_name.items():
+            record.setdefault(field, value)
+        if "name" in record:
+            record["short"] = record.get("short") or short_name(record["name"])
+            record["kernel_op"] = kernel_op
+    return records
 
 
 def _make_ops(trace: Trace, request: TableRequest) -> Records:
     """Make the rows of `ops`: one for each group of CPU ops."""
     from fusetui.analysis.questions.groups import group_ops
 
-    return [
-        {"captured": False, **row} for row in _to_builtins(group_ops(trace, request.by))
-    ]
+    records = _to_builtins(group_ops(trace, request.by))
+    for record in records:
+        record.setdefault("captured", False)  # which is left out where it is False
+    return records
 
 
 def _make_modules(trace: Trace, request: TableRequest) -> PartialRecords:
@@ -272,28 +272,39 @@ def _make_compile(trace: Trace, _: TableRequest) -> PartialRecords:
     records: Records = []
     for region in answer.regions:
         for kernel in region.kernels:
-            lines = [f"{line.file}:{line.line}" for line in kernel.lines]
-            records.append(
-                {
-                    "total_ns": kernel.total_ns,
-                    "runs": kernel.calls,
-                    "kernel": kernel.name,
-                    "handle": kernel.handle,
-                    "region": region.compile_id,
-                    "pass": region.pass_,
-                    "function": region.function,
-                    "lines": "; ".join(lines),
-                    "code": "\n".join(line.code for line in kernel.lines),
-                    "possible": kernel.possible,
-                    "on_gpu": kernel.on_gpu,
-                    "joined_by": region.joined_by,
-                    "not_joined": kernel.not_joined,
-                    "key": region.key,
-                    "cache": region.cache,
-                }
-            )
-    records.sort(key=lambda record: -record["total_ns"])
+            records.append(_compiled_kernel_record(region, kernel))
+    records.sort(key=lambda record: record["total_ns"], reverse=True)
     return PartialRecords(records=records, left_out=tuple(remarks(answer)))
+
+
+def _compiled_kernel_record(
+    region: CompiledRegion, kernel: CompiledKernel
+) -> dict[str, Any]:
+    """Return the row of `compile` for one kernel.
+
+    Args:
+        region: The compiled region that runs it.
+        kernel: The kernel, with the lines of Python that it was made from.
+    """
+    lines = [f"{line.file}:{line.line}" for line in kernel.lines]
+    code = [line.code for line in kernel.lines]
+    return {
+        "total_ns": kernel.total_ns,
+        "runs": kernel.calls,
+        "kernel": kernel.name,
+        "handle": kernel.handle,
+        "region": region.compile_id,
+        "pass": region.pass_,
+        "function": region.function,
+        "lines": "; ".join(lines),
+        "code": "\n".join(code),
+        "possible": kernel.possible,
+        "on_gpu": kernel.on_gpu,
+        "joined_by": region.joined_by,
+        "not_joined": kernel.not_joined,
+        "key": region.key,
+        "cache": region.cache,
+    }
 
 
 def _make_gaps(trace: Trace, request: TableRequest) -> Records:
@@ -301,19 +312,18 @@ def _make_gaps(trace: Trace, request: TableRequest) -> Records:
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import find_main_reason
 
-    why = accounted(trace, msgspec.structs.replace(request.part, all_gaps=True))
+    all_gaps = msgspec.structs.replace(request.part, all_gaps=True)
+    account = accounted(trace, all_gaps)
     records = []
-    for gap, (event, launch) in zip(why.gaps, why._gap_rows, strict=True):
-        records.append(
-            {
-                **msgspec.structs.asdict(gap),
-                "device": str(gap.device),
-                "mostly": find_main_reason(gap),
-                **_idle_columns(gap.idle),
-                "row": event,
-                "launch": _known(launch),
-            }
-        )
+    for gap, rows_at_end in zip(account.gaps, account._gap_rows, strict=True):
+        event_row, launch_row = rows_at_end  # of the GPU event that ends the gap
+        record = msgspec.structs.asdict(gap)
+        record["device"] = str(gap.device)
+        record["mostly"] = find_main_reason(gap)
+        record.update(_idle_columns(gap.idle))
+        record["row"] = event_row
+        record["launch"] = _known(launch_row)
+        records.append(record)
     return records
 
 
@@ -324,14 +334,11 @@ def _make_launches(trace: Trace, _: TableRequest) -> Records:
 
     records = []
     for thread in summarize_launches_by_thread(trace):
-        for calls in thread.calls:
-            records.append(
-                {
-                    "process": str(thread.process),
-                    "thread": str(thread.thread),
-                    **msgspec.structs.asdict(calls),
-                }
-            )
+        for calls_of_name in thread.calls:
+            record = msgspec.structs.asdict(calls_of_name)
+            record["process"] = str(thread.process)
+            record["thread"] = str(thread.thread)
+            records.append(record)
     return records
 
 
@@ -340,12 +347,10 @@ def _make_collectives(trace: Trace, _: TableRequest) -> Records:
     are relative to the begin of the trace."""
     from fusetui.analysis.questions.collectives import find_collectives
 
-    collectives = find_collectives(trace)
-    rows = collectives.rows.tolist()
-    issued = collectives.issued.tolist()
+    found = find_collectives(trace)
     records = []
     for collective, row, issued_ns in zip(
-        collectives.collectives, rows, issued, strict=True
+        found.collectives, found.rows.tolist(), found.issued.tolist(), strict=True
     ):
         records.append(
             {
@@ -370,14 +375,13 @@ def _make_findings(trace: Trace, _: TableRequest) -> Records:
     """Make the rows of `findings`: one for each remark on what costs time."""
     from fusetui.analysis.why.answer import why
 
-    return [
-        {
-            **msgspec.structs.asdict(finding),
-            "remedy": finding.try_,
-            "evidence_rows": [*finding.evidence],
-        }
-        for finding in why(trace, Selection()).findings
-    ]
+    records = []
+    for finding in why(trace, Selection()).findings:
+        record = msgspec.structs.asdict(finding)
+        record["remedy"] = finding.try_
+        record["evidence_rows"] = list(finding.evidence)
+        records.append(record)
+    return records
 
 
 def _steps(trace: Trace, _: TableRequest) -> Records:
@@ -385,15 +389,14 @@ def _steps(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 
-    numbers = steps_of(trace).numbers
-    steps = _to_builtins(summary(trace).steps)
-    return [
-        {"number": number, **step} for number, step in zip(numbers, steps, strict=True)
-    ]
+    records = _to_builtins(summary(trace).steps)
+    for number, record in zip(steps_of(trace).numbers, records, strict=True):
+        record["number"] = number
+    return records
 
 
 def _to_builtins(records: object) -> Records:
-    """Records as dicts with values of built-in types."""
+    """Convert records to dicts with values of built-in types."""
     plain: Records = msgspec.to_builtins(records)
     return plain
 

@@ -119,19 +119,19 @@ class SqlDatabase:
             self._connection.close()
 
     def columns(self, name: str) -> tuple[ColumnSpec, ...]:
-        """The columns of a table. The table need not be made for that."""
+        """Return the columns of a table. The table need not be made for that."""
         specs = columns_of(name)
         if not self._of_several:
             return specs
-        behind_file = [
-            replace(spec, name=name_beside_file(name, spec.name, FILE))
-            for spec in specs
-        ]
-        return (FILE, *behind_file)
+        specs_beside_file = []
+        for spec in specs:
+            column_name = name_beside_file(name, spec.name, FILE)
+            specs_beside_file.append(replace(spec, name=column_name))
+        return (FILE, *specs_beside_file)
 
     def table(self, name: str) -> Table:
-        """One of TABLES with the rows of all traces, made at its first use. It counts
-        as read by the present query."""
+        """Return one of TABLES with the rows of all traces, made at its first use. It
+        counts as read by the present query."""
         if name not in self._tables:
             self._tables[name] = self._make(name)
         self._read.add(name)
@@ -160,9 +160,9 @@ class SqlDatabase:
                 "SQL: the query fails, with a message that is not UTF-8."
             ) from None
         left_out: list[str] = []
-        for name in TABLES:
-            if name in self._read:
-                left_out += self._tables[name].left_out
+        read_tables = [name for name in TABLES if name in self._read]
+        for name in read_tables:
+            left_out += self._tables[name].left_out
         return replace(answer, left_out=tuple(left_out))
 
     def interrupt(self) -> None:
@@ -173,9 +173,10 @@ class SqlDatabase:
         """Raise WrongSqlError unless the query is one SELECT, and an error of DuckDB if
         it cannot be parsed."""
         statements = self._connection.extract_statements(query)
-        if len(statements) != 1:
-            number = len(statements) or "none"
-            raise WrongSqlError(f"SQL: pass one query, not {number}.")
+        if not statements:
+            raise WrongSqlError("SQL: pass one query, not none.")
+        if len(statements) > 1:
+            raise WrongSqlError(f"SQL: pass one query, not {len(statements)}.")
         kind = statements[0].type.name
         if kind != "SELECT":
             raise WrongSqlError(
@@ -183,7 +184,8 @@ class SqlDatabase:
             )
 
     def _tables_named(self, query: str) -> list[str]:
-        """The tables that a query names, and perhaps some that it only seems to name."""
+        """List the tables that a query names, and perhaps some that it only seems to
+        name."""
         try:
             names = set(self._connection.get_table_names(query))
         except self._engine.Error:
@@ -193,20 +195,20 @@ class SqlDatabase:
         return [name for name in TABLES if name in lower_names]
 
     def _answer(self, query: str) -> Table:
-        """The answer to a query as a table, with a column for each of its expressions.
-        Raises an error of DuckDB."""
+        """Answer a query by a table, with a column for each of its expressions. Raises
+        an error of DuckDB."""
         relation = self._connection.sql(query)
         names = _make_distinct(relation.columns)
         kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
-        casts = [
-            f"CAST(#{number} AS {CASTS[kind]}) AS c{number}"
-            for number, kind in enumerate(kinds, start=1)
-        ]
-        values = relation.project(", ".join(casts)).fetchnumpy()
-        values_of_columns = [
-            values[f"c{number}"] for number in range(1, len(kinds) + 1)
-        ]
-        columns = map(_column_from_duckdb, names, kinds, values_of_columns)
+        casts = []
+        for number, kind in enumerate(kinds, start=1):  # as DuckDB counts, from 1
+            casts.append(f"CAST(#{number} AS {CASTS[kind]}) AS c{number}")
+        values_by_alias = relation.project(", ".join(casts)).fetchnumpy()
+
+        columns = []
+        for number, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1):
+            values = values_by_alias[f"c{number}"]
+            columns.append(_column_from_duckdb(name, kind, values))
         return Table(name="rows", columns=tuple(columns), first=frozenset(names))
 
     def _run_in_thread(self, work: Callable[[], Result]) -> Result:
@@ -242,8 +244,10 @@ class SqlTables(SqlDatabase):
 
 
 def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
-    """One of TABLES, of one or several traces with their names. Several have a column
-    with the name."""
+    """Make one of TABLES, of one or several traces.
+
+    The table of several traces has a column with the name of the trace.
+    """
     tables = [(trace_name, trace_table(name, trace)) for trace_name, trace in traces]
     if len(tables) == 1:
         return tables[0][1]
@@ -259,51 +263,53 @@ class _LazyTable:
         self.table = table
 
     def __arrow_c_schema__(self) -> Any:
-        """The Arrow schema of the columns; the table is not made for that."""
+        """Return the Arrow schema of the columns; the table is not made for that."""
         schema = schema_of((spec.name, spec.kind) for spec in self.specs)
         return schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """The rows as an Arrow stream, for which the table is made."""
+        """Return the rows as an Arrow stream, for which the table is made."""
         return self.table().__arrow_c_stream__(requested_schema)
 
 
 def _format_error(message: str) -> str:
-    """A message of DuckDB as one sentence in one line, without the kind of the error
-    and its place in the query."""
+    """Turn a message of DuckDB into one sentence in one line, without the kind of the
+    error and its place in the query."""
     without_place = ERROR_PLACE.sub("", message)
-    words = ERROR_KIND.sub("", without_place).split()
-    text = " ".join(words)
-    end = "" if text.endswith("?") else "."
-    return f"SQL: {text.rstrip('.!')}{end}"
+    without_kind = ERROR_KIND.sub("", without_place)
+    in_one_line = " ".join(without_kind.split())
+    if in_one_line.endswith("?"):
+        return f"SQL: {in_one_line}"
+    return f"SQL: {in_one_line.rstrip('.!')}."
 
 
 def _make_distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns made distinct: a name that came before gets a number behind it,
-    `a`, `a_1`."""
-    distinct: dict[str, None] = {}
+    """Make names of columns distinct: of two names `a` the second becomes `a_1`."""
+    distinct_names: list[str] = []
+    taken: set[str] = set()
     for name in names:
         distinct_name = name
         number = 0
-        while distinct_name in distinct:
+        while distinct_name in taken:
             number += 1
             distinct_name = f"{name}_{number}"
-        distinct[distinct_name] = None
-    return list(distinct)
+        taken.add(distinct_name)
+        distinct_names.append(distinct_name)
+    return distinct_names
 
 
 def _column_from_duckdb(name: str, kind: Kind, values: Any) -> TableColumn:
-    """A column made of an array of DuckDB, in which missing values are masked. A float
+    """Make a column of an array of DuckDB, in which missing values are masked. A float
     that is not finite counts as missing."""
-    known = ~np.ma.getmaskarray(values)
-    plain = np.ma.getdata(values)
+    has_value = ~np.ma.getmaskarray(values)
+    unmasked = np.ma.getdata(values)
     if kind == "text":
-        texts = []
-        for text, is_known in zip(plain, known.tolist(), strict=True):
-            texts.append(text if is_known else None)
         spec = ColumnSpec(name=name, kind=kind, meaning="", optional=True)
+        texts = unmasked.tolist()
+        for row in np.flatnonzero(~has_value).tolist():
+            texts[row] = None
         return column_of(spec, texts)
     if kind == "float":
-        known &= np.isfinite(plain)
-    numbers = np.where(known, plain, 0).astype(plain.dtype)
-    return TableColumn(name=name, values=numbers, known=known)
+        has_value &= np.isfinite(unmasked)
+    numbers = np.where(has_value, unmasked, 0).astype(unmasked.dtype)
+    return TableColumn(name=name, values=numbers, known=has_value)

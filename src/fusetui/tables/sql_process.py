@@ -111,26 +111,24 @@ def ask_elsewhere(
     assert process.stdin is not None
     assert process.stdout is not None
     most_cpu_s = int(limit_s * (THREADS + 1)) + SPARE_CPU_SECONDS
+    request = SqlQuery(text=query, of_several=of_several, most_cpu_s=most_cpu_s)
     try:
-        _send_message(
-            process.stdin,
-            pickle.dumps(
-                SqlQuery(text=query, of_several=of_several, most_cpu_s=most_cpu_s)
-            ),
-        )
+        _send_message(process.stdin, pickle.dumps(request))
         messages = _receive_messages(process.stdout)
         deadline_s = time.monotonic() + limit_s
         while True:
             reply = _next_reply(messages, deadline_s, limit_s, stop)
             if reply.error is not None:
                 raise WrongSqlError(reply.error)
-            if reply.needs is None:
+            needed_table = reply.needs
+            if needed_table is None:
                 return _table_from_reply(reply)
-            if reply.needs not in TABLES:
-                raise WrongSqlError(f"SQL: there is no table {reply.needs}.")
+            if needed_table not in TABLES:
+                raise WrongSqlError(f"SQL: there is no table {needed_table}.")
+
             began_s = time.monotonic()
-            table = make(reply.needs)
-            _send_message(process.stdin, pickle.dumps(table, pickle.HIGHEST_PROTOCOL))
+            pickled_table = pickle.dumps(make(needed_table), pickle.HIGHEST_PROTOCOL)
+            _send_message(process.stdin, pickled_table)
             deadline_s += time.monotonic() - began_s
     except BrokenPipeError:
         raise WrongSqlError(PROCESS_ENDED) from None
@@ -161,15 +159,17 @@ def _next_reply(
             raise WrongSqlError(
                 f"SQL: the query takes longer than {limit_s:g} s: ask for less at once."
             )
-        with suppress(Empty):
+        try:
             message = messages.get(timeout=POLL_SECONDS)
-            if message is None:
-                raise WrongSqlError(PROCESS_ENDED)
-            return msgspec.msgpack.decode(message, type=SqlReply)
+        except Empty:
+            continue
+        if message is None:
+            raise WrongSqlError(PROCESS_ENDED)
+        return msgspec.msgpack.decode(message, type=SqlReply)
 
 
 def _table_from_reply(reply: SqlReply) -> Table:
-    """The table that the other process has sent as its answer."""
+    """Make the table that the other process has sent as its answer."""
     columns = tuple(_decode_column(column) for column in reply.columns)
     return Table(
         name="rows",
@@ -180,7 +180,7 @@ def _table_from_reply(reply: SqlReply) -> Table:
 
 
 def _decode_column(column: SqlColumn) -> TableColumn:
-    """A column of a table, made from the bytes of its values."""
+    """Make a column of a table from the bytes of its values."""
     known = None
     if column.known is not None:
         known = np.frombuffer(column.known, dtype=np.bool_)
@@ -193,7 +193,7 @@ def _decode_column(column: SqlColumn) -> TableColumn:
 
 
 def _encode_column(column: TableColumn) -> SqlColumn:
-    """A column of a table, with its values as bytes."""
+    """Write the values of a column as bytes."""
     return SqlColumn(
         name=column.name,
         dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
@@ -220,6 +220,7 @@ def _receive_messages(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
     messages: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:
+        # The stream may break off, and a message may be too large.
         with suppress(OSError, ValueError, MemoryError):
             for message in _read_messages(stream):
                 messages.put(message)
@@ -237,12 +238,12 @@ def _read_messages(stream: IO[bytes]) -> Iterator[bytes]:
     The last one is left out if the stream ends within it.
     """
     while True:
-        head = _read_exactly(stream, LENGTH.size)
-        if len(head) < LENGTH.size:
+        packed_length = _read_exactly(stream, LENGTH.size)
+        if len(packed_length) < LENGTH.size:
             return
-        (length,) = LENGTH.unpack(head)
-        message = _read_exactly(stream, length)
-        if len(message) < length:
+        (message_bytes,) = LENGTH.unpack(packed_length)
+        message = _read_exactly(stream, message_bytes)
+        if len(message) < message_bytes:
             return
         yield message
 
@@ -251,7 +252,7 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes:
     """Read `length` bytes from a stream, or fewer at its end."""
     chunks: list[bytes] = []
     missing_bytes = length
-    while missing_bytes:
+    while missing_bytes > 0:
         chunk = stream.read(min(missing_bytes, MAX_CHUNK_BYTES))
         if not chunk:
             break
@@ -277,28 +278,29 @@ def main() -> None:
     query: SqlQuery = pickle.loads(messages.get())
     limits = _ResourceLimits(query.most_cpu_s)
 
-    def reply(message: SqlReply) -> None:
-        _send_message(sys.stdout.buffer, msgspec.msgpack.encode(message))
-        sys.stdout.buffer.flush()
-
-    def table(name: str) -> Table:
-        """Ask the first process for the table with this name."""
-        reply(SqlReply(needs=name))
-        message = messages.get()
-        limits.widen(COPIES * len(message))
-        unpickled: Table = pickle.loads(message)
-        return unpickled
+    def request_table(name: str) -> Table:
+        _send_reply(SqlReply(needs=name))
+        pickled_table = messages.get()
+        limits.widen(COPIES * len(pickled_table))
+        table: Table = pickle.loads(pickled_table)
+        return table
 
     try:
-        with SqlDatabase(table, of_several=query.of_several) as database:
+        with SqlDatabase(request_table, of_several=query.of_several) as database:
             answer = database.ask(query.text)
         columns = [_encode_column(column) for column in answer.columns]
-        reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
+        _send_reply(SqlReply(columns=columns, left_out=list(answer.left_out)))
     except WrongSqlError as error:
-        reply(SqlReply(error=str(error)))
+        _send_reply(SqlReply(error=str(error)))
     except MemoryError:
-        reply(SqlReply(error=PROCESS_ENDED))
+        _send_reply(SqlReply(error=PROCESS_ENDED))
     os._exit(0)
+
+
+def _send_reply(reply: SqlReply) -> None:
+    """Write a reply to standard output."""
+    _send_message(sys.stdout.buffer, msgspec.msgpack.encode(reply))
+    sys.stdout.buffer.flush()
 
 
 class _ResourceLimits:
@@ -323,7 +325,7 @@ class _ResourceLimits:
             import resource
 
             number = getattr(resource, name)
-            _, hard_limit = resource.getrlimit(number)
-            if hard_limit != resource.RLIM_INFINITY:
-                limit = min(limit, hard_limit)
-            resource.setrlimit(number, (limit, hard_limit))
+            _soft_limit, hard_limit = resource.getrlimit(number)
+            has_hard_limit = hard_limit != resource.RLIM_INFINITY
+            soft_limit = min(limit, hard_limit) if has_hard_limit else limit
+            resource.setrlimit(number, (soft_limit, hard_limit))

@@ -33,7 +33,7 @@ class NoColumnError(Error, KeyError):
     """One plain sentence: which column a table does not have, and those that it has."""
 
     def __str__(self) -> str:
-        """The sentence without the quotes that KeyError puts around it."""
+        """Return the sentence without the quotes that KeyError puts around it."""
         return str(self.args[0])
 
 
@@ -92,12 +92,9 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         values: list[Any] = self.values.tolist()
         if self.texts is not None:
             values = [self.texts[number] for number in values]
-        if self.known is None:
-            return values
-        return [
-            value if is_known else None
-            for value, is_known in zip(values, self.known.tolist(), strict=True)
-        ]
+        for row in np.flatnonzero(~self.has_value).tolist():
+            values[row] = None
+        return values
 
     def to_numpy(self) -> NDArray[Any]:
         """Return the values as numpy has them.
@@ -105,14 +102,14 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         Numbers are an array; a masked array if the column may have rows without a
         value. Texts are an array of objects, with None for a row without one.
         """
-        if self.texts is None and self.known is None:
+        if self.texts is not None:
+            texts_and_none = np.array([*self.texts, None], dtype=object)
+            index_of_none = len(self.texts)
+            indices = np.where(self.has_value, self.values, index_of_none)
+            return np.asarray(texts_and_none[indices])
+        if self.known is None:
             return self.values
-        if self.texts is None:
-            return np.ma.MaskedArray(self.values, ~self.has_value)
-        texts = np.array([*self.texts, None], dtype=object)
-        no_text = len(self.texts)
-        numbers = np.where(self.has_value, self.values, no_text)
-        return np.asarray(texts[numbers])
+        return np.ma.MaskedArray(self.values, mask=~self.known)
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
@@ -130,12 +127,13 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield each row as a dict, by the names of the columns."""
-        names = self.names
         for begin in range(0, len(self), ROWS_AT_ONCE):
-            part = slice(begin, begin + ROWS_AT_ONCE)
-            columns = [column.take(part).to_list() for column in self.columns]
-            for row in zip(*columns, strict=True):
-                yield dict(zip(names, row, strict=True))
+            some_rows = slice(begin, begin + ROWS_AT_ONCE)
+            values_of_columns = []
+            for column in self.columns:
+                values_of_columns.append(column.take(some_rows).to_list())
+            for values_of_row in zip(*values_of_columns, strict=True):
+                yield dict(zip(self.names, values_of_row, strict=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,12 +141,12 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:
-        """The column with this name, with or without its unit: `dur` is `dur_ns`.
-        Raises NoColumnError."""
+        """Return the column with this name, with or without its unit: `dur` is
+        `dur_ns`. Raises NoColumnError."""
+        column_by_name = {column.name: column for column in self.columns}
         for full_name in (name, f"{name}_ns"):
-            for column in self.columns:
-                if column.name == full_name:
-                    return column
+            if full_name in column_by_name:
+                return column_by_name[full_name]
         if name == "file":
             raise NoColumnError(
                 f"{self.name} has no column file: only rows of several traces have one."
@@ -159,13 +157,14 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         raise NoColumnError(f"{self.name} has no column {name}{hint}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
-        """A table with only these columns, in this order, each once.
+        """Return a table with only these columns, in this order, each once.
 
         Names are given as `select("name", "count")` or `select(["name", "count"])`.
         Raises NoColumnError.
         """
-        chosen = (names, *more) if isinstance(names, str) else (*names, *more)
-        columns = tuple(self.column(name) for name in dict.fromkeys(chosen))
+        first_names = [names] if isinstance(names, str) else list(names)
+        distinct_names = dict.fromkeys([*first_names, *more])  # in their order
+        columns = tuple(self.column(name) for name in distinct_names)
         return replace(
             self,
             columns=columns,
@@ -173,28 +172,33 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         )
 
     def take(self, rows: Rows | slice) -> Self:
-        """A table with some of the rows, in the order of `rows`."""
+        """Return a table with some of the rows, in the order of `rows`."""
         columns = tuple(column.take(rows) for column in self.columns)
         return replace(self, columns=columns)
 
     def top(self, number: int) -> Self:
-        """A table with the first rows. Raises ValueError for a negative number."""
+        """Return a table with the first rows. Raises ValueError for a negative number."""
         if number < 0:
             raise ValueError(f"top takes the number of rows, not {number}.")
         return self.take(slice(0, number))
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
-        """The table sorted by one column; rows without a value come last.
+        """Sort the table by one column; rows without a value come last.
 
         Texts are sorted from a to z, other values from the largest on, unless
         `descending` says otherwise. Raises NoColumnError.
         """
         column = self.column(name)
-        values = column.values
+        sort_keys = column.values
         if column.texts is not None:
-            values = _rank_texts(column.texts)[values]
-        is_down = column.kind != "text" if descending is None else descending
-        order = _stable_descending(values) if is_down else values.argsort(kind="stable")
+            sort_keys = _rank_texts(column.texts)[column.values]
+        if descending is None:
+            descending = column.texts is None
+
+        if descending:
+            order = _stable_descending(sort_keys)
+        else:
+            order = np.argsort(sort_keys, kind="stable")
         with_value = order[column.has_value[order]]
         without_value = np.flatnonzero(~column.has_value)
         return self.take(np.concatenate([with_value, without_value]))
@@ -226,13 +230,18 @@ def column_of(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
     """
     if spec.kind == "text":
         return _text_column(spec, values)
+
+    storable_values: list[Any] = list(values)
     if spec.kind == "int":
-        values = [_int_or_none(value) for value in values]
+        storable_values = [_int_or_none(value) for value in values]
     elif spec.kind == "float":
-        values = [_float_or_none(value) for value in values]
-    with_zeros = [value or 0 for value in values]
-    array = np.array(with_zeros, dtype=DTYPES[spec.kind])
-    return TableColumn(name=spec.name, values=array, known=_mark_values(spec, values))
+        storable_values = [_float_or_none(value) for value in values]
+    zeros_for_none = [0 if value is None else value for value in storable_values]
+    return TableColumn(
+        name=spec.name,
+        values=np.array(zeros_for_none, dtype=DTYPES[spec.kind]),
+        known=_mark_values(spec, storable_values),
+    )
 
 
 def _text_column(spec: ColumnSpec, values: Sequence[Any]) -> TableColumn:
@@ -268,18 +277,20 @@ def _value_as_text(value: object) -> str:
     """Return a value as a text: "" for None, "gemm" for "gemm", "[2,3]" for [2, 3]."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def _int_or_none(value: float | None) -> int | None:
-    """A number as an integer; None if it is None or does not fit into 64 bits."""
+    """Convert a number to an integer; None if it is None or does not fit into 64 bits."""
     if value is None or not -MAX_INT <= value < MAX_INT:
         return None
     return int(value)
 
 
 def _float_or_none(value: float | None) -> float | None:
-    """A number as a float; None if it is None, infinite, NaN or too large."""
+    """Convert a number to a float; None if it is None, infinite, NaN or too large."""
     if value is None or not abs(value) < MAX_FLOAT:
         return None
     return float(value)

@@ -16,11 +16,14 @@ from fusetui.analysis.questions.query import (
     COMPARED,
     Word,
     matching,
-    parse_bound,
     parse_pattern,
     parse_word,
 )
-from fusetui.analysis.questions.query_text import Written, WrongQueryError, parse_ways
+from fusetui.analysis.questions.query_text import (
+    Written,
+    WrongQueryError,
+    parse_alternatives,
+)
 from fusetui.gpu.kinds import LEGEND_ONLY_KINDS, searched_kinds
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
@@ -40,6 +43,12 @@ HAS_KERNEL_NAMES = frozenset({"name", "short", "kernel_op"})
 """The columns of a table whose rows are kernels, or slices that may be kernels."""
 SLICES_WITH_WORK = ("kernel", "memcpy", "memset", "device")
 """The kinds of slices whose names say what a device did."""
+COMPARISONS = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 IDS = ("process", "thread", "device", "stream")
 """A value is all of these: stream:7 is not 17."""
 
@@ -54,16 +63,20 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     Raises WrongQueryError for what is no query, and NoColumnError for a field that the
     table has not.
     """
-    alternatives = parse_ways(query, lambda *_: True)
-    holds_of_part: dict[Written, Flags] = {}
+    alternatives = parse_alternatives(query, lambda *_: True)
+    if not alternatives:
+        return np.arange(len(table))
+
+    holds_of_part: dict[Written, Flags] = {}  # a part may be in several alternatives
+    query_holds = np.zeros(len(table), dtype=np.bool_)
     for parts in alternatives:
+        alternative_holds = np.ones(len(table), dtype=np.bool_)
         for part in parts:
-            holds_of_part[part] = _part_holds(table, part)
-    is_without_condition = not alternatives
-    holds = np.full(len(table), is_without_condition)
-    for parts in alternatives:
-        holds |= np.logical_and.reduce([holds_of_part[part] for part in parts])
-    return np.flatnonzero(holds)
+            if part not in holds_of_part:
+                holds_of_part[part] = _part_holds(table, part)
+            alternative_holds &= holds_of_part[part]
+        query_holds |= alternative_holds
+    return np.flatnonzero(query_holds)
 
 
 def _part_holds(table: ColumnTable, part: Written) -> Flags:
@@ -78,22 +91,33 @@ def _part_holds(table: ColumnTable, part: Written) -> Flags:
     pattern = parse_pattern(part)
     if pattern:
         matches = partial(matching, pattern.text)
-        flags = _any_text(table, partial(_test_texts, test=matches))
+        holds = _any_text(table, partial(_test_texts, test=matches))
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)
-        flags = _any_text(table, partial(_contains_word, word=word))
+        holds = _any_text(table, partial(_contains_word, word=word))
     elif part.sign in COMPARED:
         first_column, *_ = _columns_of_field(table, part.field)
-        return _comparison_holds(first_column, part)
+        holds = _comparison_holds(first_column, part)
     else:
-        flags = np.zeros(len(table), dtype=np.bool_)
-        for column in _columns_of_field(table, part.field):
-            flags |= _equals_or_contains(column, part)
-        is_kind = part.field == "family" and part.value in LEGEND_ONLY_KINDS
-        if is_kind or part.field == "kind":
-            flags |= _is_of_kind(table, part)
-    is_negated = part.excluded ^ (part.sign == "!=")
-    return flags ^ is_negated
+        holds = _field_has_value(table, part)
+
+    # `-a!=b` is negated twice.
+    is_negated = part.excluded != (part.sign == "!=")
+    return ~holds if is_negated else holds
+
+
+def _field_has_value(table: ColumnTable, part: Written) -> Flags:
+    """Tell of each row whether a field has the value of a part, such as family:gemm.
+
+    Whether the part is negated does not matter here.
+    """
+    has_value = np.zeros(len(table), dtype=np.bool_)
+    for column in _columns_of_field(table, part.field):
+        has_value |= _equals_or_contains(column, part)
+    is_kind = part.field == "family" and part.value in LEGEND_ONLY_KINDS
+    if is_kind or part.field == "kind":
+        has_value |= _is_of_kind(table, part)
+    return has_value
 
 
 def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
@@ -109,19 +133,21 @@ def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
         return np.zeros(len(table), dtype=np.bool_)
 
     def are_of_kind(names: tuple[str, ...]) -> Flags:
-        return np.array(
-            [part.value in searched_kinds(name) for name in names], np.bool_
-        )
+        flags = [part.value in searched_kinds(name) for name in names]
+        return np.array(flags, dtype=np.bool_)
+
+    def are_with_work(slice_kinds: tuple[str, ...]) -> Flags:
+        return np.isin(slice_kinds, SLICES_WITH_WORK)
+
+    def are_copies(slice_kinds: tuple[str, ...]) -> Flags:
+        return np.isin(slice_kinds, ("memcpy", "memset"))
 
     is_of_kind = _test_texts(table.column("name"), are_of_kind)
-    if "kind" in table.names:  # of all slices, not of kernels alone
-        is_of_kind &= _test_texts(
-            table.column("kind"), lambda kinds: np.isin(kinds, SLICES_WITH_WORK)
-        )
-        if part.value == "copy":
-            is_of_kind |= _test_texts(
-                table.column("kind"), lambda kinds: np.isin(kinds, ("memcpy", "memset"))
-            )
+    has_all_slices = "kind" in table.names  # otherwise the rows are kernels
+    if has_all_slices:
+        is_of_kind &= _test_texts(table.column("kind"), are_with_work)
+    if has_all_slices and part.value == "copy":
+        is_of_kind |= _test_texts(table.column("kind"), are_copies)
     return is_of_kind
 
 
@@ -131,11 +157,14 @@ def _columns_of_field(table: ColumnTable, field: str) -> list[TableColumn]:
     `total_ns` is that column, `dtype` all columns with dtypes, `dur` the first of
     `dur_ns` and `total_ns` that the table has. Raises NoColumnError.
     """
-    any_of = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
-    if not any_of and field == "kind" and HAS_KERNEL_NAMES.issubset(table.names):
-        any_of = ["kernel_op"]
-    if any_of:
-        return [table.column(name) for name in any_of]
+    possible_names = ANY_OF.get(field, (field,))
+    present_names = [name for name in possible_names if name in table.names]
+    if present_names:
+        return [table.column(name) for name in present_names]
+
+    has_kernel_names = HAS_KERNEL_NAMES.issubset(table.names)
+    if field == "kind" and has_kernel_names:
+        return [table.column("kernel_op")]
     for name in FIRST_OF.get(field, ()):
         if name in table.names:
             return [table.column(name)]
@@ -145,8 +174,8 @@ def _columns_of_field(table: ColumnTable, field: str) -> list[TableColumn]:
 def _comparison_holds(column: TableColumn, part: Written) -> Flags:
     """Tell of each row whether a comparison such as `total_ns > 50us` holds for it.
 
-    It does not for a row without a value. So the negation `-total_ns>50us` holds for
-    that row.
+    It does not for a row without a value. Whether the part is negated does not matter
+    here.
 
     Raises WrongQueryError for a column of texts, and for a value that is no number.
     """
@@ -154,14 +183,9 @@ def _comparison_holds(column: TableColumn, part: Written) -> Flags:
         raise WrongQueryError(
             f"{part.field} is text: search it with {part.field}:{part.value or '...'}"
         )
-    # `bound.excluded` has `part.excluded` in it, which rows without a value need alone
-    bound = parse_bound(part, _parse_number(column, part))
-    if bound.above:
-        is_beyond = column.values > bound.value
-    else:
-        is_beyond = column.values < bound.value
-    holds_without_exclusion = is_beyond ^ bound.excluded ^ part.excluded
-    return (holds_without_exclusion & column.has_value) ^ part.excluded
+    number = _parse_number(column, part)
+    compare = COMPARISONS[part.sign]
+    return np.asarray(compare(column.values, number)) & column.has_value
 
 
 def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
@@ -176,15 +200,17 @@ def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
-        word = parse_word(Written(part.text, False, sign=sign), part.value)
+        word = parse_word(Written(part.text, excluded=False, sign=sign), part.value)
         return _contains_word(column, word)
+
+    wanted: float
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQueryError(f"{part.field} is true or false: {part.field} = true")
-        is_wanted = np.equal(column.values, part.value == "true")
+        wanted = part.value == "true"
     else:
-        is_wanted = np.equal(column.values, _parse_number(column, part))
-    return is_wanted & column.has_value
+        wanted = _parse_number(column, part)
+    return np.equal(column.values, wanted) & column.has_value
 
 
 def _parse_number(column: TableColumn, part: Written) -> float:
@@ -195,12 +221,15 @@ def _parse_number(column: TableColumn, part: Written) -> float:
     """
     is_time = column.name.endswith("_ns")
     ns = parse_time(part.value) if is_time else None
+    if ns is not None:
+        return ns
     try:
-        value = float(part.value) if ns is None else ns
+        value = float(part.value)
     except ValueError:
         value = math.nan
     if math.isfinite(value):
-        return int(value) if value == int(value) else value
+        return int(value) if value.is_integer() else value
+
     if is_time:
         example = "50us"
     elif column.kind == "float":

@@ -57,12 +57,14 @@ def middle_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
     """
     kept_cells = max_cells - width(ellipsis)
     is_one_cell_per_char = len(text) == width(text)
-    was_cut = text.endswith(CUT_BEFORE)
-    if kept_cells < 2 or not is_one_cell_per_char or len(text) <= max_cells or was_cut:
+    was_cut_before = text.endswith(CUT_BEFORE)
+    if kept_cells < 2 or not is_one_cell_per_char or was_cut_before:
         return clip(text, max_cells, ellipsis)
+    if len(text) <= max_cells:
+        return text
+
     end_cells = kept_cells // 2
-    without_number = text.rstrip(DIGITS)
-    number_cells = len(text) - len(without_number)
+    number_cells = len(text) - len(text.rstrip(DIGITS))
     if number_cells < kept_cells:
         end_cells = max(end_cells, number_cells)
     beginning = text[: kept_cells - end_cells]
@@ -83,23 +85,33 @@ def word_clip(text: str, max_cells: int, ellipsis: str = ELLIPSIS) -> str:
     It is `middle_clip` if that does not suffice, and `clip` for a text in which some
     character does not take one cell.
     """
-    if len(text) != width(text) or len(text) <= max_cells:
+    is_one_cell_per_char = len(text) == width(text)
+    if not is_one_cell_per_char or len(text) <= max_cells:
         return clip(text, max_cells, ellipsis)
+
     words = text.split(" ")
-    cells_of_word = {
-        place: len(word)
-        for place, word in enumerate(words)
-        if not set(word) & set(DIGITS)
-    }
+    cells_of_words = [len(word) for word in words]
+    shortened = []  # the indices of the words that may be shortened
+    for index, word in enumerate(words):
+        has_digit = any(digit in word for digit in DIGITS)
+        if not has_digit:
+            shortened.append(index)
+
+    min_cells = len(ellipsis) + 1  # a letter and the ellipsis
     for _ in range(len(text) - max_cells):
-        # of equally long words the last
-        longest = max(cells_of_word, key=lambda n: (cells_of_word[n], n), default=None)
-        if longest is None or cells_of_word[longest] <= len(ellipsis) + 1:
+        # The key prefers the last one of equally long words.
+        longest = max(
+            shortened, key=lambda index: (cells_of_words[index], index), default=None
+        )
+        if longest is None or cells_of_words[longest] <= min_cells:
             return middle_clip(text, max_cells, ellipsis)
-        cells_of_word[longest] -= 1
-    for place, cells in cells_of_word.items():
-        words[place] = clip(words[place], cells, ellipsis)
-    return " ".join(words)
+        cells_of_words[longest] -= 1
+
+    clipped_words = [
+        clip(word, cells, ellipsis)
+        for word, cells in zip(words, cells_of_words, strict=True)
+    ]
+    return " ".join(clipped_words)
 
 
 def clip_apart(
@@ -113,14 +125,16 @@ def clip_apart(
     >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
     ['gem~e a', 'gem~e b', 'softma~']
     """
-    clipped = {text: clip(text, max_cells, ellipsis) for text in texts}
-    texts_per_clipped = Counter(clipped.values())
-    return [
-        clipped[text]
-        if texts_per_clipped[clipped[text]] == 1
-        else middle_clip(text, max_cells, ellipsis)
-        for text in texts
-    ]
+    cut_at_end = {text: clip(text, max_cells, ellipsis) for text in texts}
+    texts_that_look_so = Counter(cut_at_end.values())
+    cut_texts = []
+    for text in texts:
+        is_ambiguous = texts_that_look_so[cut_at_end[text]] > 1
+        if is_ambiguous:
+            cut_texts.append(middle_clip(text, max_cells, ellipsis))
+        else:
+            cut_texts.append(cut_at_end[text])
+    return cut_texts
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:
@@ -139,16 +153,16 @@ def joined(parts: Sequence[str], max_cells: int, between: str = "   ") -> str:
     >>> joined(["q quit", "? help", "/ search"], 14, "  ")
     'q quit  ? help'
     """
-    text = ""
+    joined_parts = ""
     for part in parts:
-        if not text:
-            text = part
+        if not joined_parts:
+            joined_parts = part
             continue
-        longer = text + between + part
+        longer = f"{joined_parts}{between}{part}"
         if width(longer) > max_cells:
             break
-        text = longer
-    return text
+        joined_parts = longer
+    return joined_parts
 
 
 def warm() -> None:
@@ -163,10 +177,10 @@ def _fitting_beginning(text: str, cells: int) -> str:
     if text.isascii():
         return text[: max(0, cells)]
     used_cells = 0
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         used_cells += _char_width(char)
         if used_cells > cells:
-            return text[:place]
+            return text[:index]
     return text
 
 
@@ -181,5 +195,5 @@ def _char_width(char: str) -> int:
 
 
 def with_capital(sentence: str) -> str:
-    """A sentence with a capital letter at its begin; the rest is kept."""
+    """Return a sentence with a capital letter at its begin; the rest is kept."""
     return sentence[:1].upper() + sentence[1:]

@@ -74,7 +74,7 @@ class Unit(msgspec.Struct, frozen=True):
     decimals: int
 
     def text(self, ns: int) -> str:
-        """A time in this unit, rounded half up, without the name of the unit:
+        """Return a time in this unit, rounded half up, without the name of the unit:
         `1,437.3`.
 
         A time that would round to nothing is shown as `<0.1`, whatever its sign.
@@ -82,17 +82,21 @@ class Unit(msgspec.Struct, frozen=True):
             >>> unit_of([1_437_300, 12]).text(12)
             '<0.001'
         """
-        last_digits = _round_half_up(abs(ns) * 10**self.decimals, self.scale)
         if self.hides(ns):
             smallest = _format_decimal(1, self.decimals)
             return f"<{smallest}"
         sign = "-" if ns < 0 else ""
-        number = _format_decimal(last_digits, self.decimals, thousands=",")
-        return f"{sign}{number}"
+        digits = self._digits(ns)
+        return f"{sign}{_format_decimal(digits, self.decimals, thousands=',')}"
 
     def hides(self, ns: int) -> bool:
-        """Whether a time that is not 0 rounds to 0 in this unit."""
-        return ns != 0 and not _round_half_up(abs(ns) * 10**self.decimals, self.scale)
+        """Return whether a time that is not 0 rounds to 0 in this unit."""
+        return ns != 0 and self._digits(ns) == 0
+
+    def _digits(self, ns: int) -> int:
+        """Return the digits of a time in this unit, as a number without the point:
+        14373 for 1,437.3."""
+        return _round_half_up(abs(ns) * 10**self.decimals, self.scale)
 
 
 def unit_of(times_ns: Iterable[int]) -> Unit:
@@ -107,14 +111,15 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
     '1.437'
     """
     longest_ns = max(map(abs, times_ns), default=0)
-    unit = TIME_UNITS[0]
-    for larger in TIME_UNITS[1:]:
-        if larger.factor <= longest_ns:
-            unit = larger
-    whole_digits = len(str(longest_ns // unit.factor))
-    exact_decimals = len(str(unit.factor)) - 1  # with as many, each ns is shown
-    decimals = min(exact_decimals, max(0, SIGNIFICANT_DIGITS - whole_digits))
-    return Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+    chosen, *larger_units = TIME_UNITS
+    for unit in larger_units:
+        if unit.factor <= longest_ns:
+            chosen = unit
+    whole_digits = len(str(longest_ns // chosen.factor))
+    wanted_decimals = max(0, SIGNIFICANT_DIGITS - whole_digits)
+    exact_decimals = len(str(chosen.factor)) - 1  # with as many, each ns is shown
+    decimals = min(exact_decimals, wanted_decimals)
+    return Unit(scale=chosen.factor, name=chosen.name, decimals=decimals)
 
 
 def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
@@ -136,25 +141,34 @@ def common_unit(columns_ns: Iterable[Sequence[int]], most_cells: int) -> Unit:
         columns_ns: The times of each column, in ns. Zeros do not count.
         most_cells: How many characters the longest time may take.
     """
-    columns = [[abs(time) for time in times if time] for times in columns_ns]
-    longest_of_columns = [max(times, default=0) for times in columns]
-    longest_ns = max(longest_of_columns, default=0)
-    smallest_column_ns = min(filter(None, longest_of_columns), default=0)
-    smallest_scale = unit_of([smallest_column_ns]).scale
-    shortest_ns = min((min(times) for times in columns if times), default=0)
+    all_times_ns: list[int] = []
+    longest_of_columns = []
+    for column_ns in columns_ns:
+        times_ns = [abs(time_ns) for time_ns in column_ns if time_ns != 0]
+        if times_ns:
+            all_times_ns += times_ns
+            longest_of_columns.append(max(times_ns))
+    if not all_times_ns:
+        return unit_of([0])
+    longest_ns = max(all_times_ns)
+    shortest_ns = min(all_times_ns)
+
+    # The column with the shortest times decides.
+    deciding_ns = min(longest_of_columns)
+    smallest_scale = unit_of([deciding_ns]).scale
     chosen = unit_of([longest_ns])
-    for unit in _units_that_fit(longest_ns, smallest_column_ns, most_cells):
+    for unit in _units_that_fit(longest_ns, deciding_ns, most_cells):
         if unit.scale >= smallest_scale:
             chosen = unit
             break
     if not chosen.hides(shortest_ns):
         return chosen
-    finer = [
-        unit
-        for unit in _units_that_fit(longest_ns, shortest_ns, most_cells)
-        if unit.scale <= chosen.scale and not unit.hides(shortest_ns)
-    ]
-    return finer[-1] if finer else chosen
+
+    largest_without_hiding = chosen
+    for unit in _units_that_fit(longest_ns, shortest_ns, most_cells):
+        if unit.scale <= chosen.scale and not unit.hides(shortest_ns):
+            largest_without_hiding = unit
+    return largest_without_hiding
 
 
 def _units_that_fit(longest_ns: int, exact_ns: int, most_cells: int) -> Iterator[Unit]:
@@ -170,11 +184,12 @@ def _units_that_fit(longest_ns: int, exact_ns: int, most_cells: int) -> Iterator
         whole_cells = len(f"{longest_ns // unit.factor:,}")
         if whole_cells > most_cells:
             continue
-        exact_decimals = len(str(unit.factor)) - 1
-        wanted = SIGNIFICANT_DIGITS - len(str(exact_ns // unit.factor))
-        cells_left = most_cells - whole_cells - 1  # after the decimal point
-        decimals = max(0, min(exact_decimals, wanted, cells_left))
-        yield Unit(scale=unit.factor, name=unit.name, decimals=decimals)
+        exact_decimals = len(str(unit.factor)) - 1  # with as many, each ns is shown
+        whole_digits = len(str(exact_ns // unit.factor))
+        wanted_decimals = SIGNIFICANT_DIGITS - whole_digits
+        cells_behind_point = most_cells - whole_cells - len(".")
+        decimals = min(exact_decimals, wanted_decimals, cells_behind_point)
+        yield Unit(scale=unit.factor, name=unit.name, decimals=max(0, decimals))
 
 
 def parse_time(text: str) -> int | None:
@@ -188,11 +203,12 @@ def parse_time(text: str) -> int | None:
     match = re.fullmatch(TIME, text)
     if match is None:
         return None
-    sign, whole, fraction, unit = match.groups()
-    factor = NS_PER_UNIT[unit]
-    fraction_digits = (fraction or "").ljust(MAX_FRACTION_DIGITS, "0")
-    ns: int = int(whole) * factor
-    ns += int(fraction_digits) * factor // 10**MAX_FRACTION_DIGITS
+    sign, whole, fraction, unit = match.groups(default="")
+    ns_per_unit = NS_PER_UNIT[unit]
+    # With all digits written out, the fraction is an integer: .5 is 500...0.
+    fraction_digits = int(fraction.ljust(MAX_FRACTION_DIGITS, "0"))
+    fraction_ns = fraction_digits * ns_per_unit // 10**MAX_FRACTION_DIGITS
+    ns: int = int(whole) * ns_per_unit + fraction_ns
     return -ns if sign else ns
 
 
@@ -225,14 +241,13 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
     """
     if ns is None:
         return "-"
-    tenths = _round_half_up(abs(ns), 100)
-    if tenths == 0:
-        sign = ""
-    elif ns < 0:
+    tenths_of_us = _round_half_up(abs(ns), 100)
+    sign = ""
+    if tenths_of_us > 0 and ns < 0:
         sign = "-"
-    else:
-        sign = "+" if signed else ""
-    return sign + _format_decimal(tenths, 1, thousands=",")
+    elif tenths_of_us > 0 and signed:
+        sign = "+"
+    return sign + _format_decimal(tenths_of_us, 1, thousands=",")
 
 
 def tick(ns: int, step: int) -> str:
@@ -250,18 +265,19 @@ def tick(ns: int, step: int) -> str:
     sign = "-" if ns < 0 else ""
     for unit in reversed(TIME_UNITS):
         decimals = 0
-        while step * 10**decimals < unit.factor:
+        while step * 10**decimals < unit.factor:  # until the step is one last digit
             decimals += 1
-        last_digits = _round_half_up(abs(ns) * 10**decimals, unit.factor)
-        is_one_or_more = last_digits >= 10**decimals
-        is_step_shown = step >= unit.factor // 1000
-        if unit.factor == 1 or (is_step_shown and is_one_or_more):
-            return f"{sign}{_format_decimal(last_digits, decimals)} {unit.name}"
+        # The number in this unit, without its point: 125 for 1.25.
+        rounded = _round_half_up(abs(ns) * 10**decimals, unit.factor)
+        is_one_or_more = rounded >= 10**decimals
+        is_step_large_enough = step >= unit.factor // 1000
+        if unit.factor == 1 or (is_step_large_enough and is_one_or_more):
+            return f"{sign}{_format_decimal(rounded, decimals)} {unit.name}"
     raise AssertionError("nanoseconds are the last unit")
 
 
 def window(begin_ns: int, end_ns: int) -> str:
-    """Two times, with enough digits to tell how far apart they are.
+    """Write two times, with enough digits to tell how far apart they are.
 
     >>> window(10_000_000_000, 10_003_000_000)
     '10000.00 ms to 10003.00 ms'
@@ -312,14 +328,13 @@ def quantity(value: float, unit: str = "", digits: int = SIGNIFICANT_DIGITS) -> 
     size = abs(exact)
     is_tiny = exact != 0 and size * TINY_PER_ONE < 1
     if is_tiny or size >= HUGE:
-        text = f"{value:.{digits - 1}g} {unit}"
-    elif size < 1:
-        text = f"{significant(value, digits)} {unit}"
-    else:
-        prefixes = PREFIXES if unit else PREFIXES_WITHOUT_KILO
-        units = [Scale(prefix.factor, prefix.name + unit) for prefix in prefixes]
-        text = _in_units(exact, units, digits)
-    return text.rstrip()
+        return f"{value:.{digits - 1}g} {unit}".rstrip()
+    if size < 1:
+        return f"{significant(value, digits)} {unit}".rstrip()
+
+    prefixes = PREFIXES if unit else PREFIXES_WITHOUT_KILO
+    units = [Scale(prefix.factor, f"{prefix.name}{unit}") for prefix in prefixes]
+    return _in_units(exact, units, digits).rstrip()
 
 
 def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
@@ -330,16 +345,15 @@ def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
     ('0.012', '41.25', '812.3', '12041')
     """
     size = abs(_exact_fraction(value))
-    decimals = digits
-    if size >= 1:
-        whole_digits = len(str(int(size)))
-        decimals = max(0, digits - whole_digits)
-    smallest = 10 ** (digits - 1)  # number with so many digits
-    while 0 < size * 10**decimals < smallest:
+    whole_digits = len(str(int(size))) if size >= 1 else 0
+    decimals = max(0, digits - whole_digits)
+    # A number such as 0.0012 has zeros before its first digit, which do not count.
+    smallest_with_all_digits = 10 ** (digits - 1)
+    while 0 < size * 10**decimals < smallest_with_all_digits:
         decimals += 1
     sign = "-" if value < 0 else ""
-    number = _format_trimmed(_round_half_up(size * 10**decimals, 1), decimals)
-    return f"{sign}{number}"
+    rounded = _round_half_up(size * 10**decimals, 1)
+    return f"{sign}{_format_trimmed(rounded, decimals)}"
 
 
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
@@ -364,14 +378,18 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
     # Fractions are slower than integers.
     exact_part = part if isinstance(part, int) else _exact_fraction(part)
     exact_whole = whole if isinstance(whole, int) else _exact_fraction(whole)
-    tenths = _round_half_up(1000 * exact_part, exact_whole)
+    tenths = _round_half_up(1000 * exact_part, exact_whole)  # of a percent
     if tenths == 0:
         return "<0.1 %"
     if tenths == 1000:
         return ">99.9 %" if exact_part < exact_whole else ">100 %"
-    if fine or tenths < 100 or 995 <= tenths < 1005:
+
+    is_below_10_percent = tenths < 100
+    would_round_to_100_percent = 995 <= tenths < 1005
+    if fine or is_below_10_percent or would_round_to_100_percent:
         return f"{_format_decimal(tenths, 1)} %"
-    return f"{_round_half_up(100 * exact_part, exact_whole)} %"
+    percents = _round_half_up(100 * exact_part, exact_whole)
+    return f"{percents} %"
 
 
 def signed_percent(part: float, whole: float) -> str:
@@ -393,12 +411,15 @@ def _put_sign(share: str, sign: str) -> str:
 
     A bound turns around below zero: "<0.1 %" becomes ">-0.1 %".
     """
-    if not share.startswith(("<", ">")):
-        return sign + share
-    bound, number = share[0], share[1:]
-    if sign == "-":
-        bound = ">" if bound == "<" else "<"
-    return bound + sign + number
+    is_negative = sign == "-"
+    if share.startswith("<"):
+        bound = ">" if is_negative else "<"
+    elif share.startswith(">"):
+        bound = "<" if is_negative else ">"
+    else:
+        bound = ""
+    number = share.lstrip("<>")
+    return f"{bound}{sign}{number}"
 
 
 MIN_MULTIPLE = 10  # from so many times on, no percentage says how much longer it is
@@ -429,10 +450,12 @@ def pace(before: float, after: float) -> str:
     """
     if before == after:
         return "as fast"
-    if times := multiple(before, after):
+    times = multiple(before, after)
+    if times:
         return f"{times} as long"
     direction = "faster" if after < before else "slower"
-    return f"{percent(abs(after - before), before, fine=True)} {direction}"
+    share = percent(abs(after - before), before, fine=True)
+    return f"{share} {direction}"
 
 
 def change(before: int, after: int) -> str:
@@ -445,7 +468,8 @@ def change(before: int, after: int) -> str:
     """
     if before == after:
         return "as much"
-    if times := multiple(before, after):
+    times = multiple(before, after)
+    if times:
         return f"{times} as much"
     word = "less" if after < before else "more"
     share = percent(abs(after - before), before, fine=True)
@@ -464,8 +488,9 @@ def plural(number: int, noun: str) -> str:
     ('1 kernel', '2,000 kernels', '0 launches')
     """
     if number == 1:
-        return f"{count(number)} {noun}"
-    ending = "es" if noun.endswith(("ch", "sh", "ss", "x")) else "s"
+        return f"1 {noun}"
+    takes_es = noun.endswith(("ch", "sh", "ss", "x"))
+    ending = "es" if takes_es else "s"
     return f"{count(number)} {noun}{ending}"
 
 
@@ -475,10 +500,9 @@ def several(names: Sequence[str], most: int) -> str:
     >>> several(["a", "b", "c", "d", "e"], most=2), several(["a", "b"], most=2)
     ('a, b and 3 more', 'a, b')
     """
-    shown = ", ".join(names[:most])
-    if len(names) <= most:
-        return shown
-    return f"{shown} and {count(len(names) - most)} more"
+    listed = ", ".join(names[:most])
+    others = len(names) - most
+    return f"{listed} and {count(others)} more" if others > 0 else listed
 
 
 def amount(text: str) -> float | None:
@@ -499,7 +523,7 @@ def amount(text: str) -> float | None:
 
 
 def _exact_fraction(value: float) -> Fraction:
-    """The exact value of a float or an integer as a fraction."""
+    """Return the exact value of a float or an integer as a fraction."""
     from fractions import Fraction  # takes a while to import, and many runs need none
 
     return Fraction(value)
@@ -523,12 +547,13 @@ def _in_units(
     sign = "-" if value < 0 else ""
     for unit in reversed(units):
         whole = int(size) // unit.factor
-        whole_digits = len(str(whole)) if whole else 0
+        whole_digits = len(str(whole)) if whole > 0 else 0
         decimals = max(0, digits - whole_digits)
-        last_digits = _round_half_up(size * 10**decimals, unit.factor)
-        is_one_or_more = last_digits >= 10**decimals
+        # The number in this unit, without its point: 412 for 41.2.
+        rounded = _round_half_up(size * 10**decimals, unit.factor)
+        is_one_or_more = rounded >= 10**decimals
         if is_one_or_more or unit.factor == 1:
-            return f"{sign}{_format_trimmed(last_digits, decimals)} {unit.name}"
+            return f"{sign}{_format_trimmed(rounded, decimals)} {unit.name}"
     raise AssertionError("the first unit is 1")
 
 

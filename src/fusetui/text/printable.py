@@ -46,10 +46,14 @@ def printable(text: str) -> str:
     """
     if is_printable(text):
         return text
-    return "".join(
-        char if is_printable(char) else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    return "".join(map(_escape_character, text))
+
+
+def _escape_character(char: str) -> str:
+    r"""Return a character as it is, or as an escape such as `\x1b`."""
+    if is_printable(char):
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 def printable_lines(text: str) -> str:
@@ -71,10 +75,11 @@ def json_lines(text: str) -> str:
     """
     if text.isascii() and "\x7f" not in text:
         return text
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if not is_printable(line):
-            lines[number] = "".join(map(_escape_in_json, line))
+    lines = []
+    for line in text.split("\n"):
+        # Most lines need no escapes, and are faster to check than to escape.
+        is_safe = is_printable(line)
+        lines.append(line if is_safe else "".join(map(_escape_in_json, line)))
     return "\n".join(lines)
 
 
@@ -86,10 +91,11 @@ def markdown(text: str) -> str:
     >>> markdown("a*b | <c> & d")
     'a\\*b \\| \\<c\\> &amp; d'
     """
-    escaped = "".join(
-        f"\\{char}" if char in MARKDOWN_SYNTAX else char for char in printable(text)
-    )
-    return escaped.replace("&", "&amp;").replace("@", "@" + ZERO_WIDTH_SPACE)
+    escaped = ""
+    for char in printable(text):
+        escaped += f"\\{char}" if char in MARKDOWN_SYNTAX else char
+    # A blank without width behind @ keeps GitHub from mentioning a user.
+    return escaped.replace("&", "&amp;").replace("@", f"@{ZERO_WIDTH_SPACE}")
 
 
 def markdown_table(
@@ -105,8 +111,13 @@ def markdown_table(
         rows: The cells of each row, already Markdown.
         left: The numbers of the columns that are aligned left, as texts are.
     """
-    ruler = ["---" if column in left else "---:" for column in range(len(titles))]
-    return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]
+    ruler = []
+    for column in range(len(titles)):
+        ruler.append("---" if column in left else "---:")
+    lines = []
+    for cells in (titles, ruler, *rows):
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def without_credentials(text: str) -> str:
@@ -130,6 +141,5 @@ def _escape_in_json(char: str) -> str:
     if is_printable(char):
         return char
     digits = char.encode("utf-16-be", "surrogatepass").hex()
-    if len(digits) == 4:
-        return f"\\u{digits}"
-    return f"\\u{digits[:4]}\\u{digits[4:]}"
+    escapes = [f"\\u{digits[start : start + 4]}" for start in range(0, len(digits), 4)]
+    return "".join(escapes)

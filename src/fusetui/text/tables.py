@@ -6,6 +6,7 @@ A width is a number of cells; None is no limit. See also `UncutWidth`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -48,13 +49,16 @@ def times(**spares: int) -> list[Column]:
     fields `total_ns` and `median_ns` of a record. The numbers are their `spare`.
     """
 
-    def duration_of(name: str) -> Callable[[Any], str]:
-        return lambda record: duration(getattr(record, f"{name}_ns"))
+    columns = []
+    for name, spare in spares.items():
+        cell = partial(_duration_of_field, f"{name}_ns")
+        columns.append(Column(title=name, spare=spare, cell=cell))
+    return columns
 
-    return [
-        Column(title=name, spare=spare, cell=duration_of(name))
-        for name, spare in spares.items()
-    ]
+
+def _duration_of_field(field: str, record: object) -> str:
+    """Return the text of a time of a record; the field has it in ns."""
+    return duration(getattr(record, field))
 
 
 def table(
@@ -77,25 +81,28 @@ def table(
         min_last_cells: Spare columns are dropped as long as the last column would get
             fewer cells than this, and fewer than it needs.
     """
-    lines = [[column.title for column in columns], *rows]
-    widths = [
-        max(width(line[number]) for line in lines) for number in range(len(columns))
-    ]
-    shown = list(range(len(columns)))
+    titles = [column.title for column in columns]
+    lines: list[Sequence[str]] = [titles, *rows]
+    width_of_column = [max(map(width, texts)) for texts in zip(*lines, strict=True)]
+    shown_columns = list(range(len(columns)))
     if max_cells is not None:
-        shown = _fitting_columns(columns, widths, max_cells, min_last_cells)
-        if not isinstance(max_cells, UncutWidth):
-            last = shown[-1]
-            cells_left = max_cells - _cells_before_last(shown, widths)
-            widths[last] = max(1, min(widths[last], cells_left))
-    texts = []
+        shown_columns = _fitting_columns(
+            columns, width_of_column, max_cells, min_last_cells
+        )
+    if max_cells is not None and not isinstance(max_cells, UncutWidth):
+        last = shown_columns[-1]
+        cells_left = max_cells - _cells_before_last(shown_columns, width_of_column)
+        width_of_column[last] = max(1, min(width_of_column[last], cells_left))
+
+    aligned_lines = []
     for line in lines:
         cells = []
-        for number in shown:
-            cell = clip(line[number], widths[number], CUT)
-            cells.append(pad(cell, widths[number], columns[number].left))
-        texts.append(GAP.join(cells).rstrip())
-    return "\n".join(texts)
+        for number in shown_columns:
+            cell = clip(line[number], width_of_column[number], CUT)
+            is_left = columns[number].left
+            cells.append(pad(cell, width_of_column[number], is_left))
+        aligned_lines.append(GAP.join(cells).rstrip())
+    return "\n".join(aligned_lines)
 
 
 def _fitting_columns(
@@ -116,18 +123,19 @@ def _fitting_columns(
         min_last_cells: How many cells the last column should get.
     """
     shown = list(range(len(columns)))
-    # sorted() keeps the order of columns that are equally spare
-    for number in sorted(shown, key=lambda n: -columns[n].spare):
+    spare_first = sorted(shown, key=lambda number: columns[number].spare, reverse=True)
+    for number in spare_first:
         last_cells = min(widths[shown[-1]], min_last_cells)
         fits = _cells_before_last(shown, widths) + last_cells <= max_cells
-        if fits or columns[number].spare == 0:
+        is_spare = columns[number].spare > 0
+        if fits or not is_spare:
             break
         shown.remove(number)
     return shown
 
 
 def _cells_before_last(shown: Sequence[int], widths: Sequence[int]) -> int:
-    """How many cells of a line the shown columns take before the last one, gaps
+    """Count how many cells of a line the shown columns take before the last one, gaps
     included."""
     return sum(widths[number] + len(GAP) for number in shown[:-1])
 
@@ -148,16 +156,17 @@ def record_table(
         min_last_cells: As for `table`.
         blank: A column is left out if all of its cells are this text.
     """
-    rows = [[column.cell(record) for column in columns] for record in records]
-    kept = list(range(len(columns)))
-    if blank is not None:
-        kept = [n for n in kept if any(row[n] != blank for row in rows)]
-    return table(
-        [columns[n] for n in kept],
-        [[row[n] for n in kept] for row in rows],
-        max_cells,
-        min_last_cells,
-    )
+    all_records = list(records)
+    shown_columns = []
+    texts_of_columns = []
+    for column in columns:
+        texts = [column.cell(record) for record in all_records]
+        is_blank = blank is not None and all(text == blank for text in texts)
+        if not is_blank:
+            shown_columns.append(column)
+            texts_of_columns.append(texts)
+    rows = list(zip(*texts_of_columns, strict=True))
+    return table(shown_columns, rows, max_cells, min_last_cells)
 
 
 def top_table(
@@ -184,9 +193,11 @@ def top_table(
         blank: As for `record_table`.
         share: How much the others are together, for `omitted_line`: "20 %".
     """
-    shown = records[:top] if top else records
+    shows_all = top == 0
+    shown = records if shows_all else records[:top]
+    omitted = len(records) - len(shown)
     lines = [record_table(columns, shown, max_cells, min_last_cells, blank)]
-    lines += omitted_line(len(records) - len(shown), noun, hint, share)
+    lines += omitted_line(omitted, noun, hint, share)
     return "\n".join(lines)
 
 
@@ -199,16 +210,17 @@ def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
         max_cells: How wide a line may be.
         indent: Stands before each line but the first.
     """
-    return wrap(text, min(max_cells, MAX_SENTENCE_CELLS), subsequent_indent=indent)
+    line_cells = min(max_cells, MAX_SENTENCE_CELLS)
+    return wrap(text, line_cells, subsequent_indent=indent)
 
 
 def time_or_blank(ns: int) -> str:
-    """The text of a time in ns; "" for 0."""
+    """Return the text of a time in ns; "" for 0."""
     return duration(ns) if ns else ""
 
 
 def count_or_blank(number: int) -> str:
-    """The text of a number; "" for 0."""
+    """Return the text of a number; "" for 0."""
     return count(number) if number else ""
 
 
@@ -237,7 +249,9 @@ def omitted_line(number: int, noun: str, hint: str, share: str = "") -> list[str
     """
     if number <= 0:
         return []
-    more = plural(number, f"more {noun}")
+    line = f"... and {plural(number, f'more {noun}')}"
     if share:
-        more += f" with {share}"
-    return [f"... and {more} ({hint})" if hint else f"... and {more}"]
+        line += f" with {share}"
+    if hint:
+        line += f" ({hint})"
+    return [line]

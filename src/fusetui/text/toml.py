@@ -16,10 +16,14 @@ class WrongFileError(Error):
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file of at most 1 MiB in UTF-8; a mark of the byte order is
-    dropped. Raises FileNotFoundError, and WrongFileError if it cannot be used."""
+    """Read a text file in UTF-8, without its byte order mark.
+
+    Raises FileNotFoundError if there is none, and WrongFileError if it cannot be read,
+    is no regular file or is larger than 1 MiB.
+    """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
             raise WrongFileError(f"{path} is not a file.")
         with path.open("rb") as file:
             # one byte more tells whether it is too large
@@ -28,14 +32,18 @@ def read_text(path: Path) -> str:
             raise WrongFileError(f"{path} is larger than 1 MiB.")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise
+        raise  # the caller decides whether the file may be missing
     except (OSError, UnicodeDecodeError) as error:
         raise WrongFileError(f"{path} cannot be read: {error}.") from None
 
 
 def table_in(text: str, path: object) -> dict[str, Any]:
-    """The keys and values of a TOML text. Raises WrongFileError with a sentence that
-    names `path`, if the text is not valid."""
+    """Parse a TOML text into its keys and values.
+
+    Args:
+        text: The text.
+        path: What sentences call it. Raises WrongFileError if the text is not valid.
+    """
     import tomllib  # only where there is a file
 
     try:

@@ -17,7 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Kinds, Rows
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Floats,
+    Int32s,
+    Int64s,
+    Kinds,
+    Ranges,
+    Rows,
+    last_at_or_before,
+    prefix_sums,
+    used_ids,
+)
 from fusetui.trace.model.columns import Trace, Track
 
 NO_SLICE = -1
@@ -148,8 +159,9 @@ def edges(begin: int, end: int, width: int) -> Int64s:
     cells = max(width, 1)
     ns_per_cell, rest_ns = divmod(end - begin, cells)
     border_index = np.arange(width + 1, dtype=np.int64)
-    rest_before_ns = rest_ns * border_index // cells
-    borders = begin + ns_per_cell * border_index + rest_before_ns
+    # Some cells are 1 ns longer, so that all together are as long as the window.
+    longer_cells_before = rest_ns * border_index // cells
+    borders = begin + ns_per_cell * border_index + longer_cells_before
     # the cache returns the same array to all callers
     borders.flags.writeable = False
     return borders
@@ -169,10 +181,11 @@ def row_covering_window(line: DepthRow, begin: int, end: int) -> int:
     first_not_ended = int(line.end.searchsorted(begin, side="right"))
     if first_not_ended == len(line):
         return NO_SLICE
-    slice_begin = line.start[first_not_ended]
-    if slice_begin >= end:
+    slice_start = line.start[first_not_ended]
+    slice_end = line.end[first_not_ended]
+    if slice_start >= end:
         return NO_SLICE
-    covers_all = slice_begin < begin and line.end[first_not_ended] >= end
+    covers_all = slice_start < begin and slice_end >= end
     return int(line.rows[first_not_ended]) if covers_all else SEVERAL
 
 
@@ -188,47 +201,61 @@ def cells(line: DepthRow, borders: Int64s) -> Cells:
         borders: The W + 1 borders of the cells, in ns of the file.
     """
     at_borders = _locate_borders(line, borders)
-    # the last slice begun before a cell touches it too if it has not ended
-    first_slice = at_borders.started[:-1] - (at_borders.over_ns[:-1] > 0)
-    end_slice = at_borders.started[1:]
-    count = end_slice - first_slice
-    cells_with_several = np.flatnonzero(count > 1)
-    longest = _find_longest_in_cells(line, first_slice, end_slice, cells_with_several)
+    touching = _slices_touching_cells(at_borders)
+    slice_count = touching.end - touching.begin
+    longest = _find_longest_in_cells(line, touching)
     row = line.rows[longest]
     kind = line.kind[longest].astype(np.int16)
-    if cells_with_several.size and line.kinds:
-        kind_with_most = _dominant_kinds(line.kinds, at_borders)[cells_with_several]
-        is_of_kind = kind_with_most == kind[cells_with_several]
-        row[cells_with_several] = np.where(is_of_kind, row[cells_with_several], SEVERAL)
-        kind[cells_with_several] = kind_with_most
-    is_empty = count == 0
+
+    has_several = slice_count > 1
+    if line.kinds and has_several.any():
+        kind_with_most = _dominant_kinds(line.kinds, at_borders)
+        is_of_other_kind = has_several & (kind != kind_with_most)
+        row[is_of_other_kind] = SEVERAL
+        kind[has_several] = kind_with_most[has_several]
+
+    is_empty = slice_count == 0
     row[is_empty] = NO_SLICE
     kind[is_empty] = NO_SLICE
     covered_ns_before = line.ns_before[at_borders.started] - at_borders.over_ns
-    covered_ns = covered_ns_before[1:] - covered_ns_before[:-1]
-    return Cells(row=row, kind=kind, count=count, covered=covered_ns)
+    return Cells(
+        row=row, kind=kind, count=slice_count, covered=np.diff(covered_ns_before)
+    )
 
 
-def _find_longest_in_cells(
-    line: DepthRow, first: Rows, end: Rows, several: Rows
-) -> Rows:
+def _slices_touching_cells(at_borders: _AtBorders) -> Ranges:
+    """Return the indices [begin, end) of the slices that touch each cell.
+
+    The last slice that started before a cell touches it too, if it has not ended.
+    """
+    reaches_into_cell = at_borders.over_ns[:-1] > 0
+    return Ranges(
+        begin=at_borders.started[:-1] - reaches_into_cell,
+        end=at_borders.started[1:],
+    )
+
+
+def _find_longest_in_cells(line: DepthRow, touching: Ranges) -> Rows:
     """Find the longest slice that touches each cell.
 
     Args:
         line: The slices of one track and depth.
-        first: The index of the first slice of each cell.
-        end: The index behind the last one.
-        several: The indices of the cells with more than one slice.
+        touching: The slices that touch each cell, as indices in `line`.
 
     Returns:
         An index in `line` for each cell; any index for a cell without slices.
     """
-    longest = np.minimum(first, len(line) - 1)  # the only one, where there is one
-    if several.size:
-        # reduceat gives what is in [first, end), and in [end, next first)
-        cuts = np.stack((first[several], end[several]), axis=1).ravel()
-        highest_rank = np.maximum.reduceat(line.rank, cuts)[::2]
-        longest[several] = line.by_rank[highest_rank]
+    # This is the only one, in a cell with one slice.
+    longest = np.minimum(touching.begin, len(line) - 1)
+    cells_with_several = np.flatnonzero(touching.end - touching.begin > 1)
+    if len(cells_with_several):
+        # reduceat also combines what lies between the end of one cell and the begin of
+        # the next, so every other result is skipped.
+        begin = touching.begin[cells_with_several]
+        end = touching.end[cells_with_several]
+        edges_of_cells = np.stack((begin, end), axis=1).reshape(-1)
+        highest_rank = np.maximum.reduceat(line.rank, edges_of_cells)[::2]
+        longest[cells_with_several] = line.by_rank[highest_rank]
     return longest
 
 
@@ -245,11 +272,11 @@ def sum_kind_in_cells(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
     at_borders = _locate_borders(line, borders)
     for slices in line.kinds:
         if slices.kind == kind:
+            started_ns = slices.ns_until(at_borders.started.astype(np.int32))
             over_ns = np.where(at_borders.kind == kind, at_borders.over_ns, 0)
-            return np.diff(
-                slices.ns_until(at_borders.started.astype(np.int32)) - over_ns
-            )
-    return np.diff(line.ns_before[at_borders.started] - at_borders.over_ns)
+            return np.diff(started_ns - over_ns)
+    started_ns = line.ns_before[at_borders.started]
+    return np.diff(started_ns - at_borders.over_ns)
 
 
 def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
@@ -269,12 +296,15 @@ def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats
         The measure in each cell; shape [W].
     """
     at_borders = _locate_borders(line, borders)
-    last = at_borders.started - 1
-    length_ns = line.ns_before[at_borders.started] - line.ns_before[last]
-    share_beyond = at_borders.over_ns / np.maximum(length_ns, 1)
-    of_last = before[at_borders.started] - before[last]
-    beyond_border = np.where(at_borders.started > 0, share_beyond * of_last, 0.0)
-    return np.diff(before[at_borders.started] - beyond_border)
+    started = at_borders.started
+    has_started = started > 0
+    # What the last slice that started has behind the border does not count before it.
+    last = started - 1
+    last_ns = line.ns_before[started] - line.ns_before[last]
+    last_measure = before[started] - before[last]
+    share_beyond = at_borders.over_ns / np.maximum(last_ns, 1)
+    beyond_border = np.where(has_started, share_beyond * last_measure, 0.0)
+    return np.diff(before[started] - beyond_border)
 
 
 def row_shown_by_cell(line: DepthRow, begin: int, end: int) -> int:
@@ -287,14 +317,13 @@ def row_shown_by_cell(line: DepthRow, begin: int, end: int) -> int:
     kind = int(cells(line, borders).kind[0])
     if kind == NO_SLICE:
         return NO_SLICE
-    at_borders = _locate_borders(line, borders)
-    first_slice = int(at_borders.started[0]) - int(at_borders.over_ns[0] > 0)
-    touching = slice(first_slice, int(at_borders.started[1]))
-    ends_inside = np.minimum(line.end[touching], end)
-    starts_inside = np.maximum(line.start[touching], begin)
-    inside_ns = ends_inside - starts_inside
-    inside_ns[line.kind[touching] != kind] = -1
-    return int(line.rows[first_slice + int(inside_ns.argmax())])
+    touching = _slices_touching_cells(_locate_borders(line, borders))
+    slices = np.arange(touching.begin[0], touching.end[0])
+    slices_of_kind = slices[line.kind[slices] == kind]
+    start_inside = np.maximum(line.start[slices_of_kind], begin)
+    end_inside = np.minimum(line.end[slices_of_kind], end)
+    longest_inside = np.argmax(end_inside - start_inside)
+    return int(line.rows[slices_of_kind[longest_inside]])
 
 
 def find_nearest_slice(line: DepthRow, time: int) -> int:
@@ -338,7 +367,7 @@ def _depth_row(trace: Trace, rows: Int32s, kinds: Kinds) -> DepthRow:
         start=start,
         end=start + length_ns,
         kind=kind,
-        ns_before=_running_totals(length_ns),
+        ns_before=prefix_sums(length_ns),
         kinds=_split_by_kind(kind, length_ns),
         rank=rank,
         by_rank=by_rank,
@@ -355,26 +384,20 @@ def _split_by_kind(kind: Kinds, length_ns: Int64s) -> tuple[KindSlices, ...]:
     Returns:
         The slices of each kind; () if all slices are of one kind.
     """
-    numbers = np.flatnonzero(np.bincount(kind)).tolist()
-    if len(numbers) == 1:
+    distinct_kinds = used_ids(kind)
+    if len(distinct_kinds) == 1:
         return ()
-    slices = []
-    for number in numbers:
-        places = np.flatnonzero(kind == number)
-        slices.append(
+    slices_of_kinds = []
+    for one_kind in distinct_kinds:
+        indices = np.flatnonzero(kind == one_kind)
+        slices_of_kinds.append(
             KindSlices(
-                kind=number,
-                place=places.astype(np.int32),
-                ns_before=_running_totals(length_ns[places]),
+                kind=one_kind,
+                place=indices.astype(np.int32),
+                ns_before=prefix_sums(length_ns[indices]),
             )
         )
-    return tuple(slices)
-
-
-def _running_totals(length_ns: Int64s) -> Int64s:
-    """Return the sum of the lengths before each slice, and at the end that of all: 0,
-    5, 8 for 5, 3."""
-    return np.concatenate(([0], np.cumsum(length_ns)))
+    return tuple(slices_of_kinds)
 
 
 class _AtBorders(NamedTuple):
@@ -394,11 +417,9 @@ def _locate_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
     beyond.
     """
     started = line.start.searchsorted(borders)
-    last = started - 1  # -1, the last of all, where none started
-    over_ns = line.end[last] - borders
-    np.maximum(over_ns, 0, out=over_ns)
-    if not started[0]:
-        over_ns[started == 0] = 0
+    last = started - 1
+    over_ns = np.maximum(line.end[last] - borders, 0)
+    over_ns[started == 0] = 0  # there, `last` is -1 and finds the last slice of all
     return _AtBorders(started=started, over_ns=over_ns, kind=line.kind[last])
 
 
@@ -412,15 +433,15 @@ def _dominant_kinds(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np
     Returns:
         A kind per cell; shape [W].
     """
-    numbers = np.array([slices.kind for slices in kinds], dtype=np.int16)
-    places = at.started.astype(np.int32)
-    # of each kind before each border; shape [kinds, W + 1]
-    ns_before = np.array([slices.ns_until(places) for slices in kinds])
-    is_kind_of_last = numbers[:, None] == at.kind
-    ns_before -= is_kind_of_last * at.over_ns
-    ns_in_cell = ns_before[:, 1:] - ns_before[:, :-1]
-    largest = ns_in_cell.argmax(axis=0)
-    kind_with_most: NDArray[np.int16] = numbers[largest]
+    kind_numbers = np.array([slices.kind for slices in kinds], dtype=np.int16)
+    started = at.started.astype(np.int32)
+    # The ns of each kind before each border; shape [kinds, W + 1].
+    ns_before = np.array([slices.ns_until(started) for slices in kinds])
+    is_kind_of_last = kind_numbers[:, None] == at.kind
+    ns_before -= np.where(is_kind_of_last, at.over_ns, 0)
+
+    ns_in_cell = np.diff(ns_before, axis=1)
+    kind_with_most: NDArray[np.int16] = kind_numbers[ns_in_cell.argmax(axis=0)]
     return kind_with_most
 
 
@@ -447,20 +468,26 @@ def deepest_rows(
         A row of the trace for each cell; -1 if no slice covers half of it.
     """
     middle = (borders[:-1] + borders[1:]) // 2
-    last_begun = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
-    row = np.where(last_begun >= 0, last_begun + track.first_row, -1).astype(np.int32)
-    undecided = np.flatnonzero(row >= 0)  # cells whose row may not be the answer
+    last_begun = last_at_or_before(trace.start[track.rows], middle)
+    has_begun = last_begun >= 0
+    row_of_cell = np.where(has_begun, last_begun + track.first_row, NO_ROW)
+    row_of_cell = row_of_cell.astype(np.int32)
+
+    undecided_cells = np.flatnonzero(has_begun)
     for _ in range(MAX_CLIMBED_LEVELS):
-        tried = row[undecided]
-        around = trace.parent[tried]
-        is_short = (trace.dur[tried] < least_ns) & (around >= 0)
-        climbs = is_short | ~_covers_half(trace, tried, borders, undecided)
-        row[undecided[climbs]] = around[climbs]
-        undecided = undecided[climbs & (around >= 0)]
-        if not len(undecided):
-            return row
-    row[undecided] = -1
-    return row
+        tried_rows = row_of_cell[undecided_cells]
+        parents = trace.parent[tried_rows]
+        has_parent = parents != NO_ROW
+        is_too_short = (trace.dur[tried_rows] < least_ns) & has_parent
+        covers_half = _covers_half(trace, tried_rows, borders, undecided_cells)
+        climbs = is_too_short | ~covers_half
+        row_of_cell[undecided_cells[climbs]] = parents[climbs]
+        undecided_cells = undecided_cells[climbs & has_parent]
+        if not len(undecided_cells):
+            return row_of_cell
+
+    row_of_cell[undecided_cells] = NO_ROW
+    return row_of_cell
 
 
 def _covers_half(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fusetui.analysis.compiled.regions import _find_ops_of_calls, find_regions
+from fusetui.analysis.compiled.regions import _find_ops_of_calls, find_compiled_code
 from fusetui.trace import open_trace
 
 CALL = ("## Call CompiledFxGraph fabc ##", 0, 200)
@@ -30,7 +30,8 @@ def ops_of_call(folder: Path, *slices: tuple[str, int, int]) -> list[str]:
     path.write_text(json.dumps({"traceEvents": events}))
     trace = open_trace(str(path), cached=False)
     return [
-        trace.name_of(row) for row in _find_ops_of_calls(find_regions(trace)).tolist()
+        trace.name_of(row)
+        for row in _find_ops_of_calls(find_compiled_code(trace)).tolist()
     ]
 
 

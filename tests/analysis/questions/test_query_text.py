@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions.query_text import (
-    MAX_WAYS,
+    MAX_ALTERNATIVES,
     WrongQueryError,
-    parse_ways,
+    parse_alternatives,
 )
 
 LETTERS = "abcd"
@@ -19,7 +19,7 @@ LETTERS = "abcd"
 
 def ways(text: str) -> list[list[str]]:
     """What the terms are, `-` before those that must not hold."""
-    found = parse_ways(text, lambda *_: True)
+    found = parse_alternatives(text, lambda *_: True)
     return [[f"{'-' * term.excluded}{term.text}" for term in way] for way in found]
 
 
@@ -74,7 +74,7 @@ def test_quoted_text_is_searched_literally(text: str, terms: list[str]) -> None:
         ("()", "nothing between ( and )"),
         ("a or ()", "nothing between ( and )"),
         ("(" * 30 + "a" + ")" * 30, "at most 20 parentheses"),
-        (" ".join(["(a or b)"] * 9), f"more than {MAX_WAYS} alternatives"),
+        (" ".join(["(a or b)"] * 9), f"more than {MAX_ALTERNATIVES} alternatives"),
         ("a " * 251, "at most 500 characters"),
     ],
 )

@@ -20,7 +20,7 @@ from tests.analysis.replay.test_changes import gpu_bound
 from tests.cases import Cases
 
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals, replay_job
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.path import path
@@ -186,7 +186,9 @@ def test_the_end_lies_between_the_bounds(
     program, words = invented(kind, seed), CHANGES[change]
     run, then = simulate(program), simulate(changed_program(program, *words))
     trace = open_trace(str(write(run, tmp_path / "a.json")), cached=False)
-    made, _ = changed(trace, build_graph(trace), [parse_change(text) for text in words])
+    made, _ = apply_changes(
+        trace, build_graph(trace), [parse_change(text) for text in words]
+    )
     best, worst = (int(replay(made, late=late).end.max()) for late in (False, True))
     assert best <= span_of(then) <= worst
 
@@ -196,7 +198,9 @@ def test_only_batches_are_late(trace_of: Make) -> None:
     the same, and not worked out twice."""
     for events, differ in ((trained((80, 20_000, 80)), True), (gpu_bound(), False)):
         trace = trace_of(events)
-        made, _ = changed(trace, build_graph(trace), [parse_change("op:/./ x0.5")])
+        made, _ = apply_changes(
+            trace, build_graph(trace), [parse_change("op:/./ x0.5")]
+        )
         early = replay(made)
         late = replay_late(made, early)
         assert late.end.tolist() == replay(made, late=True).end.tolist()
@@ -212,7 +216,7 @@ def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool | None) -> 
         trace_of(trained(calls)) for calls in ((80, 95, 30_000), (90, 20_000, 80))
     ]
     graphs = [build_graph(trace) for trace in traces]
-    graphs[0], _ = changed(traces[0], graphs[0], [parse_change("op:/./ x0.5")])
+    graphs[0], _ = apply_changes(traces[0], graphs[0], [parse_change("op:/./ x0.5")])
     none = np.empty(0, dtype=np.intp)
     found = replay_job(
         graphs, CollectiveArrivals(none, none, none, none, none), **options
@@ -237,7 +241,7 @@ def test_replay_with_faster_work_ends_no_later(
     trace = open_trace(str(file), cached=False)
     graph = build_graph(trace)
     try:
-        made, _ = changed(trace, graph, [parse_change(change)])
+        made, _ = apply_changes(trace, graph, [parse_change(change)])
     except WrongChangeError as reason:
         pytest.skip(str(reason))
     for late in (False, True):

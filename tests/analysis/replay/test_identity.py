@@ -19,7 +19,7 @@ from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.predicted import predict_slices
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.times import slices_of
+from fusetui.analysis.replay.times import compute_slice_times
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 
@@ -27,7 +27,7 @@ from fusetui.trace import Trace, open_trace
 def assert_identical(trace: Trace) -> None:
     graph = build_graph(trace)
     times = replay(graph)
-    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.ITEM)
+    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.GPU_TASK)
     assert sorted(graph.row[items]) == trace.gpu_rows.tolist()
     rows = graph.row[items]
     assert (times.begin[items] + graph.origin_ns == trace.start[rows]).all()
@@ -35,7 +35,7 @@ def assert_identical(trace: Trace) -> None:
     assert (times.end[calls] + graph.origin_ns >= trace.end[graph.row[calls]]).all()
     assert (times.begin == graph.began).all()
     assert (times.end == graph.ended).all()
-    start, end = slices_of(trace, graph, times)
+    start, end = compute_slice_times(trace, graph, times)
     assert (start == trace.start).all()
     assert (end == trace.end).all()
     second = predict_slices(trace, [])

@@ -24,7 +24,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 def test_a_kernel_can_take_so_much_longer_and_no_more(trace: Trace) -> None:
     graph, marks = build_graph(trace), compute_marks(trace)
     end = int(graph.ended.max())
-    for node in graph.nodes(Node.ITEM)[::4].tolist():
+    for node in graph.nodes(Node.GPU_TASK)[::4].tolist():
         spare = int(marks.spare_ns[graph.row[node]])
         for longer, late in ((spare, 0), (spare + 1, 1)):
             dur = graph.dur.copy()

@@ -16,14 +16,18 @@ from tests.analysis.replay.test_changes import (
     two_streams,
 )
 
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.route import measure_slack
-from fusetui.analysis.replay.times import find_step_ends, measure_bounds, slices_of
+from fusetui.analysis.replay.times import (
+    compute_slice_times,
+    find_step_ends,
+    measure_step_bounds,
+)
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]
@@ -113,7 +117,7 @@ def test_time_to_spare_of_a_slice(trace_of: Make) -> None:
     trace = trace_of([*launched(0, 5, 100, 1), *launched(4, 15, 50, 2, tid=8)])
     graph = build_graph(trace)
     slack = measure_slack(graph, graph.recorded)
-    items = graph.nodes(Node.ITEM)
+    items = graph.nodes(Node.GPU_TASK)
     assert sorted(slack[items].tolist()) == [0, 40_000]
 
 
@@ -142,15 +146,17 @@ def test_steps_end_with_their_work(trace_of: Make) -> None:
     ]
     trace = trace_of(events)
     graph = build_graph(trace)
-    bounds = measure_bounds(graph, graph.recorded, find_step_ends(trace, graph))
+    bounds = measure_step_bounds(graph, graph.recorded, find_step_ends(trace, graph))
     assert bounds.tolist() == [0, 75_000, 100_000]
 
 
 def test_where_slices_would_be(trace_of: Make) -> None:
     """The second op starts when the first, which takes half the time, has ended."""
     trace = trace_of([host("aten::mm", 0, 100), host("aten::add", 100, 20)])
-    graph, _ = changed(trace, build_graph(trace), [parse_change("op:aten::mm x0.5")])
-    start, end = slices_of(trace, graph, replay(graph))
+    graph, _ = apply_changes(
+        trace, build_graph(trace), [parse_change("op:aten::mm x0.5")]
+    )
+    start, end = compute_slice_times(trace, graph, replay(graph))
     assert start.tolist() == [0, 50_000]
     assert end.tolist() == [50_000, 70_000]
 

@@ -109,7 +109,7 @@ def test_no_kernel_is_expected_below_two_microseconds(
 ) -> None:
     trace = kernel("aten::mm", [[640, 640]] * 2, GEMM, us=3)
     found = bounded(trace).bounded
-    assert (found.bound_ns.tolist(), found.at_stake_ns.tolist()) == ([2000], [1000])
+    assert (found.bound_ns.tolist(), found.excess_ns.tolist()) == ([2000], [1000])
 
 
 def test_an_unknown_device_settles_nothing(kernel: Callable[..., Trace]) -> None:
@@ -173,4 +173,4 @@ def test_known_and_unknown_time_below_the_ceiling_add_up(any_trace: Path) -> Non
         )
         if bound_ns[n] >= 0:
             stake = max(0, own[int(found.rows[n])] - int(bound_ns[n]))
-            assert found.bounded.at_stake_ns[n] == stake
+            assert found.bounded.excess_ns[n] == stake

@@ -15,7 +15,7 @@ def alone(trace: Trace) -> list[bool]:
     """Of each GPU event, in order of the trace's rows."""
     found: list[bool] = Kernels(
         trace, trace.gpu_rows, trace.begin_ns, trace.end_ns
-    ).alone.tolist()
+    ).runs_alone.tolist()
     return found
 
 

@@ -34,11 +34,13 @@ def test_mangled_lengths_that_run_out() -> None:
 
 def test_template_arguments_are_split_at_outer_commas_only() -> None:
     text = "f<a<b, c>, int (d, e), {lambda(x<y)#1}, g>(z)"
-    spans, end = split_args(text, 2)
-    assert [text[start:stop] for start, stop in spans] == [
+    arguments, end = split_args(text, 2)
+    assert [argument.text for argument in arguments] == [
         "a<b, c>",
         "int (d, e)",
         "{lambda(x<y)#1}",
         "g",
     ]
+    for argument in arguments:
+        assert text[argument.start : argument.end] == argument.text
     assert text[end:] == "(z)"

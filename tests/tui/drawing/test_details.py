@@ -159,6 +159,7 @@ def test_all_details_explain_the_words_of_a_short_name(mlp: Trace) -> None:
         line.text for line in list_all_details(app_opened(mlp).side, row, 80, UNICODE)
     ]
     assert "short name: gemm bf16 128x128x32 tn sm80 s5" in lines
+    assert any(line.startswith("  cublas-legacy: a library") for line in lines)
     assert "  s5: 5 pipeline stages: slices of K in flight" in lines
 
 

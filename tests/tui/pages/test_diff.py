@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.tui.prepared import after, do, drawn, laid_over, opened
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff, Verdict
+from fusetui.report.diff_lines import REGION
 from fusetui.trace import Trace
-from fusetui.tui.pages.diff import _make_verdict_pane, columns_of, draw_line, verdict
+from fusetui.trace.model.categories import Role
+from fusetui.tui.layout.view import times
+from fusetui.tui.pages.diff import (
+    DiffPage,
+    _make_verdict_pane,
+    columns_of,
+    draw_line,
+    verdict,
+)
 from fusetui.tui.state.comparison import Comparison, make_diff_lines
+from fusetui.tui.state.screen import page_size
+from fusetui.tui.state.session import Range
+from fusetui.tui.state.state import Size, State
+
+PAGE = DiffPage()
 
 
 @pytest.mark.parametrize(
@@ -161,3 +177,131 @@ def test_a_region_opens_and_closes_where_the_cursor_is(
     assert (cursor, again.lines) == (0, closed.lines)
     last = len(found.lines) - 1
     assert closed.turned(last) == (closed, last) or last == 0
+
+
+Launched = Callable[..., list[dict[str, Any]]]
+
+
+def compared(
+    trace_of: Callable[..., Trace], launched: Launched, last_of_b: int
+) -> State:
+    """Two traces of two kernels each, of which the second runs at 5 ms in A and at
+    `last_of_b` (us) in B. Both windows show the first 100 us."""
+    a = trace_of(
+        [*launched(1, 0, 10, 20, "first"), *launched(2, 4990, 5000, 30, "second")]
+    )
+    b = trace_of(
+        [
+            *launched(1, 0, 10, 40, "first"),
+            *launched(2, last_of_b - 10, last_of_b, 90, "second"),
+        ]
+    )
+    state = opened(a, b)
+    session = state.session.windowed(0, 0, 100_000)
+    return after(replace(state, session=session), *do("diff"))
+
+
+def in_sight(state: State, index: int, row: int) -> bool:
+    """Whether a slice of a side is in its window of the timeline."""
+    side, view = state.sides[index], state.session.views[index]
+    begin, end = times(side, row)
+    return begin < view.end and end > view.begin
+
+
+@pytest.mark.parametrize("last_of_b", [5000, 90_000])
+def test_enter_shows_the_work_of_both_sides(
+    trace_of: Callable[..., Trace], launched: Launched, last_of_b: int
+) -> None:
+    """Also where the two sides are far apart and their windows move together."""
+    state = compared(trace_of, launched, last_of_b)
+    assert state.session.together
+    assert state.comparison
+    names = [line.rows[0].a for line in state.comparison.lines]
+    cursor = names.index(("second",))
+    state = after(state, lambda now: PAGE.at_row(now, cursor), *do("show"))
+    for index in (0, 1):
+        row = state.session.views[index].selected
+        assert state.sides[index].trace.name_of(row) == "second"
+        assert in_sight(state, index, row)
+    assert len(state.session.past) == 1 + 1  # one movement, after that of `compared`
+
+
+def with_region(state: State) -> State:
+    """The first line stands for all rows of the diff, as a region."""
+    assert state.comparison
+    assert state.comparison.found
+    found = state.comparison.found
+    rows = tuple(row for line in found.lines for row in line.rows)
+    region = replace(found.lines[0], kind=REGION, what="forward: 2 kernels", rows=rows)
+    with_inner = replace(found, lines=(region,), inner={0: found.lines})
+    return replace(state, comparison=replace(state.comparison, found=with_inner))
+
+
+def test_enter_on_a_region_shows_all_of_it(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = after(with_region(compared(trace_of, launched, 90_000)), *do("show"))
+    for index in (0, 1):
+        trace = state.sides[index].trace
+        kernels = trace.rows_of(Role.KERNEL).tolist()
+        assert state.session.marked[index] == {*kernels}
+        assert all(in_sight(state, index, row) for row in kernels)
+        assert state.session.views[index].selected == -1
+    a_view, b_view = state.session.views
+    assert a_view.span == b_view.span
+    assert state.time_range == Range(0, 10_000, 5_030_000, ended=True)
+
+
+def test_all_about_a_region_are_its_lines(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = with_region(compared(trace_of, launched, 90_000))
+    lines = [
+        line.strip() for line in laid_over(after(state, *do("details"))).splitlines()
+    ]
+    text = "\n".join(lines)
+    assert "forward: 2 kernels" in text
+    assert re.search(r"\+60\.0 +30\.0 +90\.0 may be noise +second", text)
+    assert re.search(r"\+20\.0 +20\.0 +40\.0 may be noise +first", text)
+
+
+def test_enter_shows_side_b_where_only_it_has_the_work(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    a = trace_of(launched(1, 0, 10, 20, "first"))
+    b = trace_of([*launched(1, 0, 10, 20, "first"), *launched(2, 40, 50, 30, "only_b")])
+    state = after(opened(a, b), *do("diff"))
+    assert state.comparison
+    cursor = [line.kind for line in state.comparison.lines].index("added")
+    state = after(state, lambda now: PAGE.at_row(now, cursor), *do("show"))
+    assert state.active == 1
+    assert state.side.trace.name_of(state.view.selected) == "only_b"
+
+
+@pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24)], ids=str)
+def test_the_keys_of_a_region_stand_below_the_list(
+    trace_of: Callable[..., Trace], launched: Launched, size: Size
+) -> None:
+    """Also on a low page, whose last line has no room for them."""
+    state = with_region(compared(trace_of, launched, 90_000))
+    shown = drawn(replace(state, size=size))
+    assert "Space opens and closes the region   Enter shows all" in shown
+
+
+def test_on_a_low_page_the_rows_come_before_the_story(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = replace(
+        diff(trace, trace), story="a step takes 5 us more: " + "+1 us, " * 99
+    )
+    state = after(opened(trace, trace, size=Size(60, 18)), *do("diff"))
+    assert state.comparison
+    state = replace(
+        state, comparison=replace(state.comparison, found=make_diff_lines(found))
+    )
+    lines = drawn(state).splitlines()
+    story = [line for line in lines if "+1 us" in line]
+    assert len(story) == 1
+    assert story[0].rstrip().endswith("…")
+    assert PAGE.room(state, page_size(state)) >= 4

@@ -15,7 +15,7 @@ from fusetui.analysis.hang.grid import grid_of
 from fusetui.tables.files import tsv_lines
 from fusetui.trace import open_trace
 from fusetui.trace.flight.reading import read_dumps
-from fusetui.tui.layout.hang import ruler
+from fusetui.tui.layout.hang import LEGEND, ruler
 from fusetui.tui.loading import load_dumps
 from fusetui.tui.state import hang
 from fusetui.tui.state.hang import NO_DUMPS, cursor_rank
@@ -74,6 +74,15 @@ def test_hang_page_looks_as_kept(
 ) -> None:
     width, height = map(int, size.split("x"))
     matches_screen(f"hang-{size}", drawn(shown(paths, width, height)))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_letter_of_the_grid_is_left_without_a_meaning(
+    paths: list[str], width: int
+) -> None:
+    text = " ".join(drawn(shown(paths, width)).split())
+    for meaning in LEGEND.split("  "):
+        assert meaning in text
 
 
 def test_the_answer_stands_above_the_grid(state: State) -> None:

@@ -17,9 +17,10 @@ from tests.tui.prepared import SIZE, after, do, drawn, explained, opened
 from fusetui import sample_traces
 from fusetui.analysis.questions.groups import group_kernels, name_missing_group
 from fusetui.analysis.questions.totals import Spread
+from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.layout.kernel_table import BYS, SORTS, WORK
+from fusetui.tui.layout.kernel_table import BYS, SORTS, WORK, describe_kernel_name
 from fusetui.tui.pages.kernels import KernelsPage, filter_by_words, shown_table
 from fusetui.tui.state.state import Details, HitList, Prompt, Size, State
 
@@ -109,15 +110,36 @@ def test_words_that_no_row_has_leave_an_empty_list(mlp: Trace) -> None:
     assert len(table) == 0
 
 
-async def test_rows_are_filtered_while_words_are_typed() -> None:
+@pytest.mark.parametrize("key", ["slash", "ampersand"])
+async def test_rows_are_filtered_while_words_are_typed(key: str) -> None:
     async with running([str(SAMPLE)], (100, 30)) as (app, pilot):
-        await pilot.press("3", "ampersand", *"gelu")
+        await pilot.press("3", key, *"gelu")
         await settled(app, pilot)
         rows_with_words = PAGE.rows(app.state).count
         assert app.state.kernels.words == "gelu"
         await pilot.press("escape")
         assert app.state.prompt is None
         assert 0 < rows_with_words < PAGE.rows(app.state).count
+        assert app.state.page == "kernels"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("kind:gemm", [GEMM]),
+        ("library:cublas", [GEMM]),
+        ("kind:copy", []),
+        ("kind:fused library:inductor", ["triton_poi_fused_mul_0"]),
+        ("kind:pointwise", [GELU]),
+    ],
+)
+def test_rows_are_filtered_by_kind_and_library(
+    mlp: Trace, words: str, names: list[str]
+) -> None:
+    state = filter_by_words(after(opened(mlp), *do("kernels")), words)
+    rows = range(PAGE.rows(state).count)
+    found = [named(PAGE, PAGE.at_row(state, row)) for row in rows]
+    assert found == names
 
 
 @pytest.mark.parametrize("sort", [sort for sort in SORTS if sort not in WORK])
@@ -283,3 +305,31 @@ def test_the_heading_says_what_shares_are_of(mlp: Trace, trace_of: Make) -> None
     assert "4 distinct CPU ops, 12 calls   share of the 240 us of self time" in drawn(
         on_cpu
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ampere_sgemm_128x64_tn", "gemm"),
+        (
+            "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8>(int)",
+            "reduction: softmax",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor"
+            "<float>, at::detail::Array<char*, 1> >(int)",
+            "copy: fill",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, "
+            "at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int)",
+            "pointwise",
+        ),
+        ("triton_poi_fused_add_mul_0", "fused: pointwise"),
+        ("my_kernel", "other"),
+    ],
+)
+def test_the_column_of_kinds_has_the_words_of_the_legend(name: str, kind: str) -> None:
+    shown = describe_kernel_name(name)[0]
+    assert shown == kind
+    assert shown.partition(":")[0] == legend_kind(name)

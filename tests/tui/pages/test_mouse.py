@@ -164,7 +164,7 @@ def test_a_drag_backwards_is_the_same_range(mlp: Trace) -> None:
 
 @pytest.mark.parametrize(
     ("hint", "at", "changed"),
-    [("w/s zoom", 0, "w"), ("w/s zoom", 2, "s"), ("? keys", 0, "?")],
+    [("w/s zoom", 0, "w"), ("w/s zoom", 2, "s"), ("? help", 0, "?")],
 )
 def test_a_click_on_a_hint_does_what_its_key_does(
     mlp: Trace, hint: str, at: int, changed: str

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.tui.prepared import after, at, do, laid_over, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.pages.overlays import narrowed
+from fusetui.tui.pages.overlays import WORDS_ELSEWHERE, WORDS_HERE, narrowed
 from fusetui.tui.state.state import OVERLAY, Size, State
 from fusetui.tui.state.words import read_screen_words
 
@@ -27,8 +27,8 @@ def test_the_first_page_down_scrolls_a_text(
 
 def test_paging_down_ends_at_the_last_line(mlp: Trace) -> None:
     state = after(opened(mlp), *do("help"), *do(*["rows-down"] * 99))
-    word, meaning = read_screen_words()[-1]
-    assert f"{word}: {meaning}"[:40] in laid_over(state)
+    last_word = read_screen_words()[-1]
+    assert f"{last_word.word}: {last_word.meaning}"[:40] in laid_over(state)
 
 
 def test_words_on_the_screen_are_found_in_the_help(mlp: Trace) -> None:
@@ -36,12 +36,46 @@ def test_words_on_the_screen_are_found_in_the_help(mlp: Trace) -> None:
     assert "queued: an idle reason" in laid_over(state)
 
 
-def test_words_in_the_help_are_plain_with_ascii(mlp: Trace) -> None:
+@pytest.mark.parametrize("word", ["row can be opened", "selected slice", "time of"])
+def test_words_in_the_help_are_plain_with_ascii(mlp: Trace, word: str) -> None:
     state: State = replace(opened(mlp, size=Size(200, 50)), ascii_only=True)
-    assert laid_over(narrowed(after(state, *do("help")), "folded")).isascii()
+    assert laid_over(narrowed(after(state, *do("help")), word)).isascii()
+
+
+def test_the_help_has_the_words_of_the_page_before_other_keys(mlp: Trace) -> None:
+    state = after(opened(mlp, mlp, size=Size(100, 400)), *do("diff", "help"))
+    lines = [line.strip(" >") for line in laid_over(state).splitlines()]
+    titles = ["In the diff", WORDS_HERE, "Everywhere", WORDS_ELSEWHERE]
+    places = [lines.index(title) for title in titles]
+    assert places == sorted(places)
+    own_words = lines[places[1] : places[2]]
+    assert any(line.startswith("region: ") for line in own_words)
+    assert not any(line.startswith("segment: ") for line in own_words)
+
+
+def test_the_help_says_how_to_start_the_tour(mlp: Trace) -> None:
+    state = after(opened(mlp, size=Size(80, 24)), *do("help"))
+    assert "`fusetui tutor`" in laid_over(state).partition("In the timeline")[0]
+
+
+def test_a_word_that_nothing_has_gives_a_sentence(mlp: Trace) -> None:
+    state = narrowed(after(opened(mlp), *do("help")), "zyzzyva")
+    assert "neither a key nor a word" in laid_over(state)
 
 
 def test_the_heading_of_a_text_keeps_the_key_that_closes_it(mlp: Trace) -> None:
     state = after(opened(mlp, size=Size(80, 24)), at("ampere"), *do("details"))
     heading = laid_over(state).splitlines()[0]
     assert "Esc closes" in heading
+
+
+def test_a_key_goes_from_part_to_part_of_the_help(mlp: Trace) -> None:
+    state = after(opened(mlp, size=Size(100, 30)), *do("help"))
+    titles = []
+    for _ in range(20):
+        state = after(state, *do("source-part"))
+        titles.append(laid_over(state).splitlines()[1].strip(" >"))
+    assert titles[0] == "In the timeline"
+    assert WORDS_HERE in titles
+    assert WORDS_ELSEWHERE in titles
+    assert titles.count("In the timeline") > 1  # the first follows the last

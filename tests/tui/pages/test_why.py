@@ -10,11 +10,12 @@ import pytest
 from msgspec.structs import replace
 from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import list_considerable
+from fusetui.report.why_answer import answer, format_brief_answer
 from fusetui.trace import Trace
 from fusetui.trace.model.memo import keep_result
 from fusetui.trace.model.report import never
@@ -24,7 +25,7 @@ from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.pages.why import WhyPage, list_entries
 from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import TIMELINE, Size, State
+from fusetui.tui.state.state import TIMELINE, Details, Size, State
 
 Make = Callable[..., Trace]
 SIZES = [Size(80, 24), Size(120, 35)]
@@ -67,6 +68,21 @@ def test_all_of_a_finding_without_evidence_is_read_over_the_page(
     assert isinstance(overlay, OverlayLines)
     assert overlay.lines[0] == finding.text
     assert overlay.lines[-1] == f"Try: {finding.try_}"
+
+
+@pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24)], ids=str)
+def test_all_of_a_finding_is_read_above_its_evidence(
+    waiting: Trace, size: Size
+) -> None:
+    state = after(opened(waiting, size=size), explained, *do("why"))
+    finding = list_considerable(why(waiting))[0]
+    overlay = after(state, *do("details")).overlay
+    assert isinstance(overlay, Details)
+    assert overlay.about == finding.evidence[0]
+    assert overlay.before[0] == finding.text
+    assert overlay.before[-1] == f"Try: {finding.try_}"
+    words = " ".join(laid_over(after(state, *do("details"))).split())
+    assert finding.text.split(",")[0] in words
 
 
 def test_no_finding_is_cut_below_the_list(waiting: Trace) -> None:
@@ -190,7 +206,7 @@ def test_the_share_not_understood_stands_beside_the_worth(
     keep_result(waiting, WORTH, replace(found, residual_share=0.07))
     text = " ".join(drawn(state).split())
     assert "Unexplained delays: 7.0 % of the time after a change." in text
-    assert "est. gain" in text.partition("Unexplained")[2]
+    assert "gain/step" in text.partition("Unexplained")[2]
 
 
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
@@ -201,6 +217,35 @@ def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
             state = reading.accept_answer(state, waiting, piece)
     before = drawn(after(state, *do("why")))
     assert "bound ms" in before
-    assert "est. gain" not in before
+    assert "gain/step" not in before
     known = drawn(after(state, explained, *do("why")))
-    assert "est. gain" in known
+    assert "gain/step" in known
+
+
+@pytest.mark.parametrize(
+    ("steps", "titles"),
+    [(1, ["bound us", "est. gain"]), (3, ["bound ms, all", "gain/step"])],
+)
+def test_the_columns_say_of_which_time_they_are(
+    trace_of: Make, steps: int, titles: list[str]
+) -> None:
+    """The bound is of all steps, the gain of one: side by side they must say so."""
+    trace = trace_of(training(steps))
+    keep_result(trace, WORTH, with_worth(trace, why(trace)))
+    text = drawn(after(opened(trace), explained, *do("why")))
+    (heading,) = (
+        line for line in text.splitlines() if "bound" in line and "share" in line
+    )
+    assert all(title in heading for title in titles)
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_verdict_that_does_not_fit_says_so(waiting: Trace, width: int) -> None:
+    """On a low screen it is in fewer words, or ends with an ellipsis."""
+    state = after(opened(waiting, size=Size(width, 18)), explained, *do("why"))
+    lines = drawn(state).splitlines()
+    titles = next(number for number, line in enumerate(lines) if "bound" in line)
+    verdict = " ".join(" ".join(lines[2:titles]).split())
+    whole = (answer(why(waiting)), format_brief_answer(why(waiting)))
+    assert verdict
+    assert verdict.startswith(whole) or verdict.endswith("…")

@@ -11,11 +11,13 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
+from fusetui.tui.drawing.range_lines import describe_gap_with_legend
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.view import find_gap_times, find_selected_times
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.timeline import TimelinePage
-from fusetui.tui.state.state import State
+from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
 
@@ -46,6 +48,25 @@ def test_a_gap_is_in_sight_and_undo_goes_back(known: State) -> None:
     begin, end = find_selected_times(state.side, state.view) or (0, 0)
     assert state.view.begin <= begin < end <= state.view.end
     assert after(state, *do("undo")).view.gap is None
+
+
+@pytest.mark.parametrize("size", [Size(60, 18), Size(80, 24), Size(120, 35)], ids=str)
+def test_the_letters_are_explained_also_beside_a_gap(
+    trace_of: Make, size: Size
+) -> None:
+    state = after(opened(trace_of(training()), size=size), explained, *do("next-gap"))
+    assert "idle reasons:   p Python" in drawn(state)
+
+
+def test_a_gap_that_is_cut_says_so(known: State) -> None:
+    gap = after(known, *do("next-gap")).view.gap
+    assert gap
+    lines = [
+        line.text for line in describe_gap_with_legend(known.side, gap, 80, 5, UNICODE)
+    ]
+    assert len(lines) == 5
+    assert lines[3].endswith("…")
+    assert lines[4].startswith(" idle reasons:")
 
 
 def test_the_details_say_why(known: State) -> None:

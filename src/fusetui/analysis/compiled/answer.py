@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.compiled.breaks import list_graph_breaks
@@ -26,7 +26,7 @@ from fusetui.analysis.compiled.model import (
     Pass,
     SourceLine,
 )
-from fusetui.analysis.compiled.regions import NONE, RegionsOfTrace, parse_compile_id
+from fusetui.analysis.compiled.regions import NONE, CompiledCode, parse_compile_id
 from fusetui.analysis.compiled.remedies import find_remedies, list_frequent_guards
 from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.text.patterns import lazy_pattern
@@ -39,7 +39,7 @@ from fusetui.trace.compile_log.log import (
 )
 from fusetui.trace.compile_log.stacks import CodeLine
 from fusetui.trace.compile_log.wrapper import Wrapper
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, distinct, summed
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 
@@ -57,31 +57,32 @@ def report_compilation(trace: Trace, log: CompileLog | None) -> CompileAnswer:
         trace: The trace.
         log: The compile log of the trace; None if there is none.
     """
-    kernels = join_kernels(trace, log)
-    runs_of_kernel = kernels.runs_of_kernels()
-    ns_of_kernel = kernels.ns_of_kernels()
-    is_joined = np.array(
-        [kernel.is_joined for kernel in kernels.kernels], dtype=np.bool_
-    )
-    is_possible = np.array(
-        [kernel.is_possible for kernel in kernels.kernels], dtype=np.bool_
-    )
-    outside_of_items = _count_outside_of_items(kernels)
+    joined = join_kernels(trace, log)
+    runs_of_kernel = joined.runs_of_kernels()
+    ns_of_kernel = joined.ns_of_kernels()
+
+    # A run counts by what is known of its kernel.
+    runs_with_lines = 0
+    runs_with_possible_lines = 0
+    for kernel, runs in zip(joined.kernels, runs_of_kernel.tolist(), strict=True):
+        if kernel.is_joined:
+            runs_with_lines += runs
+            runs_with_possible_lines += runs if kernel.is_possible else 0
+
+    without_lines = _count_not_joined(joined, runs_of_kernel, ns_of_kernel)
+    unexplained = _count_unexplained_kernels(joined)
+    unexplained_runs = sum(row.kernels for row in unexplained)
     compilations = _find_compilations_of_trace(trace, log)
 
     return CompileAnswer(
         log=None if log is None else _describe_logs(log),
         recorded=True,
-        regions=_report_regions(kernels, log, runs_of_kernel, ns_of_kernel),
-        kernels=int(runs_of_kernel.sum())
-        + sum(outside_count.kernels for outside_count in outside_of_items),
-        joined=int(runs_of_kernel[is_joined].sum()),
-        possible=int(runs_of_kernel[is_joined & is_possible].sum()),
-        not_joined=(
-            *_count_not_joined(kernels, runs_of_kernel, ns_of_kernel),
-            *outside_of_items,
-        ),
-        breaks=list_graph_breaks(kernels.regions, log),
+        regions=_report_regions(joined, log, runs_of_kernel, ns_of_kernel),
+        kernels=int(runs_of_kernel.sum()) + unexplained_runs,
+        joined=runs_with_lines,
+        possible=runs_with_possible_lines,
+        not_joined=without_lines + unexplained,
+        breaks=list_graph_breaks(joined.compiled, log),
         compilations=list_compilations(trace, log),
         guards=list_frequent_guards(compilations),
         remedies=find_remedies(compilations),
@@ -142,23 +143,16 @@ def _describe_logs(log: CompileLog) -> LogOfTrace:
     )
 
 
-class _CalledRegion(msgspec.Struct, frozen=True):
-    """How often a compiled region was called, and how long that took on the CPU."""
-
-    calls: int
-    cpu_ns: int
-
-
-def _count_calls_of_joins(kernels: JoinedKernels) -> dict[GraphJoin, int]:
-    """Count the calls of graphs that were joined in the same way, by their join."""
-    joins = kernels.calls.joins
-    counts = np.bincount(kernels.calls.join_of_call, minlength=len(joins))
+def _count_calls_of_joins(joined: JoinedKernels) -> dict[GraphJoin, int]:
+    """Count the calls of compiled graphs by what they were joined with in the log."""
+    joins = joined.calls.joins
+    counts = np.bincount(joined.calls.join_of_call, minlength=len(joins))
     # Of equal joins, the last one counts.
     return dict(zip(joins, counts.tolist(), strict=True))
 
 
 def _report_regions(
-    kernels: JoinedKernels,
+    joined: JoinedKernels,
     log: CompileLog | None,
     runs_of_kernel: Int64s,
     ns_of_kernel: Int64s,
@@ -166,34 +160,39 @@ def _report_regions(
     """Report the regions and backward passes of a trace, longest kernel time first.
 
     Args:
-        kernels: The kernels of the trace.
-        log: Its compile log.
-        runs_of_kernel: How often each kernel of `kernels.kernels` ran.
+        joined: The kernels of the trace, joined with the log.
+        log: The compile log; None if there is none.
+        runs_of_kernel: How often each kernel of `joined.kernels` ran.
         ns_of_kernel: How long each of these took in all, in ns.
     """
-    on_gpu = _mark_gpu_kernels(kernels)
-    # Begin with all joins, so that calls without kernels are regions too.
-    kernels_of_join: dict[GraphJoin, list[CompiledKernel]] = {
-        join: [] for join in kernels.calls.joins
+    # Begin with all graphs that were called, so that those without kernels have a
+    # region too.
+    kernels_of_graph: dict[GraphJoin, list[CompiledKernel]] = {
+        join: [] for join in joined.calls.joins
     }
-    for kernel_index, kernel in enumerate(kernels.kernels):
+    on_gpu = _mark_gpu_kernels(joined)
+    for index, kernel in enumerate(joined.kernels):
         record = _report_kernel(
             kernel,
-            int(runs_of_kernel[kernel_index]),
-            int(ns_of_kernel[kernel_index]),
-            on_gpu[kernel_index],
+            calls=int(runs_of_kernel[index]),
+            total_ns=int(ns_of_kernel[index]),
+            on_gpu=on_gpu[index],
         )
-        kernels_of_join.setdefault(kernel.join, []).append(record)
+        kernels_of_graph.setdefault(kernel.join, []).append(record)
 
-    called = _sum_region_calls(kernels.regions)
-    calls_of_join = _count_calls_of_joins(kernels)
+    cpu_ns_of_regions = _sum_cpu_time_of_regions(joined.compiled)
+    calls_of_graphs = _count_calls_of_joins(joined)
     regions = []
-    for join, kernels_of_region in kernels_of_join.items():
-        kernels_of_region.sort(
-            key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle)
+    for join, kernels in kernels_of_graph.items():
+        kernels.sort(key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.handle))
+        region = _report_region(
+            log,
+            join,
+            kernels,
+            calls=calls_of_graphs.get(join, 0),
+            cpu_ns_of_regions=cpu_ns_of_regions,
         )
-        calls = calls_of_join.get(join, 0)
-        regions.append(_report_region(log, join, kernels_of_region, called, calls))
+        regions.append(region)
 
     regions.sort(key=lambda region: (-region.kernel_ns, region.compile_id, region.key))
     return tuple(regions)
@@ -203,8 +202,9 @@ def _report_region(
     log: CompileLog | None,
     join: GraphJoin,
     kernels: list[CompiledKernel],
-    called: dict[CompileId, _CalledRegion],
+    *,
     calls: int,
+    cpu_ns_of_regions: dict[CompileId, int],
 ) -> CompiledRegion:
     """Describe one region of compiled code, or one backward pass, with its kernels and
     times.
@@ -213,24 +213,25 @@ def _report_region(
         log: The compile log; None if there is none.
         join: The graph of the log that its calls ran, or why none is known.
         kernels: The records of its kernels.
-        called: How often each region of the trace was called, and its CPU time.
         calls: How often its graph was called.
+        cpu_ns_of_regions: The CPU time of all calls of each region of the trace.
     """
-    compile_id = join.compile_id
     graph = join.graph
-    if compile_id is None and graph is not None:
+    cpu_ns = 0
+    compile_id = join.compile_id
+    if compile_id is not None:
+        cpu_ns = cpu_ns_of_regions.get(compile_id, 0)
+    elif graph is not None:
         compile_id = graph.compile_id
 
-    function, file, line = _find_compiled_function(log, graph, compile_id)
-    in_region = called.get(join.compile_id) if join.compile_id is not None else None
-
+    function = _find_compiled_function(log, graph, compile_id)
     return CompiledRegion(
         compile_id="" if compile_id is None else str(compile_id),
-        function=function,
-        file=file,
-        line=line,
+        function=function.name,
+        file=function.file,
+        line=function.line,
         calls=calls,
-        cpu_ns=in_region.cpu_ns if in_region is not None else 0,
+        cpu_ns=cpu_ns,
         kernel_ns=sum(kernel.total_ns for kernel in kernels),
         joined_by="" if join.by is None else join.by.value,
         key=join.key,
@@ -247,31 +248,31 @@ def _report_graph(log: CompileLog, graph: CompiledGraph) -> CompiledRegion:
     calls. Each comes with its lines of Python, or with the reason why they are not
     known.
     """
-    function, file, line = _find_compiled_function(log, graph, graph.compile_id)
+    function = _find_compiled_function(log, graph, graph.compile_id)
     wrapper = wrapper_in(log, graph)
-    lines = find_lines_of_graph(log, graph)
+    calls = () if wrapper is None else wrapper.calls
+    lines_of_handle = find_lines_of_graph(log, graph)
 
     kernels = []
-    for call in wrapper.calls if wrapper is not None else ():
-        lines_of_call = lines.get(call.handle, ())
-        kernels.append(
-            CompiledKernel(
-                name=call.name,
-                handle=call.handle,
-                calls=0,
-                total_ns=0,
-                on_gpu=False,
-                lines=source_lines(lines_of_call),
-                possible=False,
-                not_joined="" if lines_of_call else Why.NO_PROVENANCE.value,
-            )
+    for call in calls:
+        lines = lines_of_handle.get(call.handle, ())
+        kernel = CompiledKernel(
+            name=call.name,
+            handle=call.handle,
+            calls=0,
+            total_ns=0,
+            on_gpu=False,
+            lines=source_lines(lines),
+            possible=False,
+            not_joined="" if lines else Why.NO_PROVENANCE.value,
         )
+        kernels.append(kernel)
 
     return CompiledRegion(
         compile_id="" if graph.compile_id is None else str(graph.compile_id),
-        function=function,
-        file=file,
-        line=line,
+        function=function.name,
+        file=function.file,
+        line=function.line,
         calls=0,
         cpu_ns=0,
         kernel_ns=0,
@@ -295,10 +296,9 @@ def _report_kernel(
         total_ns: How long it took in all.
         on_gpu: Whether it launched GPU events.
     """
-    handle = kernel.calls[0].handle if len(kernel.calls) == 1 else ""
     return CompiledKernel(
         name=kernel.name,
-        handle=handle,
+        handle=kernel.handle,
         calls=calls,
         total_ns=total_ns,
         on_gpu=on_gpu,
@@ -308,60 +308,69 @@ def _report_kernel(
     )
 
 
-def _mark_gpu_kernels(kernels: JoinedKernels) -> list[bool]:
-    """Return for each kernel whether any item of it launched GPU events."""
-    on_gpu = np.zeros(len(kernels.kernels), dtype=np.bool_)
-    on_gpu[kernels.kernel_of_item[kernels.items.has_gpu_events]] = True
-    are_on_gpu: list[bool] = on_gpu.tolist()
+def _mark_gpu_kernels(joined: JoinedKernels) -> list[bool]:
+    """Return for each kernel whether any run of it launched GPU events."""
+    run_is_on_gpu = joined.kernel_runs.has_gpu_events
+    kernels_on_gpu = distinct(joined.kernel_of_run[run_is_on_gpu])
+
+    is_on_gpu = np.zeros(len(joined.kernels), dtype=np.bool_)
+    is_on_gpu[kernels_on_gpu] = True
+    are_on_gpu: list[bool] = is_on_gpu.tolist()
     return are_on_gpu
 
 
-def _sum_region_calls(regions: RegionsOfTrace) -> dict[CompileId, _CalledRegion]:
-    """Count the calls of compiled regions and add up their CPU time, by compile id.
+def _sum_cpu_time_of_regions(compiled: CompiledCode) -> dict[CompileId, int]:
+    """Add up the CPU time of the calls of each compiled region, in ns.
 
     The compile id is in the name of a region. Regions that were only recorded in the
     capture of a CUDA graph do not count.
     """
-    trace = regions.trace
-    rows = regions.regions.rows
+    trace = compiled.trace
+    rows = compiled.regions.rows
     rows = rows[rows < trace.recorded()]
-    names, name_of_row = np.unique(trace.name[rows], return_inverse=True)
-    calls = np.bincount(name_of_row, minlength=len(names))
-    cpu_ns = np.zeros(len(names), dtype=np.int64)
-    np.add.at(cpu_ns, name_of_row, trace.dur[rows])
+    name_indices = distinct(trace.name[rows])
+    index_of_row = np.searchsorted(name_indices, trace.name[rows])
+    ns_of_name = summed(index_of_row, trace.dur[rows], len(name_indices))
 
-    called = {}
-    for index, name in enumerate(names.tolist()):
-        compile_id = parse_compile_id(trace.names[name])
+    cpu_ns = {}
+    for name_index, ns in zip(name_indices.tolist(), ns_of_name.tolist(), strict=True):
+        compile_id = parse_compile_id(trace.names[name_index])
         if compile_id is not None:
-            called[compile_id] = _CalledRegion(
-                calls=int(calls[index]), cpu_ns=int(cpu_ns[index])
-            )
+            cpu_ns[compile_id] = ns
+    return cpu_ns
 
-    return called
+
+class _CompiledFunction(NamedTuple):
+    """A function that was compiled. Its fields are empty if the log lacks them."""
+
+    name: str = ""
+    file: str = ""
+    line: int = 0
 
 
 def _find_compiled_function(
     log: CompileLog | None, graph: CompiledGraph | None, compile_id: CompileId | None
-) -> tuple[str, str, int]:
-    """Return the name, the file and the line of a compiled function.
-
-    They are "" and 0 if the log does not have them.
+) -> _CompiledFunction:
+    """Find the name, the file and the line of a compiled function in the compile log.
 
     Args:
-        log: The compile log.
+        log: The compile log; None if there is none.
         graph: A graph of the function, which tells the log; None if none is known.
-        compile_id: The id of its compilation.
+        compile_id: The id of its compilation; None if it is not known.
     """
     if log is None or compile_id is None:
-        return "", "", 0
+        return _CompiledFunction()
 
     for compilation in log.compilations:
         is_of_log = graph is None or compilation.log == graph.log
         if is_of_log and compilation.compile_id == compile_id and compilation.function:
-            return compilation.function, compilation.file, compilation.line
+            return _CompiledFunction(
+                name=compilation.function,
+                file=compilation.file,
+                line=compilation.line,
+            )
 
-    return "", "", 0
+    return _CompiledFunction()
 
 
 def _determine_training_pass(
@@ -370,75 +379,72 @@ def _determine_training_pass(
     """Return which pass of training a compiled graph belongs to, by the id in its
     wrapper.
 
-    The wrapper is the generated code that runs the graph. Returns `forward`, `backward`
-    or `inference`, and `unknown` without a log or a known id.
+    The wrapper is the generated code that runs the graph; its id is such as
+    `0_forward`. Returns `unknown` without a log or a known id.
     """
     wrapper: Wrapper | None = None
     if log is not None and graph is not None:
         wrapper = wrapper_in(log, graph)
+    if wrapper is None:
+        return "unknown"
 
-    name = wrapper.aot_id.rpartition("_")[2] if wrapper is not None else ""
-    if name == "forward":
-        return "forward"
-
-    if name == "backward":
-        return "backward"
-
-    if name == "inference":
-        return "inference"
-
-    return "unknown"
+    _, _, suffix = wrapper.aot_id.rpartition("_")
+    known_passes: dict[str, Pass] = {
+        "forward": "forward",
+        "backward": "backward",
+        "inference": "inference",
+    }
+    return known_passes.get(suffix, "unknown")
 
 
 GENERATED = lazy_pattern(r"triton_(?:poi|red|per|tem|for|mm)_")
 """How the names of Triton kernels begin that Inductor generates."""
 
 
-def _count_outside_of_items(kernels: JoinedKernels) -> tuple[NotJoined, ...]:
+def _count_unexplained_kernels(joined: JoinedKernels) -> tuple[NotJoined, ...]:
     """Count the generated kernels on the GPU that no op or launch of a compiled region
     explains.
 
     Kernels that a replayed CUDA graph launched are counted separately from the others.
     """
-    trace = kernels.trace
-    rows = trace.gpu_rows[kernels.items.item_of_gpu_event == NONE]
-    rows = rows[trace.matching(rows, GENERATED.match)] if len(rows) else rows
+    trace = joined.trace
+    rows = trace.gpu_rows[joined.kernel_runs.run_of_gpu_event == NONE]
+    if not len(rows):
+        return ()
 
-    # A kernel without a launch counts as one of the others.
+    rows = rows[trace.matching(rows, GENERATED.match)]
+    launch = trace.launch[rows]
+    has_launch = launch >= 0  # a kernel without a launch counts as not replayed
     is_replayed = np.zeros(len(rows), dtype=np.bool_)
-    launched = np.flatnonzero(trace.launch[rows] >= 0)
-    launches = trace.launch[rows[launched]]
-    is_replayed[launched] = trace.matching(launches, is_graph_launch)
+    is_replayed[has_launch] = trace.matching(launch[has_launch], is_graph_launch)
 
-    not_joined = []
-    for why, is_selected in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
-        if is_selected.any():
-            not_joined.append(
-                NotJoined(
-                    why=why.value,
-                    detail="",
-                    kernels=int(np.count_nonzero(is_selected)),
-                    total_ns=int(trace.dur[rows[is_selected]].sum()),
-                )
+    counted = []
+    for why, is_counted in ((Why.REPLAYED, is_replayed), (Why.OUTSIDE, ~is_replayed)):
+        if is_counted.any():
+            row = NotJoined(
+                why=why.value,
+                detail="",
+                kernels=int(np.count_nonzero(is_counted)),
+                total_ns=int(trace.dur[rows[is_counted]].sum()),
             )
-
-    return tuple(not_joined)
+            counted.append(row)
+    return tuple(counted)
 
 
 def _count_not_joined(
-    kernels: JoinedKernels, runs_of_kernel: Int64s, ns_of_kernel: Int64s
+    joined: JoinedKernels, runs_of_kernel: Int64s, ns_of_kernel: Int64s
 ) -> tuple[NotJoined, ...]:
     """Count the kernels without a known line of Python by the reason, the most frequent
     first.
 
     Args:
-        kernels: The kernels of the trace.
-        runs_of_kernel: How often each kernel of `kernels.kernels` ran.
+        joined: The kernels of the trace, joined with the log.
+        runs_of_kernel: How often each kernel of `joined.kernels` ran.
         ns_of_kernel: How long each of these took in all, in ns.
     """
-    runs: dict[tuple[str, str], int] = defaultdict(int)
-    total_ns: dict[tuple[str, str], int] = defaultdict(int)
-    for kernel_index, kernel in enumerate(kernels.kernels):
+    runs: Counter[tuple[str, str]] = Counter()  # by the reason and its detail
+    total_ns: Counter[tuple[str, str]] = Counter()
+    for index, kernel in enumerate(joined.kernels):
         if kernel.why_not is None:
             continue
 
@@ -448,13 +454,13 @@ def _count_not_joined(
             detail = kernel.join.key
         elif kernel.why_not is Why.NOT_IN_WRAPPER:
             detail = kernel.name
-        reason = (kernel.why_not.value, detail)
-        runs[reason] += int(runs_of_kernel[kernel_index])
-        total_ns[reason] += int(ns_of_kernel[kernel_index])
+        runs[kernel.why_not.value, detail] += int(runs_of_kernel[index])
+        total_ns[kernel.why_not.value, detail] += int(ns_of_kernel[index])
 
-    rows = [
-        NotJoined(why=why, detail=detail, kernels=count, total_ns=total_ns[why, detail])
-        for (why, detail), count in runs.items()
-    ]
+    rows = []
+    for (why, detail), count in runs.items():
+        ns = total_ns[why, detail]
+        rows.append(NotJoined(why=why, detail=detail, kernels=count, total_ns=ns))
+
     rows.sort(key=lambda row: (-row.kernels, row.why, row.detail))
     return tuple(rows)

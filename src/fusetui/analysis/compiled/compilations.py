@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,29 +32,23 @@ def list_compilations(
         trace: The trace; None if there is only a log.
         log: The compile log; None if there is only a trace.
     """
+    compilations: list[CompiledOnce] = []
     if log is not None and log.compilations:
         logs: Collection[int] = range(len(log.logs))
         if trace is not None:
             logs = find_logs_of_trace(trace, log)
-        logged = [
-            compilation for compilation in log.compilations if compilation.log in logs
-        ]
-        compilations = [
-            _describe_logged_compilation(trace, compilation) for compilation in logged
-        ]
+        for compilation in log.compilations:
+            if compilation.log in logs:
+                compilations.append(_describe_logged_compilation(trace, compilation))
     elif trace is not None:
         compilations = _list_traced_compilations(trace)
-    else:
-        compilations = []
 
-    # Those whose start is not known come last.
-    compilations.sort(
-        key=lambda compilation: (
-            compilation.start_ns is None,
-            compilation.start_ns or 0,
-        )
-    )
-    return tuple(compilations)
+    return tuple(sorted(compilations, key=_make_sort_key))
+
+
+def _make_sort_key(compilation: CompiledOnce) -> tuple[bool, int]:
+    """Return a key that sorts compilations by their start, those without one last."""
+    return compilation.start_ns is None, compilation.start_ns or 0
 
 
 def _describe_logged_compilation(
@@ -66,17 +61,21 @@ def _describe_logged_compilation(
         trace: The trace; None if there is only a log.
         compilation: The compilation as it was logged.
     """
-    start_ns, in_recording = _convert_to_trace_time(
-        trace, compilation.start_ns, compilation.duration_ns
-    )
+    compile_id = compilation.compile_id
     guards = [
         Guard(entry=guard.entry, text=guard.guard) for guard in compilation.guards
     ]
 
+    start_ns: int | None = None
+    in_recording: bool | None = None
+    is_dated = compilation.start_ns != 0  # 0: its time was not recorded
+    if trace is not None and trace.epoch_ns and is_dated:
+        start_ns = compilation.start_ns - trace.epoch_ns - trace.begin_ns
+        end_ns = start_ns + compilation.duration_ns
+        in_recording = start_ns < trace.span_ns and end_ns > 0
+
     return CompiledOnce(
-        compile_id=""
-        if compilation.compile_id is None
-        else str(compilation.compile_id),
+        compile_id="" if compile_id is None else str(compile_id),
         function=compilation.function,
         file=compilation.file,
         line=compilation.line,
@@ -92,40 +91,18 @@ def _describe_logged_compilation(
     )
 
 
-def _convert_to_trace_time(
-    trace: Trace | None, start_ns: int, duration_ns: int
-) -> tuple[int | None, bool | None]:
-    """Find out when a compilation was in terms of the trace.
-
-    Args:
-        trace: The trace; None without one.
-        start_ns: When the compilation began, in ns since 1970; 0 if that is not known.
-        duration_ns: How long it took.
-
-    Returns:
-        The start in ns after the begin of the trace, and whether the compilation
-        overlaps the recording. None twice if a clock is not known.
-    """
-    if trace is None or not start_ns or not trace.epoch_ns:
-        return None, None
-
-    start = start_ns - trace.epoch_ns - trace.begin_ns
-    overlaps = start < trace.span_ns and start + duration_ns > 0
-    return start, overlaps
-
-
 def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
     """List the compilations that a trace itself shows, for use without a compile log.
     Only their ids and times are known."""
     return [
         CompiledOnce(
-            compile_id=compile_id,
+            compile_id=compilation.compile_id,
             function="",
             file="",
             line=0,
             backward=False,
-            start_ns=int(trace.start[row]) - trace.begin_ns,
-            duration_ns=int(trace.dur[row]),
+            start_ns=int(trace.start[compilation.row]) - trace.begin_ns,
+            duration_ns=int(trace.dur[compilation.row]),
             inductor_ns=0,
             in_recording=True,
             guards=(),
@@ -133,32 +110,38 @@ def _list_traced_compilations(trace: Trace) -> list[CompiledOnce]:
             cache="",
             from_log=False,
         )
-        for compile_id, row in find_compilation_rows(trace)
+        for compilation in find_compilation_rows(trace)
     ]
 
 
-def find_compilation_rows(trace: Trace) -> list[tuple[str, int]]:
+class TracedCompilation(NamedTuple):
+    """A compilation that a trace shows."""
+
+    compile_id: str  # 0/1
+    row: int  # of the op that lasts as long as the compilation
+
+
+def find_compilation_rows(trace: Trace) -> list[TracedCompilation]:
     """Find the compilations that a trace shows.
 
     Before the op that lasts as long as the compilation, torch writes an annotation with
     the compile id.
-
-    Returns:
-        For each compilation its compile id and the row of that op.
     """
     annotations = trace.rows_named(COMPILING.match, Role.ANNOTATION, Role.OP)
     timed_ops = trace.rows_named(lambda name: name == TIMED, Role.OP, Role.ANNOTATION)
     thread_of = trace.thread_of_track[trace.track]
 
     compilations = []
-    for row in annotations.tolist():
-        ops_of_thread = timed_ops[thread_of[timed_ops] == thread_of[row]]
-        later_ops = ops_of_thread[trace.start[ops_of_thread] >= trace.end[row]]
+    for annotation in annotations.tolist():
+        is_on_thread = thread_of[timed_ops] == thread_of[annotation]
+        is_later = trace.start[timed_ops] >= trace.end[annotation]
+        later_ops = timed_ops[is_on_thread & is_later]
 
         # The first op of the thread behind the annotation is that of the compilation.
-        match = COMPILING.match(trace.name_of(row))
+        match = COMPILING.match(trace.name_of(annotation))
         if match is not None and len(later_ops):
             next_op = later_ops[np.argmin(trace.start[later_ops])]
-            compilations.append((match["id"], int(next_op)))
+            compilation = TracedCompilation(compile_id=match["id"], row=int(next_op))
+            compilations.append(compilation)
 
     return compilations

@@ -88,32 +88,25 @@ def _find_log_next_to(path: Path) -> str:
         return ""
 
     folder = path.parent
-    for log_folder in (
-        folder / f"{strip_trace_endings(path.name)}{FOLDER_ENDING}",
-        folder / FOLDER,
-    ):
+    stem = strip_trace_endings(path.name)
+    for log_folder in (folder / f"{stem}{FOLDER_ENDING}", folder / FOLDER):
         if log_folder.is_dir() and not log_folder.is_symlink():
             return str(log_folder)
 
     # Else a file with the name of the trace, if it is the only one.
     log_files = logs_beside(folder, MAX_LOGS_BESIDE)
-    stem = strip_trace_endings(path.name)
     files_with_stem = [
         log for log in log_files if os.path.basename(log).startswith(f"{stem}.")
     ]
-    if files_with_stem:
-        return files_with_stem[0] if len(files_with_stem) == 1 else ""
+    if len(files_with_stem) == 1:
+        return files_with_stem[0]
 
     # Else the only file, unless it has the name of another trace.
-    other_stems = _list_stems_of_traces(folder) - {stem}
     if len(log_files) != 1:
         return ""
-
-    stem_of_log = os.path.basename(log_files[0]).partition(".")[0]
-    if stem_of_log in other_stems:
-        return ""
-
-    return log_files[0]
+    stem_of_log, _, _ = os.path.basename(log_files[0]).partition(".")
+    other_stems = _list_stems_of_traces(folder) - {stem}
+    return "" if stem_of_log in other_stems else log_files[0]
 
 
 def _list_stems_of_traces(folder: Path) -> set[str]:
@@ -127,8 +120,8 @@ def _list_stems_of_traces(folder: Path) -> set[str]:
 
 def strip_trace_endings(name: str) -> str:
     """Return the name of a trace without its endings: `eager` for `eager.json.gz`."""
-    shorter = name
-    for ending in TRACE_ENDINGS:
-        shorter = shorter.removesuffix(ending)
-
-    return shorter if shorter == name else strip_trace_endings(shorter)
+    stem = name
+    while stem.endswith(TRACE_ENDINGS):
+        for ending in TRACE_ENDINGS:
+            stem = stem.removesuffix(ending)
+    return stem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 
 from fusetui.analysis.compiled.kernels import KernelOfGraph, join_kernels
 from fusetui.trace.compile_log.log import (
@@ -49,32 +48,30 @@ def list_fused_kernels(trace: Trace, log: CompileLog | None) -> tuple[FusedKerne
         return ()
 
     joined = join_kernels(trace, log)
+    runs_of_kernel = joined.runs_of_kernels().tolist()
+    ns_of_kernel = joined.ns_of_kernels().tolist()
 
-    item_ns = joined.item_ns()
-    fused = []
-    for kernel_index, kernel in enumerate(joined.kernels):
+    fused_kernels = []
+    for kernel, runs, total_ns in zip(
+        joined.kernels, runs_of_kernel, ns_of_kernel, strict=True
+    ):
         graph = kernel.join.graph
         is_generated = kernel.name.startswith(GENERATED)
-        if graph is None or not is_generated or kernel.is_possible or not kernel.lines:
+        has_certain_lines = len(kernel.lines) > 0 and not kernel.is_possible
+        if graph is None or not is_generated or not has_certain_lines:
             continue
 
         # A kernel of one line with one op fuses nothing.
         lines = _collect_lines_with_ops(log, graph, kernel)
-        if len(lines) < 2 and all(len(line.ops) < 2 for line in lines):
-            continue
-
-        is_of_kernel = joined.kernel_of_item == kernel_index
-        fused.append(
-            FusedKernel(
-                name=kernel.name,
-                runs=int(np.count_nonzero(is_of_kernel)),
-                total_ns=int(item_ns[is_of_kernel].sum()),
-                lines=lines,
+        has_several_ops = any(len(line.ops) > 1 for line in lines)
+        if len(lines) > 1 or has_several_ops:
+            fused = FusedKernel(
+                name=kernel.name, runs=runs, total_ns=total_ns, lines=lines
             )
-        )
+            fused_kernels.append(fused)
 
-    fused.sort(key=lambda kernel: (-kernel.total_ns, kernel.name))
-    return tuple(fused)
+    fused_kernels.sort(key=lambda kernel: (-kernel.total_ns, kernel.name))
+    return tuple(fused_kernels)
 
 
 def _collect_lines_with_ops(
@@ -90,21 +87,17 @@ def _collect_lines_with_ops(
         graph: The graph that the kernel belongs to.
         kernel: The kernel, which has at least one call.
     """
+    # The kernel computes nodes of the final graph; each came from nodes of Dynamo's
+    # graph.
     dynamo_nodes = dynamo_nodes_of(log, graph)
-    line_of_node = lines_of_dynamo_nodes(log, graph)
+    nodes_of_kernel: set[str] = set()
+    for final_node in nodes_of(log, graph).get(kernel.handle, ()):
+        nodes_of_kernel.update(dynamo_nodes.get(final_node, ()))
+
     op_of_node = ops_of_dynamo_nodes(log, graph)
-
-    # Go from the nodes of the final graph back to those of Dynamo's graph. The dict is
-    # an ordered set.
-    nodes_of_kernel: dict[str, None] = {}
-    for post_node in nodes_of(log, graph).get(kernel.calls[0].handle, ()):
-        nodes_of_kernel |= dict.fromkeys(dynamo_nodes.get(post_node, ()))
-
-    nodes_in_order = [node for node in line_of_node if node in nodes_of_kernel]
-    ops_of_line: dict[tuple[str, int], list[str]] = {}
-    for node in nodes_in_order:
-        line = line_of_node[node]
-        if node in op_of_node:
+    ops_of_line: dict[tuple[str, int], list[str]] = {}  # by file and line
+    for node, line in lines_of_dynamo_nodes(log, graph).items():
+        if node in nodes_of_kernel and node in op_of_node:
             ops_of_line.setdefault((line.file, line.line), []).append(op_of_node[node])
 
     return tuple(_make_fused_line(line, ops_of_line) for line in kernel.lines)

@@ -7,10 +7,11 @@ from enum import StrEnum
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.compiled.regions import (
     NONE,
-    RegionsOfTrace,
+    CompiledCode,
     parse_cache_key,
     parse_compile_id,
 )
@@ -73,7 +74,7 @@ class JoinedCalls(msgspec.Struct, frozen=True, eq=False):
         return self.joins[int(self.join_of_call[call])]
 
 
-def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> JoinedCalls:
+def join_calls_with_log(compiled: CompiledCode, log: CompileLog | None) -> JoinedCalls:
     """Find out which graph of the compile log each call of a compiled graph ran.
 
     The cache key in the name of the call decides ("CompiledFxGraph fab12..."), else the
@@ -81,35 +82,32 @@ def join_calls_with_log(regions: RegionsOfTrace, log: CompileLog | None) -> Join
     it ("Torch-Compiled Region: 0/1").
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log; without it nothing is joined.
     """
-    trace = regions.trace
-    call_rows = regions.calls.rows
-    region_of_call = regions.region_of_call
-    name_of_region = np.where(
-        region_of_call == NONE,
-        NONE,
-        trace.name[regions.regions.rows_at(region_of_call)],
+    trace = compiled.trace
+    call_name = trace.name[compiled.calls.rows]
+    region = compiled.region_of_call
+    has_region = region != NONE
+    region_name = np.where(
+        has_region, trace.name[compiled.regions.rows_at(region)], NONE
     )
 
     # Calls with the same name in regions of the same name are joined once.
-    name_of_call = trace.name[call_rows]
-    first_calls, join_of_call = distinct_rows((name_of_call, name_of_region))
+    first_calls, join_of_call = distinct_rows((call_name, region_name))
     joins = []
     for call in first_calls.tolist():
-        region_name = int(name_of_region[call])
         compile_id = None
-        if region_name != NONE:
-            compile_id = parse_compile_id(trace.names[region_name])
-        key = parse_cache_key(trace.names[name_of_call[call]])
-        joins.append(_join_equal_calls(regions, log, key, compile_id, call))
+        if has_region[call]:
+            compile_id = parse_compile_id(trace.names[region_name[call]])
+        key = parse_cache_key(trace.names[call_name[call]])
+        joins.append(_join_equal_calls(compiled, log, key, compile_id, call))
 
     return JoinedCalls(joins=tuple(joins), join_of_call=join_of_call)
 
 
 def _join_equal_calls(
-    regions: RegionsOfTrace,
+    compiled: CompiledCode,
     log: CompileLog | None,
     key: str,
     compile_id: CompileId | None,
@@ -121,7 +119,7 @@ def _join_equal_calls(
     result.
 
     Args:
-        regions: The compiled regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log; None if there is none.
         key: The cache key in the name of the calls; "" if there is none.
         compile_id: The compile id of the region around them; None if it is not
@@ -131,36 +129,37 @@ def _join_equal_calls(
     Returns:
         The graph and how it was recognized, or else why there is none.
     """
-    graph: CompiledGraph | None = None
-    joined_by: JoinedBy | None = None
-    why_not: Why | None = None
-
-    if log is None:
-        why_not = Why.NO_LOG
-    elif key:
-        candidates = [graph for graph in log.graphs if graph.key == key]
-        graph_or_reason = _choose_graph(regions, log, candidates, compile_id, call)
-        if isinstance(graph_or_reason, CompiledGraph):
-            graph, joined_by = graph_or_reason, JoinedBy.KEY
-        else:
-            why_not = graph_or_reason
-
-    if graph is None and log is not None and why_not in (None, Why.KEY_NOT_IN_LOG):
-        graph, joined_by = _find_graph_without_key(
-            regions, log, compile_id, call, has_key=bool(key)
-        )
-        if graph is None:
-            why_not = why_not or Why.NO_KEY
-        else:
-            why_not = None
-
-    return GraphJoin(
-        key=key, compile_id=compile_id, graph=graph, by=joined_by, why_not=why_not
+    without_graph = GraphJoin(
+        key=key, compile_id=compile_id, graph=None, by=None, why_not=Why.NO_LOG
     )
+    if log is None:
+        return without_graph
+
+    with_key = [graph for graph in log.graphs if key and graph.key == key]
+    if with_key:
+        chosen = _choose_graph(compiled, log, with_key, compile_id, call)
+        if isinstance(chosen, Why):
+            return replace(without_graph, why_not=chosen)
+        return replace(without_graph, graph=chosen, by=JoinedBy.KEY, why_not=None)
+
+    graph = _find_graph_by_wrapper(compiled, log, call)
+    if graph is not None:
+        return replace(without_graph, graph=graph, by=JoinedBy.WRAPPER, why_not=None)
+
+    # A key that the log does not have means another graph than those of the log, even
+    # if the compile id is the same.
+    if key:
+        return replace(without_graph, why_not=Why.KEY_NOT_IN_LOG)
+
+    graph = _find_only_graph_of_id(log, compile_id)
+    if graph is not None:
+        return replace(without_graph, graph=graph, by=JoinedBy.COMPILE_ID, why_not=None)
+
+    return replace(without_graph, why_not=Why.NO_KEY)
 
 
 def _choose_graph(
-    regions: RegionsOfTrace,
+    compiled: CompiledCode,
     log: CompileLog,
     candidates: Sequence[CompiledGraph],
     compile_id: CompileId | None,
@@ -172,45 +171,39 @@ def _choose_graph(
     this order. Graphs with the same texts count as one.
 
     Args:
-        regions: The compiled regions of the trace.
+        compiled: The compiled code of the trace.
         log: The compile log.
-        candidates: The graphs with the key; there may be none.
+        candidates: The graphs with the key, at least one.
         compile_id: The compile id of the region around the call.
         call: The index of the call.
 
     Returns:
         The graph, or why none can be chosen.
     """
-    if not candidates:
-        return Why.KEY_NOT_IN_LOG
-
-    trace = regions.trace
-    candidates_left = list(candidates)
+    trace = compiled.trace
+    graphs = list(candidates)
 
     # Each test narrows the choice, unless no graph passes it.
-    graphs_of_rank = [graph for graph in candidates_left if _is_of_rank(trace, graph)]
-    candidates_left = graphs_of_rank or candidates_left
+    of_rank = [graph for graph in graphs if _is_of_rank(trace, graph)]
+    graphs = of_rank or graphs
 
-    graphs_of_process = [
-        graph for graph in candidates_left if _is_of_process(regions, log, graph, call)
+    of_process = [
+        graph for graph in graphs if _is_of_process(compiled, log, graph, call)
     ]
-    candidates_left = graphs_of_process or candidates_left
+    graphs = of_process or graphs
 
     if compile_id is not None:
-        graphs_of_region = [
-            graph for graph in candidates_left if graph.compile_id == compile_id
-        ]
-        candidates_left = graphs_of_region or candidates_left
+        of_region = [graph for graph in graphs if graph.compile_id == compile_id]
+        graphs = of_region or graphs
 
-    are_of_several_logs = len({graph.log for graph in candidates_left}) > 1
-    are_of_several_ids = len({graph.compile_id for graph in candidates_left}) > 1
-    if (are_of_several_logs or are_of_several_ids) and not have_equal_code(
-        candidates_left
-    ):
-        return Why.TWO_LOGS if are_of_several_logs else Why.TWO_GRAPHS
+    # Of several attempts to compile, and of equal graphs, the last one counts.
+    has_several_logs = len({graph.log for graph in graphs}) > 1
+    has_several_ids = len({graph.compile_id for graph in graphs}) > 1
+    is_same_graph = not has_several_logs and not has_several_ids
+    if is_same_graph or have_equal_code(graphs):
+        return graphs[-1]
 
-    # Of several attempts to compile, the last one counts.
-    return candidates_left[-1]
+    return Why.TWO_LOGS if has_several_logs else Why.TWO_GRAPHS
 
 
 def find_logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
@@ -220,19 +213,18 @@ def find_logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
     is known.
     """
     rank, _ = infer_rank(trace.keys, trace.report.path)
-    logs_of_rank = {
-        number for number, log_file in enumerate(log.logs) if log_file.rank == rank
-    }
-    if logs_of_rank and rank != UNKNOWN:
-        return frozenset(logs_of_rank)
-
     processes = {str(track.pid) for track in trace.tracks}
-    logs_of_processes = {
-        number
-        for number, log_file in enumerate(log.logs)
-        if log_file.process != UNKNOWN and str(log_file.process) in processes
-    }
-    return frozenset(logs_of_processes or range(len(log.logs)))
+
+    logs_of_rank = set()
+    logs_of_processes = set()
+    for number, log_file in enumerate(log.logs):
+        if rank != UNKNOWN and log_file.rank == rank:
+            logs_of_rank.add(number)
+        if log_file.process != UNKNOWN and str(log_file.process) in processes:
+            logs_of_processes.add(number)
+
+    all_logs = range(len(log.logs))
+    return frozenset(logs_of_rank or logs_of_processes or all_logs)
 
 
 def have_equal_code(graphs: Sequence[CompiledGraph]) -> bool:
@@ -242,11 +234,11 @@ def have_equal_code(graphs: Sequence[CompiledGraph]) -> bool:
     """
     digests = set()
     for graph in graphs:
-        if graph.code is None or graph.stack_traces is None:
+        code_digest = graph.code.digest if graph.code else ""
+        stacks_digest = graph.stack_traces.digest if graph.stack_traces else ""
+        if not code_digest or not stacks_digest:
             return False
-        if not (graph.code.digest and graph.stack_traces.digest):
-            return False
-        digests.add((graph.code.digest, graph.stack_traces.digest))
+        digests.add((code_digest, stacks_digest))
 
     return len(digests) == 1
 
@@ -260,86 +252,75 @@ def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
 
 
 def _is_of_process(
-    regions: RegionsOfTrace, log: CompileLog, graph: CompiledGraph, call: int
+    compiled: CompiledCode, log: CompileLog, graph: CompiledGraph, call: int
 ) -> bool:
     """Return whether the log of a graph was written by the process of a call."""
     if graph.log == UNKNOWN:
         return False
 
-    process = log.logs[graph.log].process
-    row = int(regions.calls.rows[call])
-    return process != UNKNOWN and str(regions.trace.track_of(row).pid) == str(process)
+    process_of_log = log.logs[graph.log].process
+    row_of_call = int(compiled.calls.rows[call])
+    process_of_call = compiled.trace.track_of(row_of_call).pid
+    is_known = process_of_log != UNKNOWN
+    return is_known and str(process_of_call) == str(process_of_log)
 
 
-def _find_graph_without_key(
-    regions: RegionsOfTrace,
-    log: CompileLog,
-    compile_id: CompileId | None,
-    call: int,
-    *,
-    has_key: bool,
-) -> tuple[CompiledGraph | None, JoinedBy | None]:
-    """Find the graph of a call whose key does not lead to one.
+def _find_graph_by_wrapper(
+    compiled: CompiledCode, log: CompileLog, call: int
+) -> CompiledGraph | None:
+    """Find the graph of a call by the file of its wrapper, the generated code that runs
+    it.
 
-    The frame of its wrapper is tried first, then a compile id that has a single graph.
-
-    Args:
-        regions: The regions of the trace.
-        log: The compile log.
-        compile_id: The compile id of the region around the call.
-        call: The call.
-        has_key: Whether the call has a key that the log does not have. That rules the
-            compile id out.
-
-    Returns:
-        The graph, and by what it was recognized; None twice if there is none.
+    A Python frame in the call names the file. Returns None if no frame does, or if
+    different graphs have that file.
     """
-    path = find_wrapper_file(regions, call)
-    if path:
-        graphs_of_wrapper = [
-            graph for graph in log.graphs if _is_same_file(graph.wrapper_path, path)
-        ]
-        is_unique = len(graphs_of_wrapper) == 1 or have_equal_code(graphs_of_wrapper)
-        if graphs_of_wrapper and is_unique:
-            return graphs_of_wrapper[-1], JoinedBy.WRAPPER
+    path = find_wrapper_file(compiled, call)
+    if not path:
+        return None
 
-    if compile_id is None or has_key:
-        return None, None
-
-    graphs_of_id = [graph for graph in log.graphs if graph.compile_id == compile_id]
-    if len(graphs_of_id) == 1:
-        return graphs_of_id[0], JoinedBy.COMPILE_ID
-
-    return None, None
+    graphs = [graph for graph in log.graphs if _is_same_file(graph.wrapper_path, path)]
+    if len(graphs) == 1 or have_equal_code(graphs):
+        return graphs[-1]
+    return None
 
 
-def find_wrapper_file(regions: RegionsOfTrace, call: int) -> str:
+def _find_only_graph_of_id(
+    log: CompileLog, compile_id: CompileId | None
+) -> CompiledGraph | None:
+    """Return the graph of a compile id; None if it has none, or several."""
+    if compile_id is None:
+        return None
+    graphs = [graph for graph in log.graphs if graph.compile_id == compile_id]
+    return graphs[0] if len(graphs) == 1 else None
+
+
+def find_wrapper_file(compiled: CompiledCode, call: int) -> str:
     """Return the file of the generated wrapper that a call of a graph ran.
 
     It is named by the Python frame `FILE(85): call` in the call. Returns "" if stacks
     were not recorded.
     """
-    trace = regions.trace
-    call_row = int(regions.calls.rows[call])
-    begin = int(trace.start[call_row])
-    end = int(trace.end[call_row])
-    thread = int(trace.thread_of_track[int(trace.track[call_row])])
-    for track_index in range(len(trace.tracks)):
-        if int(trace.thread_of_track[track_index]) != thread:
+    trace = compiled.trace
+    call_row = int(compiled.calls.rows[call])
+    begin_ns = int(trace.start[call_row])
+    end_ns = int(trace.end[call_row])
+    thread = trace.thread_of_track[trace.track[call_row]]
+    for track, thread_of_track in zip(
+        trace.tracks, trace.thread_of_track.tolist(), strict=True
+    ):
+        if thread_of_track != thread:
             continue
 
         # Look at the slices of Python that begin within the call.
-        track = trace.tracks[track_index]
-        first = track.first_row + int(trace.start[track.rows].searchsorted(begin))
-        for row in range(first, track.end_row):
-            if int(trace.start[row]) >= end:
-                break
-            if int(trace.role[row]) != Role.PYTHON:
+        rows_before = int(trace.start[track.rows].searchsorted(begin_ns))
+        for row in range(track.first_row + rows_before, track.end_row):
+            is_behind_call = trace.start[row] >= end_ns
+            if is_behind_call or trace.role[row] != Role.PYTHON:
                 break
 
-            function = function_of(trace.name_of(row))
-            if function and function.name == "call":
-                return function.file
+            frame = function_of(trace.name_of(row))
+            if frame is not None and frame.name == "call":
+                return frame.file
 
     return ""
 

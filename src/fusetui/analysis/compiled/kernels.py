@@ -21,12 +21,11 @@ from fusetui.analysis.compiled.graphs import (
     have_equal_code,
     join_calls_with_log,
 )
-from fusetui.analysis.compiled.lines import find_lines_of_graph
+from fusetui.analysis.compiled.lines import find_lines_of_graph, sort_distinct_lines
 from fusetui.analysis.compiled.regions import (
-    NONE,
-    CalledKernels,
-    RegionsOfTrace,
-    find_regions,
+    CompiledCode,
+    KernelRuns,
+    find_compiled_code,
     wrapper_name,
 )
 from fusetui.trace.compile_log.log import (
@@ -43,6 +42,7 @@ from fusetui.trace.model.arrays import (
     Rows,
     at,
     distinct_rows,
+    group_size_of_each,
     ordinals,
     summed,
 )
@@ -52,10 +52,10 @@ from fusetui.trace.model.memo import memo
 
 
 class KernelOfGraph(msgspec.Struct, frozen=True):
-    """Items of a trace that are the same kernel of a graph.
+    """Runs of kernels in a trace that are the same kernel of a compiled graph.
 
-    They are joined with the same calls of a wrapper; or they could not be joined, for
-    the same reason.
+    They are joined with the same calls of a wrapper, the generated code of the graph;
+    or they could not be joined, for the same reason.
     """
 
     join: GraphJoin
@@ -75,49 +75,53 @@ class KernelOfGraph(msgspec.Struct, frozen=True):
         """Whether the lines of the kernel are known."""
         return self.why_not is None
 
+    @property
+    def handle(self) -> str:
+        """The handle of its call, such as `cpp_fused_add_0:3`; "" unless there is one."""
+        return self.calls[0].handle if len(self.calls) == 1 else ""
+
 
 class JoinedKernels(msgspec.Struct, frozen=True, eq=False):
     """The kernels of a trace, joined with the compile log."""
 
     trace: Trace
-    regions: RegionsOfTrace
+    compiled: CompiledCode
     calls: JoinedCalls
     kernels: tuple[KernelOfGraph, ...]
-    kernel_of_item: Int32s  # for each item of the trace its index in `kernels`
+    kernel_of_run: Int32s  # for each run of the trace its index in `kernels`
 
     @property
-    def items(self) -> CalledKernels:
+    def kernel_runs(self) -> KernelRuns:
         """The calls of kernels in the trace."""
-        return self.regions.items
+        return self.compiled.kernel_runs
 
-    def kernel_for_item(self, item: int) -> KernelOfGraph:
-        """Return the kernel that an item is a run of."""
-        return self.kernels[int(self.kernel_of_item[item])]
+    def kernel_for_run(self, run: int) -> KernelOfGraph:
+        """Return the kernel that a run is a run of."""
+        return self.kernels[int(self.kernel_of_run[run])]
 
     def runs_of_kernels(self) -> Int64s:
         """Count how often each kernel ran."""
-        return np.bincount(self.kernel_of_item, minlength=len(self.kernels))
+        return np.bincount(self.kernel_of_run, minlength=len(self.kernels))
 
     def ns_of_kernels(self) -> Int64s:
         """Add up how long each kernel took over all of its runs, in ns."""
-        return summed(self.kernel_of_item, self.item_ns(), len(self.kernels))
+        return summed(self.kernel_of_run, self.run_ns(), len(self.kernels))
 
-    def item_ns(self) -> Int64s:
+    def run_ns(self) -> Int64s:
         """Return how long each run of a kernel took, in ns.
 
         That is the time of the GPU events that it launched. For a run without any, as
         on a CPU, it is the time of its op.
         """
         trace = self.trace
-        items = self.items
-        is_of_item = items.item_of_gpu_event >= 0
-        gpu_ns = summed(
-            items.item_of_gpu_event[is_of_item],
-            trace.dur[trace.gpu_rows[is_of_item]],
-            len(items),
-        )
-        cpu_ns = trace.dur[items.spans.rows]
-        return np.where(items.has_gpu_events, gpu_ns, cpu_ns)
+        runs = self.kernel_runs
+        event_ns = trace.dur[trace.gpu_rows]
+        run_of_event = runs.run_of_gpu_event
+        has_run = run_of_event >= 0
+
+        gpu_ns = summed(run_of_event[has_run], event_ns[has_run], len(runs))
+        cpu_ns = trace.dur[runs.spans.rows]
+        return np.where(runs.has_gpu_events, gpu_ns, cpu_ns)
 
 
 @memo(2)
@@ -132,146 +136,158 @@ def join_kernels(trace: Trace, log: CompileLog | None) -> JoinedKernels:
         trace: The trace.
         log: The compile log; without it no lines are found.
     """
-    regions = find_regions(trace)
-    calls = join_calls_with_log(regions, log)
-    kinds = _group_items_by_kind(trace, regions, calls, log)
-    joins = (*calls.joins, OUTSIDE)
+    compiled = find_compiled_code(trace)
+    calls = join_calls_with_log(compiled, log)
+    grouped = _group_equal_runs(trace, compiled, calls, log)
 
-    # Kinds that are joined with the same calls are one kernel.
+    # Groups that are joined with the same calls are one kernel.
     index_of_kernel: dict[tuple[GraphJoin, str, tuple[KernelCall, ...]], int] = {}
     kernels: list[KernelOfGraph] = []
-    kernel_of_kind: list[int] = []
-    for kind in kinds.distinct:
-        join = joins[kind.join]
-        if join.graph is None and kind.file and log is not None:
-            join = _join_by_kernel_file(log, join, kind.file)
+    kernel_of_group: list[int] = []
+    for equal_runs in grouped.groups:
+        join = equal_runs.join
+        if join.graph is None and equal_runs.file and log is not None:
+            join = _join_by_kernel_file(log, join, equal_runs.file)
 
-        name = regions.items.names[kind.name]
         kernel = _join_with_calls(
-            log, join, name, position=kind.position, count=kind.items
+            log,
+            join,
+            equal_runs.name,
+            position=equal_runs.position,
+            count=equal_runs.count_in_call,
         )
-
         key = (kernel.join, kernel.name, kernel.calls)
         if key not in index_of_kernel:
             index_of_kernel[key] = len(kernels)
             kernels.append(kernel)
-        kernel_of_kind.append(index_of_kernel[key])
+        kernel_of_group.append(index_of_kernel[key])
 
-    kernel_indices = np.array(kernel_of_kind, dtype=np.int32)
+    kernel_indices = np.array(kernel_of_group, dtype=np.int32)
     return JoinedKernels(
         trace=trace,
-        regions=regions,
+        compiled=compiled,
         calls=calls,
         kernels=tuple(kernels),
-        kernel_of_item=kernel_indices[kinds.kind_of_item],
+        kernel_of_run=kernel_indices[grouped.group_of_run],
     )
 
 
 OUTSIDE = GraphJoin(key="", compile_id=None, graph=None, by=None, why_not=Why.OUTSIDE)
-"""Of items outside of calls of graphs."""
+"""Of runs outside of calls of graphs."""
 
 
-class _ItemKind(NamedTuple):
-    """Items that are joined in the same way."""
+class _EqualRuns(NamedTuple):
+    """Runs of kernels that are looked up in the log in the same way."""
 
-    join: int  # index into JoinedCalls.joins, its length for items outside of calls
-    name: int  # index into CalledKernels.names
-    position: int  # the n-th item of this name in a call of a graph, from 0
-    items: int  # how many items of this name the call has
+    join: GraphJoin  # of the call that they are in
+    name: str  # of the kernel
+    position: int  # the n-th run of this name in a call of a graph, from 0
+    count_in_call: int  # how many runs of this name the call has
     file: str  # the arg `kernel_file` if it is needed, else ""
 
 
-class _ItemKinds(NamedTuple):
-    """The kinds of all items."""
+class _RunGroups(NamedTuple):
+    """All runs of kernels, in groups of equal ones."""
 
-    distinct: list[_ItemKind]  # each kind once
-    kind_of_item: Rows  # for each item its index in `distinct`
+    groups: list[_EqualRuns]
+    group_of_run: Rows  # for each run its index in `groups`
 
 
-def _group_items_by_kind(
-    trace: Trace, regions: RegionsOfTrace, calls: JoinedCalls, log: CompileLog | None
-) -> _ItemKinds:
+def _group_equal_runs(
+    trace: Trace, compiled: CompiledCode, calls: JoinedCalls, log: CompileLog | None
+) -> _RunGroups:
     """Group the runs of kernels for which the same lines are looked up in the compile
     log.
 
-    Runs of one kind have the same graph, name and file. They also have the same
+    Runs of one group have the same graph, name and file. They also have the same
     position among equally many runs of that name in a call of the graph. E.g. if each
-    call runs `triton_0` twice, all first runs are one kind, and all second ones.
+    call runs `triton_0` twice, all first runs are one group, and all second ones.
     """
-    items = regions.items
-    no_join = len(calls.joins)
+    runs = compiled.kernel_runs
+    joins = (*calls.joins, OUTSIDE)
+    outside = len(calls.joins)
+    join_of_run = at(calls.join_of_call, runs.call, missing=outside)
 
-    join_of_item = at(calls.join_of_call, items.call, missing=no_join)
+    numbering = _number_runs_in_calls(runs)
 
-    # The items of one call with the same name, which are numbered in their order.
-    _, group_of_item = distinct_rows((items.call, items.name))
-    position_in_call = ordinals(group_of_item)
-    items_of_group = np.bincount(group_of_item)
-    count_in_call = items_of_group[group_of_item]
+    # The file is looked up in the log if the graph of a kernel is not known. For other
+    # kernels it is not read.
+    needs_file = np.zeros(len(runs), np.bool_)
+    if log is not None:
+        lacks_graph = np.array([join.graph is None for join in joins], np.bool_)
+        needs_file = lacks_graph[join_of_run]
+    files = _read_kernel_files(trace, runs, np.flatnonzero(needs_file))
 
-    files, file_of_item = _read_kernel_files(trace, items, calls, join_of_item, log)
-    first_items, kind_of_item = distinct_rows(
-        (join_of_item, items.name, position_in_call, count_in_call, file_of_item)
-    )
-    kinds = [
-        _ItemKind(
-            join=int(join_of_item[item]),
-            name=int(items.name[item]),
-            position=int(position_in_call[item]),
-            items=int(count_in_call[item]),
-            file=files[file_of_item[item]],
+    first_runs, group_of_run = distinct_rows(
+        (
+            join_of_run,
+            runs.name,
+            numbering.position,
+            numbering.total,
+            files.path_of_run,
         )
-        for item in first_items.tolist()
-    ]
-    return _ItemKinds(distinct=kinds, kind_of_item=kind_of_item)
+    )
+    groups = []
+    for run in first_runs.tolist():
+        equal_runs = _EqualRuns(
+            join=joins[join_of_run[run]],
+            name=runs.names[runs.name[run]],
+            position=int(numbering.position[run]),
+            count_in_call=int(numbering.total[run]),
+            file=files.paths[files.path_of_run[run]],
+        )
+        groups.append(equal_runs)
+    return _RunGroups(groups=groups, group_of_run=group_of_run)
 
 
-def _read_kernel_files(
-    trace: Trace,
-    items: CalledKernels,
-    calls: JoinedCalls,
-    join_of_item: Rows,
-    log: CompileLog | None,
-) -> tuple[list[str], Int64s]:
-    """Read the `kernel_file` args of items whose call has no graph in the log.
+class _NumberedRuns(NamedTuple):
+    """The runs of kernels, numbered among those of the same name in the same call of a
+    graph; one entry per run."""
 
-    For other items they are not needed, and not read.
+    position: Int64s  # from 0
+    total: Int64s  # how many runs of its name the call has
+
+
+def _number_runs_in_calls(runs: KernelRuns) -> _NumberedRuns:
+    """Number the runs of the same kernel in each call of a graph.
+
+    E.g. if a call runs a, b and a, their positions are 0, 0 and 1, and the totals 2,
+    1 and 2.
+    """
+    _, name_in_call = distinct_rows((runs.call, runs.name))
+    return _NumberedRuns(
+        position=ordinals(name_in_call), total=group_size_of_each(name_in_call)
+    )
+
+
+class _KernelFiles(NamedTuple):
+    """The generated files of runs of kernels, as far as they were read."""
+
+    paths: list[str]  # distinct; the last one is "", for runs without a file
+    path_of_run: Int64s  # for each run its index in `paths`; -1 is the last one
+
+
+def _read_kernel_files(trace: Trace, runs: KernelRuns, selected: Rows) -> _KernelFiles:
+    """Read the `kernel_file` args of some runs of kernels.
 
     Args:
         trace: The trace.
-        items: The runs of compiled kernels.
-        calls: The calls of graphs, as they were joined with the log.
-        join_of_item: For each item the index of the join of its call; one more than the
-            last index for an item outside of calls.
-        log: The compile log; without it nothing is read.
-
-    Returns:
-        The distinct files and "" at the end, such as ["/tmp/ab.py", ""], and for each
-        item its index in that list; -1, the last entry, for an item without a file.
+        runs: All runs of compiled kernels.
+        selected: The indices of the runs whose args to read; others get no file.
     """
-    file_of_item = np.full(len(items), NONE, dtype=np.int64)
-    outside_has_graph = False
-    has_graph = np.array(
-        [*(join.graph is not None for join in calls.joins), outside_has_graph]
-    )
+    path_of_run = np.full(len(runs), -1, dtype=np.int64)
+    if not len(selected):
+        return _KernelFiles(paths=[""], path_of_run=path_of_run)
 
-    unjoined = np.flatnonzero(~has_graph[join_of_item]) if len(items) else NO_ITEMS
-    if log is None or not len(unjoined):
-        return [""], file_of_item
-
-    orders = trace.order[items.spans.rows[unjoined]]
+    orders = trace.order[runs.spans.rows[selected]]
     read = arguments(trace.elements, orders, ("kernel_file",))
-    file_of_item[unjoined] = read.number
+    path_of_run[selected] = read.number
 
-    files = []
+    paths = []
     for (text,) in read.distinct:
-        file = parsed(text)
-        files.append(file if isinstance(file, str) else "")
-
-    return [*files, ""], file_of_item
-
-
-NO_ITEMS = np.empty(0, dtype=np.intp)
+        path = parsed(text)
+        paths.append(path if isinstance(path, str) else "")
+    return _KernelFiles(paths=[*paths, ""], path_of_run=path_of_run)
 
 
 def _join_by_kernel_file(log: CompileLog, join: GraphJoin, file: str) -> GraphJoin:
@@ -308,6 +324,9 @@ def _join_with_calls(
 ) -> KernelOfGraph:
     """Find which calls in the generated code of a graph a run of a kernel may be.
 
+    E.g. if the code calls `triton_0` twice, and a call of the graph ran it twice, its
+    second run is the second call. If it ran three times, each run may be either.
+
     Args:
         log: The compile log.
         join: The graph that was called.
@@ -328,13 +347,16 @@ def _join_with_calls(
         return _make_kernel_without_lines(join, name, Why.NOT_IN_WRAPPER)
 
     # Where the counts differ, any call of this name is possible.
-    calls = (calls_of_name[position],) if count == len(calls_of_name) else calls_of_name
-    lines = collect_lines_of_calls(log, graph, calls)
+    calls = calls_of_name
+    if count == len(calls_of_name):
+        calls = (calls_of_name[position],)
 
     why_not = None
+    lines = collect_lines_of_calls(log, graph, calls)
     if not lines:
-        is_stale = any(call.handle in stacks_of(log, graph) for call in calls)
-        why_not = Why.CACHED if is_stale else Why.NO_PROVENANCE
+        # Stacks without usable lines came with the code from a cache.
+        has_stacks = any(call.handle in stacks_of(log, graph) for call in calls)
+        why_not = Why.CACHED if has_stacks else Why.NO_PROVENANCE
 
     return KernelOfGraph(
         join=join, name=calls[0].name, calls=calls, lines=lines, why_not=why_not
@@ -344,7 +366,7 @@ def _join_with_calls(
 def _make_kernel_without_lines(
     join: GraphJoin, name: str, why_not: Why
 ) -> KernelOfGraph:
-    """Return the kernel of items that could not be joined."""
+    """Return the kernel of runs of which no call in generated code is known."""
     return KernelOfGraph(join=join, name=name, calls=(), lines=(), why_not=why_not)
 
 
@@ -366,9 +388,7 @@ def collect_lines_of_calls(
         calls: The calls.
     """
     lines_of_handle = find_lines_of_graph(log, graph)
-    line_by_position: dict[tuple[str, int], CodeLine] = {}
+    lines: list[CodeLine] = []
     for call in calls:
-        for line in lines_of_handle.get(call.handle, ()):
-            line_by_position.setdefault((line.file, line.line), line)
-
-    return tuple(line_by_position[position] for position in sorted(line_by_position))
+        lines += lines_of_handle.get(call.handle, ())
+    return sort_distinct_lines(lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 import msgspec
-import numpy as np
 
 from fusetui.analysis.compiled.kernels import KernelOfGraph, join_kernels
 from fusetui.trace.compile_log.log import CompileLog
@@ -61,8 +60,10 @@ class _TimesOfLine:
             runs: How often the kernel ran.
         """
         self.total_ns += part_ns
-        self.split_ns += part_ns if len(kernel.lines) > 1 else 0
-        self.possible_ns += part_ns if kernel.is_possible else 0
+        if len(kernel.lines) > 1:
+            self.split_ns += part_ns
+        if kernel.is_possible:
+            self.possible_ns += part_ns
         self.runs += runs
         self.kernels[kernel.name] = None
 
@@ -97,18 +98,18 @@ def sum_times_by_line(
             unknown.
     """
     joined = join_kernels(trace, log)
-    item_ns = joined.item_ns()
+    runs_of_kernel = joined.runs_of_kernels().tolist()
+    ns_of_kernel = joined.ns_of_kernels().tolist()
 
     times_of_line: dict[CodeLine, _TimesOfLine] = defaultdict(_TimesOfLine)
     unknown_ns = 0
-    for kernel_index, kernel in enumerate(joined.kernels):
-        is_of_kernel = joined.kernel_of_item == kernel_index
-        ns = int(item_ns[is_of_kernel].sum())
+    for kernel, runs, ns in zip(
+        joined.kernels, runs_of_kernel, ns_of_kernel, strict=True
+    ):
         if not kernel.lines:
             unknown_ns += ns
             continue
 
-        runs = int(np.count_nonzero(is_of_kernel))
         parts = _divide_evenly(ns, len(kernel.lines))
         for line, part_ns in zip(kernel.lines, parts, strict=True):
             if file is None or is_in(line.file, file):
@@ -119,7 +120,7 @@ def sum_times_by_line(
     lines = [times.line_time(line) for line, times in times_of_line.items()]
     lines.sort(key=lambda line: (-line.total_ns, line.file, line.line))
     return CompiledLines(
-        lines=tuple(lines), kernel_ns=int(item_ns.sum()), unknown_ns=unknown_ns
+        lines=tuple(lines), kernel_ns=sum(ns_of_kernel), unknown_ns=unknown_ns
     )
 
 
@@ -127,4 +128,4 @@ def _divide_evenly(ns: int, count: int) -> list[int]:
     """Divide a time into parts that add up to it: 8 ns into 3, 3 and 2 ns."""
     part, remainder = divmod(ns, count)
     # The first parts get 1 ns more, until nothing is left.
-    return [part + (number < remainder) for number in range(count)]
+    return [part + 1] * remainder + [part] * (count - remainder)

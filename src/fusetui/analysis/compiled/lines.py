@@ -70,14 +70,16 @@ def find_lines_of_nodes(
     dynamo_nodes = dynamo_nodes_of(log, graph)
     line_of_node = lines_of_dynamo_nodes(log, graph)
 
+    # The kernel computes nodes of the final graph; each came from nodes of Dynamo's
+    # graph.
     lines = []
-    for post_node in nodes_of(log, graph).get(handle, ()):
-        for node in dynamo_nodes.get(post_node, ()):
+    for final_node in nodes_of(log, graph).get(handle, ()):
+        for node in dynamo_nodes.get(final_node, ()):
             if node not in line_of_node:
                 return None
             lines.append(line_of_node[node])
 
-    return _drop_repeated_lines(lines) or None
+    return sort_distinct_lines(lines) if lines else None
 
 
 def _are_in_region_graph(
@@ -98,14 +100,13 @@ def _are_in_region_graph(
 def convert_stacks_to_lines(
     stacks: Sequence[Sequence[CodeLine]],
 ) -> tuple[CodeLine, ...]:
-    """Return the line that each call stack is shown as, in the order of the stacks.
-    Each file and line is there once."""
-    return _drop_repeated_lines(choose_line(stack) for stack in stacks if stack)
+    """Return the line that each call stack is shown as, sorted by file and line. Each
+    is there once."""
+    return sort_distinct_lines(choose_line(stack) for stack in stacks if stack)
 
 
-def _drop_repeated_lines(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
-    """Return the lines without repetitions, in their order. Lines of the same file and
-    number are the same."""
+def sort_distinct_lines(lines: Iterable[CodeLine]) -> tuple[CodeLine, ...]:
+    """Sort lines by file and number. Of lines with the same ones, the first is kept."""
     line_by_position: dict[tuple[str, int], CodeLine] = {}
     for line in lines:
         line_by_position.setdefault((line.file, line.line), line)

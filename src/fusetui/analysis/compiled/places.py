@@ -11,7 +11,7 @@ from fusetui.analysis.compiled.compilations import (
 )
 from fusetui.analysis.compiled.graphs import find_logs_of_trace
 from fusetui.analysis.compiled.model import CompiledOnce, PassedBreak
-from fusetui.analysis.compiled.regions import find_regions
+from fusetui.analysis.compiled.regions import find_compiled_code
 from fusetui.trace.compile_log.log import CompileLog
 from fusetui.trace.model.columns import Trace
 
@@ -29,29 +29,40 @@ def locate_logged_events(trace: Trace, log: CompileLog) -> PlacedEvents:
 
     A compilation belongs to its op, and a break to the regions that continue after it.
     Those outside of the recording are left out.
-
-    Returns:
-        The compilations and the breaks, each by the row of the slice.
     """
-    compilation_of_id = {
-        compilation.compile_id: compilation
-        for compilation in list_compilations(trace, log)
-        if not compilation.backward and compilation.in_recording is not False
-    }
-    compilations = {}
-    for compile_id, row in find_compilation_rows(trace):
-        if compile_id in compilation_of_id:
-            compilations[row] = compilation_of_id[compile_id]
+    return PlacedEvents(
+        compilations=_locate_compilations(trace, log),
+        breaks=_locate_breaks(trace, log),
+    )
 
-    breaks = {}
-    regions = find_regions(trace)
+
+def _locate_compilations(trace: Trace, log: CompileLog) -> dict[int, CompiledOnce]:
+    """Return the compilations of a log by the rows of their ops in the trace."""
+    compilation_of_id = {}
+    for compilation in list_compilations(trace, log):
+        may_be_recorded = compilation.in_recording is not False
+        # Backward passes have the compile ids of their forward passes.
+        if may_be_recorded and not compilation.backward:
+            compilation_of_id[compilation.compile_id] = compilation
+
+    located = {}
+    for traced in find_compilation_rows(trace):
+        if traced.compile_id in compilation_of_id:
+            located[traced.row] = compilation_of_id[traced.compile_id]
+    return located
+
+
+def _locate_breaks(trace: Trace, log: CompileLog) -> dict[int, PassedBreak]:
+    """Return the graph breaks of a log by the rows of the regions that continue after
+    them."""
+    compiled = find_compiled_code(trace)
     logs = find_logs_of_trace(trace, log)
-    breaks_of_trace = [
-        graph_break for graph_break in log.breaks if graph_break.log in logs
-    ]
-    breaks_with_times = list_graph_breaks(regions, log)
-    for graph_break, with_times in zip(breaks_of_trace, breaks_with_times, strict=True):
-        for row in find_rows_after(graph_break, regions, log):
-            breaks[row] = with_times
+    logged = [graph_break for graph_break in log.breaks if graph_break.log in logs]
 
-    return PlacedEvents(compilations=compilations, breaks=breaks)
+    # `list_graph_breaks` describes the same breaks in the same order.
+    described = list_graph_breaks(compiled, log)
+    located = {}
+    for graph_break, passed_break in zip(logged, described, strict=True):
+        for row in find_rows_after(graph_break, compiled, log):
+            located[row] = passed_break
+    return located

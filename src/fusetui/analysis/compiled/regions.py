@@ -17,7 +17,7 @@ import numpy as np
 from fusetui.analysis.questions.launches import is_graph_launch
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.compile_log.log import CompileId
-from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Rows, at, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
@@ -38,7 +38,7 @@ INDUCTOR_KERNEL = lazy_pattern(r"triton_\w+\Z|graph_[0-9]+_cpp_\w+\Z")
 NONE = -1
 
 
-class RegionsOfTrace(msgspec.Struct, frozen=True, eq=False, dict=True):
+class CompiledCode(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The compiled regions of a trace and the calls of graphs in them.
 
     A `call` is a call of a compiled graph; in traces of torch before 2.4, which do not
@@ -61,56 +61,55 @@ class RegionsOfTrace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.regions.around(self.calls.rows)
 
     @cached_property
-    def items(self) -> CalledKernels:
-        """The kernels that the calls of graphs call."""
-        return _collect_called_kernels(self)
+    def kernel_runs(self) -> KernelRuns:
+        """The runs of compiled kernels, inside of calls of graphs and outside."""
+        return _collect_kernel_runs(self)
 
 
-class CalledKernels(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The calls of kernels in a trace, called items.
+class KernelRuns(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """The runs of compiled kernels in a trace.
 
-    An item is an op directly inside a call of a graph, or a launch without such an op,
+    A *run* is an op directly inside a call of a graph, or a launch without such an op,
     or an op with the name of a generated kernel outside of such calls. Arrays have one
-    entry per item, in the order of threads and time.
+    entry per run, in the order of threads and time.
     """
 
     spans: Spans
-    call: Rows  # index into RegionsOfTrace.calls; NONE: outside of them
+    call: Rows  # index into CompiledCode.calls; NONE: outside of them
     names: tuple[str, ...]  # as the wrapper writes them, see `wrapper_name`
     name: Int32s  # index into `names`
-    # of each GPU event (Trace.gpu_rows) the item that launched it, else NONE
-    item_of_gpu_event: Rows
+    # of each GPU event (Trace.gpu_rows) the run that launched it, else NONE
+    run_of_gpu_event: Rows
 
     def __len__(self) -> int:
         return len(self.spans)
 
     @cached_property
     def has_gpu_events(self) -> Flags:
-        """For each item whether it launched GPU events."""
-        has = np.zeros(len(self), dtype=np.bool_)
-        has[self.item_of_gpu_event[self.item_of_gpu_event >= 0]] = True
-        return has
+        """For each run whether it launched GPU events."""
+        return np.isin(np.arange(len(self)), self.run_of_gpu_event)
 
 
 @memo()
-def find_regions(trace: Trace) -> RegionsOfTrace:
+def find_compiled_code(trace: Trace) -> CompiledCode:
     """Find the calls of compiled code in a trace: the regions, and the calls of graphs
     in them.
 
     Torch before 2.4 does not annotate the calls of graphs; there the regions stand in
     for them. The result is empty if the trace has no compiled code.
     """
-    line = origins(trace).line
     region_rows = _find_rows_named(trace, REGION)
     call_rows = _find_rows_named(trace, GRAPH_CALL)
-    regions = Spans(trace, line, region_rows)
 
     # Torch before 2.4 does not annotate calls.
     if not len(call_rows):
         call_rows = region_rows
 
-    return RegionsOfTrace(
-        trace=trace, regions=regions, calls=Spans(trace, line, call_rows)
+    thread_line = origins(trace).line  # the threads, laid end to end
+    return CompiledCode(
+        trace=trace,
+        regions=Spans(trace, thread_line, region_rows),
+        calls=Spans(trace, thread_line, call_rows),
     )
 
 
@@ -119,9 +118,11 @@ def _find_rows_named(trace: Trace, pattern: re.Pattern[str]) -> Rows:
 
     Those of a CUDA graph's capture are included.
     """
-    is_matching = trace.named(lambda name: pattern.match(name) is not None)
-    rows = np.flatnonzero(is_matching[trace.name])
-    rows = rows[np.isin(trace.source_role[rows], (Role.OP, Role.ANNOTATION))]
+    is_matching_name = trace.named(lambda name: pattern.match(name) is not None)
+    rows = np.flatnonzero(is_matching_name[trace.name])
+
+    is_op_or_annotation = np.isin(trace.source_role[rows], (Role.OP, Role.ANNOTATION))
+    rows = rows[is_op_or_annotation]
     return rows[are_on_cpu(trace, rows)]
 
 
@@ -160,84 +161,87 @@ def wrapper_name(name: str) -> str:
     if cpp is not None:
         return str(cpp["name"])
 
-    if "::" in name:
-        plain = name.rpartition("::")[2]
-    elif name.startswith("extern_kernels."):
-        plain = name.rpartition(".")[2]
-    elif name.startswith("torch.ops."):
-        plain = name.split(".")[3] if name.count(".") >= 3 else name
-    elif name.startswith(("aten.", "inductor_ops.")):
-        plain = name.split(".")[1]
+    dotted = name.split(".")
+    if "::" in name:  # aten::mm
+        _, _, op = name.rpartition("::")
+    elif name.startswith("extern_kernels."):  # extern_kernels.mm
+        op = dotted[-1]
+    elif name.startswith("torch.ops."):  # torch.ops.aten.sort.stable
+        op = dotted[3] if len(dotted) > 3 else name
+    elif name.startswith(("aten.", "inductor_ops.")):  # aten.mm.default
+        op = dotted[1]
     else:
         return name
 
-    plain = EXTERN_KERNELS.get(plain, plain)
-    return plain.rstrip("_") or plain
+    op = EXTERN_KERNELS.get(op, op)
+    return op.rstrip("_") or op
 
 
 EXTERN_KERNELS = {"bias_addmm": "addmm"}
 """Extern kernels that call an op of another name (torch/_inductor/kernel/mm.py)."""
 
 
-def _collect_called_kernels(regions: RegionsOfTrace) -> CalledKernels:
+def _collect_kernel_runs(compiled: CompiledCode) -> KernelRuns:
     """Collect the runs of compiled kernels, with the GPU events that each launched.
 
-    A run is an op that a call of a graph makes, such as `triton_poi_fused_add_0`, or
+    A *run* is an op that a call of a graph makes, such as `triton_poi_fused_add_0`, or
     elsewhere an op with such a name. A launch in a call of a graph that lies in no op
     is a run by itself.
     """
-    trace = regions.trace
-    ops = np.concatenate(
-        (_find_ops_of_calls(regions), _find_ops_outside_calls(regions))
-    )
+    trace = compiled.trace
+    ops_in_calls = _find_ops_of_calls(compiled)
+    ops_outside = _find_ops_outside_calls(compiled)
+    ops = np.concatenate((ops_in_calls, ops_outside))
+
     launches = launching_calls(trace, trace.gpu_rows)
-    bare_launches = _find_launches_without_op(regions, ops, launches)
+    bare_launches = _find_launches_without_op(compiled, ops, launches)
 
-    spans = Spans(trace, origins(trace).line, np.concatenate((ops, bare_launches)))
-    item_of_gpu_event = spans.around(launches)
+    rows_of_runs = np.concatenate((ops, bare_launches))
+    spans = Spans(trace, origins(trace).line, rows_of_runs)
+    run_of_gpu_event = spans.around(launches)
 
-    naming_row = _find_naming_rows(trace, spans.rows, bare_launches, item_of_gpu_event)
-    names = _collect_wrapper_names(trace, naming_row, ops)
+    naming_row = _find_naming_rows(trace, spans.rows, bare_launches, run_of_gpu_event)
+    wrapper_names = _collect_wrapper_names(trace, naming_row, ops)
 
-    return CalledKernels(
+    return KernelRuns(
         spans=spans,
-        call=regions.calls.around(spans.rows),
-        names=names.names,
-        name=names.name_of_item,
-        item_of_gpu_event=item_of_gpu_event,
+        call=compiled.calls.around(spans.rows),
+        names=wrapper_names.names,
+        name=wrapper_names.name_of_run,
+        run_of_gpu_event=run_of_gpu_event,
     )
 
 
 def _find_naming_rows(
-    trace: Trace, items: Int32s, bare_launches: Rows, item_of_gpu_event: Rows
+    trace: Trace, runs: Int32s, bare_launches: Rows, run_of_gpu_event: Rows
 ) -> Rows:
-    """Find the row by whose name each item is known.
+    """Find the row by whose name each run is known.
 
-    It is the item itself. For a launch without an op it is the kernel that it launches.
+    It is the run itself. For a launch without an op it is the kernel that it launches.
 
     Args:
         trace: The trace.
-        items: The rows of the items.
+        runs: The rows of the runs.
         bare_launches: Which rows are launches without an op.
-        item_of_gpu_event: For each of `trace.gpu_rows` the item that launched it.
+        run_of_gpu_event: For each of `trace.gpu_rows` the run that launched it.
 
     Returns:
-        For each item a row of the trace, or NONE.
+        For each run a row of the trace, or NONE.
     """
-    is_bare = np.isin(items, bare_launches)
-    naming_row = np.where(is_bare, NONE, items).astype(np.intp)
+    is_bare = np.isin(runs, bare_launches)
+    naming_row = np.where(is_bare, NONE, runs).astype(np.intp)
 
-    launched = np.flatnonzero(item_of_gpu_event >= 0)
-    launched = launched[is_bare[item_of_gpu_event[launched]]]
-    naming_row[item_of_gpu_event[launched]] = trace.gpu_rows[launched]
+    is_launched_by_bare = at(is_bare, run_of_gpu_event, missing=False)
+    run = run_of_gpu_event[is_launched_by_bare]
+    naming_row[run] = trace.gpu_rows[is_launched_by_bare]
     return naming_row
 
 
 class _WrapperNames(NamedTuple):
-    """The names of items, as wrappers of generated code write them."""
+    """The names of runs, as wrappers of generated code write them."""
 
     names: tuple[str, ...]
-    name_of_item: Int32s  # for each item its index in `names`, or NONE
+    name_of_run: Int32s  # for each run its index in `names`, or NONE
 
 
 def _collect_wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _WrapperNames:
@@ -251,42 +255,46 @@ def _collect_wrapper_names(trace: Trace, naming_row: Rows, ops: Rows) -> _Wrappe
         ops: The rows of the runs that are ops.
     """
     has_name = naming_row >= 0
-    trace_name = trace.name[naming_row]
-    index_of_name: dict[str, int] = {}
-    index_of_trace_name = np.full(len(trace.names), NONE, dtype=np.int32)
+    recorded_name = trace.name[naming_row]
 
-    # Each distinct name is translated once.
-    names_of_ops = distinct(trace.name[ops])
-    all_names = distinct(trace_name[has_name])
-    for trace_name_index in (*names_of_ops.tolist(), *all_names.tolist()):
-        name = wrapper_name(trace.names[trace_name_index])
-        index_of_trace_name[trace_name_index] = index_of_name.setdefault(
-            name, len(index_of_name)
-        )
+    # Number the names of the wrapper; each recorded name is translated once.
+    names_of_ops = distinct(trace.name[ops]).tolist()
+    names_of_all = distinct(recorded_name[has_name]).tolist()
+    number_of_name: dict[str, int] = {}
+    number_of_recorded = np.full(len(trace.names), NONE, dtype=np.int32)
+    for name_index in [*names_of_ops, *names_of_all]:
+        name = wrapper_name(trace.names[name_index])
+        number = number_of_name.setdefault(name, len(number_of_name))
+        number_of_recorded[name_index] = number
 
-    name_of_item = np.where(has_name, index_of_trace_name[trace_name], NONE)
-    return _WrapperNames(tuple(index_of_name), name_of_item.astype(np.int32))
+    name_of_run = np.where(has_name, number_of_recorded[recorded_name], NONE)
+    return _WrapperNames(
+        names=tuple(number_of_name), name_of_run=name_of_run.astype(np.int32)
+    )
 
 
-def _find_ops_of_calls(regions: RegionsOfTrace) -> Rows:
+def _find_ops_of_calls(compiled: CompiledCode) -> Rows:
     """Find the ops that a call of a graph makes itself.
 
     An op inside of another op of the same call is not one of them. Ops that only
     describe tensors or wrap others do not count, neither as such ops nor as the ones
     around.
     """
-    trace = regions.trace
+    trace = compiled.trace
     ops = rows_there(trace, Role.OP)
-    is_wrapper = trace.named(lambda name: is_frame(name) or is_metadata(name))
-    call = regions.calls.around(ops)
+    is_wrapper_name = trace.named(lambda name: is_frame(name) or is_metadata(name))
+    is_wrapper = is_wrapper_name[trace.name[ops]]
+
+    call = compiled.calls.around(ops)
+    is_in_call = call >= 0
+
+    # An op is inside of another one of its call if the op around it is in that call.
     parent = trace.parent[ops].astype(np.intp)
-    outer = _climb_out_of_wrappers(trace, parent, is_wrapper)
+    outer_op = _climb_out_of_wrappers(trace, parent, is_wrapper_name)
+    has_outer_op = outer_op >= 0
+    is_inner = has_outer_op & (compiled.calls.around(outer_op) == call)
 
-    # The op around may lie in the same call. No op (-1) lies in no call.
-    is_inner = (outer >= 0) & (regions.calls.around(outer) == call)
-
-    is_called = (call >= 0) & ~is_inner & ~is_wrapper[trace.name[ops]]
-    called: Rows = ops[is_called]
+    called: Rows = ops[is_in_call & ~is_inner & ~is_wrapper]
     return called
 
 
@@ -311,20 +319,20 @@ def _climb_out_of_wrappers(trace: Trace, rows: Rows, is_wrapper: Flags) -> Rows:
         outer[climbs] = trace.parent[outer[climbs]]
 
 
-def _find_ops_outside_calls(regions: RegionsOfTrace) -> Rows:
+def _find_ops_outside_calls(compiled: CompiledCode) -> Rows:
     """Find the ops that have the name of a kernel generated by Inductor, but run in no
     call of a compiled graph. Ops of captured graphs are included."""
-    trace = regions.trace
+    trace = compiled.trace
     is_generated = trace.named(lambda name: INDUCTOR_KERNEL.match(name) is not None)
     ops = rows_there(trace, Role.OP)
     ops = ops[is_generated[trace.name[ops]]]
 
-    outside: Rows = ops[regions.calls.around(ops) == NONE]
+    outside: Rows = ops[compiled.calls.around(ops) == NONE]
     return outside
 
 
 def _find_launches_without_op(
-    regions: RegionsOfTrace, ops: Rows, launches: Int32s
+    compiled: CompiledCode, ops: Rows, launches: Int32s
 ) -> Rows:
     """Find the launch calls inside calls of compiled graphs that no op contains.
 
@@ -332,46 +340,49 @@ def _find_launches_without_op(
     because each launches many kernels.
 
     Args:
-        regions: The regions of the trace.
+        compiled: The compiled code of the trace.
         ops: The ops that calls of graphs make.
         launches: The launch of each GPU event; -1 for none.
     """
-    trace = regions.trace
-    rows = distinct(launches[launches >= 0]).astype(np.intp)
-    is_in_call = regions.calls.around(rows) >= 0
+    trace = compiled.trace
+    rows: Rows = distinct(launches[launches >= 0]).astype(np.intp)
+    is_in_call = compiled.calls.around(rows) != NONE
     rows = rows[is_in_call]
     if not len(rows):
         return rows
-    rows = rows[~trace.matching(rows, is_graph_launch)]
+
+    is_replay = trace.matching(rows, is_graph_launch)
+    rows = rows[~is_replay]
     if not len(rows):
         return rows
 
     spans_of_ops = Spans(trace, origins(trace).line, ops)
-    return rows[spans_of_ops.around(rows) < 0]
+    without_op: Rows = rows[spans_of_ops.around(rows) == NONE]
+    return without_op
 
 
-def find_items_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
-    """Find the item that each row is, lies in, or was launched by.
+def find_runs_of_rows(compiled: CompiledCode, rows: Rows) -> Rows:
+    """Find the run that each row is, lies in, or was launched by.
 
     Returns:
-        For each of `rows` an index of an item, or NONE.
+        For each of `rows` an index of a run, or NONE.
     """
-    return regions.items.spans.around(launching_calls(regions.trace, rows))
+    return compiled.kernel_runs.spans.around(launching_calls(compiled.trace, rows))
 
 
-def find_calls_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
+def find_calls_of_rows(compiled: CompiledCode, rows: Rows) -> Rows:
     """Find the call of a graph that each row lies in, or was launched in.
 
     Returns:
         For each of `rows` an index of a call, or NONE.
     """
-    return regions.calls.around(launching_calls(regions.trace, rows))
+    return compiled.calls.around(launching_calls(compiled.trace, rows))
 
 
-def find_regions_of_rows(regions: RegionsOfTrace, rows: Rows) -> Rows:
+def find_regions_of_rows(compiled: CompiledCode, rows: Rows) -> Rows:
     """Find the compiled region that each row lies in, or was launched in.
 
     Returns:
         For each of `rows` an index of a region, or NONE.
     """
-    return regions.regions.around(launching_calls(regions.trace, rows))
+    return compiled.regions.around(launching_calls(compiled.trace, rows))

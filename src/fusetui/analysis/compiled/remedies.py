@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -58,18 +58,20 @@ def list_frequent_guards(
     a tensor. Of each compilation only the newest entry of the cache counts, as the call
     would have used that one.
     """
-    counts: dict[tuple[str, str], int] = defaultdict(int)
+    counts: Counter[tuple[str, str]] = Counter()  # by function and text
     for compilation in compilations:
         if compilation.guards:
-            counts[compilation.function, pattern_of(compilation.guards[0].guard)] += 1
+            newest = compilation.guards[0]
+            counts[compilation.function, pattern_of(newest.guard)] += 1
 
-    guards = [
-        FrequentGuard(function=function, text=text, compilations=count)
-        for (function, text), count in counts.items()
-        if count >= MIN_FAILURES
-    ]
-    guards.sort(key=lambda guard: (-guard.compilations, guard.function, guard.text))
-    return tuple(guards)
+    frequent = []
+    for (function, text), count in counts.items():
+        if count >= MIN_FAILURES:
+            guard = FrequentGuard(function=function, text=text, compilations=count)
+            frequent.append(guard)
+
+    frequent.sort(key=lambda guard: (-guard.compilations, guard.function, guard.text))
+    return tuple(frequent)
 
 
 def pattern_of(guard: str) -> str:
@@ -90,7 +92,8 @@ def pattern_of(guard: str) -> str:
         )
 
     # The source code of the guard follows it as a comment.
-    return NUMBER.sub("*", text.partition("  # ")[0]).strip()
+    condition, _, _ = text.partition("  # ")
+    return NUMBER.sub("*", condition).strip()
 
 
 def find_remedies(compilations: Sequence[Compilation]) -> tuple[Remedy, ...]:
@@ -130,29 +133,31 @@ def _find_size_remedies(
         function: The function that was compiled.
         compilations: Its compilations, each with a guard that failed.
     """
-    changing_sizes = _find_changing_sizes(function, compilations)
-    if not changing_sizes:
+    values_of_size = _find_changing_sizes(function, compilations)
+    if not values_of_size:
         return []
-    if len(changing_sizes) == 1:
-        ((failed, values),) = changing_sizes.items()
+
+    if len(values_of_size) == 1:
+        size = next(iter(values_of_size))
+        values = values_of_size[size]
         mark_dynamic = Remedy(
             kind="mark_dynamic",
             function=function,
-            subject=failed.tensor,
-            dimension=failed.dimension,
+            subject=size.tensor,
+            dimension=size.dimension,
             values=tuple(dict.fromkeys(values)),
             compilations=len(values),
         )
         return [mark_dynamic]
 
-    tensors = dict.fromkeys(failed.tensor for failed in changing_sizes)
+    tensors = dict.fromkeys(size.tensor for size in values_of_size)  # each once
     dynamic = Remedy(
         kind="dynamic",
         function=function,
         subject=", ".join(tensors),
         dimension=None,
         values=(),
-        compilations=sum(len(values) for values in changing_sizes.values()),
+        compilations=sum(len(values) for values in values_of_size.values()),
     )
     return [dynamic]
 
@@ -172,21 +177,27 @@ def _find_changing_sizes(
     """
     values_of_size: dict[_FailedSize, list[str]] = defaultdict(list)
     for compilation in compilations:
+        # The newest entry of the cache, which the call would have used.
         guard = compilation.guards[0].guard
-        size = SIZE.search(guard) or SIZE_VALUE.match(guard)
-        if not size:
+        mismatch = SIZE.search(guard)
+        equation = SIZE_VALUE.match(guard)
+        if mismatch:
+            match, value = mismatch, mismatch["actual"]
+        elif equation:
+            match, value = equation, equation["expected"]
+        else:
             continue
-        # SIZE has one group more than SIZE_VALUE: the size that was met.
-        value = size["actual"] if size.re.groups > 3 else size["expected"]
-        failed = _FailedSize(
+
+        size = _FailedSize(
             function=function,
-            tensor=size["tensor"],
-            dimension=int(size["dimension"]),
+            tensor=match["tensor"],
+            dimension=int(match["dimension"]),
         )
-        values_of_size[failed].append(value.rstrip(".,"))
+        values_of_size[size].append(value.rstrip(".,"))
+
     return {
-        failed: values
-        for failed, values in values_of_size.items()
+        size: values
+        for size, values in values_of_size.items()
         if len(set(values)) >= MIN_FAILURES
     }
 
@@ -202,20 +213,25 @@ def _find_value_remedies(
     """
     values_of_expression: dict[str, list[str]] = defaultdict(list)
     for compilation in compilations:
+        # The newest entry of the cache, which the call would have used.
         guard = compilation.guards[0].guard
-        value = VALUE.match(guard)
-        if value and not SIZE_VALUE.match(guard):
-            values_of_expression[value["expression"].strip()].append(value["value"])
+        match = VALUE.match(guard)
+        is_of_size = SIZE_VALUE.match(guard) is not None
+        if match and not is_of_size:
+            expression = match["expression"].strip()
+            values_of_expression[expression].append(match["value"])
 
-    return [
-        Remedy(
-            kind="constant",
-            function=function,
-            subject=expression,
-            dimension=None,
-            values=tuple(dict.fromkeys(expression_values)),
-            compilations=len(expression_values),
-        )
-        for expression, expression_values in values_of_expression.items()
-        if len(set(expression_values)) >= MIN_FAILURES
-    ]
+    remedies = []
+    for expression, values in values_of_expression.items():
+        distinct_values = tuple(dict.fromkeys(values))
+        if len(distinct_values) >= MIN_FAILURES:
+            remedy = Remedy(
+                kind="constant",
+                function=function,
+                subject=expression,
+                dimension=None,
+                values=distinct_values,
+                compilations=len(values),
+            )
+            remedies.append(remedy)
+    return remedies

@@ -14,10 +14,10 @@ from fusetui.analysis.compiled.kernels import (
 from fusetui.analysis.compiled.lines import convert_stacks_to_lines, find_lines_of_graph
 from fusetui.analysis.compiled.regions import (
     NONE,
-    RegionsOfTrace,
+    CompiledCode,
     find_calls_of_rows,
-    find_items_of_rows,
     find_regions_of_rows,
+    find_runs_of_rows,
     parse_compile_id,
 )
 from fusetui.trace.compile_log.log import (
@@ -82,15 +82,15 @@ def find_source(trace: Trace, log: CompileLog | None, row: int) -> SliceSource |
         The source; None for a slice that is in no compiled region.
     """
     joined = join_kernels(trace, log)
-    rows = np.array([row])
-    item = int(find_items_of_rows(joined.regions, rows)[0])
+    run = int(find_runs_of_rows(joined.compiled, np.array([row]))[0])
 
-    args = _merge_args_with_op(trace, joined.regions, item, row)
+    args = _merge_args_with_op(trace, joined.compiled, run, row)
     lines = _parse_lines_in_args(args)
-    kernel_file = args.get("kernel_file")
-    kernel_file = kernel_file if isinstance(kernel_file, str) else ""
-    if item != NONE:
-        kernel = joined.kernel_for_item(item)
+    file_arg = args.get("kernel_file")
+    kernel_file = file_arg if isinstance(file_arg, str) else ""
+
+    if run != NONE:
+        kernel = joined.kernel_for_run(run)
         return _describe_kernel_source(trace, log, row, kernel, lines, kernel_file)
 
     join = _find_join_of_row(joined, row)
@@ -101,9 +101,8 @@ def find_source(trace: Trace, log: CompileLog | None, row: int) -> SliceSource |
     if log is None or join is None or join.graph is None:
         return source
 
-    return msgspec.structs.replace(
-        source, kernels=_list_kernels_of_graph(log, join.graph)
-    )
+    kernels = _list_kernels_of_graph(log, join.graph)
+    return msgspec.structs.replace(source, kernels=kernels)
 
 
 def _list_kernels_of_graph(
@@ -140,26 +139,28 @@ def _describe_kernel_source(
         lines_in_args: The lines of the stacks in its args.
         kernel_file: The file in its args; "" if there is none.
     """
-    source = _describe_graph_source(
-        trace, log, row, kernel.join, kernel.lines, kernel_file
-    )
-    graph = kernel.join.graph
-    why_not = "" if kernel.why_not is None else kernel.why_not.value
-
     # The log also tells the nodes and the definition of the kernel.
+    graph = kernel.join.graph
     nodes: tuple[str, ...] = ()
-    definition = None
+    definition: KernelDefinition | None = None
     if log is not None and graph is not None:
         nodes = _list_lines_of_nodes(log, graph, kernel)
         wrapper = wrapper_in(log, graph)
-        definition = wrapper.definition_of(kernel.name) if wrapper is not None else None
+        if wrapper is not None:
+            definition = wrapper.definition_of(kernel.name)
 
-    handle = kernel.calls[0].handle if len(kernel.calls) == 1 else ""
+    why_not = ""
+    if kernel.why_not is not None and not lines_in_args:
+        why_not = kernel.why_not.value
+
+    source = _describe_graph_source(
+        trace, log, row, kernel.join, kernel.lines, kernel_file
+    )
     return msgspec.structs.replace(
         source,
-        kernel=handle or kernel.name,
+        kernel=kernel.handle or kernel.name,
         lines=kernel.lines or lines_in_args,
-        why_not="" if lines_in_args else why_not,
+        why_not=why_not,
         is_possible=kernel.is_possible,
         nodes=nodes,
         call_lines=tuple(call.line for call in kernel.calls),
@@ -185,14 +186,22 @@ def _describe_graph_source(
         lines: The lines that are known.
         kernel_file: The file in its args; "" if there is none.
     """
-    graph = None if join is None else join.graph
-    compile_id = None if join is None else join.compile_id
+    graph: CompiledGraph | None = None
+    compile_id: CompileId | None = None
+    why_not = ""
+    if join is not None:
+        graph = join.graph
+        compile_id = join.compile_id
+        if join.why_not is not None and not lines:
+            why_not = join.why_not.value
     if compile_id is None and graph is not None:
         compile_id = graph.compile_id
 
-    why_not = ""
-    if join is not None and join.why_not is not None and not lines:
-        why_not = join.why_not.value
+    wrapper_path = ""
+    code = ""
+    if graph is not None:
+        wrapper_path = graph.wrapper_path
+        code = "" if log is None else code_of(log, graph)
 
     return SliceSource(
         name=trace.name_of(row),
@@ -204,8 +213,8 @@ def _describe_graph_source(
         lines=lines,
         kernels=(),
         nodes=(),
-        wrapper_path="" if graph is None else graph.wrapper_path,
-        code="" if log is None or graph is None else code_of(log, graph),
+        wrapper_path=wrapper_path,
+        code=code,
         call_lines=(),
         definition=None,
         kernel_file=kernel_file,
@@ -220,17 +229,17 @@ def _list_lines_of_nodes(
     They are in the order of the graph, at most MAX_NODES. A node without such a line is
     represented by its name.
     """
-    lines = graph_lines_of(log, graph)
+    line_of_node = graph_lines_of(log, graph)  # in the order of the graph
     nodes_of_handle = nodes_of(log, graph)
 
-    # The dict is an ordered set of the nodes of all calls.
-    wanted_nodes: dict[str, None] = {}
+    # The nodes of all calls; the dict is an ordered set.
+    nodes: dict[str, None] = {}
     for call in kernel.calls:
-        wanted_nodes |= dict.fromkeys(nodes_of_handle.get(call.handle, ()))
+        nodes |= dict.fromkeys(nodes_of_handle.get(call.handle, ()))
 
-    nodes_in_order = [name for name in lines if name in wanted_nodes]
-    nodes_in_order += [name for name in wanted_nodes if name not in lines]
-    return tuple(lines.get(name, name) for name in nodes_in_order[:MAX_NODES])
+    lines = [line for node, line in line_of_node.items() if node in nodes]
+    names_without_line = [node for node in nodes if node not in line_of_node]
+    return (*lines, *names_without_line)[:MAX_NODES]
 
 
 def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
@@ -239,17 +248,17 @@ def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
     It is that of the call around the slice, else the first graph of its compiled
     region. Returns None if it is in no region.
     """
-    regions = joined.regions
+    compiled = joined.compiled
     rows = np.array([row])
-    call = int(find_calls_of_rows(regions, rows)[0])
+    call = int(find_calls_of_rows(compiled, rows)[0])
     if call != NONE:
         return joined.calls.join_for_call(call)
 
-    region = int(find_regions_of_rows(regions, rows)[0])
+    region = int(find_regions_of_rows(compiled, rows)[0])
     if region == NONE:
         return None
 
-    name = regions.trace.name_of(int(regions.regions.rows[region]))
+    name = compiled.trace.name_of(int(compiled.regions.rows[region]))
     compile_id = parse_compile_id(name)
     for join in joined.calls.joins:
         if join.compile_id == compile_id:
@@ -259,16 +268,17 @@ def _find_join_of_row(joined: JoinedKernels, row: int) -> GraphJoin | None:
 
 
 def _merge_args_with_op(
-    trace: Trace, regions: RegionsOfTrace, item: int, row: int
+    trace: Trace, compiled: CompiledCode, run: int, row: int
 ) -> dict[str, object]:
     """Return the args of a slice together with those of the op that launched it.
 
     If both have an arg of the same name, that of the slice counts.
     """
-    args: dict[str, object] = {}
-    if item != NONE:
-        args |= trace.args_of(int(regions.items.spans.rows[item]))
-    return {**args, **trace.args_of(row)}
+    args_of_op: dict[str, object] = {}
+    if run != NONE:
+        op = int(compiled.kernel_runs.spans.rows[run])
+        args_of_op = trace.args_of(op)
+    return {**args_of_op, **trace.args_of(row)}
 
 
 def _parse_lines_in_args(args: dict[str, object]) -> tuple[CodeLine, ...]:

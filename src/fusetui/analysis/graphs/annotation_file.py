@@ -56,6 +56,17 @@ _READS_MEMO: Final = ("GET", "BINGET", "LONG_BINGET")
 _FRAMING: Final = ("PROTO", "FRAME")
 
 
+_ERRORS_OF_DAMAGED_FILES: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    RecursionError,
+    OverflowError,
+    MemoryError,
+)
+"""What decoding raises for bytes that are neither JSON nor a whole pickle."""
+
+
 class _RefusedError(Exception):
     """A file has something that annotations do not have; the text says what."""
 
@@ -72,7 +83,7 @@ def read_annotations(path: str) -> dict[int, Any]:
     """
     try:
         with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(MAX_FILE_BYTES + 1)  # one more shows that it is too large
         return _decode_annotations(data)
     except OSError as error:
         raise CannotReadError(f"{path} cannot be read: {reason(error)}.") from None
@@ -80,14 +91,7 @@ def read_annotations(path: str) -> dict[int, Any]:
         raise CannotReadError(
             f"{path} contains no graph annotations: {refused}."
         ) from None
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        RecursionError,
-        OverflowError,
-        MemoryError,
-    ):
+    except _ERRORS_OF_DAMAGED_FILES:
         raise CannotReadError(
             f"{path} contains no graph annotations, or is damaged."
         ) from None
@@ -124,18 +128,20 @@ def _parse_pickle(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for step, (operation, argument, _) in enumerate(pickletools.genops(data)):
-        name = operation.name
         if step >= MAX_OPERATIONS:
             raise _RefusedError(f"it takes more than {MAX_OPERATIONS:,} steps")
+        name = operation.name
         if name in _PUSHES_ARGUMENT:
             stack.append(_check_size(argument))
         elif name in _PUSHES_NEW:
-            stack.append(_PUSHES_NEW[name]())
+            make_new = _PUSHES_NEW[name]
+            stack.append(make_new())
         elif name == "MARK":
             stack.append(_MARK)
         elif name in _WRITES_MEMO:
-            key = len(memo) if name == "MEMOIZE" else int(argument or 0)
-            memo[key] = stack[-1]
+            # MEMOIZE takes the next number that is free.
+            number = len(memo) if name == "MEMOIZE" else int(argument or 0)
+            memo[number] = stack[-1]
         elif name in _READS_MEMO:
             stack.append(memo[int(argument or 0)])
         elif name == "STOP":
@@ -157,7 +163,9 @@ def _build_container(name: str, stack: list[Any]) -> None:
     """
     if name in _TUPLE_LENGTHS:
         length = _TUPLE_LENGTHS[name]
-        stack[-length:] = [tuple(stack[-length:])]
+        values = tuple(stack[-length:])
+        del stack[-length:]
+        stack.append(values)
     elif name == "TUPLE":
         stack.append(tuple(_pop_to_mark(stack)))
     elif name == "LIST":
@@ -169,23 +177,32 @@ def _build_container(name: str, stack: list[Any]) -> None:
         # Calling the method of the class refuses everything that is not a list.
         list.append(stack[-1], value)
     elif name == "APPENDS":
-        values = _pop_to_mark(stack)
-        list.extend(stack[-1], values)
+        values_to_append = _pop_to_mark(stack)
+        list.extend(stack[-1], values_to_append)
     elif name == "SETITEM":
         value = stack.pop()
         key = stack.pop()
         dict.update(stack[-1], _key_value_pairs([key, value]))
     elif name == "SETITEMS":
-        pairs = _key_value_pairs(_pop_to_mark(stack))
-        dict.update(stack[-1], pairs)
+        keys_and_values = _pop_to_mark(stack)
+        dict.update(stack[-1], _key_value_pairs(keys_and_values))
     else:
         raise _RefusedError(f"it contains values that are not plain data ({name})")
 
 
 def _pop_to_mark(stack: list[Any]) -> list[Any]:
-    """Remove the last mark and the values above it from the stack; return these."""
-    # The two-argument iter calls stack.pop until it returns the mark.
-    values = list(iter(stack.pop, _MARK))
+    """Remove the last mark and the values above it from the stack; return these.
+
+    E.g. of the stack (1, mark, 2, 3), it leaves (1) and returns [2, 3].
+
+    Raises:
+        IndexError: There is no mark.
+    """
+    values = []
+    value = stack.pop()
+    while value is not _MARK:
+        values.append(value)
+        value = stack.pop()
     values.reverse()
     return values
 

@@ -31,7 +31,7 @@ from fusetui.analysis.graphs.captures import (
 from fusetui.analysis.graphs.join import append_captured_calls
 from fusetui.analysis.questions.launches import find_nodes_of_replays, wants_capture
 from fusetui.trace.load import build
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows, rank_of_each
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -48,6 +48,8 @@ MAX_PATH_CHARACTERS: Final = 1 << 10
 MAX_ANNOTATIONS_OF_NODE: Final = 64
 MAX_LEVELS: Final = 32
 """A path is split into nested slices at no more dots than this."""
+NO_PATH: Final = 0
+"""The index of the path of a node that names none; that path is ""."""
 
 _NESTED_PATH = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
 """Matches the paths that are split into nested slices at their dots."""
@@ -105,7 +107,8 @@ def add_annotated_modules(
     if not replays:
         return trace, ()
 
-    paths = list(files) or _find_default_annotation_files(trace)
+    user_named_files = len(files) > 0
+    paths = list(files) if user_named_files else _find_default_annotation_files(trace)
     problems: list[str] = []
     if paths and _count_processes(trace, replays) > 1:
         problems.append(f"{paths[0]} is skipped: {_OF_SEVERAL_PROCESSES}.")
@@ -116,8 +119,7 @@ def add_annotated_modules(
         try:
             annotation_by_node |= read_annotations(path)
         except TraceError as error:
-            is_named_by_user = bool(files)
-            if is_named_by_user:
+            if user_named_files:
                 raise
             problems.append(str(error))
     return _join_modules(trace, replays, annotation_by_node, paths, problems)
@@ -135,8 +137,8 @@ def _find_replays_without_op(trace: Trace) -> list[Rows]:
     replays = find_nodes_of_replays(trace)
     if not isinstance(trace, Joined):
         return replays
-    # A row that was not joined has no captured call, which is -1.
-    return [rows for rows in replays if (trace.captured[rows] < 0).all()]
+    has_captured_call = trace.captured != NO_ROW
+    return [rows for rows in replays if not has_captured_call[rows].any()]
 
 
 def _find_default_annotation_files(trace: Trace) -> list[str]:
@@ -147,8 +149,11 @@ def _find_default_annotation_files(trace: Trace) -> list[str]:
 
 def _count_processes(trace: Trace, replays: Sequence[Rows]) -> int:
     """Count the processes that launch these replays."""
-    calls = [int(trace.launch[rows[0]]) for rows in replays]
-    return len({trace.track_of(call).pid for call in calls})
+    processes = set()
+    for rows in replays:
+        call = int(trace.launch[rows[0]])
+        processes.add(trace.track_of(call).pid)
+    return len(processes)
 
 
 def _join_modules(
@@ -174,7 +179,8 @@ def _join_modules(
         problems.
     """
     named = _find_paths_of_nodes(trace, replays, annotation_by_node)
-    annotated = [rows for rows in replays if named.of_row[rows].any()]
+    has_path = named.of_row != NO_PATH
+    annotated = [rows for rows in replays if has_path[rows].any()]
     file_names_nodes = _IN_FILE in named.sources
     if paths and not file_names_nodes and not problems:
         problems.append(
@@ -183,8 +189,7 @@ def _join_modules(
         )
 
     rows = np.concatenate([np.empty(0, np.intp), *annotated])
-    is_unnamed = named.of_row[rows] == 0
-    unnamed = int(is_unnamed.sum())
+    unnamed = int(np.count_nonzero(~has_path[rows]))
     record = Join(
         path=_describe_sources(trace, paths, named.sources),
         replays=len(annotated),
@@ -198,7 +203,9 @@ def _join_modules(
     )
     if annotated:
         return _place_in_modules(trace, rows, named, record), (record,)
-    return trace, (record,) if problems else ()
+    if problems:
+        return trace, (record,)
+    return trace, ()
 
 
 def _describe_sources(trace: Trace, paths: list[str], sources: frozenset[str]) -> str:
@@ -209,7 +216,9 @@ def _describe_sources(trace: Trace, paths: list[str], sources: frozenset[str]) -
         paths: The files of annotations.
         sources: What was used; "" is returned for nothing.
     """
-    file_names = list(paths) if _IN_FILE in sources else []
+    file_names: list[str] = []
+    if _IN_FILE in sources:
+        file_names += paths
     if _IN_ARGS in sources:
         file_names.append(trace.report.file)
     return " and ".join(file_names)
@@ -232,7 +241,8 @@ def _place_in_modules(
     capture_trace, row_of_path = _make_capture_trace(named.paths, record.path)
     calls = row_of_path[named.of_row[rows]]
     joined = append_captured_calls(trace, capture_trace, rows, calls, record)
-    no_op = np.full(len(joined) - len(trace), -1, dtype=np.int32)
+    appended_rows = len(joined) - len(trace)
+    no_op = np.full(appended_rows, NO_ROW, dtype=np.int32)
     return replace(joined, op=np.append(trace.op, no_op))
 
 
@@ -251,7 +261,7 @@ def _find_paths_of_nodes(
         annotation_by_node: The annotations of files, by (graph id << 32) | node
             id.
     """
-    path_index_of_row = np.zeros(len(trace), dtype=np.intp)
+    path_index_of_row = np.full(len(trace), NO_PATH, dtype=np.intp)
     if not has_node_numbers(trace):
         return _PathsOfNodes(paths=("",), of_row=path_index_of_row, sources=frozenset())
 
@@ -262,12 +272,11 @@ def _find_paths_of_nodes(
     paths = ("", *sorted(distinct_paths, key=_split_path))
     index_of_path = {path: index for index, path in enumerate(paths)}
 
-    # Equal args have one number. A node without args has -1, which reads the last
-    # entry: no path.
-    path_index_of_args = [index_of_path[name.path] for name in named]
-    path_index_of_args.append(0)
-    path_indices = np.array(path_index_of_args, dtype=np.intp)
-    path_index_of_row[nodes] = path_indices[node_arguments.number]
+    # Nodes with equal args have one number, and so one path.
+    path_index_of_number = np.array([index_of_path[name.path] for name in named])
+    has_args = node_arguments.number >= 0
+    numbers = node_arguments.number[has_args]
+    path_index_of_row[nodes[has_args]] = path_index_of_number[numbers]
 
     sources = frozenset(name.source for name in with_path)
     return _PathsOfNodes(paths=paths, of_row=path_index_of_row, sources=sources)
@@ -288,8 +297,9 @@ def _read_named_paths(
     """
     named = []
     for texts_of_args in node_arguments.distinct:
-        values = [parsed(text) for text in texts_of_args]
-        args = dict(zip(NODE_ARGS, values, strict=True))
+        args = {}
+        for arg_name, text in zip(NODE_ARGS, texts_of_args, strict=True):
+            args[arg_name] = parsed(text)
         named.append(_find_path_of_node(args, annotation_by_node))
     return named
 
@@ -308,19 +318,20 @@ def extract_module_path(annotation: Any) -> str:
     Returns:
         The path; "" if the annotation names none.
     """
+    annotations = [annotation]
     if isinstance(annotation, list | tuple):
-        latest_first = annotation[-MAX_ANNOTATIONS_OF_NODE:][::-1]
-    else:
-        latest_first = [annotation]
+        annotations = list(annotation[-MAX_ANNOTATIONS_OF_NODE:])
+    annotations.reverse()  # the latest first
 
-    mappings = [mark for mark in latest_first if isinstance(mark, dict)]
+    candidates: list[Any] = []
     for field in PATH_FIELDS:
-        for mapping in mappings:
-            path = _to_path(mapping.get(field))
-            if path:
-                return path
-    for mark in latest_first:
-        path = _to_path(mark)
+        for mapping in annotations:
+            if isinstance(mapping, dict):
+                candidates.append(mapping.get(field))
+    candidates += annotations
+
+    for candidate in candidates:
+        path = _to_path(candidate)
         if path:
             return path
     return ""
@@ -330,9 +341,9 @@ def _to_path(value: Any) -> str:
     """Return a text as a path, cut to the longest that is used; "" if it is no text."""
     if not isinstance(value, str):
         return ""
-    shortened = value[:MAX_PATH_CHARACTERS].strip()
+    path = value[:MAX_PATH_CHARACTERS].strip()
     # Replaces lone surrogates, which cannot be written.
-    return shortened.encode(errors="replace").decode()
+    return path.encode(errors="replace").decode()
 
 
 def _find_path_of_node(
@@ -344,11 +355,13 @@ def _find_path_of_node(
         args: The args of the node, by NODE_ARGS.
         annotation_by_node: The annotations of files, by (graph id << 32) | node id.
     """
-    path = extract_module_path(annotation_by_node.get(_make_node_key(args)))
-    if path:
-        return _NamedPath(path, _IN_FILE)
+    node_key = _make_node_key(args)
+    if node_key is not None:
+        path = extract_module_path(annotation_by_node.get(node_key))
+        if path:
+            return _NamedPath(path, _IN_FILE)
 
-    path = extract_module_path({name: args[name] for name in PATH_FIELDS})
+    path = extract_module_path({field: args[field] for field in PATH_FIELDS})
     if path:
         return _NamedPath(path, _IN_ARGS)
 
@@ -360,22 +373,22 @@ def _find_path_of_node(
     return _NamedPath(extract_module_path(annotation), _IN_ARGS)
 
 
-def _make_node_key(args: dict[str, Any]) -> int:
+def _make_node_key(args: dict[str, Any]) -> int | None:
     """Return the key of a node in files of annotations: (graph id << 32) | node id.
 
-    Some files have both numbers in one arg, some in two. Returns -1 if they are not
+    Some files have both numbers in one arg, some in two. Returns None if they are not
     recorded.
     """
     node = args[NODE_ID]
     graph = args[GRAPH_ID]
-    if type(node) is not int or node < 0:
-        return -1
-    has_graph_id = node >> _NODE_ID_BITS
-    if has_graph_id:
+    if type(node) is not int or node < 0:  # True is an int too
+        return None
+    has_both_numbers = node >= 1 << _NODE_ID_BITS
+    if has_both_numbers:
         return node
     if type(graph) is not int or graph < 0:
-        return -1
-    return graph << _NODE_ID_BITS | node
+        return None
+    return (graph << _NODE_ID_BITS) | node
 
 
 def _split_path(path: str) -> tuple[str, ...]:
@@ -398,8 +411,8 @@ class _PathRange(NamedTuple):
 def _make_capture_trace(paths: Iterable[str], source: str) -> tuple[Trace, Rows]:
     """Make up a trace with a slice for each path, nested as their modules are.
 
-    E.g. for the paths "", "a", "a/b" and "c": a slice "" from 0 to 1 us, "a" from 1 to
-    3 us with "b" in it from 2 to 3 us, and "c" from 3 to 4 us. All paths within a
+    E.g. for the paths "", "a", "a.b" and "c": a slice "" from 0 to 1 us, "a" from 1 to
+    3 us with "a.b" in it from 2 to 3 us, and "c" from 3 to 4 us. All paths within a
     module are neighbors, because they are sorted by their levels.
 
     Args:
@@ -411,20 +424,20 @@ def _make_capture_trace(paths: Iterable[str], source: str) -> tuple[Trace, Rows]
     """
     levels_of_paths = [_split_path(path) for path in paths]
     ranges = _find_ranges_of_modules(levels_of_paths)
-    events = []
-    for levels, path_range in ranges.items():
-        events.append(_make_module_event(levels, path_range))
+    events = [
+        _make_module_event(levels, path_range) for levels, path_range in ranges.items()
+    ]
+    index_of_event = {levels: index for index, levels in enumerate(ranges)}
 
     with closing(file_in_memory()) as file:
         file.write(msgspec.json.encode({"traceEvents": events}))
         file.flush()
         trace = build(read(describe_file(source, file), Callbacks(alone=True)))
 
-    # `order` has for each row the event in the file; argsort inverts it.
-    row_of_event = np.argsort(trace.order).tolist()
-    row_of_levels = dict(zip(ranges, row_of_event, strict=True))
-    rows = [row_of_levels[levels] for levels in levels_of_paths]
-    return trace, np.array(rows, dtype=np.intp)
+    # `order` has for each row the event in the file.
+    row_of_event = rank_of_each(trace.order)
+    event_of_path = [index_of_event[levels] for levels in levels_of_paths]
+    return trace, row_of_event[event_of_path]
 
 
 def _find_ranges_of_modules(
@@ -432,18 +445,26 @@ def _find_ranges_of_modules(
 ) -> dict[tuple[str, ...], _PathRange]:
     """Tell for each module which of the sorted paths lie in it.
 
+    E.g. for the paths a, a.b and c: paths 0 to 1 lie in a, path 1 in a.b and path 2 in
+    c.
+
     Args:
         levels_of_paths: The levels of each path, in order.
 
     Returns:
         The range of the paths that begin with the same levels, by these levels.
     """
-    ranges: dict[tuple[str, ...], _PathRange] = {}
+    first_of_module: dict[tuple[str, ...], int] = {}
+    last_of_module: dict[tuple[str, ...], int] = {}
     for path_index, levels in enumerate(levels_of_paths):
         for depth in range(1, len(levels) + 1):
-            prefix = levels[:depth]
-            first = ranges[prefix].first if prefix in ranges else path_index
-            ranges[prefix] = _PathRange(first=first, last=path_index)
+            module = levels[:depth]
+            first_of_module.setdefault(module, path_index)
+            last_of_module[module] = path_index
+
+    ranges = {}
+    for module, first in first_of_module.items():
+        ranges[module] = _PathRange(first=first, last=last_of_module[module])
     return ranges
 
 

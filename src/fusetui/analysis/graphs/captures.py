@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,11 +31,12 @@ from fusetui.analysis.questions.launches import (
 from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.text.patterns import MAX_SEARCHED_CHARS
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 
 _NODE_CALLS = re.compile(
     r"\A(?!.*(?i:GraphLaunch)).*?(?:(?i:Launch(?!HostFunc))|Memcpy|Memset)", re.DOTALL
@@ -88,7 +90,7 @@ class _CaptureSpan(NamedTuple):
     """The rows of the calls that begin and end a capture."""
 
     begin: int
-    end: int  # -1 if the end was not recorded
+    end: int  # NO_ROW if the end was not recorded
 
 
 class _SizeAnnotation(NamedTuple):
@@ -113,10 +115,7 @@ def captures(trace: Trace) -> Captures:
     (cudaStreamEndCapture). The args of the calls in between are read.
     """
     all_spans = _find_capture_spans(trace)
-    # A capture whose end was not recorded gets the end of the next one, so two have the
-    # same. The calls belong to the one that began later.
-    last_begin = {span.end: span.begin for span in all_spans if span.end >= 0}
-    spans = [span for span in all_spans if last_begin.get(span.end) == span.begin]
+    spans = _select_ended(all_spans)
 
     calls = _sort_by_start(trace, find_outer_calls(trace, _NODE_CALLS))
     # A call that launched a GPU event ran on another stream instead of being captured.
@@ -127,11 +126,13 @@ def captures(trace: Trace) -> Captures:
     calls_of_spans = [_find_calls_of_capture(trace, calls, span) for span in spans]
     kernels_of_spans = _read_kernel_names(trace, calls_of_spans)
     complete = []
-    for index, span in enumerate(spans):
+    for span, calls_of_span, kernels in zip(
+        spans, calls_of_spans, kernels_of_spans, strict=True
+    ):
         annotation = _read_size_annotation(trace, span.begin)
         capture = Capture(
-            calls=calls_of_spans[index],
-            kernels=kernels_of_spans[index],
+            calls=calls_of_span,
+            kernels=kernels,
             size=annotation.size,
             mode=annotation.mode,
             forks=_any_starts_in(trace, waits, span),
@@ -140,24 +141,43 @@ def captures(trace: Trace) -> Captures:
     return Captures(complete=tuple(complete), without_end=len(all_spans) - len(spans))
 
 
+def _select_ended(spans: list[_CaptureSpan]) -> list[_CaptureSpan]:
+    """Return the captures that were recorded to their ends.
+
+    A capture whose end was not recorded has none, or that of the next capture. If two
+    captures have the same end, it is that of the one that began later.
+
+    Args:
+        spans: The captures, in order of time.
+    """
+    last_of_end = {span.end: span for span in spans}
+    return [
+        span for span in spans if span.end != NO_ROW and last_of_end[span.end] is span
+    ]
+
+
 def _any_starts_in(trace: Trace, rows: Rows, span: _CaptureSpan) -> bool:
     """Decide whether any of these rows starts during a capture.
 
-    `rows` are in the order of their starts.
+    Args:
+        trace: The trace.
+        rows: The rows, in the order of their starts.
+        span: The calls that begin and end the capture.
     """
-    starts = trace.start[rows]
-    first = starts.searchsorted(trace.start[span.begin])
-    after_last = starts.searchsorted(trace.start[span.end])
-    return bool(after_last > first)
+    starts_during = slice_between(
+        trace.start[rows], begin=trace.start[span.begin], end=trace.start[span.end]
+    )
+    return len(rows[starts_during]) > 0
 
 
 def _find_capture_spans(trace: Trace) -> list[_CaptureSpan]:
     """Return the spans of all captures that begin in the trace, in order of time."""
     begins, ends = find_capture_calls(trace)
+    by_time = np.argsort(trace.start[begins], kind="stable")
     spans = []
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        spans.append(_CaptureSpan(begin, end))
-    return sorted(spans, key=lambda span: int(trace.start[span.begin]))
+    for index in by_time.tolist():
+        spans.append(_CaptureSpan(begin=int(begins[index]), end=int(ends[index])))
+    return spans
 
 
 def _sort_by_start(trace: Trace, rows: Rows) -> Rows:
@@ -176,15 +196,15 @@ def _find_calls_of_capture(trace: Trace, calls: Rows, span: _CaptureSpan) -> Row
         calls: The calls to choose from, in the order of their starts.
         span: The calls that begin and end the capture.
     """
-    starts = trace.start[calls]
-    first_call = int(starts.searchsorted(trace.end[span.begin]))
-    after_last = int(starts.searchsorted(trace.start[span.end]))
-    calls_during_capture = calls[first_call:after_last]
+    start_during_capture = slice_between(
+        trace.start[calls], begin=trace.end[span.begin], end=trace.start[span.end]
+    )
+    calls_of_all = calls[start_during_capture]
 
-    thread_of_call = trace.thread_of_track[trace.track[calls_during_capture]]
+    thread_of_call = trace.thread_of_track[trace.track[calls_of_all]]
     capturing_thread = trace.thread_of_track[trace.track[span.begin]]
-    of_capturing_thread: Rows = calls_during_capture[thread_of_call == capturing_thread]
-    return of_capturing_thread if len(of_capturing_thread) else calls_during_capture
+    calls_of_thread: Rows = calls_of_all[thread_of_call == capturing_thread]
+    return calls_of_thread if len(calls_of_thread) else calls_of_all
 
 
 def _read_kernel_names(
@@ -195,24 +215,25 @@ def _read_kernel_names(
     A name is "" where it is not recorded, as CUDA's calls never record it. The args of
     all calls are read at once.
     """
-    calls = np.concatenate([np.empty(0, np.intp), *calls_of_captures])
-    if not _has_hip_call(trace, calls):
-        return [("",) * len(rows) for rows in calls_of_captures]
+    all_calls = np.concatenate([np.empty(0, np.intp), *calls_of_captures])
+    if _has_hip_call(trace, all_calls):
+        names = _read_recorded_kernels(trace, all_calls)
+    else:
+        names = [""] * len(all_calls)
 
-    names = _read_recorded_kernels(trace, calls)
+    remaining_names = iter(names)
     names_of_captures = []
-    first = 0
-    for rows in calls_of_captures:
-        after_last = first + len(rows)
-        names_of_captures.append(tuple(names[first:after_last]))
-        first = after_last
+    for calls in calls_of_captures:
+        names_of_captures.append(tuple(islice(remaining_names, len(calls))))
     return names_of_captures
 
 
 def _has_hip_call(trace: Trace, calls: Rows) -> bool:
     """Decide whether any of these calls is one of HIP, by its name."""
-    name_indices = distinct(trace.name[calls]).tolist()
-    return any(trace.names[name_index].startswith("hip") for name_index in name_indices)
+    for name_index in distinct(trace.name[calls]).tolist():
+        if trace.names[name_index].startswith("hip"):
+            return True
+    return False
 
 
 def _read_recorded_kernels(trace: Trace, calls: Rows) -> list[str]:
@@ -224,13 +245,12 @@ def _read_recorded_kernels(trace: Trace, calls: Rows) -> list[str]:
     recorded = arguments(
         trace.elements, trace.order[calls], _KERNEL_ARG, keep_as="captured"
     )
-    distinct_names = []
-    for texts_of_args in recorded.distinct:
+    # Each distinct set of args has a number; a call without args has the number -1.
+    name_of_number = {-1: ""}
+    for number, texts_of_args in enumerate(recorded.distinct):
         name = parsed(texts_of_args[0])
-        distinct_names.append(name if isinstance(name, str) else "")
-    # A call without args has the number -1, which reads the last entry.
-    distinct_names.append("")
-    return [distinct_names[number] for number in recorded.number.tolist()]
+        name_of_number[number] = name if isinstance(name, str) else ""
+    return [name_of_number[number] for number in recorded.number.tolist()]
 
 
 def _read_size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
@@ -241,18 +261,18 @@ def _read_size_annotation(trace: Trace, begin: int) -> _SizeAnnotation:
         begin: The row of the call that begins the capture.
     """
     annotations = trace.rows_of(Role.ANNOTATION)
-    time = trace.start[begin]
-    starts_before = trace.start[annotations] <= time
-    ends_after = trace.end[annotations] > time
-    enclosing = annotations[starts_before & ends_after]
+    capture_start = trace.start[begin]
+    has_begun = trace.start[annotations] <= capture_start
+    has_not_ended = trace.end[annotations] > capture_start
+    enclosing = annotations[has_begun & has_not_ended]
     innermost_first = enclosing[np.argsort(-trace.start[enclosing], kind="stable")]
 
     for row in innermost_first.tolist():
         name = trace.name_of(row)[:MAX_SEARCHED_CHARS]
         match = _SIZE_ANNOTATION.match(name)
-        if match:
-            mode = (match["mode"] or "").upper()
-            return _SizeAnnotation(size=int(match["size"]), mode=mode)
+        if match is not None:
+            mode = match["mode"] or ""
+            return _SizeAnnotation(size=int(match["size"]), mode=mode.upper())
     return _SizeAnnotation()
 
 
@@ -274,12 +294,11 @@ def determine_size(capture_trace: Trace, capture: Capture) -> CaptureSize:
         return CaptureSize(requests=size)
 
     tokens = _most_frequent_product_rows(capture_trace, capture)
-    if size is None or not tokens:
+    if size is None or not tokens or tokens == size:
         return CaptureSize(tokens=tokens)
-    is_multiple = tokens % max(size, 1) == 0
-    if not is_multiple or tokens == size:
-        return CaptureSize(tokens=tokens)
-    return CaptureSize(requests=size, tokens=tokens)
+    # If `size` counts requests, each of them has the same number of tokens.
+    counts_requests = size == 0 or tokens % size == 0
+    return CaptureSize(requests=size if counts_requests else None, tokens=tokens)
 
 
 def _most_frequent_product_rows(capture_trace: Trace, capture: Capture) -> int | None:
@@ -291,7 +310,7 @@ def _most_frequent_product_rows(capture_trace: Trace, capture: Capture) -> int |
     """
     product_ops = []
     for op in distinct(capture_trace.op[capture.calls]).tolist():
-        if op >= 0 and capture_trace.name_of(op) in _PRODUCTS:
+        if op != NO_ROW and capture_trace.name_of(op) in _PRODUCTS:
             product_ops.append(op)
 
     inputs_of_ops = read_inputs_by_op(
@@ -303,8 +322,9 @@ def _most_frequent_product_rows(capture_trace: Trace, capture: Capture) -> int |
         if product:
             products_by_m[product.m] += 1
 
-    for m, products in products_by_m.most_common(1):
-        if 2 * products > len(product_ops):
+    for m, products in products_by_m.items():
+        is_most = 2 * products > len(product_ops)
+        if is_most:
             return m
     return None
 
@@ -347,12 +367,11 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     ids = _read_node_ids(trace, int(rows_of_replays[0][0]))
     if ids is not None:
         rows_of_replays = _sort_nodes_by_id(rows_of_replays, ids)
-    nodes_of_launches = []
+    replays = []
     for rows in rows_of_replays:
         call = int(trace.launch[rows[0]])
-        nodes = Nodes(call=call, rows=rows, numbered=ids is not None)
-        nodes_of_launches.append(nodes)
-    return tuple(nodes_of_launches)
+        replays.append(Nodes(call=call, rows=rows, numbered=ids is not None))
+    return tuple(replays)
 
 
 def _sort_nodes_by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
@@ -362,22 +381,20 @@ def _sort_nodes_by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
         rows_of_replays: The nodes of each replay.
         ids: The ids of the nodes of all replays, one replay after the other.
     """
+    ends = np.cumsum([len(rows) for rows in rows_of_replays])
+    ids_of_replays = np.split(ids, ends[:-1])
     sorted_replays = []
-    first = 0
-    for rows in rows_of_replays:
-        after_last = first + len(rows)
-        order = np.argsort(ids[first:after_last], kind="stable")
-        sorted_replays.append(rows[order])
-        first = after_last
+    for rows, own_ids in zip(rows_of_replays, ids_of_replays, strict=True):
+        sorted_replays.append(rows[np.argsort(own_ids, kind="stable")])
     return sorted_replays
 
 
 def count_launches_without_events(trace: Trace) -> int:
     """Count the launches of CUDA graphs without any recorded GPU event. There are such
     launches if the profiler did not record the nodes of graphs."""
-    calls = np.flatnonzero(mark_graph_calls(trace))
-    has_event = np.isin(calls, trace.launch[trace.gpu_rows])
-    return int((~has_event).sum())
+    graph_calls = np.flatnonzero(mark_graph_calls(trace))
+    has_event = np.isin(graph_calls, trace.launch[trace.gpu_rows])
+    return int(np.count_nonzero(~has_event))
 
 
 def has_node_numbers(trace: Trace) -> bool:
@@ -386,13 +403,13 @@ def has_node_numbers(trace: Trace) -> bool:
     A *node* is one kernel, copy or set of a graph. Only the first kernels of the first
     replay are looked at.
     """
-    rows_of_replays = find_nodes_of_replays(trace)
-    if not rows_of_replays:
+    nodes_of_replays = find_nodes_of_replays(trace)
+    if not nodes_of_replays:
         return False
-    rows = rows_of_replays[0]
-    kernels = rows[trace.role[rows] == Role.KERNEL]
+    nodes = nodes_of_replays[0]
+    kernels = nodes[trace.role[nodes] == Role.KERNEL]
     first_kernels = kernels[:_KERNELS_LOOKED_AT].tolist()
-    return any(NODE_ID in trace.args_of(row) for row in first_kernels)
+    return any(NODE_ID in trace.args_of(kernel) for kernel in first_kernels)
 
 
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
@@ -422,22 +439,26 @@ def _read_node_ids(trace: Trace, first_node: int) -> Int64s | None:
         return None
 
     _, args = node_args(trace)
-    unknown = 0
-    id_of_distinct = []
+    has_args = args.number >= 0
+    if not has_args.all():
+        return None
+
+    # Nodes with equal args have one number, and so one id.
+    id_of_number = []
     for texts_of_args in args.distinct:
         node_id = parsed(texts_of_args[NODE_ARGS.index(NODE_ID)])
         is_id = isinstance(node_id, int) and 0 < node_id < _MAX_NODE_ID
-        id_of_distinct.append(node_id if is_id else unknown)
-    # A node without args has the number -1, which reads the last entry.
-    id_of_distinct.append(unknown)
-    ids = np.array(id_of_distinct, dtype=np.int64)[args.number]
-    return None if (ids == unknown).any() else ids
+        if not is_id:
+            return None
+        id_of_number.append(node_id)
+    return np.array(id_of_number, dtype=np.int64)[args.number]
 
 
 def _may_have_node_ids(trace: Trace, first_node: int) -> bool:
     """Decide by its first node whether a file has ids of nodes; HIP has none."""
     launch_name = trace.name_of(int(trace.launch[first_node]))
-    has_keys_of_amd = bool(_KEYS_OF_AMD & trace.keys.keys())
-    if has_keys_of_amd or launch_name.startswith("hip"):
+    has_keys_of_amd = not _KEYS_OF_AMD.isdisjoint(trace.keys)
+    is_from_amd = has_keys_of_amd or launch_name.startswith("hip")
+    if is_from_amd:
         return False
     return bool(trace.args_of(first_node).get(NODE_ID))

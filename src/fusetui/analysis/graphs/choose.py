@@ -14,9 +14,8 @@ left open is not joined.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -28,7 +27,7 @@ from fusetui.analysis.graphs.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -153,21 +152,21 @@ def remove_transfers(
         capture_trace: The trace that has the rows of the captured calls.
     """
     is_kernel = trace.role[nodes.rows] == Role.KERNEL
-    kernels = replace(nodes, rows=nodes.rows[is_kernel])
+    kernel_nodes = replace(nodes, rows=nodes.rows[is_kernel])
 
-    call_names = _names_of_rows(capture_trace, capture.calls)
-    is_launch = [_recognize_transfer(name) is None for name in call_names]
-    launches = replace(
+    launches: list[int] = []
+    kernel_names: list[str] = []
+    for call, kernel_name in zip(capture.calls.tolist(), capture.kernels, strict=True):
+        launches_kernel = _recognize_transfer(capture_trace.name_of(call)) is None
+        if launches_kernel:
+            launches.append(call)
+            kernel_names.append(kernel_name)
+    launches_only = replace(
         capture,
-        calls=capture.calls[np.array(is_launch, dtype=np.bool_)],
-        kernels=tuple(itertools.compress(capture.kernels, is_launch)),
+        calls=np.array(launches, dtype=np.intp),
+        kernels=tuple(kernel_names),
     )
-    return kernels, launches
-
-
-def _names_of_rows(trace: Trace, rows: Rows) -> list[str]:
-    """Return the name of the slice at each of these rows."""
-    return [trace.name_of(row) for row in rows.tolist()]
+    return kernel_nodes, launches_only
 
 
 def _recognize_transfer(call_name: str) -> _Transfer | None:
@@ -202,9 +201,11 @@ def match_capture(
         # every kernel must agree by its name.
         if match.problem or match.by_name:
             return replace(match, kernels_only=True)
+
+    shorter_length = min(len(nodes), len(capture))
     return CaptureMatch(
         problem=f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls",
-        first_difference=min(len(nodes), len(capture)),
+        first_difference=shorter_length,
     )
 
 
@@ -217,28 +218,32 @@ def _compare_in_order(
     captured. Where names of kernels are missing, they do not match either if fewer than
     one node in _NODES_PER_CONFIRMATION is confirmed by its kind, or if the order of
     several streams is not known.
+
+    Args:
+        trace: The trace that has the rows of the nodes.
+        nodes: The replay.
+        capture: The capture.
+        capture_trace: The trace that has the rows of the captured calls.
     """
     is_by_name = True
     confirmed_nodes = 0
-    rows = nodes.rows.tolist()
-    calls = capture.calls.tolist()
-    for index, row in enumerate(rows):
-        agreement = _check_agreement(
-            trace, row, capture_trace, calls[index], capture.kernels[index]
-        )
+    for index, (row, call, kernel) in enumerate(
+        zip(nodes.rows.tolist(), capture.calls.tolist(), capture.kernels, strict=True)
+    ):
+        agreement = _check_agreement(trace, row, capture_trace, call, kernel)
+        is_by_name = is_by_name and agreement.by_name
         if agreement.agrees is False:
             problem = _describe_difference(trace, nodes, index, agreement.captured)
             return CaptureMatch(problem=problem, first_difference=index)
-        is_by_name &= agreement.by_name
-        if agreement.agrees:
+        if agreement.agrees:  # and not None: nothing tells
             confirmed_nodes += 1
 
     has_unknown_order = capture.forks and not nodes.numbered
-    is_confirmed = confirmed_nodes * _NODES_PER_CONFIRMATION >= len(rows)
-    if not is_by_name and not is_confirmed:
-        return CaptureMatch(problem=_TOO_FEW_KINDS, first_difference=0)
-    if not is_by_name and has_unknown_order:
-        return CaptureMatch(problem=_UNKNOWN_ORDER, first_difference=0)
+    if not is_by_name:
+        if confirmed_nodes * _NODES_PER_CONFIRMATION < len(nodes):
+            return CaptureMatch(problem=_TOO_FEW_KINDS, first_difference=0)
+        if has_unknown_order:
+            return CaptureMatch(problem=_UNKNOWN_ORDER, first_difference=0)
     return CaptureMatch(by_name=is_by_name, forks=has_unknown_order)
 
 
@@ -262,14 +267,16 @@ def _describe_difference(
         captured: The name of what was captured.
     """
     node_name = trace.name_of(int(nodes.rows[node_index]))
-    text = (
-        f"node {node_index + 1} is {clip(node_name, _MAX_NAME_CHARACTERS, '...')}, and the"
-        f" capture has {clip(captured, _MAX_NAME_CHARACTERS, '...')}"
+    node_name = clip(node_name, _MAX_NAME_CHARACTERS, "...")
+    captured = clip(captured, _MAX_NAME_CHARACTERS, "...")
+    difference = f"node {node_index + 1} is {node_name}, and the capture has {captured}"
+
+    streams = distinct(trace.thread_of_track[trace.track[nodes.rows]])
+    if len(streams) == 1:
+        return difference
+    return (
+        f"{difference}; it ran on {len(streams)} streams, whose order is not recorded"
     )
-    streams = len(distinct(trace.thread_of_track[trace.track[nodes.rows]]))
-    if streams > 1:
-        text += f"; it ran on {streams} streams, whose order is not recorded"
-    return text
 
 
 def _check_agreement(
@@ -284,26 +291,27 @@ def _check_agreement(
         call: The captured call, a row of `capture_trace`.
         kernel: The name of the kernel that the call launches; "" if it is not recorded.
     """
-    name = trace.name_of(row)
-    role = Role(int(trace.role[row]))
+    node_name = trace.name_of(row)
+    node_role = Role(int(trace.role[row]))
     if kernel:
         # .kd is the suffix of the descriptor of a kernel on AMD devices.
-        is_same = kernel.removesuffix(".kd") == name.removesuffix(".kd")
+        is_same = kernel.removesuffix(".kd") == node_name.removesuffix(".kd")
         return _Agreement(agrees=is_same, by_name=True, captured=kernel)
 
     call_name = capture_trace.name_of(call)
     transfer = _recognize_transfer(call_name)
     if transfer is not None:
-        is_same = role == transfer.role or _recognize_work(name) in transfer.kinds
+        has_role = node_role == transfer.role
+        is_same = has_role or _recognize_work(node_name) in transfer.kinds
         return _Agreement(agrees=is_same, by_name=True, captured=call_name)
-    if role != Role.KERNEL:
-        return _Agreement(agrees=False, by_name=False, captured=call_name)
 
+    # The call launches a kernel whose name is not recorded.
+    if node_role != Role.KERNEL:
+        return _Agreement(agrees=False, by_name=False, captured=call_name)
     op = int(capture_trace.op[call])
-    has_op = op >= 0
-    if not has_op:  # then the kind of its kernel is not known
+    if op == NO_ROW:  # then the kind of its kernel is not known
         return _Agreement(agrees=None, by_name=False, captured=call_name)
-    return _check_agreement_with_op(capture_trace.name_of(op), name)
+    return _check_agreement_with_op(capture_trace.name_of(op), node_name)
 
 
 @lru_cache(maxsize=4096)
@@ -314,20 +322,20 @@ def _check_agreement_with_op(op_name: str, kernel_name: str) -> _Agreement:
     such as a matrix product, must be one that the op launches. Where that kind is not
     known, names neither agree nor disagree.
     """
+    unknown = _Agreement(agrees=None, by_name=False, captured=op_name)
     if op_name.startswith("triton_"):
-        if kernel_name.startswith("triton_"):
-            is_same = op_name == kernel_name
-            return _Agreement(agrees=is_same, by_name=True, captured=op_name)
-        return _Agreement(agrees=None, by_name=False, captured=op_name)
+        if not kernel_name.startswith("triton_"):
+            return unknown
+        is_same = op_name == kernel_name
+        return _Agreement(agrees=is_same, by_name=True, captured=op_name)
 
-    agrees = None
+    if not op_name.startswith("aten::"):
+        return unknown
+    kinds_of_op = _KINDS_OF_OP.get(stem(op_name))
     kind = _recognize_work(kernel_name)
-    kinds_of_op = None
-    if op_name.startswith("aten::"):
-        kinds_of_op = _KINDS_OF_OP.get(stem(op_name))
-    if kind is not None and kinds_of_op is not None:
-        agrees = kind in kinds_of_op
-    return _Agreement(agrees=agrees, by_name=False, captured=op_name)
+    if kinds_of_op is None or kind is None:
+        return unknown
+    return _Agreement(agrees=kind in kinds_of_op, by_name=False, captured=op_name)
 
 
 def _recognize_work(kernel_name: str) -> str | None:
@@ -354,7 +362,7 @@ IN_TURN: Final = "identical parts of a graph are matched by order"
 class CaptureChoice(msgspec.Struct, frozen=True):
     """The capture that was chosen for a replay, or why none was."""
 
-    capture: int = -1  # its index; -1 if there is none
+    capture: int | None = None  # its index; None if there is none
     likely: str = ""  # why the choice is only likely; "" if it is certain
     problem: str = ""  # why there is no capture
     kernels_only: bool = False  # copies and sets of the graph have no call
@@ -365,6 +373,13 @@ class _ComparableSizes(NamedTuple):
 
     captures: Sequence[int | None]  # one per capture
     batch: int | None  # of the step
+
+
+class ServerStep(NamedTuple):
+    """The step of an inference server in which a graph was replayed."""
+
+    number: int | None  # None: in no step
+    size: CaptureSize  # how much work the step had
 
 
 class _ChosenSize(NamedTuple):
@@ -380,7 +395,7 @@ def choose_captures(
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
     sizes: Sequence[CaptureSize],
-    steps: Sequence[tuple[int, CaptureSize]],
+    steps: Sequence[ServerStep],
 ) -> list[CaptureChoice]:
     """Choose for each replay of a graph the capture that it replays.
 
@@ -394,16 +409,15 @@ def choose_captures(
         replays: The replays.
         captures: The captures to choose from.
         sizes: For how much work each capture is.
-        steps: Per replay, the index of the step of the server in which it ran (-1 for
-            none), and how much work that step had.
+        steps: Per replay the step of the server in which it ran.
 
     Returns:
         One choice per replay.
     """
     choices = [CaptureChoice()] * len(replays)
     # Replays with equal names of nodes, in order, fit the same captures.
-    names = [trace.name[nodes.rows].tobytes() for nodes in replays]
-    for same_names in by_key(range(len(replays)), names.__getitem__).values():
+    node_names = [trace.name[nodes.rows].tobytes() for nodes in replays]
+    for same_names in by_key(range(len(replays)), node_names.__getitem__).values():
         nodes = replays[same_names[0]]
         matches = [
             match_capture(trace, nodes, capture, capture_trace) for capture in captures
@@ -413,11 +427,11 @@ def choose_captures(
             problem = _explain_refusal(trace, capture_trace, nodes, matches, captures)
             for replay in same_names:
                 choices[replay] = CaptureChoice(problem=problem)
+            continue
 
-        replays_of_steps = by_key(same_names, steps.__getitem__) if agreeing else {}
-        for (_, step_size), replays_of_step in replays_of_steps.items():
+        for step, replays_of_step in by_key(same_names, steps.__getitem__).items():
             choices_of_step = _choose_in_step(
-                len(replays_of_step), agreeing, sizes, step_size
+                len(replays_of_step), agreeing, sizes, step.size
             )
             for replay, choice in zip(replays_of_step, choices_of_step, strict=True):
                 choices[replay] = choice
@@ -457,30 +471,31 @@ def _choose_in_step(
         One choice per replay, in their order.
     """
     comparable = _express_in_one_unit(matching, sizes, step_size)
-    size, problem = _decide_size_of_step(matching, comparable)
-    fitting = [index for index in matching if comparable.captures[index] == size]
+    chosen = _decide_size_of_step(matching, comparable)
+    if chosen.problem:
+        return [CaptureChoice(problem=chosen.problem)] * replay_count
 
-    # Several fit equally, for instance, if a graph was captured in pieces.
-    are_several = len(fitting) > 1
-    if are_several and replay_count != len(fitting) and not problem:
+    fitting = [index for index in matching if comparable.captures[index] == chosen.size]
+    if len(fitting) == 1:
+        capture_of_replay = fitting * replay_count
+    elif len(fitting) == replay_count:  # as if a graph was captured in pieces
+        capture_of_replay = fitting
+    else:
         graphs = plural(len(fitting), "graph")
         problem = (
             f"{graphs} of the capture match equally well, and the step replays "
             f"{replay_count}"
         )
-    if problem:
         return [CaptureChoice(problem=problem)] * replay_count
 
-    likely = _explain_doubts(
-        [matching[index] for index in fitting], size, comparable.batch
-    )
-    capture_of_replay = fitting if are_several else fitting * replay_count
+    fitting_matches = [matching[index] for index in fitting]
+    doubts = _explain_doubts(fitting_matches, chosen.size, comparable.batch)
     choices = []
     for index in capture_of_replay:
-        kernels_only = matching[index].kernels_only
-        choices.append(
-            CaptureChoice(capture=index, likely=likely, kernels_only=kernels_only)
+        choice = CaptureChoice(
+            capture=index, likely=doubts, kernels_only=matching[index].kernels_only
         )
+        choices.append(choice)
     return choices
 
 
@@ -499,7 +514,8 @@ def _explain_doubts(
         reasons.append(BY_KIND)
     if any(match.forks for match in matches):
         reasons.append(FORKED)
-    if size is not None and batch is not None and size != batch:
+    sizes_are_known = size is not None and batch is not None
+    if sizes_are_known and size != batch:
         reasons.append(PADDED.format(size=size, batch=batch))
     if len(matches) > 1:
         reasons.append(IN_TURN)
@@ -523,22 +539,19 @@ def _express_in_one_unit(
         step_size: How many tokens and requests the step had.
     """
     tokens = [size.tokens for size in sizes]
-    if step_size.tokens is not None and _are_known(tokens, matching):
+    knows_all_tokens = all(tokens[index] is not None for index in matching)
+    if step_size.tokens is not None and knows_all_tokens:
         return _ComparableSizes(captures=tokens, batch=step_size.tokens)
 
     requests = [size.requests for size in sizes]
-    if step_size.requests is not None and _are_known(requests, matching):
+    knows_all_requests = all(requests[index] is not None for index in matching)
+    if step_size.requests is not None and knows_all_requests:
         return _ComparableSizes(captures=requests, batch=step_size.requests)
 
-    either_unit = [
-        size.requests if size.tokens is None else size.tokens for size in sizes
+    tokens_or_requests = [
+        size.tokens if size.tokens is not None else size.requests for size in sizes
     ]
-    return _ComparableSizes(captures=either_unit, batch=None)
-
-
-def _are_known(sizes: Sequence[int | None], indices: Iterable[int]) -> bool:
-    """Decide whether the sizes at these indices are all known."""
-    return all(sizes[index] is not None for index in indices)
+    return _ComparableSizes(captures=tokens_or_requests, batch=None)
 
 
 def _decide_size_of_step(
@@ -555,18 +568,20 @@ def _decide_size_of_step(
         comparable: The sizes of all captures and the batch of the step.
     """
     sizes = {comparable.captures[index] for index in matching}
-    batch = comparable.batch
-    if batch is None or None in sizes:
-        if len(sizes) == 1:
-            return _ChosenSize(size=sizes.pop())
-        reason = "not all state their size"
-        if batch is None:
-            reason = "the step does not state its batch size"
-        problem = f"captures of {len(sizes)} sizes match equally well: {reason}"
-        return _ChosenSize(problem=problem)
-
     known_sizes = [size for size in sizes if size is not None]
-    return _choose_size_for_batch(known_sizes, comparable, batch)
+    all_are_known = len(known_sizes) == len(sizes)
+    batch = comparable.batch
+    if batch is not None and all_are_known:
+        return _choose_size_for_batch(known_sizes, comparable, batch)
+
+    if len(sizes) == 1:
+        return _ChosenSize(size=sizes.pop())
+    if batch is None:
+        reason = "the step does not state its batch size"
+    else:
+        reason = "not all state their size"
+    problem = f"captures of {len(sizes)} sizes match equally well: {reason}"
+    return _ChosenSize(problem=problem)
 
 
 def _choose_size_for_batch(
@@ -584,15 +599,17 @@ def _choose_size_for_batch(
         batch: The batch of the step.
     """
     large_enough = [size for size in sizes if size >= batch]
-    size = min(large_enough, default=max(sizes))
-    padding_text = PADDED.format(size=size, batch=batch)
-    if size < batch:
-        return _ChosenSize(problem=padding_text)
+    if not large_enough:
+        return _ChosenSize(problem=PADDED.format(size=max(sizes), batch=batch))
 
-    all_sizes = [other for other in comparable.captures if other is not None]
-    has_smaller = any(other < batch for other in all_sizes)
-    if size >= _TOO_MUCH_PADDING * batch and not has_smaller:
-        return _ChosenSize(problem=f"{padding_text}, and no server pads that far")
+    size = min(large_enough)
+    is_far_larger = size >= _TOO_MUCH_PADDING * batch
+    has_smaller_capture = any(
+        other is not None and other < batch for other in comparable.captures
+    )
+    if is_far_larger and not has_smaller_capture:
+        padding = PADDED.format(size=size, batch=batch)
+        return _ChosenSize(problem=f"{padding}, and no server pads that far")
     return _ChosenSize(size=size)
 
 
@@ -619,7 +636,7 @@ def _explain_refusal(
         matches: How the replay agrees with each capture.
         captures: All captures.
     """
-    if not matches:
+    if not captures:
         return "the other trace captures no graph"
 
     matches_of_same_length: list[CaptureMatch] = []
@@ -633,15 +650,14 @@ def _explain_refusal(
         return agrees_longest.problem
 
     for capture in captures:
-        which = _find_matching_end(trace, nodes, capture, capture_trace)
-        if which:
+        end_name = _find_matching_end(trace, nodes, capture, capture_trace)
+        if end_name:
             return (
-                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the "
+                f"it has only the {end_name} {len(nodes)} of {len(capture)} nodes of the "
                 "capture. It may be cut off at the boundary of the recorded window"
             )
-    return (
-        f"the replay has {len(nodes)} nodes, and the capture {_list_lengths(captures)}"
-    )
+    lengths = _list_lengths(captures)
+    return f"the replay has {len(nodes)} nodes, and the capture {lengths}"
 
 
 def _list_lengths(captures: Sequence[Capture]) -> str:
@@ -672,19 +688,25 @@ def _find_matching_end(
         "first" or "last": these calls of the capture match the nodes; "" if
         neither do.
     """
-    node_count = len(nodes)
-    if node_count >= len(capture):
+    missing_nodes = len(capture) - len(nodes)
+    if missing_nodes <= 0:
         return ""
-    calls_of_end = {
-        "first": slice(node_count),
-        "last": slice(len(capture) - node_count, None),
-    }
-    for end_name, calls in calls_of_end.items():
-        cut_capture = replace(
-            capture, calls=capture.calls[calls], kernels=capture.kernels[calls]
-        )
-        if not match_capture(trace, nodes, cut_capture, capture_trace).problem:
-            return end_name
+
+    first_calls = replace(
+        capture,
+        calls=capture.calls[: len(nodes)],
+        kernels=capture.kernels[: len(nodes)],
+    )
+    if not match_capture(trace, nodes, first_calls, capture_trace).problem:
+        return "first"
+
+    last_calls = replace(
+        capture,
+        calls=capture.calls[missing_nodes:],
+        kernels=capture.kernels[missing_nodes:],
+    )
+    if not match_capture(trace, nodes, last_calls, capture_trace).problem:
+        return "last"
     return ""
 
 

@@ -5,6 +5,7 @@ call."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,16 +25,27 @@ from fusetui.analysis.graphs.captures import (
 from fusetui.analysis.graphs.choose import (
     BY_KIND,
     CaptureChoice,
+    ServerStep,
     choose_captures,
     describe_problems,
     remove_transfers,
 )
 from fusetui.analysis.questions.server_steps import find_server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, prefix_sums
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    numbers_of_sized_groups,
+    run_bounds,
+    used_ids,
+)
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
+from fusetui.trace.model.sorted_arrays import count_between
 from fusetui.trace.read.elements import combined
 
 _TAKEN_ROLES: Final = (Role.ANNOTATION, Role.PYTHON, Role.OP)
@@ -77,8 +89,10 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
         trace, capture_trace, open_replays, choices, captured
     )
 
-    # dict.fromkeys drops repeated doubts and keeps their order.
-    doubts = list(dict.fromkeys(choice.likely for choice in choices if choice.likely))
+    doubts: dict[str, None] = {}  # an ordered set
+    for choice in choices:
+        if choice.likely:
+            doubts[choice.likely] = None
     record = Join(
         path=capture_trace.report.path,
         replays=len(matched),
@@ -101,7 +115,12 @@ def join(trace: Trace, capture_trace: Trace, found: bool = False) -> tuple[Trace
 def _find_unjoined_replays(trace: Trace) -> list[Nodes]:
     """Return the replays that were not joined before."""
     captured_call, _ = _read_earlier_joins(trace)
-    return [nodes for nodes in replays(trace) if captured_call[nodes.rows[0]] < 0]
+    unjoined = []
+    for nodes in replays(trace):
+        first_node = nodes.rows[0]
+        if captured_call[first_node] == NO_ROW:
+            unjoined.append(nodes)
+    return unjoined
 
 
 def _choose_for_each_replay(
@@ -153,11 +172,10 @@ def _collect_matched_replays(
         captured: The captures to which the choices refer.
     """
     matched = []
-    # Not strict: there may be no choices at all.
-    for nodes, choice in zip(open_replays, choices, strict=False):
-        has_capture = choice.capture >= 0
-        if not has_capture:
+    for index, choice in enumerate(choices):
+        if choice.capture is None:
             continue
+        nodes = open_replays[index]
         capture = captured.complete[choice.capture]
         if choice.kernels_only:
             nodes, capture = remove_transfers(trace, nodes, capture, capture_trace)
@@ -167,9 +185,11 @@ def _collect_matched_replays(
 
 def _has_ops(capture_trace: Trace, captured: Captures) -> bool:
     """Decide whether any captured call has an op around it."""
-    return any(
-        (capture_trace.op[capture.calls] >= 0).any() for capture in captured.complete
-    )
+    for capture in captured.complete:
+        has_op = capture_trace.op[capture.calls] != NO_ROW
+        if has_op.any():
+            return True
+    return False
 
 
 def _choose_in_other_orders(
@@ -192,20 +212,27 @@ def _choose_in_other_orders(
         choices: The choice of each replay, which is replaced likewise.
         complete: The captures that were recorded from begin to end.
     """
-    for column, may_go_by_kind in ((trace.start, True), (trace.order, False)):
-        refused = [index for index, choice in enumerate(choices) if choice.problem]
-        reordered = [_sort_nodes_by(column, open_replays[index]) for index in refused]
-        is_new_order = any(
-            (nodes.rows != open_replays[index].rows).any()
-            for index, nodes in zip(refused, reordered, strict=True)
-        )
+    in_order_of_time = (trace.start, False)
+    in_order_of_file = (trace.order, True)
+    for column, must_agree_by_name in (in_order_of_time, in_order_of_file):
+        refused: list[int] = []
+        reordered: list[Nodes] = []
+        is_new_order = False
+        for index, choice in enumerate(choices):
+            if choice.problem:
+                nodes = _sort_nodes_by(column, open_replays[index])
+                refused.append(index)
+                reordered.append(nodes)
+                if (nodes.rows != open_replays[index].rows).any():
+                    is_new_order = True
         if not is_new_order:
             continue
 
         new_choices = _choose_in_given_order(trace, capture_trace, reordered, complete)
         for index, nodes, choice in zip(refused, reordered, new_choices, strict=True):
-            is_certain_enough = may_go_by_kind or BY_KIND not in choice.likely
-            if choice.capture >= 0 and is_certain_enough:
+            is_by_kind = BY_KIND in choice.likely
+            is_acceptable = not (must_agree_by_name and is_by_kind)
+            if choice.capture is not None and is_acceptable:
                 open_replays[index] = nodes
                 choices[index] = choice
 
@@ -238,14 +265,16 @@ def _choose_in_given_order(
         return []
 
     server = find_server_steps(trace)
-    calls = [nodes.call for nodes in open_replays]
+    call_starts = trace.start[[nodes.call for nodes in open_replays]]
     steps_of_replays = []
-    for step in server.steps.at(trace.start[calls]).tolist():
-        requested = server.asked[step] if step >= 0 else None
+    for number in server.steps.at(call_starts).tolist():
+        is_in_step = number >= 0
+        requested = server.asked[number] if is_in_step else None
         size = CaptureSize()
         if requested is not None:
             size = CaptureSize(requests=requested.batch, tokens=requested.new_tokens)
-        steps_of_replays.append((step, size))
+        step = ServerStep(number=number if is_in_step else None, size=size)
+        steps_of_replays.append(step)
 
     sizes = [determine_size(capture_trace, capture) for capture in complete]
     return choose_captures(
@@ -272,13 +301,16 @@ def _describe_missing_parts(
     elif not open_replays:
         remarks.append("The trace has no graph replays to join.")
 
-    has_whole_captures = len(captured.complete) > 0
-    if not has_whole_captures:
-        why = "."
-        if captured.without_end:
-            cut_captures = plural(captured.without_end, "capture")
-            why = f": {cut_captures} did not end in it."
-        remarks.append(f"The capture contains no complete stream capture{why}")
+    if captured.complete:
+        return remarks
+    if captured.without_end:
+        cut_captures = plural(captured.without_end, "capture")
+        remarks.append(
+            "The capture contains no complete stream capture: "
+            f"{cut_captures} did not end in it."
+        )
+    else:
+        remarks.append("The capture contains no complete stream capture.")
     return remarks
 
 
@@ -301,12 +333,12 @@ def append_captured_calls(
     if capture_trace is not trace:
         # Append the rows of the capture that are needed, and use their new numbers.
         taken = _find_rows_around(capture_trace, distinct(calls))
-        new_row = np.full(len(capture_trace), -1, dtype=np.int32)
-        new_row[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
+        new_row = np.full(len(capture_trace), NO_ROW, dtype=np.int32)
+        new_row[taken] = len(trace) + np.arange(len(taken))
         trace = _append_rows(trace, capture_trace, taken, new_row)
         calls = new_row[calls].astype(np.intp)
 
-    captured_call, joins = _read_earlier_joins(trace)
+    captured_call, earlier_joins = _read_earlier_joins(trace)
     captured_call[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
@@ -315,7 +347,7 @@ def append_captured_calls(
     columns["op"] = op
     columns["roles"] = trace.source_role
     columns["captured"] = captured_call
-    columns["joins"] = (*joins, join)
+    columns["joins"] = (*earlier_joins, join)
     return Joined(**columns)
 
 
@@ -323,12 +355,12 @@ def _read_earlier_joins(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ..
     """Return what was joined before.
 
     Returns:
-        For each row of the trace the row of its captured call, -1 for none; and the
+        For each row of the trace the row of its captured call, NO_ROW for none; and the
         records of earlier joins.
     """
     if isinstance(trace, Joined):
         return trace.captured.copy(), trace.joins
-    return np.full(len(trace), -1, dtype=np.int32), ()
+    return np.full(len(trace), NO_ROW, dtype=np.int32), ()
 
 
 def _find_rows_around(capture_trace: Trace, calls: Rows) -> Rows:
@@ -346,28 +378,26 @@ def _find_rows_around(capture_trace: Trace, calls: Rows) -> Rows:
     """
     is_taken = np.zeros(len(capture_trace), dtype=np.bool_)
     is_taken[calls] = True
-    thread_of_row = capture_trace.thread_of_track[capture_trace.track]
     may_contain = _mark_possible_containers(capture_trace)
+    thread_of_row = capture_trace.thread_of_track[capture_trace.track]
+    thread_of_call = thread_of_row[calls]
 
-    for thread in distinct(thread_of_row[calls]).tolist():
+    for thread in distinct(thread_of_call).tolist():
         rows = np.flatnonzero(may_contain & (thread_of_row == thread))
-        calls_of_thread = calls[thread_of_row[calls] == thread]
-        call_starts = np.sort(capture_trace.start[calls_of_thread])
-        # A slice contains a call if some start lies between its start and its end.
-        first_inside = call_starts.searchsorted(capture_trace.start[rows])
-        after_last_inside = call_starts.searchsorted(capture_trace.end[rows])
-        is_taken[rows[after_last_inside > first_inside]] = True
+        call_starts = np.sort(capture_trace.start[calls[thread_of_call == thread]])
+        calls_inside = count_between(
+            call_starts, capture_trace.start[rows], capture_trace.end[rows]
+        )
+        is_taken[rows[calls_inside > 0]] = True
     return np.flatnonzero(is_taken)
 
 
 def _mark_possible_containers(capture_trace: Trace) -> Flags:
     """Flag the rows that are annotations, frames or ops of CPU threads."""
-    is_cpu_track = np.array(
-        [track.layer in CPU_LAYERS for track in capture_trace.tracks]
-    )
-    is_taken_role = np.isin(capture_trace.role, _TAKEN_ROLES)
-    may_contain: Flags = is_cpu_track[capture_trace.track] & is_taken_role
-    return may_contain
+    is_cpu_track = [track.layer in CPU_LAYERS for track in capture_trace.tracks]
+    is_on_cpu = np.array(is_cpu_track)[capture_trace.track]
+    has_role = np.isin(capture_trace.role, _TAKEN_ROLES)
+    return np.asarray(is_on_cpu & has_role)
 
 
 def _append_rows(
@@ -381,7 +411,8 @@ def _append_rows(
         trace: The trace of the replays.
         capture_trace: The trace of the captures.
         taken: The rows of `capture_trace` to append, ascending.
-        new_row: For each row of `capture_trace` the row that it becomes; -1 for none.
+        new_row: For each row of `capture_trace` the row that it becomes; NO_ROW for
+            none.
     """
     names, name = _merge_names(
         trace.names, capture_trace.names, capture_trace.name[taken]
@@ -391,15 +422,17 @@ def _append_rows(
     )
     tracks, track = _merge_tracks(trace, capture_trace, taken)
     appended = _make_appended_columns(trace, capture_trace, taken, new_row)
-    appended |= {"name": name, "cat": cat, "track": track}
+    appended["name"] = name
+    appended["cat"] = cat
+    appended["track"] = track
 
     columns: dict[str, Any] = asdict(trace)
     for field, values in appended.items():
-        column = getattr(trace, field)
+        column = columns[field]
         columns[field] = np.concatenate((column, values)).astype(column.dtype)
 
     captured_call, joins = _read_earlier_joins(trace)
-    no_call = np.full(len(taken), -1, dtype=np.int32)
+    no_call = np.full(len(taken), NO_ROW, dtype=np.int32)
     columns["names"] = names
     columns["categories"] = categories
     columns["tracks"] = tracks
@@ -420,20 +453,22 @@ def _make_appended_columns(
     """
     count = len(taken)
     shift_ns = trace.begin_ns - int(capture_trace.start[taken].min())
-    # Per row of the capture, how many rows before it are taken.
-    taken_before = prefix_sums(new_row >= 0)
     events_before = sum(stretch.events for stretch in trace.elements.stretches)
     no_id = np.zeros(count, dtype=np.int64)
+
+    # The end of a row's children: `len(trace)` more than how many rows before are taken.
+    end_row = capture_trace.end_row[taken]
+    taken_before_end = np.searchsorted(taken, end_row)
     return {
         "start": capture_trace.start[taken] + shift_ns,
         "dur": capture_trace.dur[taken],
         "role": np.full(count, Role.CAPTURED, dtype=np.uint8),
         "parent": _convert_rows(new_row, capture_trace.parent[taken]),
-        "end_row": len(trace) + taken_before[capture_trace.end_row[taken]],
+        "end_row": len(trace) + taken_before_end,
         "depth": capture_trace.depth[taken],
         "correlation": no_id,
         "external_id": no_id,
-        "launch": np.full(count, -1, dtype=np.int32),
+        "launch": np.full(count, NO_ROW, dtype=np.int32),
         "op": _convert_rows(new_row, capture_trace.op[taken]),
         "order": capture_trace.order[taken] + events_before,
     }
@@ -444,13 +479,17 @@ def _convert_rows(
 ) -> NDArray[np.int32]:
     """Convert rows of the capture to rows of the joined trace.
 
-    A row of -1 ("none") stays -1, and so does a row that was not taken.
+    NO_ROW stays what it is, and a row that was not taken becomes NO_ROW.
 
     Args:
-        new_row: For each row of the capture the row that it became; -1 if not taken.
-        rows: Rows of the capture, or -1.
+        new_row: For each row of the capture the row that it became; NO_ROW if it was
+            not taken.
+        rows: Rows of the capture, or NO_ROW.
     """
-    return np.where(rows >= 0, new_row[rows], np.int32(-1))
+    converted = np.full(len(rows), NO_ROW, dtype=np.int32)
+    is_row = rows != NO_ROW
+    converted[is_row] = new_row[rows[is_row]]
+    return converted
 
 
 def _merge_names(
@@ -471,15 +510,12 @@ def _merge_names(
     Returns:
         All names, and the indices into them that stand for `name_indices`.
     """
-    used_indices, position = np.unique(name_indices, return_inverse=True)
     index_of_name = {name: index for index, name in enumerate(names)}
-    new_indices = []
-    for used_index in used_indices.tolist():
-        next_index = len(index_of_name)
-        name = capture_names[used_index]
-        new_indices.append(index_of_name.setdefault(name, next_index))
-    renumbered = np.array(new_indices, dtype=np.int32)[position.reshape(-1)]
-    return tuple(index_of_name), renumbered
+    merged_index = np.zeros(len(capture_names), dtype=np.int32)
+    for capture_index in used_ids(name_indices):
+        name = capture_names[capture_index]
+        merged_index[capture_index] = index_of_name.setdefault(name, len(index_of_name))
+    return tuple(index_of_name), merged_index[name_indices]
 
 
 def _merge_tracks(
@@ -498,27 +534,24 @@ def _merge_tracks(
     Returns:
         All tracks, and for each row of `taken` the index of its track.
     """
-    used_tracks, first, used_index = np.unique(
-        capture_trace.track[taken], return_index=True, return_inverse=True
-    )
-    # Rows are sorted by track: the rows of one end where those of the next begin.
-    end = np.append(first[1:], len(taken))
-    _, joins = _read_earlier_joins(trace)
-    capture_number = len(joins) + 1
+    _, earlier_joins = _read_earlier_joins(trace)
+    capture_number = len(earlier_joins) + 1
 
+    # Rows are sorted by track: each track has a run of them.
+    track_of_taken = capture_trace.track[taken]
+    bounds = run_bounds(track_of_taken)
     tracks = list(trace.tracks)
-    for track_index, first_taken, end_taken in zip(
-        used_tracks.tolist(), first.tolist(), end.tolist(), strict=True
-    ):
-        track = capture_trace.tracks[track_index]
+    for first, end in pairwise(bounds.tolist()):
+        track = capture_trace.tracks[track_of_taken[first]]
         captured_track = replace(
             track,
             layer=Layer.CAPTURED,
             pid=f"capture {capture_number} {track.pid}",
             label=f"captured on {track.label}",
-            first_row=len(trace) + first_taken,
-            end_row=len(trace) + end_taken,
+            first_row=len(trace) + first,
+            end_row=len(trace) + end,
         )
         tracks.append(captured_track)
-    track_of_taken = (len(trace.tracks) + used_index.reshape(-1)).astype(np.int32)
-    return tuple(tracks), track_of_taken
+
+    appended_track = numbers_of_sized_groups(np.diff(bounds))
+    return tuple(tracks), (len(trace.tracks) + appended_track).astype(np.int32)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -78,8 +78,13 @@ _MAX_REASONS: Final = 4  # that a user is told
 Open = Callable[[str], Trace]
 """Opens the trace of a path."""
 
-FileState = tuple[int, int, int]
-"""Size in bytes, modification time in ns, and inode of a file."""
+
+class FileState(NamedTuple):
+    """A state of a file; if it is the same as before, so are its contents."""
+
+    bytes: int
+    modified_ns: int
+    inode: int
 
 
 class Graphs(msgspec.Struct, frozen=True):
@@ -89,6 +94,15 @@ class Graphs(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()  # requests or tokens, as annotations say
     # hashes of the names of the kernels that calls launch
     kernels: tuple[bytes, ...] = ()
+
+    def may_capture(self, kernel_hashes: set[bytes]) -> bool:
+        """Decide whether the file may capture a graph with all of these kernels.
+
+        If it names no kernels, it may, because calls of CUDA never name them.
+        """
+        if not self.captures:
+            return False
+        return not self.kernels or kernel_hashes.issubset(self.kernels)
 
 
 class ScannedFile(msgspec.Struct, frozen=True):
@@ -155,30 +169,36 @@ def _scan_files(
     Returns:
         One result per file, in their order.
     """
-    folders = {file.folder for file in files}
-    records = {folder: record_for(folder, _RECORD_NAME) for folder in folders}
-    known_files: dict[str, dict[str, ScannedFile]] = {}  # by folder, then by name
-    for folder, record in records.items():
-        index = record.load(Index) if record else None
-        known_files[folder] = index.files if index else {}
-
+    records = {file.folder: record_for(file.folder, _RECORD_NAME) for file in files}
+    known_files = {folder: _load_record(record) for folder, record in records.items()}
     scanned_files = []
     changed_folders = set()
     for file in files:
-        scanned = known_files[file.folder].get(file.name)
+        files_of_folder = known_files[file.folder]
+        scanned = files_of_folder.get(file.name)
         if scanned is None or scanned.state != file.state:
             scanned = ScannedFile(file.state)
-        if getattr(scanned, field) is None:
-            value = scan(file)
-            if value is not None:
-                scanned = replace(scanned, **{field: value})
-                known_files[file.folder][file.name] = scanned
-                changed_folders.add(file.folder)
+
+        is_known = getattr(scanned, field) is not None
+        value = None if is_known else scan(file)
+        if value is not None:
+            scanned = replace(scanned, **{field: value})
+            files_of_folder[file.name] = scanned
+            changed_folders.add(file.folder)
         scanned_files.append(scanned)
 
     for folder in changed_folders:
         _store_record(records[folder], known_files[folder])
     return scanned_files
+
+
+def _load_record(record: CacheRecord | None) -> dict[str, ScannedFile]:
+    """Read what the cache knows about the files of a folder, by their names.
+
+    Returns {} if there is no cache, or if it knows nothing.
+    """
+    index = record.load(Index) if record is not None else None
+    return index.files if index is not None else {}
 
 
 def _store_record(record: CacheRecord | None, files: dict[str, ScannedFile]) -> None:
@@ -306,15 +326,18 @@ def _sort_by_likelihood(named: Sequence[str], trace: Trace) -> list[str]:
 
     files = []
     for path in named:
-        # opening the file reports the error later
         with suppress(OSError):
             folder, name = os.path.split(path)
             state = _make_file_state(os.stat(path))
             files.append(File(folder=folder or ".", name=name, state=state))
-    likely_paths = {
-        os.path.realpath(path) for path in _list_likely_captures(files, trace)
-    }
-    return sorted(named, key=lambda path: os.path.realpath(path) not in likely_paths)
+    likely_paths = set(map(os.path.realpath, _list_likely_captures(files, trace)))
+
+    likely: list[str] = []
+    unlikely: list[str] = []
+    for path in named:
+        group = likely if os.path.realpath(path) in likely_paths else unlikely
+        group.append(path)
+    return likely + unlikely
 
 
 def _find_capture_files_nearby(trace: Trace) -> list[str]:
@@ -348,24 +371,23 @@ def _list_sizes_of_steps(trace: Trace) -> list[int]:
     Each step counts with its requests and with its new tokens, because captures of
     graphs may be sized by either.
     """
-    sizes: dict[int, None] = {}  # an ordered set
+    sizes: list[int] = []
     for requested in find_server_steps(trace).asked:
-        if requested is None:
-            continue
-        for size in (requested.batch, requested.new_tokens):
-            if size:
-                sizes[size] = None
-    return list(sizes)
+        if requested is not None:
+            for size in (requested.batch, requested.new_tokens):
+                if size:
+                    sizes.append(size)
+    return list(dict.fromkeys(sizes))
 
 
 def _list_first_kernels(trace: Trace) -> list[str]:
     """List the distinct names of the kernels among the first nodes of each replay."""
-    kernels: dict[str, None] = {}  # an ordered set
+    names: list[str] = []
     for nodes in replays(trace):
-        for row in nodes.rows[:_KERNELS_COMPARED].tolist():
-            if trace.role[row] == Role.KERNEL:
-                kernels[trace.name_of(row)] = None
-    return list(kernels)
+        first_nodes = nodes.rows[:_KERNELS_COMPARED]
+        is_kernel = trace.role[first_nodes] == Role.KERNEL
+        names += [trace.name_of(row) for row in first_nodes[is_kernel].tolist()]
+    return list(dict.fromkeys(names))
 
 
 def join_sentences(joins: Sequence[Join]) -> list[str]:
@@ -382,17 +404,20 @@ def join_sentences(joins: Sequence[Join]) -> list[str]:
     """
     capture_joins = [record for record in joins if record.joined_by == CAPTURE]
     joined_replays = sum(record.replays for record in capture_joins)
-    is_complete = bool(capture_joins) and joined_replays == capture_joins[0].of_replays
+    # The first attempt was for all replays, each later one for those that were left.
+    all_replays = capture_joins[0].of_replays if capture_joins else None
+    is_complete = joined_replays == all_replays
 
     reasons: dict[str, None] = {}  # an ordered set
     for record in joins:
+        fitted = record.replays > 0
         user_named_it = not record.found
-        if record.replays or (user_named_it and not is_complete):
+        if fitted or (user_named_it and not is_complete):
             reasons |= dict.fromkeys(record.refused)
 
     sentences = list(reasons)[:_MAX_REASONS]
-    omitted_reasons = len(reasons) - _MAX_REASONS
-    if omitted_reasons > 0:
+    omitted_reasons = len(reasons) - len(sentences)
+    if omitted_reasons:
         sentences.append(f"... and {omitted_reasons} more reasons")
     return sentences
 
@@ -424,11 +449,9 @@ def _select_nearest_in_time(files: Sequence[File], state: FileState) -> list[Fil
         files: The files to choose from.
         state: The state of the other file, which is left out if it is among them.
     """
-    _, own_time_ns, _ = state
 
     def distance(file: File) -> tuple[int, str]:
-        _, time_ns, _ = file.state
-        return abs(time_ns - own_time_ns), file.name
+        return abs(file.state.modified_ns - state.modified_ns), file.name
 
     others = [file for file in files if file.state != state]
     return sorted(others, key=distance)[:_MAX_NEIGHBORS]
@@ -436,7 +459,9 @@ def _select_nearest_in_time(files: Sequence[File], state: FileState) -> list[Fil
 
 def _make_file_state(state: os.stat_result) -> FileState:
     """Return the size and the times of a file, as os.stat reports them, as a FileState."""
-    return state.st_size, state.st_mtime_ns, state.st_ino
+    return FileState(
+        bytes=state.st_size, modified_ns=state.st_mtime_ns, inode=state.st_ino
+    )
 
 
 def _list_folder(folder: str) -> _Listing:
@@ -450,10 +475,12 @@ def _list_folder(folder: str) -> _Listing:
     try:
         with os.scandir(folder) as entries:
             for entry in islice(entries, _MAX_ENTRIES):
-                if entry.name.endswith(_TRACE_ENDINGS) and entry.is_file():
+                is_trace_name = entry.name.endswith(_TRACE_ENDINGS)
+                is_capture_name = _CAPTURE_FOLDER.search(entry.name) is not None
+                if is_trace_name and entry.is_file():
                     state = _make_file_state(entry.stat())
                     files.append(File(folder=folder, name=entry.name, state=state))
-                elif _CAPTURE_FOLDER.search(entry.name) and entry.is_dir():
+                elif is_capture_name and entry.is_dir():
                     folders.append(entry.name)
     except OSError:
         return _Listing(files=[], folders=[])
@@ -479,7 +506,8 @@ def same_process(path: str, pids: Collection[Id]) -> list[File]:
     )
     matching = []
     for file, scanned in zip(files, scanned_files, strict=True):
-        if not pid_texts.isdisjoint(scanned.pids or ()):
+        pids_of_file = scanned.pids or ()
+        if any(pid in pid_texts for pid in pids_of_file):
             matching.append(file)
     return matching
 
@@ -497,12 +525,12 @@ class _Search:
         names the sizes of captures and the kernels in them, as far as they are
         recorded.
         """
-        size, _, _ = file.state
+        document_bytes = file.state.bytes
         if file.name.endswith(_COMPRESSED_ENDINGS):
-            size *= _USUAL_COMPRESSION
-        if size > self._bytes_left:
+            document_bytes *= _USUAL_COMPRESSION
+        if document_bytes > self._bytes_left:
             return None
-        self._bytes_left -= size
+        self._bytes_left -= document_bytes
 
         text = beginning(file.path, MAX_SEARCHED_BYTES)
         if _CAPTURE_CALL not in text:
@@ -530,18 +558,24 @@ def choose_candidates(
         for one of the batches, then those that do not say their size.
     """
     capturing = _select_capturing(files, kernels)
-    sizes: set[int] = set()
+    captured_sizes: set[int] = set()
     for file in capturing:
-        sizes.update(file.graphs.sizes)
-    wanted_sizes = {_find_smallest_size(sizes, batch) for batch in batches}
+        captured_sizes.update(file.graphs.sizes)
+
+    # A server pads each batch to the next size that it captured.
+    wanted_sizes: set[int] = set()
+    for batch in batches:
+        large_enough = [size for size in captured_sizes if size >= batch]
+        if large_enough:
+            wanted_sizes.add(min(large_enough))
 
     right_size = []
     unknown_size = []
-    for path, graphs in capturing:
-        if not wanted_sizes.isdisjoint(graphs.sizes):
-            right_size.append(path)
-        if not graphs.sizes or not batches:
-            unknown_size.append(path)
+    for file in capturing:
+        if any(size in wanted_sizes for size in file.graphs.sizes):
+            right_size.append(file.path)
+        if not file.graphs.sizes or not batches:
+            unknown_size.append(file.path)
 
     paths = dict.fromkeys((*right_size, *unknown_size))  # an ordered set
     return list(paths)[:_MAX_CANDIDATES]
@@ -559,23 +593,19 @@ def _select_capturing(
         files: The files to choose from.
         kernels: The names of the kernels.
     """
-    plain_kernels = [name for name in kernels if _PLAIN_NAME.fullmatch(name)]
-    kernel_hashes = {_hash_name(name.encode()) for name in plain_kernels}
+    kernel_hashes = set()
+    for name in kernels:
+        # A name with escapes stands in the file otherwise than it is here.
+        if _PLAIN_NAME.fullmatch(name):
+            kernel_hashes.add(_hash_name(name.encode()))
 
     scanned_files = _scan_files(files, "graphs", _Search().graphs_in)
     capturing = []
     for file, scanned in zip(files, scanned_files, strict=True):
         graphs = scanned.graphs
-        if graphs is None or not graphs.captures:
-            continue
-        if not graphs.kernels or kernel_hashes.issubset(graphs.kernels):
+        if graphs is not None and graphs.may_capture(kernel_hashes):
             capturing.append(_SearchedFile(file.path, graphs))
     return capturing
-
-
-def _find_smallest_size(sizes: Iterable[int], batch: int) -> int:
-    """Return the smallest of these sizes that is not below the batch; -1 for none."""
-    return min((size for size in sizes if size >= batch), default=-1)
 
 
 def _read_first_processes(path: str) -> tuple[str, ...]:
@@ -594,8 +624,8 @@ def _read_first_processes(path: str) -> tuple[str, ...]:
 
 def _find_pids(text: bytes) -> tuple[str, ...]:
     """Return the processes that a part of a document names, sorted."""
-    pids = set(_PROCESS.findall(text))
-    return tuple(sorted(pid.decode(errors="replace") for pid in pids))
+    distinct_pids = set(_PROCESS.findall(text))
+    return tuple(sorted(pid.decode(errors="replace") for pid in distinct_pids))
 
 
 def _hash_name(name: bytes) -> bytes:

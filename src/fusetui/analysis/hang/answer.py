@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.analysis.hang.groups import JobDumps
+from fusetui.analysis.hang.groups import CollectiveKey, JobDumps
 from fusetui.analysis.hang.messages import Message, Messages, find_unmatched_messages
 from fusetui.analysis.hang.mismatches import mismatches
 from fusetui.analysis.hang.model import (
@@ -34,7 +34,10 @@ def explain_hang(job: JobDumps) -> HangAnswer:
     """Answer why a job hangs, from dumps about which other questions are asked too."""
     search = _Search(job)
     dumps = job.dumps
-    unread = [UnreadDump(file.path, file.rank, file.reason) for file in dumps.unread]
+    unread = [
+        UnreadDump(path=file.path, rank=file.rank, reason=file.reason)
+        for file in dumps.unread
+    ]
     return HangAnswer(
         verdict=search.verdict,
         ranks=tuple(dump.rank for dump in dumps.ranks),
@@ -78,26 +81,29 @@ class _Search:
         return mismatches(self.job)
 
     @cached_property
-    def unfinished_collectives(self) -> dict[tuple[int, int], list[int]]:
-        """The collectives that have not ended on some rank, by group index and number.
+    def unfinished_collectives(self) -> dict[CollectiveKey, list[int]]:
+        """The collectives that have not ended on some rank, with the rows of their
+        entries.
 
         E.g. {(0, 17): [3, 9]}: number 17 of group 0 has not ended on two ranks, whose
         entries are the rows 3 and 9. They are sorted by group, then by number.
         """
         entries = self.job.entries
-        rows = np.flatnonzero(~self.job.is_over & ~entries.is_p2p)
-        # A coalesced operation has several entries on one rank: the first one counts.
-        row_of_dump: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        for row in rows.tolist():
-            group = int(entries.group[row])
-            sequence = int(entries.sequence[row])
-            dump = int(entries.dump[row])
-            row_of_dump[group, sequence].setdefault(dump, row)
+        is_unfinished_collective = ~self.job.is_over & ~entries.is_p2p
 
-        rows_by_collective = {}
-        for collective in sorted(row_of_dump):
-            rows_by_collective[collective] = [*row_of_dump[collective].values()]
-        return rows_by_collective
+        # A coalesced operation has several entries on one rank: the first one counts.
+        row_by_dump: dict[CollectiveKey, dict[int, int]] = defaultdict(dict)
+        for row in np.flatnonzero(is_unfinished_collective).tolist():
+            collective = CollectiveKey(
+                group=int(entries.group[row]), sequence=int(entries.sequence[row])
+            )
+            dump = int(entries.dump[row])
+            row_by_dump[collective].setdefault(dump, row)
+
+        return {
+            collective: list(row_by_dump[collective].values())
+            for collective in sorted(row_by_dump)
+        }
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
@@ -108,12 +114,14 @@ class _Search:
         known whether they have one.
         """
         waits = []
-        for (group_index, sequence), rows in self.unfinished_collectives.items():
-            wait = self._describe_collective_wait(group_index, sequence, rows)
-            if wait.lacking or wait.without_dump or wait.unknown:
+        for collective, rows in self.unfinished_collectives.items():
+            wait = self._describe_collective_wait(collective, rows)
+            if not wait.is_issued_by_all:
                 waits.append(wait)
-        waits += map(self._describe_message_wait, self._messages.unmatched)
-        waits += map(self._describe_undecided_wait, self._messages.undecided)
+        for message in self._messages.unmatched:
+            waits.append(self._describe_message_wait(message))
+        for message in self._messages.undecided:
+            waits.append(self._describe_undecided_wait(message))
         return tuple(waits)
 
     @cached_property
@@ -138,15 +146,17 @@ class _Search:
         issued nothing (missing), that before ranks that wait in a circle (deadlock),
         and that before a send or receive without its other half (unmatched).
         """
-        if any(not mismatch.is_over for mismatch in self.mismatches):
+        has_open_mismatch = any(not mismatch.is_over for mismatch in self.mismatches)
+        has_known_culprit = any(culprit.has_dump for culprit in self.culprits)
+        if has_open_mismatch:
             return "mismatch"
-        if any(culprit.has_dump for culprit in self.culprits):
+        if has_known_culprit:
             return "unmatched" if self._only_messages_wait else "missing"
         if self.cycle:
             return "deadlock"
         if self.unmatched:
             return "unmatched"
-        if self.waits or any(doubt.kind == "stuck" for doubt in self.doubts):
+        if self.waits or self._stuck_collectives:
             return "undecided"
         return "mismatch" if self.mismatches else "none"
 
@@ -179,25 +189,34 @@ class _Search:
     def cycle(self) -> tuple[int, ...]:
         """Ranks that wait for each other in a circle; () if there is no circle.
 
-        Only ranks are considered that wait for no culprit, directly or through others.
+        E.g. 1 and 2, if 0 waits for 1, 1 for 2, and 2 for 1. Only ranks are considered
+        that wait for no culprit, directly or through others.
         """
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
         explained_ranks = self._add_all_waiting_for(origins)
 
-        awaited_by_rank: dict[int, int] = {}
+        # For each other rank the first one that it waits for.
+        next_of_rank: dict[int, int] = {}
         for blocked in self._blocked_ranks:
             awaited = [rank for rank in blocked.awaited if rank not in explained_ranks]
+            if not awaited:
+                continue
             for rank in blocked.ranks:
-                if rank not in explained_ranks and awaited:
-                    awaited_by_rank.setdefault(rank, awaited[0])
+                if rank not in explained_ranks:
+                    next_of_rank.setdefault(rank, awaited[0])
+        if not next_of_rank:
+            return ()
 
         # Follow who waits for whom. The circle closes where a rank comes up again.
         path: list[int] = []
-        rank = min(awaited_by_rank, default=UNKNOWN)
-        while rank in awaited_by_rank and rank not in path:
+        rank = min(next_of_rank)
+        while rank in next_of_rank and rank not in path:
             path.append(rank)
-            rank = awaited_by_rank[rank]
-        return tuple(path[path.index(rank) :]) if rank in path else ()
+            rank = next_of_rank[rank]
+        if rank not in path:
+            return ()
+        begin_of_circle = path.index(rank)
+        return tuple(path[begin_of_circle:])
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -207,23 +226,35 @@ class _Search:
 
         ranks_without_dump = self._named_ranks.difference(job.dump_of_rank)
         if ranks_without_dump:
-            doubts.append(Doubt("no_dump", tuple(sorted(ranks_without_dump))))
+            ranks = tuple(sorted(ranks_without_dump))
+            doubts.append(Doubt(kind="no_dump", ranks=ranks))
+
         doubts += self._stuck_collectives
         for wait in self.waits:
             if wait.unknown:
-                lost = Doubt("lost", wait.unknown, wait.group, wait.sequence)
+                lost = Doubt(
+                    kind="lost",
+                    ranks=wait.unknown,
+                    group=wait.group,
+                    sequence=wait.sequence,
+                )
                 doubts.append(lost)
+
         for group_index, progress in enumerate(job.groups):
             if not job.members_known(group_index):
-                unknown = Doubt("members_unknown", progress.members, progress.group)
+                unknown = Doubt(
+                    kind="members_unknown",
+                    ranks=progress.members,
+                    group=progress.group,
+                )
                 doubts.append(unknown)
 
         versions = {dump.version for dump in job.dumps.ranks}
         if len(versions) > 1:
             ranks = tuple(dump.rank for dump in job.dumps.ranks)
-            doubts.append(Doubt("versions", ranks))
+            doubts.append(Doubt(kind="versions", ranks=ranks))
         if self._has_gloo:
-            doubts.append(Doubt("sends_not_recorded", ()))
+            doubts.append(Doubt(kind="sends_not_recorded", ranks=()))
         return tuple(doubts)
 
     @cached_property
@@ -268,23 +299,21 @@ class _Search:
         They are over on some members, which went on, and not on others. A root that
         differs between ranks would do this, and dumps do not hold the root.
         """
-        job = self.job
         stuck = []
-        for (group_index, sequence), rows in self.unfinished_collectives.items():
-            progress = job.groups[group_index]
-            wait = self._describe_collective_wait(group_index, sequence, rows)
-            is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
+        for collective, rows in self.unfinished_collectives.items():
+            progress = self.job.groups[collective.group]
+            wait = self._describe_collective_wait(collective, rows)
+            is_mismatch = (wait.group, wait.sequence) in self._mismatched_collectives
+            is_issued_alike = wait.is_issued_by_all and not is_mismatch
+
             is_over_somewhere = len(wait.waiting) < len(progress.members)
-            is_mismatch = (progress.group, sequence) in self._mismatched_collectives
-            others_went_on = max(progress.newest) > sequence
-            if is_mismatch or not is_issued_by_all:
-                continue
-            if is_over_somewhere and others_went_on:
+            others_went_on = max(progress.newest) > wait.sequence
+            if is_issued_alike and is_over_somewhere and others_went_on:
                 doubt = Doubt(
                     kind="stuck",
                     ranks=wait.waiting,
-                    group=progress.group,
-                    sequence=sequence,
+                    group=wait.group,
+                    sequence=wait.sequence,
                     issued=wait.example,
                 )
                 stuck.append(doubt)
@@ -344,7 +373,7 @@ class _Search:
         return reached
 
     def _describe_collective_wait(
-        self, group_index: int, sequence: int, rows: Sequence[int]
+        self, collective: CollectiveKey, rows: Sequence[int]
     ) -> Wait:
         """Describe which ranks wait in a collective that is not over, and for which
         ranks.
@@ -353,12 +382,11 @@ class _Search:
         does not tell.
 
         Args:
-            group_index: The index of its group in the dumps.
-            sequence: The number of the collective in the group.
+            collective: The collective.
             rows: The rows of its entries that are not over.
         """
         job = self.job
-        progress = job.groups[group_index]
+        progress = job.groups[collective.group]
         lacking = []
         without_dump = []
         unknown = []
@@ -367,7 +395,7 @@ class _Search:
                 without_dump.append(rank)
             elif newest == UNKNOWN:
                 unknown.append(rank)
-            elif newest < sequence:
+            elif newest < collective.sequence:
                 lacking.append(rank)
 
         dumps = job.entries.dump[list(rows)]
@@ -375,7 +403,7 @@ class _Search:
         example = job.issued(rows[0])
         return Wait(
             group=progress.group,
-            sequence=sequence,
+            sequence=collective.sequence,
             is_p2p=False,
             waiting=tuple(waiting_ranks),
             lacking=tuple(lacking),
@@ -393,15 +421,20 @@ class _Search:
         nobody is awaited.
         """
         issued = self.job.issued(message.row)
-        has_dump = message.peer in self.job.dump_of_rank
-        peer = () if message.peer == UNKNOWN else (message.peer,)
+        lacking: tuple[int, ...] = ()
+        without_dump: tuple[int, ...] = ()
+        if message.peer in self.job.dump_of_rank:
+            lacking = (message.peer,)
+        elif message.peer != UNKNOWN:
+            without_dump = (message.peer,)
+
         return Wait(
             group=issued.group,
             sequence=issued.sequence,
             is_p2p=True,
             waiting=(message.rank,),
-            lacking=peer if has_dump else (),
-            without_dump=() if has_dump else peer,
+            lacking=lacking,
+            without_dump=without_dump,
             unknown=(),
             example=issued,
             now=self.job.frame_at_dump(issued.rank),
@@ -424,13 +457,11 @@ class _Search:
         """
         if wait.is_p2p:
             return wait.sequence
+
         group_index = self.job.dumps.groups.index(wait.group)
         progress = self.job.groups[group_index]
-        member_index = progress.members.index(rank)
-        newest_number = progress.newest[member_index]
-        if newest_number == UNKNOWN:
-            return wait.sequence
-        return newest_number + 1
+        newest_issued = progress.newest[progress.members.index(rank)]
+        return wait.sequence if newest_issued == UNKNOWN else newest_issued + 1
 
 
 def _make_sort_key(culprit: Culprit) -> tuple[bool, int, int]:

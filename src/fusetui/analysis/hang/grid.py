@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.hang.answer import explain_hang
-from fusetui.analysis.hang.groups import JobDumps
+from fusetui.analysis.hang.groups import CollectiveKey, GroupMember, JobDumps
 from fusetui.analysis.hang.model import (
     Call,
     CallState,
@@ -25,9 +25,8 @@ from fusetui.trace.flight.columns import (
     Frame,
     GroupName,
 )
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
-
-NO_ENTRY = -1
+from fusetui.trace.model.arrays import Int64s, Integers, Rows, distinct
+from fusetui.trace.model.sorted_arrays import slice_between
 
 
 class NumberRange(msgspec.Struct, frozen=True):
@@ -50,6 +49,16 @@ class _EntriesOfRank(msgspec.Struct, frozen=True, eq=False):
 
     rows: Rows  # of FlightEntries
     numbers: Int64s  # one per row
+
+    def find_row(self, number: int) -> int | None:
+        """Find the row of the first entry with a number; None if there is none.
+
+        A coalesced operation has several entries.
+        """
+        index = int(np.searchsorted(self.numbers, number))
+        if index < len(self.numbers) and self.numbers[index] == number:
+            return int(self.rows[index])
+        return None
 
 
 class CollectiveGrid:
@@ -96,43 +105,39 @@ class CollectiveGrid:
             others wait for it, UNKNOWN if its entry may be lost, or NOT_ISSUED.
         """
         entries = self._find_entries(group, rank)
-        newest = self._newest_numbers.get((group, rank), UNKNOWN)
+        newest = self._newest_numbers.get(GroupMember(group, rank), UNKNOWN)
         calls = []
         for number in numbers:
-            row = self._find_row(entries, number)
-            if row != NO_ENTRY:
+            row = entries.find_row(number)
+            collective = CollectiveKey(group, number)
+            awaited_ranks = self._awaited_ranks.get(collective, frozenset())
+            may_be_lost = newest == UNKNOWN or number <= newest
+            if row is not None:
                 state = self._read_state(row)
-            elif rank in self._awaited_ranks.get((group, number), frozenset()):
+            elif rank in awaited_ranks:
                 state = CallState.MISSING
-            elif newest == UNKNOWN or number <= newest:
+            elif may_be_lost:
                 state = CallState.UNKNOWN
             else:
                 state = CallState.NOT_ISSUED
-            calls.append(Call(state, self._find_side(group, number, rank)))
+            side = self._sides_of_ranks.get(collective, {}).get(rank, UNKNOWN)
+            calls.append(Call(state=state, side=side))
         return calls
 
     def issued(self, group: int, rank: int, number: int) -> Issued | None:
-        """Return the operation that a rank issued under a number; None if no dump has
-        an entry of it.
-
-        Args:
-            group: The index of the process group.
-            rank: The number of the rank.
-            number: The number of the collective in the group.
-        """
-        row = self._find_row(self._find_entries(group, rank), number)
-        return None if row == NO_ENTRY else self.job.issued(row)
+        """Return the operation that a rank issued under a number of a group; None if no
+        dump has an entry of it."""
+        row = self._find_entries(group, rank).find_row(number)
+        return None if row is None else self.job.issued(row)
 
     def stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
         """Return the stack at which a rank issued a collective.
 
         The innermost frame comes first. Returns () if the stack was not recorded.
         """
-        row = self._find_row(self._find_entries(group, rank), number)
-        if row == NO_ENTRY:
-            return ()
-        stack = int(self.job.entries.stack[row])
-        return self.job.dumps.stacks[stack] if stack != UNKNOWN else ()
+        row = self._find_entries(group, rank).find_row(number)
+        stack = UNKNOWN if row is None else int(self.job.entries.stack[row])
+        return () if stack == UNKNOWN else self.job.dumps.stacks[stack]
 
     def is_known(self, group: int, rank: int, number: int) -> bool:
         """Decide whether the dumps tell if a rank issued this collective."""
@@ -147,7 +152,7 @@ class CollectiveGrid:
             group: The index of the process group.
             number: The number of the collective in the group.
         """
-        return self._waits.get((group, number))
+        return self._waits.get(CollectiveKey(group, number))
 
     def last_of(self, rank: int) -> Issued | None:
         """Return the newest of all that a rank issued, in any group."""
@@ -158,22 +163,16 @@ class CollectiveGrid:
         """The entries of collectives, sorted by group, dump and number."""
         entries = self.job.entries
         rows = np.flatnonzero(~entries.is_p2p)
-        group = entries.group[rows].astype(np.int64)
-        dump = entries.dump[rows].astype(np.int64)
-        number = entries.sequence[rows]
-        # np.lexsort sorts by its last key first.
-        order = np.lexsort((number, dump, group))
-        return _SortedEntries(
-            row=rows[order],
-            group=group[order],
-            number=number[order],
-            group_and_dump=(group * self._dump_count + dump)[order],
-        )
 
-    @property
-    def _dump_count(self) -> int:
-        """How many dumps there are, at least 1."""
-        return max(1, len(self.job.dumps.ranks))
+        # np.lexsort sorts by its last key first.
+        keys = (entries.sequence[rows], entries.dump[rows], entries.group[rows])
+        rows = rows[np.lexsort(keys)]
+        return _SortedEntries(
+            row=rows,
+            group=entries.group[rows],
+            dump=entries.dump[rows],
+            number=entries.sequence[rows],
+        )
 
     def _find_entries(self, group: int, rank: int) -> _EntriesOfRank:
         """Find the entries of collectives that a rank wrote for a group; none if the
@@ -183,24 +182,14 @@ class CollectiveGrid:
             no_entries = np.zeros(0, np.int64)
             return _EntriesOfRank(rows=no_entries, numbers=no_entries)
 
-        sorted_keys = self._sorted_entries.group_and_dump
-        group_and_dump = group * self._dump_count + dump
-        begin = int(np.searchsorted(sorted_keys, group_and_dump))
-        end = int(np.searchsorted(sorted_keys, group_and_dump, "right"))
+        # Entries of a group are neighbors, and among these those of a dump.
+        entries = self._sorted_entries
+        of_group = slice_between(entries.group, group, group + 1)
+        of_dump = slice_between(entries.dump[of_group], dump, dump + 1)
         return _EntriesOfRank(
-            rows=self._sorted_entries.row[begin:end],
-            numbers=self._sorted_entries.number[begin:end],
+            rows=entries.row[of_group][of_dump],
+            numbers=entries.number[of_group][of_dump],
         )
-
-    def _find_row(self, entries: _EntriesOfRank, number: int) -> int:
-        """Find the row of the first entry with a number; NO_ENTRY if there is none.
-
-        A coalesced operation has several entries.
-        """
-        index = int(np.searchsorted(entries.numbers, number))
-        if index < len(entries.numbers) and entries.numbers[index] == number:
-            return int(entries.rows[index])
-        return NO_ENTRY
 
     def _read_state(self, row: int) -> CallState:
         """Read from an entry how far the call of a collective came: scheduled, started
@@ -225,22 +214,24 @@ class CollectiveGrid:
         highest: dict[int, int] = {}
 
         # Numbers that rings still have.
-        group_of_entry = self._sorted_entries.group
-        for group in distinct(group_of_entry).tolist():
-            begin, end = np.searchsorted(group_of_entry, [group, group + 1]).tolist()
-            numbers = self._sorted_entries.number[begin:end]
-            lowest[group] = int(numbers.min())
-            highest[group] = int(numbers.max())
+        entries = self._sorted_entries
+        for group in distinct(entries.group).tolist():
+            of_group = slice_between(entries.group, group, group + 1)
+            lowest[group] = int(entries.number[of_group].min())
+            highest[group] = int(entries.number[of_group].max())
+
         # Numbers that were issued, or are waited for, without an entry in a ring.
-        for (group, _), newest in self._newest_numbers.items():
+        for member, newest in self._newest_numbers.items():
             if newest != UNKNOWN:
-                highest[group] = max(highest.get(group, 1), newest)
-        for group, number in self._waits:
-            highest[group] = max(highest.get(group, 1), number)
+                highest[member.group] = max(highest.get(member.group, 1), newest)
+        for awaited in self._waits:
+            highest[awaited.group] = max(
+                highest.get(awaited.group, 1), awaited.sequence
+            )
 
         ranges = {}
         for group, last in highest.items():
-            if last:
+            if last > 0:  # 0: there is none
                 first = lowest.get(group, last)
                 ranges[group] = NumberRange(first=first, last=last)
         return ranges
@@ -251,53 +242,50 @@ class CollectiveGrid:
         return {progress.group: index for index, progress in enumerate(self.groups)}
 
     @cached_property
-    def _newest_numbers(self) -> dict[tuple[int, int], int]:
-        """The number of the newest collective that each rank issued, by group index and
-        rank.
+    def _newest_numbers(self) -> dict[GroupMember, int]:
+        """The number of the newest collective that each member of a group issued.
 
         It is UNKNOWN where it is not known.
         """
         newest = {}
         for group, progress in enumerate(self.groups):
             for rank, number in zip(progress.members, progress.newest, strict=True):
-                newest[group, rank] = number
+                newest[GroupMember(group, rank)] = number
         return newest
 
     @cached_property
-    def _waits(self) -> dict[tuple[int, int], Wait]:
-        """The waits in collectives, by group index and number."""
+    def _waits(self) -> dict[CollectiveKey, Wait]:
+        """The wait in each collective in which ranks wait."""
         waits = {}
         for wait in self.answer.waits:
             if not wait.is_p2p:
-                waits[self.index_of(wait.group), wait.sequence] = wait
+                group = self.index_of(wait.group)
+                waits[CollectiveKey(group, wait.sequence)] = wait
         return waits
 
     @cached_property
-    def _awaited_ranks(self) -> dict[tuple[int, int], frozenset[int]]:
-        """The ranks that others wait for in each collective, by group index and number."""
+    def _awaited_ranks(self) -> dict[CollectiveKey, frozenset[int]]:
+        """The ranks that others wait for in each collective in which ranks wait."""
         awaited = {}
         for collective, wait in self._waits.items():
             awaited[collective] = frozenset((*wait.lacking, *wait.without_dump))
         return awaited
 
     @cached_property
-    def _sides(self) -> dict[tuple[int, int, int], int]:
-        """On which side of a mismatch a rank is, by group index, number and rank.
+    def _sides_of_ranks(self) -> dict[CollectiveKey, dict[int, int]]:
+        """For each collective with a mismatch, on which side each rank is.
 
         A side is the ranks that issued the same under one number; sides are counted
         from 0.
         """
-        sides = {}
+        sides_of_ranks: dict[CollectiveKey, dict[int, int]] = {}
         for mismatch in self.answer.mismatches:
             group = self.index_of(mismatch.group)
+            side_of_rank: dict[int, int] = {}
             for side_index, side in enumerate(mismatch.sides):
-                for rank in side.ranks:
-                    sides[group, mismatch.sequence, rank] = side_index
-        return sides
-
-    def _find_side(self, group: int, number: int, rank: int) -> int:
-        """Tell on which side of a mismatch a rank is; UNKNOWN if it is on none."""
-        return self._sides.get((group, number, rank), UNKNOWN)
+                side_of_rank.update(dict.fromkeys(side.ranks, side_index))
+            sides_of_ranks[CollectiveKey(group, mismatch.sequence)] = side_of_rank
+        return sides_of_ranks
 
 
 class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
@@ -307,9 +295,9 @@ class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
     """
 
     row: Rows  # of FlightEntries
-    group: Int64s  # index into FlightDumps.groups
+    group: Integers  # index into FlightDumps.groups
+    dump: Integers  # index into FlightDumps.ranks
     number: Int64s
-    group_and_dump: Int64s  # both combined in one number; ascending
 
 
 def grid_of(dumps: FlightDumps) -> CollectiveGrid:

@@ -24,7 +24,9 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     distinct_rows,
+    ends_runs,
 )
+from fusetui.trace.model.sorted_arrays import slice_between
 
 OF_TORCH = lazy_pattern(r"(?:site-packages|dist-packages)/torch/|/torch/distributed/")
 """Matches the path of a file of torch itself."""
@@ -35,6 +37,20 @@ STATE_NAMES: dict[int, State] = {
     EntryState.STARTED: "started",
     EntryState.COMPLETED: "completed",
 }
+
+
+class CollectiveKey(NamedTuple):
+    """A collective of a group, on all ranks."""
+
+    group: int  # index into FlightDumps.groups
+    sequence: int  # its number in the group
+
+
+class GroupMember(NamedTuple):
+    """A rank in a group."""
+
+    group: int  # index into FlightDumps.groups
+    rank: int
 
 
 class _Gather(NamedTuple):
@@ -86,11 +102,9 @@ class JobDumps:
         if listed_ranks:
             return tuple(sorted(listed_ranks.union(self.dump_of_rank)))
 
-        ranks_of_files = [
-            *self.dump_of_rank,
-            *(file.rank for file in self.dumps.unread),
-        ]
-        count = max(ranks_of_files, default=UNKNOWN) + 1
+        ranks_of_unread = [file.rank for file in self.dumps.unread]
+        highest_rank = max([*self.dump_of_rank, *ranks_of_unread], default=-1)
+        count = highest_rank + 1
         for group_index, group in enumerate(self.dumps.groups):
             if group.description == ALL_RANKS.description:
                 count = max(count, self._gathered_size(group_index))
@@ -99,26 +113,31 @@ class JobDumps:
     @cached_property
     def groups(self) -> tuple[GroupProgress, ...]:
         """How far the members of each group came, in the order of `dumps.groups`."""
-        return tuple(map(self._progress, range(len(self.dumps.groups))))
+        group_indices = range(len(self.dumps.groups))
+        return tuple(self._progress(group_index) for group_index in group_indices)
 
     @cached_property
-    def newest(self) -> dict[tuple[int, int], int]:
-        """The highest number of a collective in the entries, by group index and rank.
+    def newest(self) -> dict[GroupMember, int]:
+        """The highest number of a collective in the entries of each member of a group.
 
+        E.g. {(0, 3): 17}: the newest collective of rank 3 in group 0 is number 17.
         Groups and ranks without an entry are not in it. It is sorted by its keys.
         """
         entries = self.entries
         rows = np.flatnonzero(~entries.is_p2p)
-        ranks = self.rank_of_dump[entries.dump[rows]]
-        groups = entries.group[rows].astype(np.int64)
-        first_of_pair, pair_of_row = distinct_rows((groups, ranks))
-        highest = entries.sequence[rows[first_of_pair]].copy()
-        np.maximum.at(highest, pair_of_row, entries.sequence[rows])
+        rank = self.rank_of_dump[entries.dump[rows]]
+        group = entries.group[rows].astype(np.int64)
+        sequence = entries.sequence[rows]
 
-        groups_of_pairs = groups[first_of_pair].tolist()
-        ranks_of_pairs = ranks[first_of_pair].tolist()
-        keys = zip(groups_of_pairs, ranks_of_pairs, strict=True)
-        return dict(zip(keys, highest.tolist(), strict=True))
+        # Sorted by group, rank and number, the last entry of each pair is the newest.
+        order = np.lexsort((sequence, rank, group))
+        is_newest = ends_runs(group[order], rank[order])
+        newest_entries = order[is_newest]
+
+        members = map(
+            GroupMember, group[newest_entries].tolist(), rank[newest_entries].tolist()
+        )
+        return dict(zip(members, sequence[newest_entries].tolist(), strict=True))
 
     def lost_beginning(self, *ranks: int) -> bool:
         """Decide whether the dump of one of these ranks lacks its first entries.
@@ -173,11 +192,12 @@ class JobDumps:
         dump = self.dump_of_rank.get(rank)
         if dump is None:
             return None
+
         # Entries are sorted by dump: the last one of a dump is its newest.
-        after_last = int(np.searchsorted(self.entries.dump, dump, "right"))
-        if not after_last or self.entries.dump[after_last - 1] != dump:
+        rows_of_dump = slice_between(self.entries.dump, dump, dump + 1)
+        if rows_of_dump.start == rows_of_dump.stop:
             return None
-        return self.issued(after_last - 1)
+        return self.issued(rows_of_dump.stop - 1)
 
     def frame_at_dump(self, rank: int) -> Frame | None:
         """Return where the main thread of a rank was when its dump was taken.
@@ -223,8 +243,8 @@ class JobDumps:
     def _ranks_with_entries(self) -> dict[int, tuple[int, ...]]:
         """The ranks whose entries name each group, ascending, by group index."""
         ranks: dict[int, list[int]] = defaultdict(list)
-        for group_index, rank in self.newest:  # sorted by group, then by rank
-            ranks[group_index].append(rank)
+        for member in self.newest:  # sorted by group, then by rank
+            ranks[member.group].append(member.rank)
         return {group_index: tuple(members) for group_index, members in ranks.items()}
 
     @cached_property
@@ -246,13 +266,15 @@ class JobDumps:
             0 if it issued none. UNKNOWN if the rank wrote no dump, or if its ring may
             have lost the number and its status does not tell it.
         """
-        recorded = self.newest.get((group_index, rank))
+        recorded = self.newest.get(GroupMember(group_index, rank))
         if recorded is not None:
             return recorded
 
         dump_index = self.dump_of_rank.get(rank)
         if dump_index is None:
             return UNKNOWN
+
+        # The rank may have told the group's status besides the entries of its ring.
         dump = self.dumps.ranks[dump_index]
         status = dump.status.get(self.dumps.groups[group_index])
         if status is not None and status.last_enqueued != UNKNOWN:
@@ -280,30 +302,33 @@ class JobDumps:
                 sizes[gather.group] = max(sizes.get(gather.group, 0), members)
         return sizes
 
-    def _find_gathers(self) -> set[_Gather]:
+    def _find_gathers(self) -> list[_Gather]:
         """Find the distinct all_gathers among all entries.
 
         Their inputs and outputs tell how many members a group has.
         """
         entries = self.entries
         if not len(entries):
-            return set()
+            return []
 
-        # One flag per name of an operation: whether it is an all_gather.
+        # A full name is such as nccl:all_gather.
         is_gather_name = []
-        for name in self.dumps.operations:
-            is_gather_name.append(name.partition(":")[2] in ALL_GATHERS)
+        for full_name in self.dumps.operations:
+            _, _, operation = full_name.partition(":")
+            is_gather_name.append(operation in ALL_GATHERS)
         is_gather = np.array(is_gather_name, np.bool_)[entries.operation]
 
-        gathers = set()
-        for row in np.flatnonzero(is_gather).tolist():
-            gather = _Gather(
+        rows = np.flatnonzero(is_gather)
+        columns = (entries.group[rows], entries.inputs[rows], entries.outputs[rows])
+        first_of_each, _ = distinct_rows(columns)
+        return [
+            _Gather(
                 group=int(entries.group[row]),
                 inputs=int(entries.inputs[row]),
                 outputs=int(entries.outputs[row]),
             )
-            gathers.add(gather)
-        return gathers
+            for row in rows[first_of_each].tolist()
+        ]
 
 
 def _find_innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:

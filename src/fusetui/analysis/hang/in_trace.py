@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -69,30 +70,41 @@ class _Signatures(msgspec.Struct, frozen=True, eq=False):
         """
         moved_bytes = self.moved_bytes[indices]
         other_bytes = other.moved_bytes[other_index]
-        is_same_size = moved_bytes == other_bytes
-        is_same_size |= (moved_bytes == UNKNOWN_BYTES) | (other_bytes == UNKNOWN_BYTES)
+        has_both_sizes = (moved_bytes != UNKNOWN_BYTES) & (other_bytes != UNKNOWN_BYTES)
+        has_other_size = has_both_sizes & (moved_bytes != other_bytes)
+
         is_same_operation = self.operation[indices] == other.operation[other_index]
-        return np.asarray(is_same_size & is_same_operation)
+        return np.asarray(is_same_operation & ~has_other_size)
+
+
+def _number_operations(
+    collectives: Sequence[_DumpedCollective | _TracedCollective],
+) -> dict[str, int]:
+    """Number the operations of some collectives, by the one spelling of their names."""
+    number_of_name: dict[str, int] = {}
+    for collective in collectives:
+        name = _unify_spelling(collective.operation)
+        number_of_name.setdefault(name, len(number_of_name))
+    return number_of_name
 
 
 def _make_signatures(
     collectives: Sequence[_DumpedCollective | _TracedCollective],
-    operation_indices: dict[str, int],
+    number_of_operation: dict[str, int],
 ) -> _Signatures:
     """Make the signatures by which collectives of a dump and of a trace are compared.
 
-    A signature is the operation, as an index, and the number of bytes that it moves.
+    A signature is the operation, as a number, and the bytes that it moves.
 
     Args:
         collectives: The collectives.
-        operation_indices: The index of each operation name. Names that are not in it
-            are added, in place.
+        number_of_operation: The number of each of their operations; see
+            `_number_operations`.
     """
-    operations = []
-    for collective in collectives:
-        name = _unify_spelling(collective.operation)
-        next_index = len(operation_indices)
-        operations.append(operation_indices.setdefault(name, next_index))
+    operations = [
+        number_of_operation[_unify_spelling(collective.operation)]
+        for collective in collectives
+    ]
     moved_bytes = [collective.moved_bytes for collective in collectives]
     return _Signatures(
         operation=np.array(operations, dtype=np.int64),
@@ -147,6 +159,11 @@ class _TracedCollective(msgspec.Struct, frozen=True):
     step: int  # index; -1 outside of all steps
     place: CollectiveInStep
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it was issued in a step."""
+        return self.step >= 0
+
 
 def in_trace(
     answer: HangAnswer, dumps: FlightDumps, trace: Trace, path: str
@@ -177,12 +194,16 @@ def in_trace(
     if not traced:
         return msgspec.structs.replace(not_in_trace, reason="no_group")
 
-    operation_indices: dict[str, int] = {}
-    issued = _make_signatures(_list_issued_up_to(dumps, wait), operation_indices)
-    runs = _measure_agreeing_runs(issued, _make_signatures(traced, operation_indices))
+    issued = _list_issued_up_to(dumps, wait)
+    number_of_operation = _number_operations([*issued, *traced])
+    runs = _measure_agreeing_runs(
+        _make_signatures(issued, number_of_operation),
+        _make_signatures(traced, number_of_operation),
+    )
     candidates = _choose_possible_collectives(traced, runs)
     if not candidates:
         return msgspec.structs.replace(not_in_trace, reason="not_recorded")
+
     agreeing = min(int(runs.length[index]) for index in candidates)
     if len(candidates) > 1:
         return msgspec.structs.replace(
@@ -234,15 +255,16 @@ def _measure_agreeing_runs(issued: _Signatures, traced: _Signatures) -> _Agreein
 
     # Indices into `traced` of the places at which all compared so far agree.
     agreeing = np.arange(len(traced))
-    for back in range(len(issued)):
-        # nearer to the begin of the trace there is nothing left to compare with
+    for back, issued_index in enumerate(reversed(range(len(issued)))):
+        # Nearer to the begin of the trace there is nothing left to compare with.
         agreeing = agreeing[agreeing >= back]
-        is_like = traced.are_like(agreeing - back, issued, len(issued) - 1 - back)
+        is_like = traced.are_like(agreeing - back, issued, issued_index)
         differs[agreeing[~is_like]] = True
+
         agreeing = agreeing[is_like]
+        length[agreeing] += 1
         if not len(agreeing):
             break
-        length[agreeing] += 1
     return _AgreeingRuns(length=length, differs=differs)
 
 
@@ -251,26 +273,28 @@ def _choose_possible_collectives(
 ) -> list[int]:
     """Choose one collective for each place of a step that is not ruled out.
 
-    Steps are taken to be alike, so only the last step in which a place occurs counts.
-    If all places are ruled out, as where steps differ, those with the longest agreeing
-    run are returned.
+    A place is a number in the step, such as the third collective. Steps are taken to be
+    alike, so only the last step in which a place occurs counts. If all places are ruled
+    out, as where steps differ, those with the longest agreeing run are returned.
 
     Returns:
         Indices into `traced`.
     """
     last_by_number: dict[int, int] = {}  # by the number of the place in its step
     for index, collective in enumerate(traced):
-        if collective.step >= 0 and runs.length[index]:
-            last_by_number[collective.place.number] = index
-        elif collective.step >= 0:
-            last_by_number.pop(collective.place.number, None)
+        if not collective.is_in_step:
+            continue
+        number = collective.place.number
+        last_by_number.pop(number, None)  # a later step replaces an earlier one
+        if runs.length[index] > 0:
+            last_by_number[number] = index
 
-    last_indices = list(last_by_number.values())
-    not_ruled_out = [index for index in last_indices if not runs.differs[index]]
-    if not_ruled_out or not last_indices:
+    candidates = list(last_by_number.values())
+    not_ruled_out = [index for index in candidates if not runs.differs[index]]
+    if not_ruled_out or not candidates:
         return not_ruled_out
-    longest = max(int(runs.length[index]) for index in last_indices)
-    return [index for index in last_indices if runs.length[index] == longest]
+    longest = max(int(runs.length[index]) for index in candidates)
+    return [index for index in candidates if runs.length[index] == longest]
 
 
 def _list_issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective]:
@@ -280,12 +304,13 @@ def _list_issued_up_to(dumps: FlightDumps, wait: Wait) -> list[_DumpedCollective
     The last one is the collective in which the rank waits.
     """
     entries = dumps.entries
-    ranks = np.array([dump.rank for dump in dumps.ranks])
-    is_wanted = ranks[entries.dump] == wait.example.rank
-    is_wanted &= entries.group == dumps.groups.index(wait.group)
-    is_wanted &= ~entries.is_p2p & (entries.sequence <= wait.sequence)
+    rank_of_dump = np.array([dump.rank for dump in dumps.ranks])
+    is_of_rank = rank_of_dump[entries.dump] == wait.example.rank
+    is_of_group = entries.group == dumps.groups.index(wait.group)
+    is_collective = ~entries.is_p2p
+    is_early_enough = entries.sequence <= wait.sequence
 
-    rows = np.flatnonzero(is_wanted)
+    rows = np.flatnonzero(is_of_rank & is_of_group & is_collective & is_early_enough)
     in_order = rows[np.argsort(entries.sequence[rows], kind="stable")]
     return [_read_collective(dumps, row) for row in in_order.tolist()]
 
@@ -299,12 +324,11 @@ def _read_collective(dumps: FlightDumps, row: int) -> _DumpedCollective:
     """
     entries = dumps.entries
     operation = read_operation_kind(dumps.operations[entries.operation[row]])
-    is_sized_by_output = operation in SIZED_BY_OUTPUT
-    tensors_of_entry = entries.outputs if is_sized_by_output else entries.inputs
-    return _DumpedCollective(
-        operation=operation,
-        moved_bytes=_count_bytes(dumps.tensors[tensors_of_entry[row]]),
-    )
+    if operation in SIZED_BY_OUTPUT:
+        tensors = dumps.tensors[entries.outputs[row]]
+    else:
+        tensors = dumps.tensors[entries.inputs[row]]
+    return _DumpedCollective(operation=operation, moved_bytes=_count_bytes(tensors))
 
 
 def _count_bytes(tensors: Tensors) -> int:
@@ -355,13 +379,10 @@ def _number_in_steps(
         indices: The indices of some of these, in order.
         step_of_collective: For each of `indices` the index of its step.
     """
-    total_in_step: dict[int, int] = {}
-    for step in step_of_collective:
-        total_in_step[step] = total_in_step.get(step, 0) + 1
-
-    number_in_step: dict[int, int] = {}
+    total_in_step = Counter(step_of_collective)
+    number_in_step: Counter[int] = Counter()
     for index, step in zip(indices, step_of_collective, strict=True):
-        number_in_step[step] = number_in_step.get(step, 0) + 1
+        number_in_step[step] += 1
         collective = issued.collectives[index]
         yield _TracedCollective(
             row=int(issued.rows[index]),
@@ -378,9 +399,10 @@ def _is_of_group(collective: KnownCollective, group: GroupName) -> bool:
     The name of the group decides, because all ranks agree on it. If the trace does not
     have the name, the description does.
     """
-    if collective.group.name:
-        return collective.group.name == group.name
-    return bool(group.description) and collective.group.description == group.description
+    traced_group = collective.group
+    if traced_group.name:
+        return traced_group.name == group.name
+    return group.description != "" and traced_group.description == group.description
 
 
 def _make_step_label(trace: Trace, step: int) -> str:

@@ -12,7 +12,9 @@ from fusetui.analysis.hang.groups import JobDumps
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.flight.columns import UNKNOWN
 
-MESSAGE_NAME = lazy_pattern(r"(?:^|:)(send|recv) ([0-9]{1,7})(?:->|<-)([0-9]{1,7})$")
+MESSAGE_NAME = lazy_pattern(
+    r"(?:^|:)(?P<operation>send|recv) [0-9]{1,7}(?:->|<-)(?P<peer>[0-9]{1,7})$"
+)
 """Matches nccl:send 0->1 and nccl:recv 1<-0. The first number is the rank that issued
 it, the second its peer. Both are indices of members of the group
 (ProcessGroupNCCL.cpp, `pointToPoint`)."""
@@ -63,19 +65,21 @@ def find_unmatched_messages(job: JobDumps) -> Messages:
         if not job.is_over[row]:
             waiting.append(message)
 
-    # The newest messages of the longer side are those without a counterpart.
+    # Of 5 sends and 3 receives, the 2 newest sends have no counterpart.
     unmatched = []
     undecided = []
+    remaining = Counter(messages_in_channel)
     for message in reversed(waiting):
         channel = message.channel
         counterparts = messages_in_channel[channel.counterpart()]
-        if messages_in_channel[channel] <= counterparts:
+        if remaining[channel] <= counterparts:
             continue
-        messages_in_channel[channel] -= 1
+        remaining[channel] -= 1
         if job.lost_beginning(message.rank, message.peer):
             undecided.append(message)
         else:
             unmatched.append(message)
+
     return Messages(
         unmatched=tuple(reversed(unmatched)), undecided=tuple(reversed(undecided))
     )
@@ -89,17 +93,17 @@ def _read_message(job: JobDumps, row: int) -> Message | None:
     send or receive.
     """
     entries = job.entries
-    match = MESSAGE_NAME.search(job.dumps.operations[entries.operation[row]])
+    name = job.dumps.operations[entries.operation[row]]
+    match = MESSAGE_NAME.search(name)
     if match is None:
         return None
-    operation = match[1]
-    peer_index = int(match[3])
 
     group = int(entries.group[row])
     rank = int(job.rank_of_dump[entries.dump[row]])
     members = job.groups[group].members
+    peer_index = int(match["peer"])
     peer = members[peer_index] if peer_index < len(members) else UNKNOWN
-    if operation == "send":
+    if match["operation"] == "send":
         channel = Channel(group, source=rank, target=peer, is_send=True)
     else:
         channel = Channel(group, source=peer, target=rank, is_send=False)

@@ -74,13 +74,15 @@ def _find_suspicious_collectives(job: JobDumps) -> Iterator[Int64s]:
     if not len(collectives.first):
         return
 
-    is_suspicious = _mark_differing(job.entries, collectives)
+    differs = _mark_differing(job.entries, collectives)
+
     # A coalesced operation has several entries of one rank.
-    dump_counts = _count_dumps(job.entries, collectives)
     entry_counts = collectives.stop - collectives.first
-    is_suspicious |= dump_counts != entry_counts
-    for index in np.flatnonzero(is_suspicious):
-        yield collectives.order[collectives.first[index] : collectives.stop[index]]
+    is_coalesced = _count_dumps(job.entries, collectives) != entry_counts
+    for index in np.flatnonzero(differs | is_coalesced).tolist():
+        first = collectives.first[index]
+        stop = collectives.stop[index]
+        yield collectives.order[first:stop]
 
 
 class _Collectives(NamedTuple):
@@ -97,8 +99,8 @@ def _sort_entries(entries: FlightEntries) -> _Collectives:
     Those of one collective keep their order.
     """
     rows = np.flatnonzero(~entries.is_p2p)
-    # np.lexsort sorts by its last key first.
-    order = rows[np.lexsort((rows, entries.sequence[rows], entries.group[rows]))]
+    # np.lexsort sorts by its last key first, and is stable.
+    order = rows[np.lexsort((entries.sequence[rows], entries.group[rows]))]
     group = entries.group[order]
     sequence = entries.sequence[order]
     first = np.flatnonzero(begins_runs(group, sequence))
@@ -115,10 +117,10 @@ def _mark_differing(entries: FlightEntries, collectives: _Collectives) -> Flags:
     """
     differs = np.zeros(len(collectives.first), np.bool_)
     for column in (entries.operation, entries.inputs, entries.outputs):
-        column_values = column[collectives.order]
         # All values of a collective are equal if its lowest is its highest.
-        lowest = reduce_groups(np.minimum, column_values, collectives.first)
-        highest = reduce_groups(np.maximum, column_values, collectives.first)
+        values = column[collectives.order]
+        lowest = reduce_groups(np.minimum, values, collectives.first)
+        highest = reduce_groups(np.maximum, values, collectives.first)
         differs |= lowest != highest
     return differs
 
@@ -175,14 +177,16 @@ def _group_ranks(job: JobDumps, rows: Int64s) -> list[Side]:
         rank = int(job.rank_of_dump[job.entries.dump[row]])
         rows_of_rank.setdefault(rank, []).append(row)
 
+    # A rank has several signatures if the operation is coalesced.
     ranks_by_signatures: dict[tuple[_Signature, ...], list[int]] = {}
-    for rank, rank_rows in sorted(rows_of_rank.items()):
-        signatures = tuple(_make_signature(job, row) for row in rank_rows)
+    for rank in sorted(rows_of_rank):
+        signatures = tuple(_make_signature(job, row) for row in rows_of_rank[rank])
         ranks_by_signatures.setdefault(signatures, []).append(rank)
 
     sides = []
     for ranks in ranks_by_signatures.values():
-        issued = [job.issued(row) for row in rows_of_rank[ranks[0]]]
+        first_rank = ranks[0]
+        issued = [job.issued(row) for row in rows_of_rank[first_rank]]
         sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
     return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
 

@@ -84,6 +84,11 @@ class Wait(msgspec.Struct, frozen=True):
     example: Issued  # as the first of `waiting` issued it
     now: Frame | None = None
 
+    @property
+    def is_issued_by_all(self) -> bool:
+        """Whether the dumps show that every member issued it."""
+        return not (self.lacking or self.without_dump or self.unknown)
+
 
 class Side(msgspec.Struct, frozen=True):
     """The ranks that issued the same under one number, and what they issued."""

@@ -106,7 +106,7 @@ def derive_memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
                 history=history,
                 evidence=stack_evidence,
                 phases=phases_of_history,
-                kinds=categories(history, stack_evidence, phases_of_history),
+                category_numbers=categories(history, stack_evidence, phases_of_history),
             )
         )
 
@@ -169,28 +169,21 @@ def _find_events_of_failure(histories: Sequence[History]) -> list[int]:
     For a device that never ran out, it is its last event until the last failure of
     another device. If the time of that is not known, it is its last event.
     """
-    failures: list[int | None] = []
-    for history in histories:
-        rows = history.failures
-        failures.append(int(rows[-1]) if len(rows) else None)
-
-    if all(failure is None for failure in failures):
+    failed = [history for history in histories if len(history.failures)]
+    if not failed:
         raise NoMomentError("it has no out-of-memory event.")
 
-    last_time_us: int | None = None
-    for history, failure in zip(histories, failures, strict=True):
-        time_us = None if failure is None else history.time_us(failure)
-        if time_us is not None and (last_time_us is None or time_us > last_time_us):
-            last_time_us = time_us
+    times_us = [history.time_us(int(history.failures[-1])) for history in failed]
+    known_times_us = [time_us for time_us in times_us if time_us is not None]
 
     events = []
-    for history, failure in zip(histories, failures, strict=True):
-        if failure is not None:
-            events.append(failure)
-        elif last_time_us is None:
-            events.append(_find_last_event(history))
+    for history in histories:
+        if len(history.failures):
+            events.append(int(history.failures[-1]))
+        elif known_times_us:
+            events.append(_find_last_event_until(history, max(known_times_us)))
         else:
-            events.append(_find_last_event_until(history, last_time_us))
+            events.append(_find_last_event(history))
 
     return events
 
@@ -249,8 +242,10 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
             the first event.
     """
     history = facts.history
-    evidence_of_stacks = facts.evidence
-    ooms = explain_failures(history, evidence_of_stacks)
+    code_of_stack = facts.evidence.code
+    module_of_stack = facts.evidence.module
+    ooms = explain_failures(history, facts.evidence)
+
     no_stack = -1
     stack = no_stack if event == BEFORE else int(history.events.stack[event])
 
@@ -258,11 +253,11 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
         **summarize_totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
-        place=None if stack == no_stack else evidence_of_stacks.code(stack),
+        place=None if stack == no_stack else code_of_stack(stack),
         annotation=_find_open_annotation(history, event),
-        categories=sum_bytes_by_category(history, facts.kinds, event),
-        by_code=group_live_allocations(history, event, evidence_of_stacks.code),
-        by_module=group_live_allocations(history, event, evidence_of_stacks.module),
+        categories=sum_bytes_by_category(history, facts.category_numbers, event),
+        by_code=group_live_allocations(history, event, code_of_stack),
+        by_module=group_live_allocations(history, event, module_of_stack),
         waste=waste(history, event, layout(history, event)),
         ooms_count=len(history.failures),
         ooms=ooms,
@@ -282,31 +277,24 @@ def _find_open_annotation(history: History, event: int) -> str | None:
         return None
 
     annotations = history.snapshot.annotations
-    is_before = annotations.time_us <= time_us
-    names = annotations.name[is_before].tolist()
-    starts = annotations.is_start[is_before].tolist()
+    is_until_event = annotations.time_us <= time_us
+    names = annotations.name[is_until_event].tolist()
+    are_starts = annotations.is_start[is_until_event].tolist()
 
-    # Keep, for each name, the positions of starts that have no end yet.
+    # For each name the positions of starts that have no end yet.
     open_starts: dict[int, list[int]] = {}
-    for position, (name, is_start) in enumerate(zip(names, starts, strict=True)):
+    for position, (name, is_start) in enumerate(zip(names, are_starts, strict=True)):
         starts_of_name = open_starts.setdefault(name, [])
         if is_start:
             starts_of_name.append(position)
         elif starts_of_name:
             starts_of_name.pop()
 
-    last_start = max(
-        (
-            starts_of_name[-1]
-            for starts_of_name in open_starts.values()
-            if starts_of_name
-        ),
-        default=None,
-    )
-    if last_start is None:
+    last_starts = [starts[-1] for starts in open_starts.values() if starts]
+    if not last_starts:
         return None
 
-    innermost: int = names[last_start]
+    innermost: int = names[max(last_starts)]
     return history.snapshot.strings[innermost]
 
 
@@ -379,11 +367,15 @@ def rows_of_grouping(
     Returns:
         The holders by their names, or the categories for that grouping.
     """
-    rows = getattr(device, "categories" if grouping == "category" else f"by_{grouping}")
-    if grouping == "category":
-        return {share.category: share for share in rows}
+    # The fields are categories, by_code, by_module and by_op; a device has some of them.
+    field = "categories" if grouping == "category" else f"by_{grouping}"
+    rows: tuple[CategoryShare | Holder, ...] = getattr(device, field)
 
-    return {holder.place: holder for holder in rows}
+    by_name: dict[str, CategoryShare | Holder] = {}
+    for row in rows:
+        name = row.category if isinstance(row, CategoryShare) else row.place
+        by_name[name] = row
+    return by_name
 
 
 def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
@@ -397,10 +389,10 @@ def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
     devices_a = {device.device: device for device in a.devices}
     devices_b = {device.device: device for device in b.devices}
     changes = []
-    for device_number in sorted(set(devices_a) | set(devices_b)):
-        device_a = devices_a.get(device_number)
-        device_b = devices_b.get(device_number)
-        changes.append(_compare_devices(device_number, device_a, device_b, by))
+    for number in sorted({*devices_a, *devices_b}):
+        device_a = devices_a.get(number)
+        device_b = devices_b.get(number)
+        changes.append(_compare_devices(number, device_a, device_b, by))
 
     return MemoryChange(a=a.file, b=b.file, at=a.at, by=by, devices=tuple(changes))
 
@@ -418,27 +410,25 @@ def _compare_devices(
         b: The device in the second snapshot, likewise.
         by: What is compared: lines of code, modules or categories.
     """
-    holders_a = rows_of_grouping(a, by) if a else {}
-    holders_b = rows_of_grouping(b, by) if b else {}
+    bytes_in_a = _sum_bytes_by_holder(a, by)
+    bytes_in_b = _sum_bytes_by_holder(b, by)
 
-    # Each holder of either snapshot is a row; where it is missing it holds nothing.
     rows = []
-    for name in dict.fromkeys((*holders_a, *holders_b)):
-        a_bytes = holders_a[name].bytes if name in holders_a else 0
-        b_bytes = holders_b[name].bytes if name in holders_b else 0
-        rows.append(
-            HoldingChange(
-                holder=name,
-                a_bytes=a_bytes,
-                b_bytes=b_bytes,
-                difference_bytes=b_bytes - a_bytes,
-            )
+    for holder in {**bytes_in_a, **bytes_in_b}:
+        a_bytes = bytes_in_a.get(holder, 0)
+        b_bytes = bytes_in_b.get(holder, 0)
+        row = HoldingChange(
+            holder=holder,
+            a_bytes=a_bytes,
+            b_bytes=b_bytes,
+            difference_bytes=b_bytes - a_bytes,
         )
+        rows.append(row)
 
     rows.sort(key=lambda row: (-abs(row.difference_bytes), -row.b_bytes, row.holder))
 
-    a_total = a.at_allocated_bytes if a else 0
-    b_total = b.at_allocated_bytes if b else 0
+    a_total = 0 if a is None else a.at_allocated_bytes
+    b_total = 0 if b is None else b.at_allocated_bytes
     return DeviceChange(
         device=number,
         a_bytes=a_total,
@@ -448,28 +438,38 @@ def _compare_devices(
     )
 
 
+def _sum_bytes_by_holder(device: DeviceMemory | None, by: By) -> dict[str, int]:
+    """Return how many bytes each holder on a device has; {} without the device.
+
+    A *holder* is a line of code, a module or a category, as `by` says.
+    """
+    if device is None:
+        return {}
+    return {name: row.bytes for name, row in rows_of_grouping(device, by).items()}
+
+
 def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     """Order the devices of several snapshots by how unusual their peaks are.
 
     The device whose peak is farthest from the median of all peaks comes first. Only the
     figures are kept, so that `answers` may be made one after another.
     """
-    ranks = [
-        _make_rank(answer.file, device)
-        for answer in answers
-        for device in answer.devices
-    ]
+    ranks: list[MemoryRank] = []
+    for answer in answers:
+        ranks += [_make_rank(answer.file, device) for device in answer.devices]
     if not ranks:
         return ()
 
     median = lower_median([rank.peak_allocated_bytes for rank in ranks])
-    ranks = [
-        replace(rank, from_median_bytes=rank.peak_allocated_bytes - median)
-        for rank in ranks
-    ]
+    with_distances = []
+    for rank in ranks:
+        distance = rank.peak_allocated_bytes - median
+        with_distances.append(replace(rank, from_median_bytes=distance))
 
-    ranks.sort(key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device))
-    return tuple(ranks)
+    with_distances.sort(
+        key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device)
+    )
+    return tuple(with_distances)
 
 
 def _make_rank(file: str, device: DeviceMemory) -> MemoryRank:

@@ -1,7 +1,7 @@
 """Determines the category of each allocation, such as gradients or activations.
 
 Only evidence counts: the call stack that made it, the one that freed it, and when both
-happened. Without evidence the kind is unknown.
+happened. Without evidence the category is unknown.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     ends_runs,
     group_numbers,
+    inside_ranges,
     last_at_or_before,
     summed,
 )
@@ -76,7 +77,9 @@ class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
     history: History
     evidence: Evidence
     phases: Phases
-    kinds: Int64s  # of each of `history.allocations`, the number of its category
+    category_numbers: (
+        Int64s  # of each of `history.allocations`, the number of its category
+    )
 
 
 class _Step(NamedTuple):
@@ -97,26 +100,26 @@ def phases(history: History, evidence: Evidence) -> Phases:
         history: The history of the device.
         evidence: What the call stacks say.
     """
-    stack = history.events.stack
     count = len(history.events)
     annotated_steps = _find_annotated_steps(history, OPTIMIZER_PREFIX)
+    in_annotated_step = _mark_events_in_steps(annotated_steps, count)
 
-    # The two flags are of each stack first, then of each event.
-    calls_model = evidence.has(FrameRole.CALL) & ~evidence.in_step
-    is_model = calls_model[stack]
-    is_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    # What the stack of each event shows.
+    stack = history.events.stack
+    in_step_code = evidence.in_step[stack]
+    in_model_call = evidence.has(FrameRole.CALL)[stack] & ~in_step_code
+    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
 
     # Later assignments win: the backward pass over a step, a step over the rest.
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
     phase[stack >= 0] = TrainingPhase.OTHER
-    phase[_mark_events_in_steps(annotated_steps, count) & ~is_model] = (
-        TrainingPhase.STEP
-    )
-    phase[evidence.in_step[stack]] = TrainingPhase.STEP
-    phase[is_backward] = TrainingPhase.BACKWARD
+    phase[in_annotated_step & ~in_model_call] = TrainingPhase.STEP
+    phase[in_step_code] = TrainingPhase.STEP
+    phase[in_backward] = TrainingPhase.BACKWARD
 
-    steps = annotated_steps or _find_steps_by_stacks(history, phase, is_model)
+    steps = annotated_steps or _find_steps_by_stacks(history, phase, in_model_call)
     program_steps = steps or _find_annotated_steps(history, PROFILER_PREFIX)
+    # A step that did not end has an end beyond the number of events.
     program_ends = [step.end for step in program_steps if step.end <= count]
 
     return Phases(
@@ -135,12 +138,9 @@ def _mark_events_in_steps(steps: list[_Step], event_count: int) -> Flags:
         steps: The steps; they may overlap.
         event_count: How many events there are.
     """
-    # Count the steps that are open at each event.
-    change_of_open_steps = np.zeros(event_count + 1, np.int64)
-    for step in steps:
-        change_of_open_steps[step.begin] += 1
-        change_of_open_steps[min(step.end, event_count)] -= 1
-    return np.cumsum(change_of_open_steps[:-1]) > 0
+    begins = np.array([step.begin for step in steps], np.int64)
+    ends = np.array([min(step.end, event_count) for step in steps], np.int64)
+    return inside_ranges(begins, ends, event_count)
 
 
 def _find_annotated_steps(history: History, prefix: str) -> list[_Step]:
@@ -154,30 +154,32 @@ def _find_annotated_steps(history: History, prefix: str) -> list[_Step]:
         history: The history of the device.
         prefix: What the names of the annotations begin with.
     """
-    times = history.events.time_us
-    count = len(times)
-    if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
+    event_times = history.events.time_us
+    count = len(event_times)
+    has_times = count > 0 and event_times[0] >= 0
+    if not has_times or bool((np.diff(event_times) < 0).any()):
         return []
 
     annotations = history.snapshot.annotations
     is_step_annotation = _mark_annotations_with_prefix(history, prefix)
+    starts = annotations.is_start[is_step_annotation].tolist()
+    times_us = annotations.time_us[is_step_annotation].tolist()
 
-    # Pair each end with the last begin that is still open.
+    # Steps may nest: an end belongs to the last begin that is still open.
     steps = []
     open_begins: list[int] = []
-    for is_start, time_us in zip(
-        annotations.is_start[is_step_annotation].tolist(),
-        annotations.time_us[is_step_annotation].tolist(),
-        strict=True,
-    ):
+    for is_start, time_us in zip(starts, times_us, strict=True):
         if is_start:
-            open_begins.append(int(np.searchsorted(times, time_us, side="left")))
+            begin = int(np.searchsorted(event_times, time_us, side="left"))
+            open_begins.append(begin)
         else:
             begin = open_begins.pop() if open_begins else 0
-            end = int(np.searchsorted(times, time_us, side="right"))
+            end = int(np.searchsorted(event_times, time_us, side="right"))
             steps.append(_Step(begin, end))
 
-    steps += [_Step(begin, count + 1) for begin in open_begins]
+    for begin in open_begins:
+        steps.append(_Step(begin, count + 1))
+
     return sorted(step for step in steps if step.begin < min(step.end, count))
 
 
@@ -192,17 +194,17 @@ def _mark_annotations_with_prefix(history: History, prefix: str) -> Flags:
         prefix: The prefix.
     """
     annotations = history.snapshot.annotations
-    has_prefix = [name.startswith(prefix) for name in history.snapshot.strings]
+    string_has_prefix = np.array(
+        [text.startswith(prefix) for text in history.snapshot.strings], np.bool_
+    )
+    has_prefix: Flags = at(string_has_prefix, annotations.name, missing=False)
 
-    # The last entry is that of annotations without a name (-1).
-    is_step = np.array([*has_prefix, False], np.bool_)[annotations.name]
-
-    is_of_device = is_step & (annotations.device == history.device)
-    return is_of_device if is_of_device.any() else is_step
+    is_of_device: Flags = has_prefix & (annotations.device == history.device)
+    return is_of_device if is_of_device.any() else has_prefix
 
 
 def _find_steps_by_stacks(
-    history: History, phase: Int64s, is_model: Flags
+    history: History, phase: Int64s, in_model_call: Flags
 ) -> list[_Step]:
     """Find the steps of an optimizer from what the program was doing at each event.
 
@@ -212,23 +214,24 @@ def _find_steps_by_stacks(
     Args:
         history: The history of the device.
         phase: What the program was doing at each event.
-        is_model: Whether each event is in a call of the model.
+        in_model_call: Whether each event is in a call of the model.
     """
-    count = len(phase)
-    rows = np.flatnonzero(phase == TrainingPhase.STEP)
-    if not len(rows):
+    step_events = np.flatnonzero(phase == TrainingPhase.STEP)
+    if not len(step_events):
         return []
 
-    # Count the events of passes so far. Events of one step have the same count.
-    is_between = (phase == TrainingPhase.BACKWARD) | is_model
-    between_so_far = np.cumsum(is_between)[rows]
-    begins = rows[begins_runs(between_so_far)]
-    ends = rows[ends_runs(between_so_far)] + 1
-    last_failure = history.failures.max(initial=BEFORE)
+    # Events of one step have the same number of events of passes before them.
+    is_of_pass = (phase == TrainingPhase.BACKWARD) | in_model_call
+    passes_so_far = np.cumsum(is_of_pass)[step_events]
+    begins = step_events[begins_runs(passes_so_far)]
+    ends = step_events[ends_runs(passes_so_far)] + 1
 
-    # A file that was written because memory ran out may end within the last step.
-    if ends[-1] == count and last_failure >= begins[-1]:
-        ends[-1] = count + 1
+    # A file that was written because memory ran out may end within the last step. Such
+    # a step has an end beyond the number of events.
+    event_count = len(phase)
+    last_failure = history.failures.max(initial=BEFORE)
+    if ends[-1] == event_count and last_failure >= begins[-1]:
+        ends[-1] = event_count + 1
 
     return [
         _Step(begin, end)
@@ -263,7 +266,7 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def sum_bytes_by_category(
-    history: History, kinds: Int64s, event: int
+    history: History, category_numbers: Int64s, event: int
 ) -> tuple[CategoryShare, ...]:
     """Return how many bytes of each category, such as gradients, are live after an
     event.
@@ -272,22 +275,23 @@ def sum_bytes_by_category(
 
     Args:
         history: The history of the device.
-        kinds: The number of the category of each allocation.
+        category_numbers: The number of the category of each allocation.
         event: The event, or BEFORE for the moment before the first one.
     """
     allocations = history.allocations
     is_live = allocations.live_after(event)
+    live_sizes = allocations.size[is_live]
+    live_categories = category_numbers[is_live]
 
-    sizes = summed(kinds[is_live], allocations.size[is_live], len(CATEGORIES)).tolist()
-    blocks = np.bincount(kinds[is_live], minlength=len(CATEGORIES)).tolist()
+    sizes = summed(live_categories, live_sizes, len(CATEGORIES)).tolist()
+    blocks = np.bincount(live_categories, minlength=len(CATEGORIES)).tolist()
 
-    living_shares = []
+    shares = []
     for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True):
         if count:
-            share = CategoryShare(category=category, bytes=size, blocks=count)
-            living_shares.append(share)
+            shares.append(CategoryShare(category=category, bytes=size, blocks=count))
 
-    return tuple(sorted(living_shares, key=lambda share: -share.bytes))
+    return tuple(sorted(shares, key=lambda share: -share.bytes))
 
 
 def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
@@ -307,12 +311,12 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
         For each of `history.allocations` the number of its category.
     """
     allocations = history.allocations
-    kinds = np.full(len(allocations), UNKNOWN)
+    category_numbers = np.full(len(allocations), UNKNOWN)
 
     # The rules are applied backwards, so that the first one overwrites the others.
     for category, holds in reversed(_list_rules(history, evidence, phases)):
-        kinds[holds] = CATEGORY_NUMBER[category]
-    return _infer_gradients_by_stack(allocations, kinds, phases)
+        category_numbers[holds] = CATEGORY_NUMBER[category]
+    return _infer_gradients_by_stack(allocations, category_numbers, phases)
 
 
 class _CategoryRule(NamedTuple):
@@ -338,18 +342,18 @@ def _list_rules(
     allocations = history.allocations
     stack = allocations.stack
     is_recorded = stack >= 0
-    is_live_at_end = allocations.died >= allocations.events
+    is_live_at_end = ~allocations.is_freed
 
     # Where the allocation was made.
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
-    in_step_phase = _find_phase_at_birth(allocations, phases) == TrainingPhase.STEP
+    in_step_phase = _find_phase_of_each(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
     is_of_model = ~in_step & ~in_backward
 
     # How long it lasted.
     is_of_one_run = _mark_freed_in_same_run(allocations, phases)
-    outlives_step = allocations.died >= _find_end_of_own_step(allocations, phases)
+    outlives_step = allocations.freed_at >= _find_end_of_own_step(allocations, phases)
     accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
     is_gradient = _mark_lasting_as_gradients(history, evidence, phases) | accumulated
 
@@ -359,7 +363,7 @@ def _list_rules(
 
     return [
         _CategoryRule("graph_pool", mark_private_pool_allocations(history)),
-        _CategoryRule("before_recording", ~is_recorded & (allocations.born == BEFORE)),
+        _CategoryRule("before_recording", ~is_recorded & allocations.is_early),
         _CategoryRule("workspace", in_workspace),
         _CategoryRule("optimizer_state", is_of_optimizer & outlives_step),
         _CategoryRule("temporary", is_of_optimizer & ~is_live_at_end),
@@ -371,9 +375,9 @@ def _list_rules(
     ]
 
 
-def _find_phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
+def _find_phase_of_each(allocations: Allocations, phases: Phases) -> Int64s:
     """Return the phase in which each allocation was allocated; UNKNOWN for BEFORE."""
-    return at(phases.phase, allocations.born, missing=TrainingPhase.UNKNOWN)
+    return at(phases.phase, allocations.allocated_at, missing=TrainingPhase.UNKNOWN)
 
 
 def _mark_freed_in_same_run(allocations: Allocations, phases: Phases) -> Flags:
@@ -383,21 +387,22 @@ def _mark_freed_in_same_run(allocations: Allocations, phases: Phases) -> Flags:
     events of it. Allocations without a call stack, and those of an unknown phase, do
     not count.
     """
-    run_of_birth = at(phases.run, allocations.born, missing=-1)
-    run_of_death = at(phases.run, allocations.died, missing=-1)
-    same_run = run_of_birth == run_of_death
+    has_both_events = ~allocations.is_early & allocations.is_freed
+    has_stack = allocations.stack >= 0
+    has_phase = _find_phase_of_each(allocations, phases) != TrainingPhase.UNKNOWN
 
-    has_both_events = (allocations.born != BEFORE) & (
-        allocations.died < allocations.events
-    )
-    is_known = _find_phase_at_birth(allocations, phases) != TrainingPhase.UNKNOWN
-    return np.asarray(same_run & has_both_events & is_known & (allocations.stack >= 0))
+    no_run = -1
+    run_of_begin = at(phases.run, allocations.allocated_at, missing=no_run)
+    run_of_end = at(phases.run, allocations.freed_at, missing=no_run)
+    is_same_run = run_of_begin == run_of_end
+    return np.asarray(is_same_run & has_both_events & has_stack & has_phase)
 
 
 def _mark_freed_by_role(history: History, evidence: Evidence, role: FrameRole) -> Flags:
     """Return which allocations were freed by code with a frame of one role."""
     no_stack = -1  # of what lives at the end
-    freeing_stack = at(history.events.stack, history.allocations.died, missing=no_stack)
+    freed_at = history.allocations.freed_at
+    freeing_stack = at(history.events.stack, freed_at, missing=no_stack)
     is_freed_by: Flags = evidence.has(role)[freeing_stack]
     return is_freed_by
 
@@ -407,9 +412,9 @@ def _find_end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
 
     It is 0 for what was allocated before the first event or the first step.
     """
-    step = last_at_or_before(phases.begin, allocations.born)
-    end = at(phases.end, step, missing=0)
-    return np.where(allocations.born == BEFORE, 0, end)
+    # BEFORE (-1) is less than the begin of any step: no step has begun by then.
+    step = last_at_or_before(phases.begin, allocations.allocated_at)
+    return at(phases.end, step, missing=0)
 
 
 def _mark_lasting_as_gradients(
@@ -427,28 +432,28 @@ def _mark_lasting_as_gradients(
         phases: What the program was doing at each event.
     """
     allocations = history.allocations
-    in_call = evidence.has(FrameRole.CALL)[history.events.stack]
-    is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
 
-    # What begins after the backward pass: a forward pass or a step.
-    rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
-    next_row = np.searchsorted(rows, allocations.born, side="right")
-    something_came_later = next_row < len(rows)
+    # A later forward pass or step shows that the backward pass has ended.
+    in_model_call = evidence.has(FrameRole.CALL)[history.events.stack]
+    is_forward = (phases.phase == TrainingPhase.OTHER) & in_model_call
+    is_step = phases.phase == TrainingPhase.STEP
+    last_forward_or_step = np.flatnonzero(is_forward | is_step).max(initial=BEFORE)
+    has_later_phase = allocations.allocated_at < last_forward_or_step
 
     # Only a file that was written because memory ran out ends within a pass.
     last_failure = history.failures.max(initial=BEFORE)
-    backward_ended: Flags = something_came_later | (allocations.born > last_failure)
+    no_later_failure = allocations.allocated_at > last_failure
+    backward_ended = has_later_phase | no_later_failure
 
-    outlives_step = allocations.died >= phases.next_end(allocations.born)
-    is_cleared = outlives_step | _mark_freed_by_role(
-        history, evidence, FrameRole.ZERO_GRAD
-    )
-    is_live_at_end = allocations.died >= allocations.events
-    return np.where(is_live_at_end, backward_ended, is_cleared)
+    is_cleared = _mark_freed_by_role(history, evidence, FrameRole.ZERO_GRAD)
+    outlives_step = allocations.freed_at >= phases.next_end(allocations.allocated_at)
+
+    is_live_at_end = ~allocations.is_freed
+    return np.where(is_live_at_end, backward_ended, is_cleared | outlives_step)
 
 
 def _infer_gradients_by_stack(
-    allocations: Allocations, kinds: Int64s, phases: Phases
+    allocations: Allocations, category_numbers: Int64s, phases: Phases
 ) -> Int64s:
     """Turn live memory of unknown category into gradients, where its stack suggests it.
 
@@ -457,37 +462,43 @@ def _infer_gradients_by_stack(
 
     Args:
         allocations: The allocations.
-        kinds: Of each of them the number of its category.
+        category_numbers: Of each of them the number of its category.
         phases: The phases of the history.
 
     Returns:
         The new numbers of categories.
     """
-    gradients = CATEGORY_NUMBER["gradients"]
-    only_gradients = _find_gradient_only_stacks(allocations, kinds)
-
     complete_ends = phases.end[phases.end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
 
-    is_open = (kinds == UNKNOWN) & (allocations.died >= allocations.events)
-    is_open &= (allocations.born >= last_step_end) & (allocations.stack >= 0)
-    return np.where(is_open & only_gradients[allocations.stack], gradients, kinds)
+    is_unknown = category_numbers == UNKNOWN
+    is_live_at_end = ~allocations.is_freed
+    is_of_last_step = allocations.allocated_at >= last_step_end
+    stack_makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)
+    has_such_stack = stack_makes_gradients[allocations.stack]
+
+    is_gradient = is_unknown & is_live_at_end & is_of_last_step & has_such_stack
+    return np.where(is_gradient, CATEGORY_NUMBER["gradients"], category_numbers)
 
 
-def _find_gradient_only_stacks(allocations: Allocations, kinds: Int64s) -> Flags:
+def _find_gradient_only_stacks(
+    allocations: Allocations, category_numbers: Int64s
+) -> Flags:
     """Mark the call stacks of which all ended allocations were gradients.
 
-    Of an unmarked stack, some allocation was something else, or none has ended. The
-    last entry is that of no stack.
+    Of an unmarked stack, some allocation was something else, or none has ended. A last
+    entry, so that -1 reads it, is that of no stack: not marked.
 
     Args:
         allocations: The allocations.
-        kinds: The number of the category of each.
+        category_numbers: The number of the category of each.
     """
-    stack_count = int(allocations.stack.max(initial=-1)) + 2
-    has_ended = (allocations.died < allocations.events) & (allocations.stack >= 0)
-    is_gradient = has_ended & (kinds == CATEGORY_NUMBER["gradients"])
+    has_stack = allocations.stack >= 0
+    has_ended = has_stack & allocations.is_freed
+    is_ended_gradient = has_ended & (category_numbers == CATEGORY_NUMBER["gradients"])
 
-    ended = np.bincount(allocations.stack[has_ended], minlength=stack_count)
-    ended_gradients = np.bincount(allocations.stack[is_gradient], minlength=stack_count)
-    return np.asarray((ended > 0) & (ended_gradients == ended))
+    stack_count = int(allocations.stack.max(initial=-1)) + 1
+    entries = stack_count + 1  # the last one is that of no stack
+    ended = np.bincount(allocations.stack[has_ended], minlength=entries)
+    gradients = np.bincount(allocations.stack[is_ended_gradient], minlength=entries)
+    return np.asarray((ended > 0) & (gradients == ended))

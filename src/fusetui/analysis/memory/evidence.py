@@ -14,15 +14,16 @@ from enum import IntFlag
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.history import History
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     at,
-    distinct,
+    ends_runs,
+    last_at_or_before,
     reduce_groups,
-    summed,
 )
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.program.own_code import is_own
 from fusetui.trace.snapshot.columns import Frame, Stacks
 
@@ -152,26 +153,27 @@ def evidence(stacks: Stacks) -> Evidence:
     if not len(stacks):
         return _make_empty_evidence(stacks)
 
-    marks_of_frames = np.array(
-        [_determine_roles(frame) for frame in stacks.frames], np.int64
-    )
-    marks = marks_of_frames[stacks.frame]  # of each frame of each stack
+    roles_of_frames = [_determine_roles(frame) for frame in stacks.frames]
+    # The roles of each frame of all stacks, one stack after another.
+    marks = np.array(roles_of_frames, np.int64)[stacks.frame]
 
     def innermost(roles: int) -> Int64s:
-        """Find the innermost frame of some roles in each stack, or NOWHERE."""
+        """Find the innermost frame with one of the roles in each stack, or NOWHERE."""
         return _find_innermost_frames(marks & roles != 0, stacks)
 
     python = innermost(FrameRole.PYTHON)
-    python_marks = at(marks, np.minimum(python, len(marks)), missing=0)
+    python_or_end = np.minimum(python, len(marks))  # NOWHERE becomes the end
+    python_marks = at(marks, python_or_end, missing=0)
     in_triton = python_marks & FrameRole.TRITON != 0
 
     # An optimizer may run the model itself (a closure): then that lies further inside.
     pass_of_model = FrameRole.CALL | FrameRole.BACKWARD
     in_step = innermost(FrameRole.STEP) < innermost(pass_of_model)
 
-    # The marks of a stack are those of all its frames together.
+    # A stack has the roles of all its frames together.
     marks_of_stacks = reduce_groups(np.bitwise_or, marks, stacks.start[:-1])
 
+    # Each array gets a last entry, which is that of no stack.
     return Evidence(
         stacks=stacks,
         marks=np.append(marks_of_stacks, 0),
@@ -227,12 +229,11 @@ def _determine_roles(frame: Frame) -> int:
     the step of an optimizer.
     """
     file = frame.file.replace("\\", "/")
-    is_python = file.endswith(".py") or file.startswith("<")
-    roles = (
-        _determine_python_roles(frame.name, file)
-        if is_python
-        else _determine_native_roles(frame.name)
-    )
+    is_python = file.endswith(".py") or file.startswith("<")  # such as <stdin>
+    if is_python:
+        roles = _determine_python_roles(frame.name, file)
+    else:
+        roles = _determine_native_roles(frame.name)
     return sum(role for role, holds in roles.items() if holds)
 
 
@@ -246,20 +247,21 @@ def _determine_python_roles(name: str, file: str) -> dict[FrameRole, object]:
         file: Its file, with forward slashes.
     """
     is_layer = LAYERS.search(file) is not None
-    is_module = file.endswith(MODULE)
-    if is_module:
+    is_base_of_modules = file.endswith(MODULE)
+    if is_base_of_modules:
         handles_weights = name in LOADERS
     else:
-        initializes = is_layer and name in INITIALIZERS
-        handles_weights = LOADED.search(file) is not None or initializes
+        initializes_layer = is_layer and name in INITIALIZERS
+        handles_weights = initializes_layer or LOADED.search(file) is not None
 
+    calls_module = is_base_of_modules and name in CALLS
     return {
         FrameRole.PYTHON: True,
         FrameRole.OWN: is_own(file),
         FrameRole.TRITON: TRITON.search(file),
         FrameRole.STEP: name in STEPS and OPTIMIZER.search(file),
         FrameRole.ZERO_GRAD: name == "zero_grad",
-        FrameRole.CALL: (is_module and name in CALLS) or HOOKS.search(file),
+        FrameRole.CALL: calls_module or HOOKS.search(file),
         FrameRole.WEIGHTS: handles_weights,
         FrameRole.LAYER: is_layer,
     }
@@ -286,29 +288,23 @@ def _mark_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
     Returns:
         One flag per entry of `marks`.
     """
-    rows = np.flatnonzero(marks & FrameRole.PYTHON)
-    is_call = marks[rows] & FrameRole.CALL != 0
+    python_frames = np.flatnonzero(marks & FrameRole.PYTHON)
+    calls_module = marks[python_frames] & FrameRole.CALL != 0
 
-    # Compare each frame of Python with the next one outwards in the same stack.
-    stack = np.searchsorted(stacks.start, rows, side="right")
-    next_is_of_stack = np.append(stack[1:] == stack[:-1], False)
-    next_is_call = np.append(is_call[1:], False)
+    # Stacks list their innermost frame first: the caller of a frame is the next frame
+    # of Python in the same stack.
+    stack = last_at_or_before(stacks.start, python_frames)
+    has_caller = ~ends_runs(stack)
+    is_called_as_module = has_caller & np.roll(calls_module, -1)
 
-    is_callee = np.zeros(len(marks), np.bool_)
-    is_callee[rows] = next_is_of_stack & next_is_call & ~is_call
-    return is_callee
+    is_forward = np.zeros(len(marks), np.bool_)
+    is_forward[python_frames] = is_called_as_module & ~calls_module
+    return is_forward
 
 
 def _find_innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
-    """Return the position of the innermost wanted frame of each stack.
-
-    Args:
-        is_wanted: Which entries of `stacks.frame` are wanted.
-        stacks: The stacks.
-
-    Returns:
-        For each stack a position in `stacks.frame`, or NOWHERE.
-    """
+    """Return for each stack the position in `stacks.frame` of its innermost wanted
+    frame, or NOWHERE. `is_wanted` has a flag for each entry of `stacks.frame`."""
     positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
 
     # Frames are listed innermost first, so the least position of a stack counts.
@@ -345,7 +341,8 @@ def group_live_allocations(
     """Return who holds the memory that is live after an event, the largest holder
     first.
 
-    A *holder* is e.g. the line of code or the module that allocated the memory.
+    A *holder* is e.g. the line of code or the module that allocated the memory: two
+    blocks of 1 and 2 MB from model.py:7 are 2 blocks and 3 MB of that line.
 
     Args:
         history: The history of the device.
@@ -358,31 +355,31 @@ def group_live_allocations(
         it was there before the first event, or else to NO_STACK.
     """
     allocations = history.allocations
-    rows = np.flatnonzero(allocations.live_after(event))
-
-    has_no_stack = allocations.stack[rows] < 0
-    is_early = has_no_stack & (allocations.born[rows] == BEFORE)
-    stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, allocations.stack[rows])
+    is_live = allocations.live_after(event)
+    stack = allocations.stack[is_live]
+    is_early = allocations.is_early[is_live]
+    stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)
 
     # Sum up by stack first, so that each stack is named only once.
-    stacks = distinct(stack_of_row)
-    stack_index = np.searchsorted(stacks, stack_of_row)
-    bytes_of_stack = summed(stack_index, allocations.size[rows], len(stacks))
-    blocks_of_stack = np.bincount(stack_index)
+    by_stack = grouped(stack)
+    bytes_of_stack = by_stack.sums(allocations.size[is_live])
 
-    bytes_of_place: Counter[str] = Counter()
-    blocks_of_place: Counter[str] = Counter()
-    for index, stack in enumerate(stacks.tolist()):
-        holder_name = _name_holder(stack, place_of)
-        bytes_of_place[holder_name] += int(bytes_of_stack[index])
-        blocks_of_place[holder_name] += int(blocks_of_stack[index])
+    bytes_of_holder: Counter[str] = Counter()
+    blocks_of_holder: Counter[str] = Counter()
+    for stack_number, size, blocks in zip(
+        by_stack.keys.tolist(),
+        bytes_of_stack.tolist(),
+        by_stack.counts.tolist(),
+        strict=True,
+    ):
+        name = _name_holder(stack_number, place_of)
+        bytes_of_holder[name] += size
+        blocks_of_holder[name] += blocks
 
-    holders = []
-    for holder_name, size in bytes_of_place.items():
-        holders.append(
-            Holder(place=holder_name, bytes=size, blocks=blocks_of_place[holder_name])
-        )
-
+    holders = [
+        Holder(place=name, bytes=size, blocks=blocks_of_holder[name])
+        for name, size in bytes_of_holder.items()
+    ]
     return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.place)))
 
 
@@ -390,4 +387,6 @@ def _name_holder(stack: int, place_of: Callable[[int], str]) -> str:
     """Return the holder for a stack, or for what stands in place of one."""
     if stack == _BEFORE_RECORDING_STACK:
         return BEFORE_RECORDING
-    return NO_STACK if stack < 0 else place_of(stack)
+    if stack < 0:
+        return NO_STACK
+    return place_of(stack)

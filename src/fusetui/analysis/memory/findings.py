@@ -71,19 +71,24 @@ def findings(
         facts: What follows from the history of the device.
         failed: The events at which memory ran out.
     """
+    large_optimizer_state = _find_large_category(
+        facts,
+        category="optimizer_state",
+        rule="optimizer-state-large",
+        min_share=MIN_OPTIMIZER_STATE_SHARE,
+    )
+    large_activations = _find_large_category(
+        facts,
+        category="activations",
+        rule="activations-large",
+        min_share=MIN_ACTIVATIONS_SHARE,
+    )
     unsorted = [
         *_find_leaks(facts),
         *_find_fragmentation(facts.history, failed),
         *_find_unneeded_gradients(facts),
-        *_find_large_category(
-            facts,
-            "optimizer_state",
-            "optimizer-state-large",
-            MIN_OPTIMIZER_STATE_SHARE,
-        ),
-        *_find_large_category(
-            facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE
-        ),
+        *large_optimizer_state,
+        *large_activations,
         *_find_several_pools(facts.history),
     ]
     return tuple(sorted(unsorted, key=lambda finding: -finding.bytes))
@@ -96,30 +101,32 @@ def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     the last LEAK_STEPS steps, and in the end. Nothing is reported if too few steps
     ended. What was there before the first event does not grow.
     """
+    # The ends of LEAK_STEPS steps, and before them that of another one.
     step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
     if len(step_ends) < LEAK_STEPS:
         return
 
+    # Rows are ends of steps, columns are stacks.
     history = facts.history
     live_bytes = _measure_live_bytes_by_stack(history, step_ends)
-    steps = len(step_ends) - 1
+    change_by_step = np.diff(live_bytes, axis=0)
+    steps = len(change_by_step)
 
-    # Columns are stacks, rows are the ends of steps.
-    grown_steps = (np.diff(live_bytes, axis=0) > 0).sum(axis=0)
-    grown_bytes = live_bytes[-1] - live_bytes[0]
+    grown_steps = (change_by_step > 0).sum(axis=0)
+    grown_bytes = change_by_step.sum(axis=0)
     is_leak = (grown_steps >= MIN_GROWN_STEPS) & (grown_bytes > 0)
 
-    # The last column is that of no stack.
-    no_stack = live_bytes.shape[1] - 1
+    no_stack = live_bytes.shape[1] - 1  # the last column
     for stack in np.flatnonzero(is_leak).tolist():
-        code_place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
+        place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
+        bytes_at_end = int(live_bytes[-1, stack])
         yield MemoryFinding(
             rule="memory-leak",
-            bytes=int(live_bytes[-1, stack]),
+            bytes=bytes_at_end,
             of_bytes=int(history.allocated.max()),
-            at_stake_bytes=int(live_bytes[-1, stack]),
+            at_stake_bytes=bytes_at_end,
             index=int(step_ends[-1]) - 1,
-            places=(code_place,),
+            places=(place,),
             count=int(grown_steps[stack]),
             of_count=steps,
             each_bytes=int(grown_bytes[stack]) // steps,
@@ -140,16 +147,16 @@ def _measure_live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
         Bytes of shape [events, stacks + 1]; the last column is that of no stack.
     """
     allocations = history.allocations
-    is_recorded = allocations.born != BEFORE
-    no_stack = -1  # which is the last column
-    columns = int(allocations.stack.max(initial=no_stack)) + 2
-    live_bytes = np.zeros((len(events), columns), np.int64)
-    for row, event in enumerate(events.tolist()):
+    is_recorded = ~allocations.is_early
+    stack_count = int(allocations.stack.max(initial=-1)) + 1
+    columns = stack_count + 1  # no stack is -1, which is the last column
+
+    live_bytes = []
+    for event in events.tolist():
         is_live = is_recorded & allocations.live_after(event - 1)
-        live_bytes[row] = summed(
-            allocations.stack[is_live], allocations.size[is_live], columns
-        )
-    return live_bytes
+        stack = allocations.stack[is_live]
+        live_bytes.append(summed(stack, allocations.size[is_live], columns))
+    return np.stack(live_bytes)
 
 
 def _find_fragmentation(
@@ -172,9 +179,10 @@ def _find_fragmentation(
             yield _make_failure_finding(fragmented[-1])
         return
 
+    # `reserved` begins with what there was before the first event (BEFORE, -1).
     most_reserved = int(history.reserved.argmax()) - 1
     end = len(history.events) - 1
-    moments = (end,) if most_reserved in (BEFORE, end) else (most_reserved, end)
+    moments = [end] if most_reserved in (BEFORE, end) else [most_reserved, end]
 
     for event in moments:
         waste = fragmentation(history, event)
@@ -233,14 +241,12 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     history = facts.history
     allocations = history.allocations
 
-    step_end = facts.phases.next_end(allocations.born)
+    step_end = facts.phases.next_end(allocations.allocated_at)
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
-    at_peak = (
-        is_late
-        & (step_end <= history.peak_index)
-        & allocations.live_after(history.peak_index)
-    )
+    is_step_over = step_end <= history.peak_index
+    is_live = allocations.live_after(history.peak_index)
+    at_peak = is_late & is_step_over & is_live
     if not at_peak.any():
         return
 
@@ -267,14 +273,16 @@ def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags
     Returns:
         A flag for each allocation.
     """
-    allocations = facts.history.allocations
-    no_stack = -1  # of what lives at the end
-    freeing_stack = at(facts.history.events.stack, allocations.died, missing=no_stack)
-    freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
-    is_used = freed_in_backward | (allocations.died >= allocations.events)
+    history = facts.history
+    allocations = history.allocations
+    is_gradient = facts.category_numbers == CATEGORY_NUMBER["gradients"]
+    outlives_step = allocations.freed_at > step_end
+    is_freed = allocations.is_freed
 
-    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
-    return np.asarray(is_gradient & (step_end < allocations.died) & ~is_used)
+    no_stack = -1  # what lives at the end has no stack that frees it
+    freeing_stack = at(history.events.stack, allocations.freed_at, missing=no_stack)
+    in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    return np.asarray(is_gradient & outlives_step & is_freed & ~in_backward)
 
 
 def _find_large_category(
@@ -293,13 +301,15 @@ def _find_large_category(
     """
     history = facts.history
     allocations = history.allocations
-    is_of_category = facts.kinds == CATEGORY_NUMBER[category]
+    is_of_category = facts.category_numbers == CATEGORY_NUMBER[category]
     at_peak = is_of_category & allocations.live_after(history.peak_index)
 
     held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:
-        saved_bytes = _compute_saving_at_peak(history, is_of_category, allocations.born)
+        saved_bytes = _compute_saving_at_peak(
+            history, is_of_category, allocations.allocated_at
+        )
         yield _make_finding_at_peak(history, rule, held_bytes, saved_bytes)
 
 
@@ -345,18 +355,24 @@ def _find_several_pools(history: History) -> Iterator[MemoryFinding]:
 def _compute_saving_at_peak(history: History, is_left_out: Flags, since: Int64s) -> int:
     """Return how many bytes lower the peak would be without some allocations.
 
+    E.g. if the peak is 10 GB, and most would be 9 GB without them, maybe later: 1 GB.
+
     Args:
         history: The history of the device.
         is_left_out: Which of `history.allocations` to leave out.
-        since: For each of them the event from which on it is left out.
+        since: For each allocation the event from which on it is left out.
     """
-    events = len(history.events)
     allocations = history.allocations
+    events = len(history.events)
     sizes = allocations.size[is_left_out]
-    # Add up what they hold after each event; event n is at n + 1.
-    change = np.zeros(events + 2, np.int64)
-    np.add.at(change, np.minimum(since[is_left_out], events) + 1, sizes)
-    np.subtract.at(change, allocations.died[is_left_out] + 1, sizes)
 
-    allocated_without = history.allocated - np.cumsum(change)[:-1]
+    # What they hold: entry 0 is before the first event, entry n + 1 is after event n.
+    # One more entry takes what is not freed, or not left out, before the end.
+    first_without = np.minimum(since[is_left_out], events) + 1
+    first_freed = allocations.freed_at[is_left_out] + 1
+    gained = summed(first_without, sizes, events + 2)
+    lost = summed(first_freed, sizes, events + 2)
+    held = np.cumsum(gained - lost)[:-1]
+
+    allocated_without = history.allocated - held
     return int(history.allocated.max() - allocated_without.max())

@@ -20,11 +20,13 @@ from fusetui.trace.model.arrays import (
     Int32s,
     Int64s,
     Rows,
+    at,
     begins_runs,
     distinct,
     ends_runs,
     first_with,
     last_at_or_before,
+    prefix_sums,
     summed,
 )
 from fusetui.trace.snapshot.columns import (
@@ -63,8 +65,8 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     address: Int64s
     size: Int64s  # as the program requested it
-    born: Int64s  # the event that allocated it; BEFORE: before the first event
-    died: Int64s  # the event that freed it; `events` if it lives at the end
+    allocated_at: Int64s  # the event that allocated it; BEFORE: before the first event
+    freed_at: Int64s  # the event that freed it; `events` if it lives at the end
     stack: Int32s  # the call stack that allocated it; -1 if none was recorded
     block: Int32s  # its row in Blocks if it lives at the end, else -1
     events: int  # how many events the device has
@@ -72,72 +74,89 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
     def __len__(self) -> int:
         return len(self.address)
 
+    @property
+    def is_early(self) -> Flags:
+        """Which allocations are from before the first event."""
+        is_early: Flags = self.allocated_at == BEFORE
+        return is_early
+
+    @property
+    def is_freed(self) -> Flags:
+        """Which allocations an event frees. All others live at the end."""
+        is_freed: Flags = self.freed_at < self.events
+        return is_freed
+
     def live_after(self, event: int) -> Flags:
         """Return which allocations are live after an event, or BEFORE."""
-        return (self.born <= event) & (self.died > event)
+        return (self.allocated_at <= event) & (self.freed_at > event)
 
     def live_bytes(self) -> Int64s:
         """Return the live bytes before the first event, then after each.
 
         E.g. if event 0 allocates 100 bytes and event 1 frees them: 0, 100, 0.
         """
-        # Entry n + 1 is the change by event n; entry 0 is what was there before.
-        moments = self.events + 1
-        allocated = summed(self.born + 1, self.size, moments)
-        has_died = self.died < self.events
-        freed = summed(self.died[has_died] + 1, self.size[has_died], moments)
+        moments = self.events + 1  # event n makes moment n + 1, and BEFORE is moment 0
+        allocated = summed(self.allocated_at + 1, self.size, moments)
+
+        is_freed = self.is_freed
+        freed = summed(self.freed_at[is_freed] + 1, self.size[is_freed], moments)
         return np.cumsum(allocated - freed)
 
     @cached_property
     def _by_address(self) -> _ByAddress:
-        """The allocations sorted by address and birth, for lookups by address."""
-        order: Rows = np.lexsort((self.born, self.address))
+        """The allocations sorted by address and event, for lookups by address."""
+        order: Rows = np.lexsort((self.allocated_at, self.address))
         addresses, address_row = np.unique(self.address[order], return_inverse=True)
+        return _ByAddress(
+            addresses=addresses,
+            address_row=address_row,
+            sort_key=self._make_sort_key(address_row, self.allocated_at[order]),
+            freed_at=self.freed_at[order],
+        )
 
-        # Address and birth become one number, so that a single search finds both: with
-        # 10 births per address, address 2 and birth 3 become 24. The birth BEFORE (-1)
-        # counts as 0.
-        births = address_row.astype(np.int64) * self._births_per_address
-        births += self.born[order] + 1
-        return _ByAddress(addresses=addresses, births=births, died=self.died[order])
+    def _make_sort_key(self, address_row: Rows, event: Int64s) -> Int64s:
+        """Combine addresses and events to numbers that sort by address, then by event.
 
-    @property
-    def _births_per_address(self) -> int:
-        """How many births there can be at an address, from BEFORE to `events`."""
-        return self.events + 2
+        So a single search finds both. With 8 events, address 2 and event 3 become 24.
 
-    def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
+        Args:
+            address_row: The addresses, as rows of `_by_address.addresses`.
+            event: The event that belongs to each of them, or BEFORE.
+        """
+        keys_per_address = self.events + 2  # the events, `events` itself, and BEFORE
+        return address_row.astype(np.int64) * keys_per_address + (event + 1)
+
+    def next_in_use(self, since: Int64s, event: Int64s, limit: Int64s) -> Int64s:
         """Find the next address that was in use behind each of several addresses.
 
-        A free block reaches up to the next one that is in use, or to the end of its
-        segment, since free neighbors become one. So what followed an allocation when
-        it was made tells how large its block is: it includes what was not worth
-        splitting off.
+        E.g. if allocations begin at 100 and 300, and the one at 300 was freed before the
+        event in question, a search behind 100 passes 300 and ends at its limit.
 
         Args:
             since: The addresses behind which to search.
-            born: For each of them the event after which the state counts.
+            event: For each of them the event after which the state counts.
             limit: For each of them the address at which the search ends.
 
         Returns:
             For each address the next one in use, else its `limit`.
         """
-        index = self._by_address
-        # Nothing is in use beyond the last address.
-        addresses = np.append(index.addresses, np.iinfo(np.int64).max)
-        next_address = limit.copy()
-        address_row = np.searchsorted(index.addresses, since, side="right")
+        known_addresses = self._by_address.addresses
+        # An address above every limit ends the search of those that find nothing.
+        addresses = np.append(known_addresses, np.iinfo(np.int64).max)
+        address_row = np.searchsorted(known_addresses, since, side="right")
 
-        # Each query without an answer looks at one address at a time.
-        queries = np.flatnonzero(addresses[address_row] < limit)
-        while len(queries):
-            looked_at = address_row[queries]
-            in_use = self._in_use_at(looked_at, born[queries])
-            next_address[queries[in_use]] = addresses[looked_at[in_use]]
-            queries = queries[~in_use]
-            address_row[queries] += 1
-            is_below_limit = addresses[address_row[queries]] < limit[queries]
-            queries = queries[is_below_limit]
+        next_address = limit.copy()
+        open_queries = np.flatnonzero(addresses[address_row] < limit)
+        while len(open_queries):
+            # Every open query looks at its next address, until one is in use.
+            row = address_row[open_queries]
+            is_in_use = self._in_use_at(row, event[open_queries])
+            next_address[open_queries[is_in_use]] = addresses[row[is_in_use]]
+
+            open_queries = open_queries[~is_in_use]
+            address_row[open_queries] += 1
+            is_below_limit = addresses[address_row[open_queries]] < limit[open_queries]
+            open_queries = open_queries[is_below_limit]
 
         return next_address
 
@@ -149,22 +168,24 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
             event: For each of them the event after which the state counts.
         """
         index = self._by_address
-        first_birth = address_row * self._births_per_address  # BEFORE, at this address
-        last_birth = first_birth + event + 1
 
-        # Find the last allocation at this address that had begun by then.
-        allocation = last_at_or_before(index.births, last_birth)
+        # The last allocation that had begun by then, at this address or a lower one.
+        wanted = self._make_sort_key(address_row, event)
+        allocation = last_at_or_before(index.sort_key, wanted)
 
-        is_of_address = (allocation >= 0) & (index.births[allocation] >= first_birth)
-        return np.asarray(is_of_address & (index.died[allocation] > event))
+        is_found = allocation >= 0
+        is_at_address = is_found & (index.address_row[allocation] == address_row)
+        return np.asarray(is_at_address & (index.freed_at[allocation] > event))
 
 
 class _ByAddress(NamedTuple):
-    """The allocations sorted by address, and at the same address by birth."""
+    """The allocations sorted by address, and at the same address by their events."""
 
     addresses: Int64s  # distinct, ascending
-    births: Int64s  # the row in `addresses` and the birth, in one ascending number
-    died: Int64s  # the event that freed it, as in Allocations
+    # of each allocation:
+    address_row: Rows  # its row in `addresses`
+    sort_key: Int64s  # address and event as one number, ascending
+    freed_at: Int64s  # the event that freed it, as in Allocations
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -239,68 +260,64 @@ def histories(snapshot: Snapshot) -> tuple[History, ...]:
     They are sorted by the numbers of the devices.
     """
     events_by_device = {events.device: events for events in snapshot.events}
-    with_segments = [int(device) for device in distinct(snapshot.segments.device)]
-    devices = sorted(set(events_by_device) | set(with_segments))
-    return tuple(
-        _build_history(snapshot, device, events_by_device.get(device))
-        for device in devices
-    )
+    devices_with_segments = distinct(snapshot.segments.device).tolist()
+
+    built = []
+    for device in sorted({*events_by_device, *devices_with_segments}):
+        events = events_by_device.get(device)
+        if events is None:
+            events = make_table_with_unknowns(MemoryEvents, 0, device=device)
+        built.append(_build_history(snapshot, device, events))
+
+    return tuple(built)
 
 
 def requested_bytes(blocks: Blocks, rows: Rows) -> Int64s:
-    """Return the requested bytes of some blocks.
+    """Return the bytes that the program requested for some blocks.
 
-    Files from before torch 2.1 do not have them (-1). There the size of the block
-    stands in.
+    Files from before torch 2.1 do not record them; there the size of the block counts.
 
     Args:
         blocks: The blocks of the snapshot.
         rows: Rows of these blocks.
     """
     requested = blocks.requested_size[rows]
-    return np.where(requested < 0, blocks.size[rows], requested)
+    is_recorded = requested >= 0
+    return np.where(is_recorded, requested, blocks.size[rows])
 
 
 def mark_private_pool_allocations(history: History) -> Flags:
-    """Return which allocations are in a private pool, as that of a CUDA graph is.
+    """Return which allocations are in a private pool, such as that of a CUDA graph.
 
-    Where events do not name pools, this is only known of allocations that live at the
-    end.
+    What lives at the end has a block, whose segment has a pool. Of all else, the event
+    that allocated it may name the pool; where it does not, the flag is false.
 
     Returns:
         One flag for each entry of `history.allocations`.
     """
     snapshot = history.snapshot
     allocations = history.allocations
-    # A row of -1 means no pool, no event or no block. Each array of flags gets one
-    # more entry at its end, so that -1 reads this entry.
-    no_pool = False
-    is_private_pool = np.array([any(pool) for pool in snapshot.pools], np.bool_)
-    is_private = np.append(is_private_pool, no_pool)
-    event_is_private = np.append(is_private[history.events.pool], no_pool)
-    segment_is_private = is_private[snapshot.segments.pool]
-    block_is_private = np.append(segment_is_private[snapshot.blocks.segment], no_pool)
-    is_live_at_end = allocations.block >= 0
-    born_in_private_pool = event_is_private[allocations.born]  # BEFORE is -1
 
-    return np.where(
-        is_live_at_end, block_is_private[allocations.block], born_in_private_pool
-    )
+    # The name of the common pool is (0, 0).
+    is_private = np.array([any(name) for name in snapshot.pools], np.bool_)
+    event_is_private = at(is_private, history.events.pool, missing=False)
+    segment_is_private = at(is_private, snapshot.segments.pool, missing=False)
+    block_is_private = segment_is_private[snapshot.blocks.segment]
+
+    private_by_event = at(event_is_private, allocations.allocated_at, missing=False)
+    private_by_block = at(block_is_private, allocations.block, missing=False)
+    has_block = allocations.block >= 0
+    return np.where(has_block, private_by_block, private_by_event)
 
 
-def _build_history(
-    snapshot: Snapshot, device: int, recorded_events: MemoryEvents | None
-) -> History:
+def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> History:
     """Work out what the memory of a device held, from its events and its last state.
 
     Args:
         snapshot: The snapshot that has the device.
         device: The number of the device.
-        recorded_events: The events of the device; None if it has none.
+        events: The events of the device; there may be none.
     """
-    events = recorded_events
-    if events is None:
-        events = make_table_with_unknowns(MemoryEvents, 0, device=device)
     segments = np.flatnonzero(snapshot.segments.device == device)
     allocations = _collect_allocations(snapshot, device, events)
     allocated = allocations.until_requested.live_bytes()
@@ -314,10 +331,10 @@ def _build_history(
     unrecorded = allocations.unrecorded
     if difference:
         unrecorded += _name_missing_events(events, unrecorded)
-    if _is_taken_twice(snapshot, segments, events):
-        unrecorded += _return_if_absent(events, SEGMENT_GIVEN)[:1]
-    if (active > reserved).any():
-        unrecorded += _return_if_absent(events, SEGMENT_TAKEN)[:1]
+    if _is_taken_twice(snapshot, segments, events) and _lacks(events, SEGMENT_GIVEN):
+        unrecorded += (MemoryAction.SEGMENT_ALLOC,)
+    if (active > reserved).any() and _lacks(events, SEGMENT_TAKEN):
+        unrecorded += (MemoryAction.SEGMENT_FREE,)
 
     return History(
         snapshot=snapshot,
@@ -391,23 +408,21 @@ def _collect_allocations(
 def _name_missing_events(
     events: MemoryEvents, unrecorded: tuple[MemoryAction, ...]
 ) -> tuple[MemoryAction, ...]:
-    """Name the actions whose events are missing, so that sums do not fit at the end.
-
-    It is called if the events do not add up to what the blocks hold.
+    """Name the actions that explain why events do not add up to what the blocks hold.
 
     Args:
         events: The events of a device.
-        unrecorded: The kind of end that is known to be missing.
+        unrecorded: The kind of end that is known to be missing; empty if neither is.
 
     Returns:
-        ALLOC if there is no such event. Else both kinds of ends if neither has an
-        event and `unrecorded` is empty.
+        ALLOC if no event allocates. Else both kinds of ends if no event frees, unless
+        one of them is known to be missing.
     """
-    no_allocations = _return_if_absent(events, (MemoryAction.ALLOC,))
-    if no_allocations or unrecorded:
-        return no_allocations
-
-    return _return_if_absent(events, FREED)
+    if _lacks(events, (MemoryAction.ALLOC,)):
+        return (MemoryAction.ALLOC,)
+    if not unrecorded and _lacks(events, FREED):
+        return FREED
+    return ()
 
 
 def _compute_reserved_bytes(
@@ -415,8 +430,8 @@ def _compute_reserved_bytes(
 ) -> Int64s:
     """Compute how many bytes the device had given to the allocator, over time.
 
-    They are worked out backwards from the segments at the end, by undoing each event
-    that adds or returns memory.
+    The file has the segments of the end. E.g. if they have 30 MB, and the only event
+    added 10 MB, the result is 20 and 30 MB.
 
     Args:
         snapshot: The snapshot.
@@ -430,12 +445,11 @@ def _compute_reserved_bytes(
     is_taken = np.isin(events.action, SEGMENT_TAKEN)
     given = np.where(is_given, events.size, 0)
     taken = np.where(is_taken, events.size, 0)
-    change = given - taken
+    change_so_far = prefix_sums(given - taken)
 
-    # Subtract all changes from the end, then add them up again.
     at_end = snapshot.segments.total_size[segments].sum()
-    before_first = np.array([at_end - change.sum()], np.int64)
-    return np.cumsum(np.concatenate((before_first, change)))
+    before_first_event = at_end - change_so_far[-1]
+    return np.asarray(before_first_event + change_so_far)
 
 
 def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> bool:
@@ -444,18 +458,15 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
     That is so if an address was taken back twice, or is there at the end.
     """
     taken = events.addr[np.isin(events.action, SEGMENT_TAKEN)]
-    left = snapshot.segments.address[segments]
-    return len(distinct(taken)) < len(taken) or bool(np.isin(taken, left).any())
+    has_repeats = len(distinct(taken)) < len(taken)
+
+    addresses_at_end = snapshot.segments.address[segments]
+    return has_repeats or bool(np.isin(taken, addresses_at_end).any())
 
 
-def _return_if_absent(
-    events: MemoryEvents, actions: tuple[MemoryAction, ...]
-) -> tuple[MemoryAction, ...]:
-    """Return `actions` if there are events, but none of them has one of these actions.
-    Otherwise return ()."""
-    if not len(events) or np.isin(events.action, actions).any():
-        return ()
-    return actions
+def _lacks(events: MemoryEvents, actions: tuple[MemoryAction, ...]) -> bool:
+    """Return whether there are events, but none of them has one of some actions."""
+    return len(events) > 0 and not np.isin(events.action, actions).any()
 
 
 def _find_unrecorded_end(
@@ -479,7 +490,7 @@ def _find_unrecorded_end(
     completions = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
 
     if len(completions) and not len(requests):
-        ends_of_recorded = occupied.died[occupied.born != BEFORE]
+        ends_of_recorded = occupied.freed_at[~occupied.is_early]
         if np.isin(ends_of_recorded, completions).any():
             return (MemoryAction.FREE_REQUESTED,)
     elif len(requests) and not len(completions):
@@ -509,44 +520,43 @@ def pair_allocations(
         The allocations from before the first event, then those that events make, in
         the order of their addresses.
     """
-    by_events = _pair_events(events, end)
-    is_unnamed = ~np.isin(blocks.address[blocks_at_end], by_events.addresses)
-    unnamed = blocks_at_end[is_unnamed]
+    pairs = _pair_events(events, end)
+    is_unnamed = ~np.isin(blocks.address[blocks_at_end], pairs.addresses)
+    unnamed_blocks = blocks_at_end[is_unnamed]
 
     # Put three groups one after another: what events only free, blocks that no event
     # names, and what events allocate.
-    freed_only = by_events.freed_only
-    allocated = by_events.allocated
     address = np.concatenate(
-        [events.addr[freed_only], blocks.address[unnamed], events.addr[allocated]]
+        [
+            events.addr[pairs.freed_only],
+            blocks.address[unnamed_blocks],
+            events.addr[pairs.allocated],
+        ]
     )
     size = np.concatenate(
         [
-            events.size[freed_only],
-            requested_bytes(blocks, unnamed),
-            events.size[allocated],
+            events.size[pairs.freed_only],
+            requested_bytes(blocks, unnamed_blocks),
+            events.size[pairs.allocated],
         ]
     )
-    never = np.full(len(unnamed), len(events))
-    died = np.concatenate([freed_only, never, by_events.freed])
-    count_before = len(freed_only) + len(unnamed)
-    born = np.concatenate([np.full(count_before, BEFORE), allocated])
+    count_before = len(pairs.freed_only) + len(unnamed_blocks)
+    allocated_at = np.concatenate([np.full(count_before, BEFORE), pairs.allocated])
+    never = np.full(len(unnamed_blocks), len(events))
+    freed_at = np.concatenate([pairs.freed_only, never, pairs.freed])
 
-    is_live_at_end = died == len(events)
-    block = np.where(
-        is_live_at_end, _find_blocks_at(blocks, blocks_at_end, address), -1
-    )
+    is_live_at_end = freed_at == len(events)
+    block_there = _find_blocks_at(blocks, blocks_at_end, address)
+    block = np.where(is_live_at_end, block_there, -1)
 
-    # The last entry is read for a block of -1: there is no stack.
-    stack_of_blocks = np.append(blocks.stack, -1)
-    stack = np.concatenate(
-        [stack_of_blocks[block[:count_before]], events.stack[allocated]]
-    )
+    # What no event allocated has the stack that its block has, if there is one.
+    stack_before = at(blocks.stack, block[:count_before], missing=-1)
+    stack = np.concatenate([stack_before, events.stack[pairs.allocated]])
     return Allocations(
         address=address,
         size=size,
-        born=born,
-        died=died,
+        allocated_at=allocated_at,
+        freed_at=freed_at,
         stack=stack.astype(np.int32),
         block=block.astype(np.int32),
         events=len(events),
@@ -558,9 +568,8 @@ class _AllocationsOfEvents(NamedTuple):
 
     freed_only: Rows  # those that free what no event allocated
     allocated: Rows  # those that allocate
-    freed: (
-        Rows  # for each of `allocated` the event that frees it; their number for none
-    )
+    # for each of `allocated` the event that frees it; the number of events if none does
+    freed: Rows
     addresses: Int64s  # of all of them
 
 
@@ -571,39 +580,32 @@ def _pair_events(events: MemoryEvents, end: MemoryAction) -> _AllocationsOfEvent
         events: The events of a device.
         end: The action that ends an allocation.
     """
-    is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
-    rows = np.flatnonzero(is_birth_or_end)
-    order = rows[np.argsort(events.addr[rows], kind="stable")]
+    is_begin_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
+    rows = np.flatnonzero(is_begin_or_end)
 
-    # Sorted by address; the stable sort keeps the order of time at each.
-    addresses = events.addr[order]
-    is_birth = events.action[order] == MemoryAction.ALLOC
-    is_first = begins_runs(addresses)  # the first event of its address
-    never = len(events)
+    # Sort by address; a stable sort keeps the order of time at each address.
+    rows = rows[np.argsort(events.addr[rows], kind="stable")]
+    addresses = events.addr[rows]
+    is_begin = events.action[rows] == MemoryAction.ALLOC
 
     # The next event of an address, whatever it is, ends the allocation there.
-    next_event = np.append(order[1:], never)
-    next_event[ends_runs(addresses)] = never
+    never = len(events)
+    is_last_of_address = ends_runs(addresses)
+    next_event = np.where(is_last_of_address, never, np.roll(rows, -1))
 
+    # A free that comes first at its address ends what was there before all events.
+    is_first_of_address = begins_runs(addresses)
     return _AllocationsOfEvents(
-        freed_only=order[is_first & ~is_birth],
-        allocated=order[is_birth],
-        freed=next_event[is_birth],
+        freed_only=rows[is_first_of_address & ~is_begin],
+        allocated=rows[is_begin],
+        freed=next_event[is_begin],
         addresses=addresses,
     )
 
 
 def _find_blocks_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
-    """Find the memory block at each of some addresses.
-
-    Args:
-        blocks: The blocks of the snapshot.
-        candidates: The rows of the blocks among which to search.
-        address: The addresses.
-
-    Returns:
-        A row of `blocks` for each address, -1 where there is none.
-    """
+    """Return which of the candidates, rows of `blocks`, is at each address; -1 where
+    none is."""
     return first_with(blocks.address[candidates], candidates, address).astype(np.intp)
 
 
@@ -617,7 +619,8 @@ def make_table_with_unknowns(kind: type[T], rows: int, **known_columns: Any) -> 
         rows: How many rows the table has.
         known_columns: The known columns, by their names.
     """
-    columns: dict[str, Any] = {
-        name: np.full(rows, -1) for name in kind.__struct_fields__
-    }
-    return kind(**columns | known_columns)
+    columns: dict[str, Any] = {}
+    for name in kind.__struct_fields__:
+        is_known = name in known_columns
+        columns[name] = known_columns[name] if is_known else np.full(rows, -1)
+    return kind(**columns)

@@ -11,6 +11,7 @@ of it may belong to the block.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import (
-    BEFORE,
     SEGMENT_GIVEN,
     SEGMENT_TAKEN,
     UNSPLIT_BYTES,
@@ -33,7 +33,6 @@ from fusetui.trace.model.arrays import (
     at,
     ends_runs,
     last_at_or_before,
-    summed,
 )
 from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
@@ -100,15 +99,16 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         Args:
             least: Leave out what may belong to the block before the hole.
         """
-        base = _segment_begins(self.segments)[self.segment]
-        start = self.start - base
+        segment_begin = _segment_begins(self.segments)[self.segment]
+        start_in_segment = self.start - segment_begin
+        end_in_segment = self.end - segment_begin
         if least:
-            start = start + np.minimum(self.slack, self.size)
+            start_in_segment = start_in_segment + np.minimum(self.slack, self.size)
 
-        # A hole returns the pages that lie in it entirely.
-        first_page = -(-start // PAGE_BYTES)  # rounded up
-        end_page = (self.end - base) // PAGE_BYTES
-        return np.maximum(end_page - first_page, 0) * PAGE_BYTES
+        # Only pages that lie in the hole entirely can be given back.
+        first_page = -(-start_in_segment // PAGE_BYTES)  # rounded up
+        page_behind = end_in_segment // PAGE_BYTES  # rounded down
+        return np.maximum(page_behind - first_page, 0) * PAGE_BYTES
 
     def usable(self, like: Segment) -> Flags:
         """Return which holes are where an allocation for a given segment could go.
@@ -118,15 +118,17 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         Args:
             like: The segment to compare with.
         """
-        is_like: list[bool] = []
-        for segment in self.segments:
-            is_same_kind = segment.is_large == like.is_large
-            is_same_stream = segment.stream == like.stream
-            is_same_pool = segment.pool == like.pool
-            is_like.append(is_same_kind and is_same_stream and is_same_pool)
+        wanted = (like.pool, like.stream, like.is_large)
+        is_usable = [
+            (segment.pool, segment.stream, segment.is_large) == wanted
+            for segment in self.segments
+        ]
+        return np.array(is_usable, np.bool_)[self.segment]
 
-        # The last entry keeps the array indexable if there are no segments.
-        return np.array([*is_like, False], np.bool_)[self.segment]
+    def holds_allocations(self) -> Flags:
+        """Return for each segment whether a live allocation is in it."""
+        segments = np.arange(len(self.segments))
+        return np.isin(segments, self.segment_of_allocation)
 
 
 def _segment_begins(segments: tuple[Segment, ...]) -> Int64s:
@@ -196,12 +198,13 @@ def _find_allocations_in_segments(
     live_rows = np.flatnonzero(allocations.live_after(event))
     live_rows = live_rows[np.argsort(allocations.address[live_rows], kind="stable")]
 
-    # The segment of an address is the last one that begins at or before it.
+    # Only the last segment that begins at or before an address can have it. An address
+    # below all segments has none; there, an end of 0 makes the comparison false.
     address = allocations.address[live_rows]
     segment = last_at_or_before(_segment_begins(segments), address)
-    end = at(_segment_ends(segments), segment, missing=0)
+    end_of_segment = at(_segment_ends(segments), segment, missing=0)
 
-    is_inside = (segment >= 0) & (address < end)
+    is_inside = address < end_of_segment
     return _PlacedAllocations(row=live_rows[is_inside], segment=segment[is_inside])
 
 
@@ -227,26 +230,30 @@ def _find_free_ranges(blocks: _PlacedBlocks, segments: tuple[Segment, ...]) -> _
         blocks: The blocks, sorted by address.
         segments: The segments, sorted by address.
     """
-    begins = _segment_begins(segments)
-    segment_ends = _segment_ends(segments)
+    segment_begins = _segment_begins(segments)
+    block_ends = blocks.start + blocks.size
+    segments_are_unsure = np.zeros(len(segments), np.bool_)
 
-    # Begins of segments come first, so that they precede blocks at the same address.
-    boundaries = np.concatenate([begins, blocks.start])
-    by_address = np.argsort(boundaries, kind="stable")
-    start = np.concatenate([begins, blocks.start + blocks.size])[by_address]
+    # One entry per segment, then one per block; each may have free memory behind it.
+    address = np.concatenate([segment_begins, blocks.start])
+    free_from = np.concatenate([segment_begins, block_ends])
+    segment = np.concatenate([np.arange(len(segments)), blocks.segment])
+    is_unsure = np.concatenate([segments_are_unsure, blocks.may_be_larger])
 
-    segment_rows = np.arange(len(segments))
-    segment = np.concatenate([segment_rows, blocks.segment])[by_address]
+    # The sort is stable: a segment precedes a block at its begin.
+    by_address = np.argsort(address, kind="stable")
+    segment = segment[by_address]
 
-    next_boundary = np.append(boundaries[by_address][1:], 0)
-    is_sure = np.zeros(len(segments), np.bool_)
-    is_behind_unsure = np.concatenate([is_sure, blocks.may_be_larger])[by_address]
+    # Free memory ends with its segment or, earlier, at the next block.
+    end_of_segment = _segment_ends(segments)[segment]
+    next_address = np.roll(address[by_address], -1)
+    is_last_of_segment = ends_runs(segment)
 
     return _Gaps(
         segment=segment,
-        start=start,
-        end=np.where(ends_runs(segment), segment_ends[segment], next_boundary),
-        is_behind_unsure=is_behind_unsure,
+        start=free_from[by_address],
+        end=np.where(is_last_of_segment, end_of_segment, next_address),
+        is_behind_unsure=is_unsure[by_address],
     )
 
 
@@ -267,9 +274,8 @@ def _place_blocks(
 ) -> _PlacedBlocks:
     """Work out the address range of the block of each live allocation in a segment.
 
-    The file records the size of a block that is there at the end. The size of a block
-    that is gone is worked out from what was requested, rounded up as the allocator
-    does.
+    The file has the sizes of blocks that are there at the end. A block that is gone had
+    at least what was requested, rounded up as the allocator does.
 
     Args:
         history: The history of the device.
@@ -278,28 +284,29 @@ def _place_blocks(
         segments: The segments at that moment, by address.
     """
     allocations = history.occupied
-    block = allocations.block[placed.row]
-    is_gone = block < 0  # there is no block at the end
-    sizes_at_end = np.append(history.snapshot.blocks.size, 0)
+    block_at_end = allocations.block[placed.row]
+    is_gone = block_at_end < 0
+    recorded_size = at(history.snapshot.blocks.size, block_at_end, missing=0)
     least_size = _round_up_request(allocations.size[placed.row])
-    size = np.where(is_gone, least_size, sizes_at_end[block])
+    size = np.where(is_gone, least_size, recorded_size)
 
     # Segments for small blocks and expandable segments split off every rest. In others,
     # a rest may belong to the block.
-    has_unsplit_rests = np.array(
-        [segment.is_large and not segment.is_expandable for segment in segments],
-        np.bool_,
-    )
-
-    uncertain = np.flatnonzero(is_gone & has_unsplit_rests[placed.segment])
-    end_of_segment = _segment_ends(segments)[placed.segment[uncertain]]
+    keeps_rests = [
+        segment.is_large and not segment.is_expandable for segment in segments
+    ]
+    may_have_rest = is_gone & np.array(keeps_rests, np.bool_)[placed.segment]
     rests = _find_unsplit_rests(
-        history, placed.row[uncertain], size[uncertain], end_of_segment, event
+        history,
+        rows=placed.row[may_have_rest],
+        sizes=size[may_have_rest],
+        limit=_segment_ends(segments)[placed.segment[may_have_rest]],
+        event=event,
     )
 
-    size[uncertain] += rests.bytes
+    size[may_have_rest] += rests.bytes
     may_be_larger = np.zeros(len(size), np.bool_)
-    may_be_larger[uncertain] = rests.may_be_more
+    may_be_larger[may_have_rest] = rests.may_be_more
 
     return _PlacedBlocks(
         segment=placed.segment,
@@ -345,19 +352,21 @@ def _find_unsplit_rests(
     """
     allocations = history.occupied
     start = allocations.address[rows]
-    born = allocations.born[rows]
+    allocated_at = allocations.allocated_at[rows]
+
+    now = np.full(len(rows), event)
+    end = start + sizes
+    free_then = allocations.next_in_use(start, allocated_at, limit) - end
+    free_now = allocations.next_in_use(start, now, limit) - end
 
     # It is not known what was free when a block from before the first event was made.
     # What was free at the first event, and what is free now, both bound it.
-    is_early = born == BEFORE
-    now = np.full(len(rows), event)
-    free_at_birth = allocations.next_in_use(start, born, limit) - start - sizes
-    free_now = allocations.next_in_use(start, now, limit) - start - sizes
-    free = np.where(is_early, np.minimum(free_at_birth, free_now), free_at_birth)
+    is_early = allocations.is_early[rows]
+    free = np.where(is_early, np.minimum(free_then, free_now), free_then)
 
-    is_unsplit = free <= UNSPLIT_BYTES
-    unsplit = np.where(is_unsplit, np.maximum(free, 0), 0)
-    return _Rests(bytes=unsplit, may_be_more=~is_unsplit & is_early)
+    is_split_off = free > UNSPLIT_BYTES
+    kept_bytes = np.where(is_split_off, 0, np.maximum(free, 0))
+    return _Rests(bytes=kept_bytes, may_be_more=is_split_off & is_early)
 
 
 def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
@@ -365,7 +374,8 @@ def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
 
     A *segment* is a range of addresses that the allocator got from the device. Only
     those of the end are recorded. Others are worked out by undoing events, from the end
-    or from the nearest later moment that is known already.
+    or from the nearest later moment that is known already: before an event that adds a
+    segment, it was not there.
 
     Args:
         history: The history of the device.
@@ -373,15 +383,16 @@ def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
     """
     log = segment_log(history)
     changes_then = int(np.searchsorted(log.events, event, side="right"))
-    later_counts = [count for count in log.segments_after if count >= changes_then]
-    nearest = min(later_counts)
+    nearest = min(count for count in log.segments_after if count >= changes_then)
 
     segments = SegmentMap(log.segments_after[nearest])
-    for change in range(nearest - 1, changes_then - 1, -1):
+    for change in reversed(range(changes_then, nearest)):
         _undo_segment_event(history, int(log.events[change]), segments)
-        changes_left = change  # so many changes are not undone yet
-        if changes_left % CHANGES_BETWEEN_KEPT == 0:
-            log.segments_after[changes_left] = segments.segments
+
+        # Change n is undone, so n changes are left. Keep some of these states: the next
+        # moment is then found in few steps.
+        if change % CHANGES_BETWEEN_KEPT == 0:
+            log.segments_after[change] = segments.segments
 
     return segments.segments
 
@@ -433,7 +444,7 @@ def _read_segment(snapshot: Snapshot, row: int) -> Segment:
 def _undo_segment_event(history: History, event: int, segments: SegmentMap) -> None:
     """Undo what an event did to the segments of a device, in place.
 
-    E.g. an event that adds a segment removes it again.
+    E.g. if the event adds a segment, this is removed again.
 
     Args:
         history: The history of the device.
@@ -448,16 +459,17 @@ def _undo_segment_event(history: History, event: int, segments: SegmentMap) -> N
         segments.cut(address, size)
         return
 
-    is_page = action == MemoryAction.SEGMENT_UNMAP
+    # Only expandable segments are unmapped page by page.
+    is_of_expandable = action == MemoryAction.SEGMENT_UNMAP
     taken = Segment(
         address=address,
         size=size,
         stream=int(events.stream[event]),
         pool=name_pool(history.snapshot, int(events.pool[event])),
-        is_large=size > PAGE_BYTES,
-        is_expandable=is_page,
+        is_large=size > PAGE_BYTES,  # a segment for small blocks has one page
+        is_expandable=is_of_expandable,
     )
-    if is_page:
+    if is_of_expandable:
         segments.join(taken)
     else:
         segments.add(taken)
@@ -528,24 +540,26 @@ class SegmentMap:
         Args:
             pages: The pages, as a segment of their own.
         """
-        position = bisect_right(self._addresses, pages.address)
-        for address in self._addresses[max(position - 1, 0) : position + 1]:
+        merged = pages
+        next_position = bisect_right(self._addresses, pages.address)
+        before_and_behind = slice(max(next_position - 1, 0), next_position + 1)
+        for address in self._addresses[before_and_behind]:
             neighbor = self._by_address[address]
             if not neighbor.is_expandable or neighbor.stream != pages.stream:
                 continue
 
-            ends_before = pages.address == neighbor.address + neighbor.size
-            begins_behind = neighbor.address == pages.address + pages.size
+            ends_before = neighbor.address + neighbor.size == merged.address
+            begins_behind = neighbor.address == merged.address + merged.size
             if ends_before or begins_behind:
                 del self._by_address[address]
                 self._addresses.remove(address)
-                pages = replace(
-                    pages,
-                    address=min(address, pages.address),
-                    size=neighbor.size + pages.size,
+                merged = replace(
+                    merged,
+                    address=min(neighbor.address, merged.address),
+                    size=neighbor.size + merged.size,
                 )
 
-        self.add(pages)
+        self.add(merged)
 
     def cut(self, address: int, size: int) -> None:
         """Take a range of addresses out of the segment that holds it.
@@ -564,7 +578,8 @@ class SegmentMap:
         if bytes_after < 0:
             return
 
-        del self._by_address[self._addresses.pop(position)]
+        self._addresses.pop(position)
+        del self._by_address[segment.address]
         if bytes_before:
             self.add(replace(segment, size=bytes_before))
 
@@ -618,11 +633,8 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
         )
 
     # Holes in segments without any allocation are cached, all others are split.
-    holds_allocations = np.zeros(len(placement.segments), np.bool_)
-    holds_allocations[
-        placement.segment_of_allocation[placement.segment_of_allocation >= 0]
-    ] = True
-    split_holes = placement.size[holds_allocations[placement.segment]]
+    is_split = placement.holds_allocations()[placement.segment]
+    split_holes = placement.size[is_split]
     split = int(split_holes.sum())
 
     is_sure = not placement.slack.any() and not rounds_up_requests(history)
@@ -671,8 +683,9 @@ def fragmentation(history: History, event: int) -> Waste | None:
     largest = int(hole_bytes.max(initial=0))
 
     min_bytes = MIN_FRAGMENTED_SHARE * total_waste.reserved_bytes
-    is_much = min_bytes > 0 and total >= min_bytes
-    if not is_much or largest > MAX_HOLE_SHARE * total:
+    is_large_share = min_bytes > 0 and total >= min_bytes
+    is_scattered = largest <= MAX_HOLE_SHARE * total
+    if not (is_large_share and is_scattered):
         return None
 
     return replace(total_waste, split_bytes=total, largest_bytes=largest)
@@ -683,13 +696,13 @@ def _measure_holes_before_blocks(placement: SegmentLayout) -> Int64s:
 
     Whole pages of expandable segments do not count: they can be given back.
     """
-    is_expandable_segment = np.array(
-        [segment.is_expandable for segment in placement.segments], np.bool_
-    )
-    is_in_expandable = is_expandable_segment[placement.segment]
+    segments = placement.segments
+    are_expandable = np.array([segment.is_expandable for segment in segments], np.bool_)
+    is_in_expandable = are_expandable[placement.segment]
     given_back = np.where(is_in_expandable, placement.returnable(), 0)
 
-    end_of_segment = _segment_ends(placement.segments)[placement.segment]
+    # A hole that does not end with its segment ends at a block.
+    end_of_segment = _segment_ends(segments)[placement.segment]
     is_before_block = placement.end < end_of_segment
     return np.where(is_before_block, placement.size - given_back, 0)
 
@@ -700,16 +713,11 @@ def list_private_pools(history: History) -> list[int]:
 
     A CUDA graph has a private pool. Pools that reserve nothing are left out.
     """
-    pools = history.snapshot.pools
-    segments = history.snapshot.segments
-    rows = history.segments
+    snapshot = history.snapshot
+    reserved: Counter[tuple[int, int]] = Counter()
+    for row in history.segments.tolist():
+        pool = name_pool(snapshot, int(snapshot.segments.pool[row]))
+        reserved[pool] += int(snapshot.segments.total_size[row])
 
-    # The last entry is that of segments without a pool (-1).
-    reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1)
-
-    sizes: list[int] = []
-    for pool, size in zip(pools, reserved[: len(pools)].tolist(), strict=True):
-        if pool != COMMON_POOL and size:
-            sizes.append(size)
-
-    return sorted(sizes, reverse=True)
+    del reserved[COMMON_POOL]
+    return sorted((size for size in reserved.values() if size), reverse=True)

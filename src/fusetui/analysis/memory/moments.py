@@ -6,7 +6,7 @@ first event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,14 +34,15 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     at,
-    distinct,
     first_with,
     last_at_or_before,
     prefix_sums,
     summed,
 )
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo
+from fusetui.trace.model.sorted_arrays import slice_between
 from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
@@ -91,7 +92,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     """
 
     history: History
-    kinds: Int64s  # of each allocation, the number of its category
+    category_numbers: Int64s  # of each allocation, the number of its category
     title: str  # of the device
     # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
     # where the file has none
@@ -101,7 +102,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
     # index in `names`.
     holders: Mapping[str, Int64s]
-    born: Rows  # the allocations in the order of their births
+    oldest_first: Rows  # the allocations in the order of their events
     kept: KeptMoments
     changes: tuple[CategoryChanges, ...]  # of each category
     is_of_trace: bool  # from memory events: stacks are the numbers of ops, no frames
@@ -144,17 +145,20 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         allocations = self.history.allocations
         kept = int(last_at_or_before(self.kept.events, event))
-        # `born` has the allocations in the order of their births.
-        made_by_then = np.searchsorted(
-            allocations.born,
-            [self.kept.events[kept], event],
-            side="right",
-            sorter=self.born,
-        )
-        made_since = self.born[slice(*made_by_then.tolist())]
+        kept_event = int(self.kept.events[kept])
+
+        made_since = self._made_between(kept_event + 1, event + 1)
         candidates = np.concatenate([self.kept.live[kept], made_since])
-        living: Rows = candidates[allocations.died[candidates] > event]
+        living: Rows = candidates[allocations.freed_at[candidates] > event]
         return living
+
+    def _made_between(self, first: int, last: int) -> Rows:
+        """Return the allocations that the events from `first` to before `last` made."""
+        allocated_at = self.history.allocations.allocated_at
+        begin, end = np.searchsorted(
+            allocated_at, [first, last], sorter=self.oldest_first
+        )
+        return self.oldest_first[begin:end]
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
         """Add up what the events from `first` to before `last` allocated.
@@ -163,9 +167,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         `last`.
         """
         allocations = self.history.allocations
-        begin, end = np.searchsorted(allocations.born, [first, last], sorter=self.born)
-        rows = self.born[begin:end]
-        still_live = rows[allocations.died[rows] >= last]
+        rows = self._made_between(first, last)
+        still_live = rows[allocations.freed_at[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
             bytes=int(allocations.size[rows].sum()),
@@ -178,11 +181,11 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             Bytes of shape [CATEGORIES, events].
         """
-        bytes_of_categories = []
+        bytes_by_category = []
         for changes in self.changes:
             changes_so_far = np.searchsorted(changes.events, events, side="right")
-            bytes_of_categories.append(changes.bytes[changes_so_far])
-        return np.stack(bytes_of_categories)
+            bytes_by_category.append(changes.bytes[changes_so_far])
+        return np.stack(bytes_by_category)
 
     def most_of_categories(self, begin: int, end: int) -> list[int]:
         """Return the most bytes that each category has at any moment of a range.
@@ -192,30 +195,32 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
                 in a file without times.
             end: The position of the last one.
         """
-        first_event, after_last = np.searchsorted(self.positions, (begin, end + 1))
+        first_event = int(np.searchsorted(self.positions, begin))
+        event_behind = int(np.searchsorted(self.positions, end + 1))
         most_bytes = []
         for changes in self.changes:
-            # with the bytes before the first change
-            first = int(np.searchsorted(changes.events, first_event))
-            last = int(np.searchsorted(changes.events, after_last))
-            most_bytes.append(int(changes.bytes[first : last + 1].max()))
+            # A category has `bytes[n]` after n changes, until the next one.
+            changes_before = int(np.searchsorted(changes.events, first_event))
+            changes_by_end = int(np.searchsorted(changes.events, event_behind))
+            bytes_in_range = changes.bytes[changes_before : changes_by_end + 1]
+            most_bytes.append(int(bytes_in_range.max()))
         return most_bytes
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
         """Find the event of each range after which most memory is allocated.
 
         Args:
-            first: The first event of each range.
+            first: The first event of each range, or BEFORE.
             last: The last event of each range.
 
         Returns:
             An event per range; of several the first one.
         """
-        allocated = self.history.allocated  # before the first event, then after each
+        allocated = self.history.allocated  # after event n at n + 1, BEFORE (-1) at 0
         highest_events = []
         for first_event, last_event in zip(first.tolist(), last.tolist(), strict=True):
-            after_events = allocated[first_event + 1 : last_event + 2]
-            highest_events.append(first_event + int(after_events.argmax()))
+            bytes_in_range = allocated[first_event + 1 : last_event + 2]
+            highest_events.append(first_event + int(bytes_in_range.argmax()))
         return np.array(highest_events)
 
     def held(self, by: str, event: int) -> HeldGroups:
@@ -243,9 +248,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             The groups; their numbers are stacks, -1 where none was recorded.
         """
         rows = self._find_rows_of_holder(by, holder, event)
-        return self._grouped(
-            self.history.allocations.stack[rows].astype(np.int64), rows
-        )
+        stacks = self.history.allocations.stack[rows].astype(np.int64)
+        return self._grouped(stacks, rows)
 
     def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """List the live allocations of one holder that were made by one stack.
@@ -264,7 +268,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         rows = rows[allocations.stack[rows] == stack]
 
         # np.lexsort sorts by its last key first.
-        order = np.lexsort((allocations.born[rows], -allocations.size[rows]))
+        order = np.lexsort((allocations.allocated_at[rows], -allocations.size[rows]))
         ordered: Rows = rows[order]
         return ordered
 
@@ -282,15 +286,13 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             numbers: A number for each of `rows`.
             rows: Rows of History.allocations.
         """
-        groups = distinct(numbers)
-        group_of_row = np.searchsorted(groups, numbers)
-        sizes = summed(group_of_row, self.history.allocations.size[rows], len(groups))
-        blocks = np.bincount(group_of_row, minlength=len(groups))
-        largest_first = np.argsort(-sizes, kind="stable")
+        groups = grouped(numbers)
+        group_bytes = groups.sums(self.history.allocations.size[rows])
+        largest_first = np.argsort(-group_bytes, kind="stable")
         return HeldGroups(
-            number=groups[largest_first],
-            bytes=sizes[largest_first],
-            blocks=blocks[largest_first],
+            number=groups.keys[largest_first],
+            bytes=group_bytes[largest_first],
+            blocks=groups.counts[largest_first],
         )
 
 
@@ -301,20 +303,25 @@ def moments(facts: MemoryFacts) -> Moments:
     """
     history = facts.history
     stack = history.allocations.stack
+
     times_us = history.events.time_us
-    times = np.empty(0, np.int64)
-    if len(times_us) and int(times_us.min()) >= 0:
-        times = np.maximum.accumulate(times_us) * 1000
+    has_times = len(times_us) > 0 and int(times_us.min()) >= 0  # -1 is no time
+    if has_times:
+        # The clock of the file may go back; moments of the app must not.
+        times_ns = np.maximum.accumulate(times_us) * 1000
+    else:
+        times_ns = np.empty(0, np.int64)
+
     keys: Keys = {
         "code": (stack, facts.evidence.code),
         "module": (stack, facts.evidence.module),
-        "category": (facts.kinds, CATEGORIES.__getitem__),
+        "category": (facts.category_numbers, CATEGORIES.__getitem__),
     }
     return compute_moments(
         history,
-        kinds=facts.kinds,
+        category_numbers=facts.category_numbers,
         title=f"device {history.device}",
-        times=times,
+        times=times_ns,
         keys=keys,
         is_of_trace=False,
     )
@@ -323,7 +330,7 @@ def moments(facts: MemoryFacts) -> Moments:
 def compute_moments(
     history: History,
     *,
-    kinds: Int64s,
+    category_numbers: Int64s,
     title: str,
     times: Int64s,
     keys: Keys,
@@ -333,7 +340,7 @@ def compute_moments(
 
     Args:
         history: The history of the device.
-        kinds: The number of the category of each allocation.
+        category_numbers: The number of the category of each allocation.
         title: What the device is called.
         times: The time of each event, in ns; empty if the file has none.
         keys: What allocations are grouped by. The first key must be their stacks.
@@ -342,22 +349,25 @@ def compute_moments(
     allocations = history.allocations
     holders = _find_holders(allocations, keys)
     _, name_of_stack = next(iter(keys.values()))
-    born: Rows = np.argsort(allocations.born, kind="stable")
-    changes = [
-        _find_byte_changes(allocations, kinds == kind)
-        for kind in range(len(CATEGORIES))
-    ]
+    oldest_first: Rows = np.argsort(allocations.allocated_at, kind="stable")
+
+    changes_of_categories = []
+    for category_number in range(len(CATEGORIES)):
+        is_of_category = category_numbers == category_number
+        changes = _find_byte_changes(allocations, is_of_category)
+        changes_of_categories.append(changes)
+
     return Moments(
         history=history,
-        kinds=kinds,
+        category_numbers=category_numbers,
         title=title,
         times=times,
         named=name_of_stack,
         names=holders.names,
         holders=holders.numbers,
-        born=born,
-        kept=_keep_live_allocations(allocations, born),
-        changes=tuple(changes),
+        oldest_first=oldest_first,
+        kept=_keep_live_allocations(allocations, oldest_first),
+        changes=tuple(changes_of_categories),
         is_of_trace=is_of_trace,
     )
 
@@ -365,9 +375,8 @@ def compute_moments(
 class _Holders(NamedTuple):
     """Who holds each allocation, for each way of grouping."""
 
-    numbers: dict[
-        str, Int64s
-    ]  # by the name of a key: for each allocation a row of `names`
+    # by the name of a way of grouping: for each allocation a row of `names`
+    numbers: dict[str, Int64s]
     names: tuple[str, ...]
 
 
@@ -387,65 +396,83 @@ def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
     number_of_name: dict[str, int] = {
         str(name): category for name, category in CATEGORY_NUMBER.items()
     }
+    no_stack = _number_name(NO_STACK, number_of_name)
+    before_recording = _number_name(BEFORE_RECORDING, number_of_name)
+    without_key = np.where(allocations.is_early, before_recording, no_stack)
 
-    def number(name: str) -> int:
-        """Return the number of a name; a new name gets the next one."""
-        return number_of_name.setdefault(name, len(number_of_name))
+    holders: dict[str, Int64s] = {}
+    for by, (key_of_allocation, name_of_key) in keys.items():
+        holder = without_key.copy()
+        for key, rows in _group_by_key(key_of_allocation):
+            holder[rows] = _number_name(name_of_key(key), number_of_name)
+        holders[by] = holder
 
-    no_stack = number(NO_STACK)
-    before_recording = number(BEFORE_RECORDING)
-    without_key = np.where(allocations.born == BEFORE, before_recording, no_stack)
-
-    numbers: dict[str, Int64s] = {}
-    for by, (key_of_allocation, name_of) in keys.items():
-        has_key = key_of_allocation >= 0
-        distinct_keys = distinct(key_of_allocation[has_key])
-        numbers_of_keys = [number(name_of(key)) for key in distinct_keys.tolist()]
-        number_of_key = np.array(numbers_of_keys, dtype=np.int64)
-        index_of_key = np.searchsorted(distinct_keys, key_of_allocation)
-        number_of_allocation = at(number_of_key, index_of_key, missing=no_stack)
-        numbers[by] = np.where(has_key, number_of_allocation, without_key)
-    return _Holders(numbers=numbers, names=tuple(number_of_name))
+    return _Holders(numbers=holders, names=tuple(number_of_name))
 
 
-def _keep_live_allocations(allocations: Allocations, born: Rows) -> KeptMoments:
+def _number_name(name: str, number_of_name: dict[str, int]) -> int:
+    """Return the number of a name. A new name is added, with the next number."""
+    return number_of_name.setdefault(name, len(number_of_name))
+
+
+def _group_by_key(keys: Int64s | Int32s) -> Iterator[tuple[int, Rows]]:
+    """Yield each distinct key with the rows that have it, ascending. Keys below 0 stand
+    for none, and are left out."""
+    groups = grouped(keys)
+    for key, rows in zip(groups.keys.tolist(), groups.members_of_each(), strict=True):
+        if key >= 0:
+            yield key, rows
+
+
+def _keep_live_allocations(allocations: Allocations, oldest_first: Rows) -> KeptMoments:
     """Keep what is live at some moments, so that others can be found from these.
 
-    Between two of them lie at least as many events as there are live allocations, so
-    all of them together are no more than all events.
+    The first one is BEFORE. From one to the next there are at least as many events as
+    live allocations, so that all lists together are no longer than all events.
 
     Args:
         allocations: The allocations.
-        born: The same in the order of their births.
+        oldest_first: The same in the order of their events.
     """
-    births = allocations.born[born]
-    event = BEFORE
-    living = born[: np.searchsorted(births, BEFORE, side="right")]
-    events = [event]
-    kept = [living]
-    while True:
-        next_event = event + max(MIN_EVENTS_BETWEEN_KEPT, len(living))
-        if next_event >= allocations.events:
-            return KeptMoments(events=np.array(events), live=tuple(kept))
-        first, last = np.searchsorted(births, [event, next_event], side="right")
-        candidates = np.concatenate([living, born[first:last]])
-        event = next_event
-        living = candidates[allocations.died[candidates] > event]
-        events.append(event)
-        kept.append(living)
+    allocated_at = allocations.allocated_at[oldest_first]
+    living = oldest_first[allocated_at == BEFORE]
+    kept_events = [BEFORE]
+    kept_living = [living]
+    next_event = BEFORE + max(MIN_EVENTS_BETWEEN_KEPT, len(living))
+
+    while next_event < allocations.events:
+        moments = [kept_events[-1], next_event]
+        first, end = np.searchsorted(allocated_at, moments, side="right")
+        candidates = np.concatenate([living, oldest_first[first:end]])
+        living = candidates[allocations.freed_at[candidates] > next_event]
+
+        kept_events.append(next_event)
+        kept_living.append(living)
+        next_event += max(MIN_EVENTS_BETWEEN_KEPT, len(living))
+
+    return KeptMoments(events=np.array(kept_events), live=tuple(kept_living))
 
 
 def _find_byte_changes(allocations: Allocations, is_chosen: Flags) -> CategoryChanges:
     """Find when the live bytes of the flagged allocations change, and to how much.
 
-    Returns:
-        The events in order, and the bytes before the first one and after each.
+    E.g. 100 bytes that event 3 allocates and event 8 frees: the events are 3 and 8, the
+    bytes 0, 100 and 0.
     """
-    has_died = is_chosen & (allocations.died < allocations.events)
-    events = np.concatenate([allocations.born[is_chosen], allocations.died[has_died]])
-    change = np.concatenate([allocations.size[is_chosen], -allocations.size[has_died]])
-    order = np.argsort(events, kind="stable")
-    return CategoryChanges(events=events[order], bytes=prefix_sums(change[order]))
+    is_freed = is_chosen & allocations.is_freed
+    events = np.concatenate(
+        [allocations.allocated_at[is_chosen], allocations.freed_at[is_freed]]
+    )
+    change = np.concatenate([allocations.size[is_chosen], -allocations.size[is_freed]])
+    by_event = np.argsort(events, kind="stable")
+    return CategoryChanges(events=events[by_event], bytes=prefix_sums(change[by_event]))
+
+
+class BlocksOfSegment(NamedTuple):
+    """The blocks in a segment, by address; one entry per block."""
+
+    rows: Rows  # of History.occupied
+    category_numbers: Int64s
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -455,7 +482,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     placement: SegmentLayout
     rows: Rows  # of History.occupied, by address
     segment: Int64s  # of each of `rows`, its index in `segments`
-    kinds: Int64s  # of each of `rows`, the number of its category
+    category_numbers: Int64s  # of each of `rows`, the number of its category
     used: Int64s  # of each segment, bytes asked for
     holes: Int64s  # of each segment, bytes in holes
 
@@ -464,13 +491,13 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The segments, by address."""
         return self.placement.segments
 
-    def inside(self, segment: int) -> tuple[Rows, Int64s]:
-        """Return the blocks in a segment by address, and the category of each.
-
-        Blocks are rows of History.occupied.
-        """
-        first, last = np.searchsorted(self.segment, [segment, segment + 1])
-        return self.rows[first:last], self.kinds[first:last]
+    def inside(self, segment: int) -> BlocksOfSegment:
+        """Return the blocks in a segment, given by its index in `segments`."""
+        of_segment = slice_between(self.segment, segment, segment + 1)
+        return BlocksOfSegment(
+            rows=self.rows[of_segment],
+            category_numbers=self.category_numbers[of_segment],
+        )
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Add up the bytes of each category between neighboring addresses.
@@ -483,14 +510,14 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
             Bytes of shape [CATEGORIES, borders - 1].
         """
         allocations = self.history.occupied
-        rows, kinds = self.inside(segment)
-        bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
-        for kind in set(kinds.tolist()):
-            rows_of_kind = rows[kinds == kind]
-            start = allocations.address[rows_of_kind]
-            end = start + allocations.size[rows_of_kind]
-            bytes_asked[kind] = np.diff(covered_until(start, end, borders))
-        return bytes_asked
+        blocks = self.inside(segment)
+        bytes_between = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
+        for category in set(blocks.category_numbers.tolist()):
+            rows_of_category = blocks.rows[blocks.category_numbers == category]
+            start = allocations.address[rows_of_category]
+            end = start + allocations.size[rows_of_category]
+            bytes_between[category] = np.diff(covered_until(start, end, borders))
+        return bytes_between
 
 
 @memo(2)
@@ -505,23 +532,29 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
         event: The event, or BEFORE for the moment before the first one.
     """
     history = moments.history
+
+    # All moments since the last change of segments share one result of the memo.
     changes = segment_log(history).events
     changes_so_far = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[changes_so_far - 1]) if changes_so_far else BEFORE
-    placement = layout(history, event, _look_up_segments(moments, last_change))
+    segments = _look_up_segments(moments, last_change)
+    placement = layout(history, event, segments)
 
     occupied = history.occupied
-    segment_count = len(placement.segments)
-    rows = np.flatnonzero(placement.segment_of_allocation >= 0)
+    segment_count = len(segments)
+    is_placed = placement.segment_of_allocation >= 0
+    rows = np.flatnonzero(is_placed)
     rows = rows[np.argsort(occupied.address[rows], kind="stable")]
     segment = placement.segment_of_allocation[rows]
-    kinds = np.append(moments.kinds, UNKNOWN)  # the last is that of row -1
+    allocation_of_row = _match_occupied_allocations(history, rows)
     return PlacedBlocks(
         history=history,
         placement=placement,
         rows=rows,
         segment=segment,
-        kinds=kinds[_match_occupied_allocations(history, rows)],
+        category_numbers=at(
+            moments.category_numbers, allocation_of_row, missing=UNKNOWN
+        ),
         used=summed(segment, occupied.size[rows], segment_count),
         holes=summed(placement.segment, placement.size, segment_count),
     )
@@ -536,8 +569,8 @@ def _look_up_segments(moments: Moments, event: int) -> tuple[Segment, ...]:
 def _match_occupied_allocations(history: History, rows: Rows) -> Rows:
     """Find the rows of History.allocations that are the allocations of some blocks.
 
-    Both have the same birth. Blocks from before the first event are found by their
-    address.
+    An event makes at most one allocation, so that it tells which one it is.
+    Allocations from before the first event are found by their addresses.
 
     Args:
         history: The history.
@@ -547,14 +580,16 @@ def _match_occupied_allocations(history: History, rows: Rows) -> Rows:
         A row of History.allocations for each of them, -1 for none.
     """
     allocations = history.allocations
-    born = history.occupied.born[rows]
-    life_born_at = np.full(allocations.events + 1, -1)  # BEFORE finds the last entry
-    life_born_at[allocations.born] = np.arange(len(allocations))
-    early_life = _find_early_allocations(allocations, history.occupied.address[rows])
-    return np.where(born == BEFORE, early_life, life_born_at[born])
+    is_early = allocations.is_early
+    early_rows = np.flatnonzero(is_early)
+    later_rows = np.flatnonzero(~is_early)
 
+    row_of_event = np.full(allocations.events, -1)
+    row_of_event[allocations.allocated_at[later_rows]] = later_rows
+    allocated_at = history.occupied.allocated_at[rows]
+    row_by_event = at(row_of_event, allocated_at, missing=-1)
 
-def _find_early_allocations(allocations: Allocations, address: Int64s) -> Rows:
-    """Find the allocation from before the first event at each address, -1 for none."""
-    early = np.flatnonzero(allocations.born == BEFORE)
-    return first_with(allocations.address[early], early, address).astype(np.intp)
+    address = history.occupied.address[rows]
+    row_by_address = first_with(allocations.address[early_rows], early_rows, address)
+    is_found_by_address = history.occupied.is_early[rows]
+    return np.where(is_found_by_address, row_by_address, row_by_event).astype(np.intp)

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -66,14 +67,14 @@ ALLOCATORS = frozenset(
 )
 """Ops that do nothing but allocate."""
 
-_ARGS_READ = (
-    "Addr",
+_OTHER_ARGS = (
     "Bytes",
     "Total Allocated",
     "Total Reserved",
     "Device Type",
     "Device Id",
 )
+"""The args of a memory event that are read besides its address, `Addr`."""
 
 
 class TracedDevice(NamedTuple):
@@ -135,13 +136,14 @@ def report_memory_of_trace(
         return ()
 
     histories = [
-        _build_device_history(trace, device, rows) for device, rows in samples.items()
+        _build_device_history(trace, device, samples_of_device)
+        for device, samples_of_device in samples.items()
     ]
     events = find_events_at(histories, at)
+
     reported = []
     for device, history, event in zip(samples, histories, events, strict=True):
         reported.append(_report_traced_device(trace, device, history, event))
-
     return tuple(reported)
 
 
@@ -175,28 +177,29 @@ def _prepare_device_moments(
     """
     history = _build_device_history(trace, device, samples)
     allocations = history.allocations
-    is_early = allocations.born == BEFORE
+    is_early = allocations.is_early
 
-    recorded = at(history.events.user_metadata, allocations.born, missing=-1)
-    no_annotation = len(trace.names) + 1
-    # -1 stays for what was there before recording: its annotation is not known.
-    annotation = np.where(~is_early & (recorded < 0), no_annotation, recorded)
+    # Of what was there before recording, op and annotation are not known: they are -1.
+    # Other allocations without an annotation have the number of NO_ANNOTATION.
+    recorded = at(history.events.user_metadata, allocations.allocated_at, missing=-1)
+    has_no_annotation = ~is_early & (recorded < 0)
+    annotation = np.where(has_no_annotation, len(trace.names) + 1, recorded)
 
     title = _describe_kind(device)
     if device.number >= 0:
         title += f" {device.number}"
-
     if has_several_processes:
         title += f" of process {device.process}"
 
+    times_ns = [trace.epoch_ns + sample.time_ns for sample in samples]
     name_of = partial(_look_up_name, trace)
     return compute_moments(
         history,
-        kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
-        title=title,
-        times=np.array(
-            [trace.epoch_ns + sample.time_ns for sample in samples], np.int64
+        category_numbers=np.where(
+            is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN
         ),
+        title=title,
+        times=np.array(times_ns, np.int64),
         keys={"op": (allocations.stack, name_of), "annotation": (annotation, name_of)},
         is_of_trace=True,
     )
@@ -232,10 +235,9 @@ def _report_traced_device(
     """
     held_by_op: list[Holder] = []
     for holder in group_live_allocations(history, event, partial(_look_up_name, trace)):
-        if holder.place == BEFORE_RECORDING:
-            # One block stands for all of them: their number is not known.
-            holder = replace(holder, blocks=0)
-        held_by_op.append(holder)
+        # Of what was there before recording, the number of blocks is not known.
+        is_counted = holder.place != BEFORE_RECORDING
+        held_by_op.append(holder if is_counted else replace(holder, blocks=0))
 
     fields = summarize_totals(history, event)
     # Times count from the begin of the trace, not from the first memory event.
@@ -288,31 +290,43 @@ def _read_samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
     for stretch_index, stretch in enumerate(trace.elements.stretches):
         if not stretch.samples:
             continue
-        for event, time_ns in trace.elements.samples(stretch_index):
-            values: list[Any] = [event.args.get(name) for name in _ARGS_READ]
-            if not event.is_memory or any(type(value) is not int for value in values):
-                continue
 
-            address, change, allocated, reserved, kind, device_number = values
-            # Columns are int64. Addresses may be larger, and are cut below.
-            if max(map(abs, values[1:])) > LARGEST:
+        for event, time_ns in trace.elements.samples(stretch_index):
+            if not event.is_memory or not _has_usable_args(event.args):
                 continue
 
             sample = MemorySample(
                 time_ns=time_ns,
                 thread=event.tid,
-                address=address & LARGEST,
-                change=change,
-                allocated=allocated,
-                reserved=reserved,
+                address=event.args["Addr"] & LARGEST,
+                change=event.args["Bytes"],
+                allocated=event.args["Total Allocated"],
+                reserved=event.args["Total Reserved"],
             )
-            device = TracedDevice(event.pid, kind, device_number)
+            device = TracedDevice(
+                process=event.pid,
+                kind=event.args["Device Type"],
+                number=event.args["Device Id"],
+            )
             samples.setdefault(device, []).append(sample)
 
-    return {
-        device: sorted(samples[device], key=lambda sample: sample.time_ns)
-        for device in sorted(samples, key=_device_sort_key)
-    }
+    in_order = {}
+    for device in sorted(samples, key=_device_sort_key):
+        in_order[device] = sorted(samples[device], key=lambda sample: sample.time_ns)
+    return in_order
+
+
+def _has_usable_args(args: Mapping[str, Any]) -> bool:
+    """Return whether a memory event has all of its numbers, and columns can hold them.
+
+    Columns are int64. An address may be larger, because its upper bits are cut off.
+    """
+    is_address = type(args.get("Addr")) is int
+    for name in _OTHER_ARGS:
+        value = args.get(name)
+        if type(value) is not int or abs(value) > LARGEST:
+            return False
+    return is_address
 
 
 def _device_sort_key(device: TracedDevice) -> tuple[bool, int, int, str]:
@@ -334,23 +348,25 @@ def _build_device_history(
         device: The device.
         samples: Its memory events in the order of time, at least one.
     """
-    allocated = np.array([sample.allocated for sample in samples], np.int64)
-    reserved = np.array([sample.reserved for sample in samples], np.int64)
     events = _convert_samples(trace, device, samples)
 
-    # The first total tells what was there before the first event.
-    allocated_before = samples[0].allocated - samples[0].change
+    # The first total tells what was there before the first event. What no event frees
+    # becomes a block, which is there at the end.
+    first, last = samples[0], samples[-1]
+    allocated_before = first.allocated - first.change
     never_freed = max(allocated_before - _sum_freed_unallocated(events), 0)
-    never_freed_bytes = np.array([never_freed], np.int64)
+    block_sizes = np.array([never_freed] if never_freed else [], np.int64)
     blocks = make_table_with_unknowns(
-        Blocks, 1, size=never_freed_bytes, requested_size=never_freed_bytes
+        Blocks, len(block_sizes), size=block_sizes, requested_size=block_sizes
     )
-    kept_blocks = np.flatnonzero(never_freed_bytes)
 
     allocations = pair_allocations(
-        events, blocks, kept_blocks, MemoryAction.FREE_REQUESTED
+        events, blocks, np.arange(len(block_sizes)), MemoryAction.FREE_REQUESTED
     )
-    allocated_after = allocations.live_bytes()
+    allocated = allocations.live_bytes()
+
+    # What was reserved before the first event is not recorded: its own total stands in.
+    reserved = [first.reserved, *(sample.reserved for sample in samples)]
 
     return History(
         snapshot=_make_snapshot(trace, events, blocks),
@@ -359,10 +375,10 @@ def _build_device_history(
         segments=np.arange(0),
         allocations=allocations,
         occupied=allocations,  # a trace does not tell freeing from being free
-        allocated=allocated_after,
-        active=allocated_after,
-        reserved=np.append(reserved[:1], reserved),
-        difference_end_bytes=int(allocated_after[-1] - allocated[-1]),
+        allocated=allocated,
+        active=allocated,
+        reserved=np.array(reserved, np.int64),
+        difference_end_bytes=int(allocated[-1]) - last.allocated,
     )
 
 
@@ -371,29 +387,34 @@ def _convert_samples(
 ) -> MemoryEvents:
     """Convert the memory events of a trace to the form of those of a memory snapshot.
 
-    They have no call stacks. Instead of the number of a stack, an event has that of the
-    name of the op around it, `len(trace.names)` for none. In place of user metadata it
-    has that of the annotation, -1 for none.
+    Two columns have another meaning, because memory events have no call stacks: `stack`
+    is the name of the op around the event, as an index of `trace.names`, whose length
+    stands for no op; `user_metadata` is the name of the annotation, -1 for none.
     """
     time_ns = np.array([sample.time_ns for sample in samples], np.int64)
     change = np.array([sample.change for sample in samples], np.int64)
-    rows_of_threads = by_key(range(len(samples)), lambda row: samples[row].thread)
+    address = np.array([sample.address for sample in samples], np.int64)
+    is_freed = change < 0
 
-    op = _find_names_around(trace, device.process, rows_of_threads, time_ns, Layer.OPS)
-    annotation = _find_names_around(
-        trace, device.process, rows_of_threads, time_ns, Layer.ANNOTATIONS
+    samples_of_threads = by_key(range(len(samples)), lambda row: samples[row].thread)
+    op_name = _find_names_around(
+        trace, device.process, samples_of_threads, time_ns, Layer.OPS
     )
+    annotation_name = _find_names_around(
+        trace, device.process, samples_of_threads, time_ns, Layer.ANNOTATIONS
+    )
+    has_op = op_name >= 0
 
     return make_table_with_unknowns(
         MemoryEvents,
         len(samples),
         device=device.number,
-        action=np.where(change < 0, MemoryAction.FREE_REQUESTED, MemoryAction.ALLOC),
-        addr=np.array([sample.address for sample in samples], np.int64),
+        action=np.where(is_freed, MemoryAction.FREE_REQUESTED, MemoryAction.ALLOC),
+        addr=address,
         size=np.abs(change),
         time_us=(trace.epoch_ns + time_ns) // 1000,
-        stack=np.where(op < 0, len(trace.names), op),
-        user_metadata=annotation,
+        stack=np.where(has_op, op_name, len(trace.names)),
+        user_metadata=annotation_name,
     )
 
 
@@ -451,17 +472,20 @@ def _find_names_around(
     """
     names = np.full(len(time_ns), -1, np.int32)
     for track in trace.tracks:
-        if track.layer != layer or track.pid != process or track.subrow != 0:
+        # Slices that overlap others without nesting are in further subrows of the
+        # thread; nothing is enclosed by them.
+        is_wanted = track.layer == layer and track.pid == process
+        if not is_wanted or track.subrow != 0:
             continue
 
         events_of_thread = events_of_threads.get(track.tid, [])
         times = time_ns[events_of_thread]
-        slices = enclosing_rows(
-            track, trace.start, trace.end, trace.parent, times, times
-        )
+        rows = enclosing_rows(track, trace.start, trace.end, trace.parent, times, times)
         if layer is Layer.OPS:
-            slices = _skip_allocating_ops(trace, slices)
-        names[events_of_thread] = np.where(slices >= 0, trace.name[slices], -1)
+            rows = _skip_allocating_ops(trace, rows)
+
+        is_in_slice = rows >= 0
+        names[events_of_thread] = np.where(is_in_slice, trace.name[rows], -1)
 
     return names
 
@@ -469,21 +493,23 @@ def _find_names_around(
 def _skip_allocating_ops(trace: Trace, rows: Int32s) -> Int32s:
     """Return the op that each row is in, skipping ops that only allocate.
 
-    In place of an op that only allocates, the next one around it is taken, as long as
-    there is one.
+    E.g. in aten::empty inside of aten::mm, that is aten::mm. An op that only allocates
+    and has no op around it stays.
 
     Args:
         trace: The trace.
         rows: Rows of the trace; -1 for none.
     """
-    is_allocator = trace.named(ALLOCATORS.__contains__)
+    is_allocator_name = trace.named(ALLOCATORS.__contains__)
     ops = np.where(rows >= 0, trace.op[rows], -1)
 
     # Climb one level in each round, until no op is replaced any more.
     while True:
-        parents = np.where(ops >= 0, trace.parent[ops], -1)
+        has_op = ops >= 0
+        only_allocates = has_op & is_allocator_name[trace.name[ops]]
+        parents = np.where(has_op, trace.parent[ops], -1)
         ops_around = np.where(parents >= 0, trace.op[parents], -1)
-        is_replaced = (ops_around >= 0) & is_allocator[trace.name[ops]]
+        is_replaced = only_allocates & (ops_around >= 0)
         if not is_replaced.any():
             return ops
 

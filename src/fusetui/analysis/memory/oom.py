@@ -6,7 +6,8 @@ would have sufficed.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -106,39 +107,44 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     """
     events = history.events
     asked_bytes = int(events.size[event])
-    free = int(events.device_free[event])  # negative: not recorded
+    stack = int(events.stack[event])
+    has_stack = stack >= 0
+    reserved_bytes = history.reserved_after(event)
+
+    recorded_free = int(events.device_free[event])
+    is_free_recorded = recorded_free >= 0
+    free_bytes = recorded_free if is_free_recorded else None
 
     placement = layout(history, event)
     suitable_segment = _make_suitable_segment(history, event)
     holes = _measure_holes(placement, suitable_segment)
-    would_fit = _would_fit(history, asked_bytes, free, holes)
-
-    stack = int(events.stack[event])
-    pinned, pinned_count = _list_pinned_segments(history, evidence, placement)
+    would_fit = _would_fit(history, asked_bytes, free_bytes, holes)
+    reason = _determine_reason(
+        holes,
+        requested=asked_bytes,
+        free=free_bytes,
+        reserved=reserved_bytes,
+        would_fit=would_fit,
+    )
+    pinned = _list_pinned_segments(history, evidence, placement)
 
     return OutOfMemory(
         index=event,
         time_us=history.time_us(event),
-        place=evidence.code(stack) if stack >= 0 else None,
+        place=evidence.code(stack) if has_stack else None,
         asked_bytes=asked_bytes,
-        device_free_bytes=free if free >= 0 else None,
+        device_free_bytes=free_bytes,
         allocated_bytes=history.allocated_after(event),
-        reserved_bytes=history.reserved_after(event),
+        reserved_bytes=reserved_bytes,
         inactive_bytes=holes.most_inactive,
         largest_bytes=holes.largest,
         usable_bytes=holes.most_returnable,
         inactive=_divide_inactive_bytes(placement, suitable_segment),
         is_expandable=is_expandable(history),
-        reason=_determine_reason(
-            holes,
-            requested=asked_bytes,
-            free=free,
-            reserved=history.reserved_after(event),
-            would_fit=would_fit,
-        ),
+        reason=reason,
         expandable_would_fit=would_fit,
-        pinned=pinned,
-        pinned_count=pinned_count,
+        pinned=pinned.largest,
+        pinned_count=pinned.total,
     )
 
 
@@ -195,27 +201,29 @@ def _measure_holes(placement: SegmentLayout, suitable_segment: Segment) -> _Hole
 
 
 def _would_fit(
-    history: History, asked_bytes: int, free: int, holes: _Holes
+    history: History, asked_bytes: int, free: int | None, holes: _Holes
 ) -> bool | None:
     """Return whether a request would have fitted with expandable segments.
 
     Args:
         history: The history of the device.
         asked_bytes: The size of the request.
-        free: The bytes that the device has left; negative if that was not recorded.
+        free: The bytes that the device has left; None if that was not recorded.
         holes: The holes at that moment.
 
     Returns:
         None if expandable segments are on already, or if the answer depends on what is
         not known.
     """
-    if free < 0 or is_expandable(history) or rounds_up_requests(history):
+    if free is None or is_expandable(history) or rounds_up_requests(history):
         return None
 
     needed = _round_up_to_pages(asked_bytes)
-    fits_at_best = needed <= free + holes.most_returnable
-    fits_at_worst = needed <= free + holes.least_returnable
-    return fits_at_best if fits_at_best == fits_at_worst else None
+    if needed <= free + holes.least_returnable:
+        return True
+    if needed > free + holes.most_returnable:
+        return False
+    return None
 
 
 def _round_up_to_pages(size: int) -> int:
@@ -225,7 +233,12 @@ def _round_up_to_pages(size: int) -> int:
 
 
 def _determine_reason(
-    holes: _Holes, *, requested: int, free: int, reserved: int, would_fit: bool | None
+    holes: _Holes,
+    *,
+    requested: int,
+    free: int | None,
+    reserved: int,
+    would_fit: bool | None,
 ) -> Reason:
     """Say why a request did not fit.
 
@@ -236,7 +249,7 @@ def _determine_reason(
     Args:
         holes: The holes at that moment.
         requested: The size of the request in bytes.
-        free: The bytes that the device has left; negative if that was not recorded.
+        free: The bytes that the device has left; None if that was not recorded.
         reserved: The bytes that the process holds.
         would_fit: Whether it would have fitted with expandable segments.
 
@@ -245,8 +258,12 @@ def _determine_reason(
         would have sufficed. `live` if not even these would, but all reserved memory
         would. Else `unknown`.
     """
-    has_room = holes.largest >= requested or free >= _compute_segment_bytes(requested)
-    if free < 0 or has_room:
+    if free is None:
+        return "unknown"
+
+    fits_in_hole = holes.largest >= requested
+    fits_in_new_segment = free >= _compute_segment_bytes(requested)
+    if fits_in_hole or fits_in_new_segment:
         return "unknown"
 
     if would_fit or free + holes.least_inactive >= requested:
@@ -312,9 +329,16 @@ def _divide_inactive_bytes(
     )
 
 
+class _PinnedSegments(NamedTuple):
+    """Segments that cannot be given back."""
+
+    largest: tuple[Pinned, ...]  # at most MAX_NAMED, the most bytes in holes first
+    total: int  # how many such segments there are
+
+
 def _list_pinned_segments(
     history: History, evidence: Evidence, placement: SegmentLayout
-) -> tuple[tuple[Pinned, ...], int]:
+) -> _PinnedSegments:
     """List the segments whose holes cannot be given back, the most bytes first.
 
     A live allocation in a segment keeps the allocator from giving the whole segment
@@ -324,34 +348,28 @@ def _list_pinned_segments(
         history: The history of the device.
         evidence: What the call stacks of allocations say.
         placement: The segments at the moment, with their holes and allocations.
-
-    Returns:
-        At most MAX_NAMED segments, and how many such segments there are.
     """
-    count = len(placement.segments)
-    hole_bytes = summed(placement.segment, placement.size, count)
+    segments = placement.segments
+    hole_bytes = summed(placement.segment, placement.size, len(segments))
 
     # A segment without allocations could be given back.
-    has_allocation = np.isin(np.arange(count), placement.segment_of_allocation)
-    hole_bytes[~has_allocation] = 0
+    is_pinned = placement.holds_allocations() & (hole_bytes > 0)
+    pinned_rows = np.flatnonzero(is_pinned)
+    largest_first = np.argsort(-hole_bytes[pinned_rows], kind="stable")
 
-    by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []
-    for row in by_size[:MAX_NAMED].tolist():
-        if not hole_bytes[row]:
-            continue
-
-        segment = placement.segments[row]
-        allocations = np.flatnonzero(placement.segment_of_allocation == row).tolist()
+    for row in pinned_rows[largest_first[:MAX_NAMED]].tolist():
+        in_segment = placement.segment_of_allocation == row
+        holders = _list_holders(history, evidence, np.flatnonzero(in_segment).tolist())
         pinned_segment = Pinned(
-            address=segment.address,
-            total_size=segment.size,
+            address=segments[row].address,
+            total_size=segments[row].size,
             inactive_bytes=int(hole_bytes[row]),
-            holders=_list_holders(history, evidence, allocations),
+            holders=holders,
         )
         pinned.append(pinned_segment)
 
-    return tuple(pinned), int((hole_bytes > 0).sum())
+    return _PinnedSegments(largest=tuple(pinned), total=len(pinned_rows))
 
 
 def _list_holders(
@@ -368,18 +386,16 @@ def _list_holders(
         At most MAX_NAMED lines of code, the one with the most bytes first.
     """
     allocations = history.occupied
-    bytes_by_holder: dict[str, int] = {}
+    bytes_by_holder: Counter[str] = Counter()
     for row in rows:
         stack = int(allocations.stack[row])
         if stack >= 0:
             holder = evidence.code(stack)
-        elif allocations.born[row] == BEFORE:
+        elif allocations.allocated_at[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:
             holder = NO_STACK
-        bytes_by_holder[holder] = bytes_by_holder.get(holder, 0) + int(
-            allocations.size[row]
-        )
+        bytes_by_holder[holder] += int(allocations.size[row])
 
-    by_size = sorted(bytes_by_holder, key=lambda holder: -bytes_by_holder[holder])
-    return tuple(by_size[:MAX_NAMED])
+    largest_first = sorted(bytes_by_holder, key=lambda holder: -bytes_by_holder[holder])
+    return tuple(largest_first[:MAX_NAMED])

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
@@ -39,6 +40,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     union,
     union_length,
@@ -88,19 +90,21 @@ def measure_gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     end = trace.end[by_device.rows]
     first_start = reduce_groups(np.minimum, start, first_of_device)
     last_end = reduce_groups(np.maximum, end, first_of_device)
-    spans_ns = int((last_end - first_start).sum())
+    spans_of_devices_ns = int((last_end - first_start).sum())
 
     busy_ns = work_busy_ns(trace, rows)
     is_communication = communicates(trace, rows)
     is_kernel = trace.role[rows] == Role.KERNEL
+    is_compute = is_kernel & ~is_communication
+    is_copy = ~is_kernel & ~is_communication
     return GpuTimes(
         span_ns=int(last_end.max() - first_start.min()),
         busy_ns=busy_ns,
-        idle_ns=spans_ns - busy_ns,
+        idle_ns=spans_of_devices_ns - busy_ns,
         sum_ns=int(trace.dur[rows].sum()),
-        compute_ns=work_busy_ns(trace, rows[is_kernel & ~is_communication]),
+        compute_ns=work_busy_ns(trace, rows[is_compute]),
         comm_ns=work_busy_ns(trace, rows[is_communication]),
-        copy_ns=work_busy_ns(trace, rows[~is_kernel & ~is_communication]),
+        copy_ns=work_busy_ns(trace, rows[is_copy]),
     )
 
 
@@ -223,13 +227,16 @@ def _find_overlapping_events(trace: Trace) -> Rows:
     rows = trace.gpu_rows
     stream = trace.thread_of_track[trace.track[rows]]
     # What overlaps on a stream is laid out on further tracks, its sub-rows.
-    has_overlap = [track.subrow > 0 for track in trace.tracks]
-    positions = np.flatnonzero(np.isin(stream, trace.thread_of_track[has_overlap]))
-    overlapping = rows[positions]
-    longest_first = -trace.dur[overlapping]
-    start = trace.start[overlapping]
-    order = np.lexsort((overlapping, longest_first, start, stream[positions]))
-    return positions[order]
+    is_sub_row = [track.subrow > 0 for track in trace.tracks]
+    streams_with_overlap = trace.thread_of_track[is_sub_row]
+    positions = np.flatnonzero(np.isin(stream, streams_with_overlap))
+
+    rows = rows[positions]
+    longest_first = -trace.dur[rows]
+    by_stream_and_start = np.lexsort(
+        (rows, longest_first, trace.start[rows], stream[positions])
+    )
+    return positions[by_stream_and_start]
 
 
 class NameTime(msgspec.Struct, frozen=True):
@@ -374,16 +381,17 @@ def _sum_times_by_name(
         One entry per name, the largest time first; equal times in the order of
         names.
     """
-    names, first_of_name, name_of_row, counts = np.unique(
-        trace.name[rows], return_index=True, return_inverse=True, return_counts=True
-    )
-    totals_ns = summed(name_of_row, inside_ns, len(names))
-    roles = trace.role[rows[first_of_name]]
+    groups = grouped(trace.name[rows])
     times = []
-    for name, role, count, ns in zip(
-        names.tolist(), roles.tolist(), counts.tolist(), totals_ns.tolist(), strict=True
+    for name, first_row, events, ns in zip(
+        groups.keys.tolist(),
+        rows[groups.first].tolist(),
+        groups.counts.tolist(),
+        groups.sums(inside_ns).tolist(),
+        strict=True,
     ):
-        time = NameTime(name=trace.names[name], role=Role(role), events=count, ns=ns)
+        role = Role(trace.role[first_row])
+        time = NameTime(name=trace.names[name], role=role, events=events, ns=ns)
         times.append(time)
     return tuple(sorted(times, key=lambda time: (-time.ns, time.name)))
 
@@ -407,7 +415,8 @@ def _sum_self_times_of_ops(
     rows = clipped.rows
     inside_ns = np.zeros(len(trace), dtype=np.int64)
     inside_ns[rows] = clipped.end - clipped.start
-    children = rows[trace.parent[rows] >= 0]
+
+    children = rows[trace.parent[rows] != NO_ROW]
     children_ns = summed(trace.parent[children], inside_ns[children], len(trace))
     self_ns = inside_ns - children_ns
     ops = rows[trace.role[rows] == Role.OP]

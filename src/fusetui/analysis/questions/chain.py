@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.links import enclosing_rows
+from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.ids import Id
 
 
 def is_gpu_event(trace: Trace, row: int) -> bool:
@@ -20,7 +24,7 @@ def ancestors(trace: Trace, row: int) -> list[int]:
     [] for an outermost slice."""
     rows: list[int] = []
     parent = int(trace.parent[row])
-    while parent >= 0:
+    while parent != NO_ROW:
         rows.append(parent)
         parent = int(trace.parent[parent])
     return rows
@@ -29,8 +33,9 @@ def ancestors(trace: Trace, row: int) -> list[int]:
 def find_issuer(trace: Trace, row: int) -> int:
     """Return the row of the call that launched a GPU event.
 
-    If that was not recorded, it is the op around the launch, or else -1. An annotation
-    on a stream comes from the CPU annotation with the same External id and name.
+    If that was not recorded, it is the op around the launch, or else NO_ROW (-1). An
+    annotation on a stream comes from the CPU annotation with the same External id and
+    name.
     """
     if trace.role[row] == Role.GPU_ANNOTATION:
         annotations = trace.rows_of(Role.ANNOTATION)
@@ -38,10 +43,10 @@ def find_issuer(trace: Trace, row: int) -> int:
         has_same_id = (external_id > 0) & (external_id == trace.external_id[row])
         has_same_name = trace.name[annotations] == trace.name[row]
         matching_annotations = annotations[has_same_id & has_same_name]
-        return int(matching_annotations[0]) if len(matching_annotations) else -1
+        return int(matching_annotations[0]) if len(matching_annotations) else NO_ROW
 
     launch = int(trace.launch[row])
-    return launch if launch >= 0 else int(trace.op[row])
+    return int(trace.op[row]) if launch == NO_ROW else launch
 
 
 def find_launch_chain(trace: Trace, row: int) -> list[int]:
@@ -51,12 +56,13 @@ def find_launch_chain(trace: Trace, row: int) -> list[int]:
     a CPU slice it is what is around the slice itself. Returns [] for a GPU event whose
     launch was not recorded.
     """
-    issuer = (
-        find_issuer(trace, row) if is_gpu_event(trace, row) else int(trace.parent[row])
-    )
-    if issuer < 0 and is_gpu_event(trace, row):
-        return []
-    on_track = [issuer, *ancestors(trace, issuer)] if issuer >= 0 else []
+    if is_gpu_event(trace, row):
+        issuer = find_issuer(trace, row)
+        if issuer == NO_ROW:
+            return []
+        on_track = [issuer, *ancestors(trace, issuer)]
+    else:
+        on_track = ancestors(trace, row)
     outermost = on_track[-1] if on_track else row
     return on_track + around(trace, outermost, Layer.ANNOTATIONS)
 
@@ -76,22 +82,29 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
         The slices, innermost first; [] for the layer of the slice itself and for
         GPU events.
     """
-    track_of_row = trace.track_of(row)
-    if track_of_row.layer not in CPU_LAYERS or track_of_row.layer is layer:
+    own_track = trace.track_of(row)
+    if own_track.layer not in CPU_LAYERS or own_track.layer is layer:
         return []
-    wanted_track = (layer, track_of_row.pid, track_of_row.tid, 0)
+    track = _find_first_track(trace, layer, own_track.pid, own_track.tid)
+    if track is None:
+        return []
+    start = trace.start[row : row + 1]
+    end = trace.end[row : row + 1]
+    (innermost,) = enclosing_rows(
+        track, trace.start, trace.end, trace.parent, start, end
+    ).tolist()
+    if innermost == NO_ROW:
+        return []
+    return [innermost, *ancestors(trace, innermost)]
+
+
+def _find_first_track(trace: Trace, layer: Layer, pid: Id, tid: Id) -> Track | None:
+    """Find the first track of one layer of a thread; None if the thread has none."""
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid, track.subrow) != wanted_track:
-            continue
-        start = trace.start[row : row + 1]
-        end = trace.end[row : row + 1]
-        (innermost,) = enclosing_rows(
-            track, trace.start, trace.end, trace.parent, start, end
-        ).tolist()
-        if innermost < 0:
-            return []
-        return [innermost, *ancestors(trace, innermost)]
-    return []
+        is_of_thread = (track.pid, track.tid) == (pid, tid)
+        if is_of_thread and track.layer is layer and track.subrow == 0:
+            return track
+    return None
 
 
 def find_launched_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
@@ -100,8 +113,8 @@ def find_launched_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
     Under an op or a call these are the launches in its subtree. Under an annotation or
     a Python frame they are those on the same thread while it lasted.
     """
-    index = trace.launch_index
-    parts = [index.rows[part] for part in _find_index_parts(trace, row)]
+    launched_rows = trace.launch_index.rows
+    parts = [launched_rows[part] for part in _find_index_parts(trace, row)]
     return _sort_by_start(trace, np.sort(np.concatenate(parts)))
 
 
@@ -111,14 +124,18 @@ def _sort_by_start(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return sorted_rows
 
 
-def sum_launched_gpu_rows(trace: Trace, row: int) -> tuple[int, int, int]:
-    """Count and add up the GPU events that were launched under a CPU slice.
+class LaunchedWork(NamedTuple):
+    """The GPU events that were launched under a CPU slice, added up."""
+
+    events: int
+    kernels: int  # how many of the events are kernels
+    ns: int
+
+
+def sum_launched_gpu_rows(trace: Trace, row: int) -> LaunchedWork:
+    """Count and add up the GPU events that `find_launched_gpu_rows` finds.
 
     It uses running totals, so that it takes O(log n) however many events there are.
-
-    Returns:
-        How many events `find_launched_gpu_rows` finds, how many of them are kernels, and
-        their time in ns.
     """
     index = trace.launch_index
     events = 0
@@ -128,7 +145,7 @@ def sum_launched_gpu_rows(trace: Trace, row: int) -> tuple[int, int, int]:
         events += part.stop - part.start
         kernels += int(index.kernels[part.stop] - index.kernels[part.start])
         ns += int(index.ns[part.stop] - index.ns[part.start])
-    return events, kernels, ns
+    return LaunchedWork(events=events, kernels=kernels, ns=ns)
 
 
 def _find_index_parts(trace: Trace, row: int) -> list[slice]:
@@ -141,10 +158,11 @@ def _find_index_parts(trace: Trace, row: int) -> list[slice]:
     if trace.track_of(row).layer is Layer.OPS:
         return [index.within(row, int(trace.end_row[row]))]
 
-    thread = trace.thread_of_track
+    # An annotation or a Python frame is on another track than the launches.
+    thread = trace.thread_of_track[trace.track[row]]
     times = [trace.start[row], trace.end[row]]
     parts = []
-    for track in np.flatnonzero(thread == thread[trace.track[row]]).tolist():
+    for track in np.flatnonzero(trace.thread_of_track == thread).tolist():
         first, end = find_rows_starting_between(trace, trace.tracks[track], times)
         parts.append(index.within(first, end))
     return parts
@@ -174,17 +192,20 @@ def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
     order of time.
     """
     gpu_rows = trace.gpu_rows
-    call = trace.asked[gpu_rows]
+    captured_call = trace.asked[gpu_rows]
     if trace.annotated is not None:
         annotation = trace.annotated[gpu_rows]
-        call = np.where(annotation >= 0, annotation, call)
+        has_annotation = annotation != NO_ROW
+        captured_call = np.where(has_annotation, annotation, captured_call)
 
-    starts_inside = (trace.start[call] >= trace.start[row]) & (
-        trace.start[call] < trace.end[row]
+    call_start = trace.start[captured_call]
+    is_during_slice = (trace.start[row] <= call_start) & (call_start < trace.end[row])
+    is_slice_itself = captured_call == row
+    thread_of_call = trace.thread_of_track[trace.track[captured_call]]
+    is_same_thread = thread_of_call == trace.thread_of_track[trace.track[row]]
+    is_replay = (
+        (captured_call != NO_ROW) & is_same_thread & (is_during_slice | is_slice_itself)
     )
-    thread = trace.thread_of_track
-    is_same_thread = thread[trace.track[call]] == thread[trace.track[row]]
-    is_replay = (call >= 0) & is_same_thread & (starts_inside | (call == row))
     return _sort_by_start(trace, gpu_rows[is_replay])
 
 
@@ -194,7 +215,9 @@ def launch_latency_ns(trace: Trace, row: int) -> int | None:
     It may be negative, if clocks differ. Returns None if the launch was not recorded.
     """
     launch = int(trace.launch[row])
-    return int(trace.start[row] - trace.start[launch]) if launch >= 0 else None
+    if launch == NO_ROW:
+        return None
+    return int(trace.start[row] - trace.start[launch])
 
 
 def queue_delay_ns(trace: Trace, row: int) -> int | None:
@@ -206,18 +229,28 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
     Returns None if the launch was not recorded.
     """
     launch = int(trace.launch[row])
-    if launch < 0:
+    if launch == NO_ROW:
         return None
+    launch_end_ns = int(trace.end[launch])
+    stream_busy_until_ns = min(_end_of_earlier_work(trace, row), int(trace.start[row]))
+    return max(0, stream_busy_until_ns - launch_end_ns)
 
-    start_ns = int(trace.start[row])
+
+def _end_of_earlier_work(trace: Trace, row: int) -> int:
+    """Return when the work ends that started before a GPU event on its stream.
+
+    If some of it overlaps, the stream has several tracks, and the latest end counts.
+    Returns 0 if there is no such work.
+    """
     stream = trace.track_of(row)
-    stream_key = (stream.layer, stream.pid, stream.tid)
     latest_end_ns = 0
     for track in trace.tracks:
-        if (track.layer, track.pid, track.tid) != stream_key:
+        has_same_ids = (track.pid, track.tid) == (stream.pid, stream.tid)
+        if not has_same_ids or track.layer is not stream.layer:
             continue
-        earlier = int(np.searchsorted(trace.start[track.rows], start_ns))
-        if earlier:
-            last_earlier = track.first_row + earlier - 1
+        starts = trace.start[track.rows]
+        earlier_events = int(np.searchsorted(starts, int(trace.start[row])))
+        if earlier_events:
+            last_earlier = track.first_row + earlier_events - 1
             latest_end_ns = max(latest_end_ns, int(trace.end[last_earlier]))
-    return max(0, min(latest_end_ns, start_ns) - int(trace.end[launch]))
+    return latest_end_ns

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -31,8 +32,10 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import is_clipped
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
+    at,
     distinct,
     last_at_or_before,
     prefix_sums,
@@ -86,15 +89,20 @@ ONE_GROUP = "one process group of all ranks for all collectives"
 SIZES = "sizes of collectives (from the shapes of the inputs)"
 
 
+UNKNOWN: Final = -1
+"""A number of a collective is not known."""
+_NO_THREAD: Final = -1
+
+
 class KnownCollective(msgspec.Struct, frozen=True):
     """What is known about one collective. Unknown numbers are -1."""
 
     name: str  # `all_reduce` and so on, as torch.distributed names it
     group: ProcessGroup
     dtype: str = ""  # of its elements; "" if it is unknown
-    bytes: int = -1  # its size as nccl-tests counts it, see `_compute_moved_bytes`
-    sequence: int = -1  # its number in its process group
-    peer: int = -1  # the other rank of a send or receive
+    bytes: int = UNKNOWN  # its size as nccl-tests counts it: `_compute_moved_bytes`
+    sequence: int = UNKNOWN  # its number in its process group
+    peer: int = UNKNOWN  # the other rank of a send or receive
     # what of this was not recorded but inferred, each as a phrase
     inferred: tuple[str, ...] = ()
     # whether the recording began or ended while it ran, so that a part is not recorded
@@ -152,10 +160,10 @@ def _find_communicating_kernels(trace: Trace) -> _IssuedKernels:
     communicating = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = communicating[trace.role[communicating] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
-    is_launched = launch >= 0
+    is_launched = launch != NO_ROW
     issued = np.where(is_launched, trace.start[launch], trace.start[rows])
-    launch_thread = trace.thread_of_track[trace.track[launch]]
-    thread = np.where(is_launched, launch_thread, -1)
+    thread_of_launch = trace.thread_of_track[trace.track[launch]]
+    thread = np.where(is_launched, thread_of_launch, _NO_THREAD)
 
     all_ops = _find_slices_named(trace, Role.OP, _COMMS_OP)
     all_annotations = _find_slices_named(trace, Role.ANNOTATION, _ANNOTATION)
@@ -174,7 +182,7 @@ def args_to_read(trace: Trace) -> ArgsQuestion:
     """Return which args of which events `find_gpu_collectives` reads."""
     kernels = _find_communicating_kernels(trace)
     rows = np.concatenate((kernels.rows, kernels.ops, kernels.annotations))
-    return trace.order[rows[rows >= 0]], _ARGS
+    return trace.order[rows[rows != NO_ROW]], _ARGS
 
 
 def find_gpu_collectives(trace: Trace) -> IssuedCollectives:
@@ -188,12 +196,12 @@ def find_gpu_collectives(trace: Trace) -> IssuedCollectives:
     collectives = _read_collectives(trace, kernels)
 
     # A kernel for a batch of sends and receives does not name its peer.
-    without_peer = []
+    batches = []
     for index, collective in enumerate(collectives):
-        if collective.name == "send_recv" and collective.peer < 0:
-            without_peer.append(index)
-    by_ops = _read_batch_collectives(trace, kernels, without_peer)
-    for index, collective in by_ops.items():
+        if collective.name == "send_recv" and collective.peer == UNKNOWN:
+            batches.append(index)
+    collective_of_batch = _read_batch_collectives(trace, kernels, batches)
+    for index, collective in collective_of_batch.items():
         collectives[index] = collective
 
     return IssuedCollectives(
@@ -214,22 +222,27 @@ def _read_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollec
     args_of_rows, args_of_ops, args_of_annotations = _read_args(
         trace, (kernels.rows, kernels.ops, kernels.annotations), KEPT_AS
     )
-    rows = kernels.rows.tolist()
-    annotations = kernels.annotations.tolist()
-    distinct_collectives: dict[tuple[int, ...], KnownCollective] = {}
+    collective_by_key: dict[tuple[int, ...], KnownCollective] = {}
     collectives = []
-    for index, (row, annotation) in enumerate(zip(rows, annotations, strict=True)):
+    for row, annotation, row_args, op_args, annotation_args in zip(
+        kernels.rows.tolist(),
+        kernels.annotations.tolist(),
+        args_of_rows,
+        args_of_ops,
+        args_of_annotations,
+        strict=True,
+    ):
         sources = _Sources(
             row=row,
             annotation=annotation,
-            row_args=args_of_rows[index],
-            op_args=args_of_ops[index],
-            annotation_args=args_of_annotations[index],
+            row_args=row_args,
+            op_args=op_args,
+            annotation_args=annotation_args,
         )
         key = _make_source_key(trace, sources)
-        if key not in distinct_collectives:
-            distinct_collectives[key] = _read_collective(trace, sources)
-        collectives.append(distinct_collectives[key])
+        if key not in collective_by_key:
+            collective_by_key[key] = _read_collective(trace, sources)
+        collectives.append(collective_by_key[key])
     return collectives
 
 
@@ -244,10 +257,12 @@ def _make_source_key(trace: Trace, sources: _Sources) -> tuple[int, ...]:
             args as one object.
     """
     annotation = sources.annotation
-    annotation_name = int(trace.name[annotation]) if annotation >= 0 else -1
+    name_of_annotation = NO_ROW
+    if annotation != NO_ROW:
+        name_of_annotation = int(trace.name[annotation])
     return (
         int(trace.name[sources.row]),
-        annotation_name,
+        name_of_annotation,
         id(sources.row_args),
         id(sources.op_args),
         id(sources.annotation_args),
@@ -274,15 +289,18 @@ def _read_batch_collectives(
     """
     if not batches:
         return {}
-    (args,) = _read_args(trace, (kernels.all_ops,))
+    (args_of_ops,) = _read_args(trace, (kernels.all_ops,))
 
     collectives = {}
     for kernel in batches:
         ops = _find_ops_of_batch(trace, kernels, kernel)
-        sends = _read_sends_and_receives(trace, [args[op] for op in ops.tolist()])
-        peers = {(send.peer, send.group) for send in sends}
+        args = [args_of_ops[op] for op in ops.tolist()]
+        transfers = _read_sends_and_receives(trace, args)
+        peers = {(transfer.peer, transfer.group) for transfer in transfers}
         if len(peers) == 1:
-            collectives[kernel] = replace(sends[0], name="send_recv", sequence=-1)
+            collectives[kernel] = replace(
+                transfers[0], name="send_recv", sequence=UNKNOWN
+            )
     return collectives
 
 
@@ -334,22 +352,23 @@ def find_cpu_collectives(trace: Trace) -> IssuedCollectives:
     recording ended before that.
     """
     rows = _find_slices_named(trace, Role.ANNOTATION, ON_CPU)
-    (args,) = _read_args(trace, (rows,), names=_ARGS_ON_CPU)
-    was_clipped = is_clipped(trace, rows).tolist()
+    (args_of_rows,) = _read_args(trace, (rows,), names=_ARGS_ON_CPU)
     collectives = []
-    for index, row in enumerate(rows.tolist()):
+    for row, args, was_clipped in zip(
+        rows.tolist(), args_of_rows, is_clipped(trace, rows).tolist(), strict=True
+    ):
         sources = _Sources(
-            row=-1, annotation=row, row_args={}, op_args={}, annotation_args=args[index]
+            row=NO_ROW, annotation=row, row_args={}, op_args={}, annotation_args=args
         )
         collective = _read_collective(trace, sources)
-        if was_clipped[index] or args[index].get("finished") is False:
+        is_unfinished = args.get("finished") is False
+        if was_clipped or is_unfinished:
             collective = replace(collective, is_cut=True)
         collectives.append(collective)
 
-    issuer = _find_issuing_ops(
-        trace, rows, [collective.name for collective in collectives]
-    )
-    issued = np.where(issuer >= 0, trace.start[issuer], trace.start[rows])
+    names = [collective.name for collective in collectives]
+    issuer = _find_issuing_ops(trace, rows, names)
+    issued = np.where(issuer != NO_ROW, trace.start[issuer], trace.start[rows])
     return IssuedCollectives(
         collectives=tuple(collectives), rows=rows, issued=issued, issuer=issuer
     )
@@ -367,20 +386,19 @@ def _find_issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
         names: The name of the collective of each.
 
     Returns:
-        An op for each of `rows`, -1 if it is unknown.
+        An op for each of `rows`, NO_ROW if it is unknown.
     """
-    ops_by_name: dict[str, list[int]] = {}
+    ops_by_name = defaultdict(list)
     for op in _find_slices_named(trace, Role.OP, _ISSUING_OP).tolist():
-        ops_by_name.setdefault(normalize_collective_name(trace.name_of(op)), []).append(
-            op
-        )
-    indices_by_name: dict[str, list[int]] = {}
+        name = normalize_collective_name(trace.name_of(op))
+        ops_by_name[name].append(op)
+    indices_by_name = defaultdict(list)
     for index, name in enumerate(names):
-        indices_by_name.setdefault(name, []).append(index)
+        indices_by_name[name].append(index)
 
-    issuer = np.full(len(rows), -1, dtype=np.intp)
+    issuer = np.full(len(rows), NO_ROW, dtype=np.intp)
     for name, indices in indices_by_name.items():
-        ops = ops_by_name.get(name, [])
+        ops = ops_by_name[name]
         if len(ops) == len(indices):
             issuer[indices] = ops
     return issuer
@@ -407,24 +425,22 @@ def _find_containing_slices(
         trace: The trace.
         rows: The slices to choose from, by start. Those of a thread do not
             overlap.
-        thread: The thread of each time, below 0 for none.
+        thread: The thread of each time, _NO_THREAD for none.
         times: The times, in ns of the file.
 
     Returns:
-        One of `rows` for each time, -1 for none.
+        One of `rows` for each time, NO_ROW for none.
     """
-    containing = np.full(len(times), -1, dtype=np.intp)
-    thread_of_rows = trace.thread_of_track[trace.track[rows]]
-    for one_thread in distinct(thread[thread >= 0]).tolist():
-        slices = rows[thread_of_rows == one_thread]
-        indices_of_thread = np.flatnonzero(thread == one_thread)
-        last_started = last_at_or_before(trace.start[slices], times[indices_of_thread])
-        has_started = last_started >= 0
-
-        candidates = slices[last_started[has_started]]
-        indices_of_thread = indices_of_thread[has_started]
-        is_inside = times[indices_of_thread] < trace.end[candidates]
-        containing[indices_of_thread[is_inside]] = candidates[is_inside]
+    containing = np.full(len(times), NO_ROW, dtype=np.intp)
+    thread_of_slice = trace.thread_of_track[trace.track[rows]]
+    for one_thread in distinct(thread[thread != _NO_THREAD]).tolist():
+        slices = rows[thread_of_slice == one_thread]
+        of_thread = np.flatnonzero(thread == one_thread)
+        last_started = last_at_or_before(trace.start[slices], times[of_thread])
+        candidate = at(slices, last_started, missing=NO_ROW)
+        still_runs = times[of_thread] < trace.end[candidate]
+        is_found = (candidate != NO_ROW) & still_runs
+        containing[of_thread] = np.where(is_found, candidate, NO_ROW)
     return containing
 
 
@@ -440,7 +456,7 @@ def _read_args(
 
     Args:
         trace: The trace.
-        several_rows: The arrays; -1 stands for no row.
+        several_rows: The arrays; NO_ROW (-1) stands for no row.
         keep_as: The name under which the args are kept beside the cache, if any.
         names: The names of the args to read.
 
@@ -448,23 +464,36 @@ def _read_args(
         For each array a list with the args of each row. Rows without args share one
         empty dict, and rows with equal args share one dict.
     """
-    rows = np.concatenate(several_rows)
-    is_row = rows >= 0
-    recorded_args = arguments(trace.elements, trace.order[rows[is_row]], names, keep_as)
+    all_rows = np.concatenate(several_rows)
+    is_row = all_rows != NO_ROW
+    events = trace.order[all_rows[is_row]]
+    recorded_args = arguments(trace.elements, events, names, keep_as)
+    distinct_args = []
+    for texts in recorded_args.distinct:
+        distinct_args.append(_parse_args(names, texts))
 
-    # The index of the args of each row among the distinct ones.
-    without_args = -1
-    index = np.full(len(rows), without_args, dtype=np.int32)
+    # The index of the args of each row among the distinct ones. Rows without args have
+    # the index -1, which finds the last entry.
+    distinct_args.append({})
+    index = np.full(len(all_rows), -1, dtype=np.int32)
     index[is_row] = recorded_args.number
-    distinct_args: list[dict[str, Any]] = []
-    for texts_of_args in recorded_args.distinct:
-        named_texts = zip(names, texts_of_args, strict=True)
-        distinct_args.append({name: parsed(text) for name, text in named_texts if text})
-    distinct_args.append({})  # -1, for rows without args, finds the last entry
-
-    args = [distinct_args[n] for n in index.tolist()]
+    args_of_rows = [distinct_args[n] for n in index.tolist()]
     bounds = prefix_sums(np.array([len(rows) for rows in several_rows]))
-    return [args[begin:end] for begin, end in pairwise(bounds.tolist())]
+    return [args_of_rows[begin:end] for begin, end in pairwise(bounds.tolist())]
+
+
+def _parse_args(names: Sequence[str], texts: Sequence[bytes]) -> dict[str, Any]:
+    """Parse the texts of args; an arg without a text was not recorded and is left out.
+
+    Args:
+        names: The name of each arg.
+        texts: What the file has for each of them.
+    """
+    args = {}
+    for name, text in zip(names, texts, strict=True):
+        if text:
+            args[name] = parsed(text)
+    return args
 
 
 class _Sources(NamedTuple):
@@ -495,24 +524,35 @@ def _read_collective(trace: Trace, sources: _Sources) -> KnownCollective:
             return _read_named_collective(trace, args)
     if isinstance(sources.row_args.get("func"), str):
         return _read_nccl_collective(trace, sources.row_args)
+    return _infer_collective(trace, sources)
 
-    inferred = []
+
+def _infer_collective(trace: Trace, sources: _Sources) -> KnownCollective:
+    """Infer the name, group and size of a collective whose args do not say them.
+
+    The name comes from the annotation or the kernel, the size from the shapes of the
+    inputs of the annotation. The result says which of these were inferred.
+    """
+    name = _infer_name(trace, sources)
     group = _find_only_group(trace)
+    dtype, size_bytes = _measure_inputs(sources.annotation_args)
+    knows_inputs = size_bytes != UNKNOWN
+    inferred = []
     if group != UNKNOWN_GROUP and not group.name:
         inferred.append(ONE_GROUP)
-    name = _infer_name(trace, sources)
     if name.inferred:
         inferred.append(name.inferred)
-    dtype, moved = _measure_inputs(sources.annotation_args)
-    if moved >= 0:
+    if knows_inputs:
         inferred.append(SIZES)
-    if name.name in _SIZED_BY_OUTPUT and moved >= 0:
-        moved = _parse_number(moved * group.size) if group.size else -1
+
+    # The size of an all-gather is that of the output: the inputs of all ranks.
+    if name.name in _SIZED_BY_OUTPUT and knows_inputs:
+        size_bytes = _parse_number(size_bytes * group.size) if group.size else UNKNOWN
     return KnownCollective(
         name=name.name,
         group=group,
         dtype=dtype,
-        bytes=moved,
+        bytes=size_bytes,
         inferred=tuple(inferred),
     )
 
@@ -523,13 +563,14 @@ def _find_only_group(trace: Trace) -> ProcessGroup:
     That is the only group of several ranks that the file lists. If it lists none, it is
     a group of all ranks. If it lists several, it is UNKNOWN_GROUP.
     """
-    listed = [
-        group for group in read_process_groups(trace.keys).values() if group.size > 1
-    ]
-    if len(listed) > 1:
+    groups = []
+    for group in read_process_groups(trace.keys).values():
+        if group.size > 1:
+            groups.append(group)
+    if len(groups) > 1:
         return UNKNOWN_GROUP
-    if listed:
-        return listed[0]
+    if groups:
+        return groups[0]
     return ProcessGroup(name="", ranks=(), size=world_size(trace.keys))
 
 
@@ -542,16 +583,16 @@ def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
         The name, and what it was inferred from. For a collective on the CPU the
         latter is "", because its annotation is the record itself.
     """
-    has_kernel = sources.row >= 0
+    has_kernel = sources.row != NO_ROW
     kernel = decode(trace.name_of(sources.row)) if has_kernel else None
     annotation = ""
-    if sources.annotation >= 0:
+    if sources.annotation != NO_ROW:
         annotation = trace.name_of(sources.annotation)
 
     # An annotation of several collectives names none of them.
-    is_batch = annotation.rpartition(":")[2] == "coalesced"
+    is_of_several = annotation.rpartition(":")[2] == "coalesced"
     is_known_by_kernel = kernel is not None and bool(kernel.collective)
-    if annotation and not (is_batch and is_known_by_kernel):
+    if annotation and not (is_of_several and is_known_by_kernel):
         return _InferredName(
             name=normalize_collective_name(annotation),
             inferred=FROM_ANNOTATIONS if has_kernel else "",
@@ -574,17 +615,17 @@ def _read_named_collective(trace: Trace, args: dict[str, Any]) -> KnownCollectiv
             damaged; these count as unknown.
     """
     name = normalize_collective_name(str(args[_NAME_ARG]))
-    group = make_process_group(
-        args.get("Process Group Name"),
-        args.get("Process Group Description"),
-        args.get("Process Group Ranks"),
-        args.get("Group size"),
+    recorded_group = make_process_group(
+        name=args.get("Process Group Name"),
+        description=args.get("Process Group Description"),
+        ranks=args.get("Process Group Ranks"),
+        size=args.get("Group size"),
     )
     dtype = args.get("dtype")
     peer = args.get("Dst Rank" if name == "send" else "Src Rank")
     return KnownCollective(
         name=name,
-        group=_add_ranks(trace, group),
+        group=_add_ranks(trace, recorded_group),
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_compute_moved_bytes(name, args, dtype),
         sequence=_parse_number(args.get("Seq")),
@@ -604,23 +645,27 @@ def _read_nccl_collective(trace: Trace, args: dict[str, Any]) -> KnownCollective
         args: The recorded args, with `func`.
     """
     name = normalize_collective_name(str(args["func"]))
-    ranks = args.get("process_group_ranks")
-    group = _add_ranks(
-        trace, make_process_group(args.get("process_group"), None, ranks, None)
+    recorded_group = make_process_group(
+        name=args.get("process_group"),
+        description=None,
+        ranks=args.get("process_group_ranks"),
+        size=None,
     )
+    group = _add_ranks(trace, recorded_group)
     dtype = SCALAR_TYPE_OF_NCCL.get(str(args.get("datatype")), "")
 
-    count = _parse_number(args.get("count"))
-    if name in ("all_gather", "reduce_scatter"):
-        count = count * group.size if count >= 0 and group.size else -1
-    moved = -1
-    if count >= 0 and dtype:
-        moved = _parse_number(count * scalar_bytes(dtype))
+    elements = _parse_number(args.get("count"))
+    counts_one_rank = name in ("all_gather", "reduce_scatter")
+    if counts_one_rank and elements != UNKNOWN:
+        elements = elements * group.size if group.size else UNKNOWN
+    size_bytes = UNKNOWN
+    if elements != UNKNOWN and dtype:
+        size_bytes = _parse_number(elements * scalar_bytes(dtype))
     return KnownCollective(
         name=name,
         group=group,
         dtype=dtype,
-        bytes=moved,
+        bytes=size_bytes,
         sequence=_parse_number(args.get("seq")),
     )
 
@@ -634,7 +679,7 @@ def _add_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
 
 
 def _compute_moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
-    """Return the size of a collective in bytes; -1 if it is unknown.
+    """Return the size of a collective in bytes; UNKNOWN (-1) if it is not known.
 
     As in nccl-tests, it is the size of the input, but of a gather that of the output:
     an all-gather of 1,000 floats on each of 4 ranks has 16,000 bytes.
@@ -647,8 +692,8 @@ def _compute_moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
     count_arg = "Out msg nelems" if name in _SIZED_BY_OUTPUT else "In msg nelems"
     elements = _parse_number(args.get(count_arg))
     element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
-    if elements < 0 or not element_bytes:
-        return -1
+    if elements == UNKNOWN or not element_bytes:
+        return UNKNOWN
     return _parse_number(elements * element_bytes)
 
 
@@ -656,24 +701,25 @@ def _measure_inputs(args: dict[str, Any]) -> tuple[str, int]:
     """Return the element type and the bytes of the inputs of an annotation.
 
     The type is that of the first input with a known size. The bytes of all such inputs
-    are added up; they are -1 if there is none.
+    are added up. Without any, the result is "" and UNKNOWN (-1).
     """
     shapes = args.get("Input Dims")
     types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
-        return "", -1
+        return "", UNKNOWN
     if len(shapes) != len(types):
-        return "", -1
+        return "", UNKNOWN
 
-    total_bytes = -1
-    first_dtype = ""
+    known_types = []
+    total_bytes = 0
     for shape, dtype in zip(shapes, types, strict=True):
         element_bytes = scalar_bytes(dtype) if isinstance(dtype, str) else 0
-        if not element_bytes or not _is_shape(shape):
-            continue
-        total_bytes = max(total_bytes, 0) + element_bytes * math.prod(shape)
-        first_dtype = first_dtype or dtype
-    return first_dtype, _parse_number(total_bytes)
+        if element_bytes and _is_shape(shape):
+            known_types.append(dtype)
+            total_bytes += element_bytes * math.prod(shape)
+    if not known_types:
+        return "", UNKNOWN
+    return known_types[0], _parse_number(total_bytes)
 
 
 def _is_shape(value: object) -> bool:
@@ -684,9 +730,12 @@ def _is_shape(value: object) -> bool:
 
 
 def _parse_number(value: object, end: int = _MAX_NUMBER) -> int:
-    """Return a recorded value if it is an integer from 0 to below `end`; -1 for
-    anything else."""
-    return value if type(value) is int and 0 <= value < end else -1
+    """Return a recorded value if it is an integer from 0 to below `end`; UNKNOWN (-1)
+    for anything else."""
+    # A bool, which is an int to isinstance, is no number here.
+    if type(value) is int and 0 <= value < end:
+        return value
+    return UNKNOWN
 
 
 _COLLECTIVES: Final = (
@@ -718,8 +767,9 @@ def normalize_collective_name(name: str) -> str:
     `_allgather_base`, `nccl:all_gather` and `AllGather` become `all_gather`. Names of
     no known collective stay as they are.
     """
-    last_word = name.rpartition(":")[2][:_MAX_NAME_CHARACTERS].lower()
-    letters = re.sub(r"[^a-z0-9]", "", last_word).replace("all2all", "alltoall")
+    without_library = name.rpartition(":")[2][:_MAX_NAME_CHARACTERS]
+    letters = re.sub(r"[^a-z0-9]", "", without_library.lower())
+    letters = letters.replace("all2all", "alltoall")
     for collective in _COLLECTIVES:
         if collective.replace("_", "") in letters:
             return collective

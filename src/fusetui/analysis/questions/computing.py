@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, prefix_sums
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    inside_ranges,
+    prefix_sums,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
@@ -30,28 +38,45 @@ def find_computing_ops(trace: Trace) -> Rows:
     Returns:
         Rows of the trace, ascending. None of them lies inside another one.
     """
+    may_compute = (trace.role == Role.OP) & _mark_names(trace, _may_compute)
+    is_copy_or_fill = may_compute & _mark_names(trace, _is_copy_or_fill)
+    is_helper = is_copy_or_fill | _mark_parts_of_in_place_ops(trace)
+    is_main_op = may_compute & ~is_helper
 
-    def has_name(test: Callable[[str], bool]) -> Flags:
-        """Mark the rows of the trace whose name passes a test."""
-        return trace.named(test)[trace.name]
-
-    is_work = (trace.role == Role.OP) & has_name(_may_compute)
-    is_copy_or_fill = is_work & has_name(lambda name: stem(name) in HELPERS)
-    is_own_work = is_work & ~is_copy_or_fill & ~_mark_parts_of_in_place_ops(trace)
-
-    is_innermost = _count_inside(trace, is_work) == 0
-    calls_only_helpers = _count_inside(trace, is_own_work) == 0
-    is_op_of_library = has_name(lambda name: "::" in name)
-    counts_as_whole = has_name(lambda name: stem(name) in WHOLE)
-    is_piece_of_work = is_own_work & (
+    is_innermost = _count_inside(trace, may_compute) == 0
+    calls_only_helpers = _count_inside(trace, is_main_op) == 0
+    is_op_of_library = _mark_names(trace, _has_namespace)
+    counts_as_whole = _mark_names(trace, _counts_as_whole)
+    is_candidate = is_main_op & (
         counts_as_whole | is_innermost | (calls_only_helpers & is_op_of_library)
     )
-    is_piece_of_work &= ~mark_inside(trace, np.flatnonzero(is_piece_of_work))
+    # Of candidates inside one another, the outer one counts.
+    is_work = is_candidate & ~mark_inside(trace, np.flatnonzero(is_candidate))
 
     # A copy or fill that belongs to no other op is a piece of work itself.
-    belongs_to_work = mark_inside(trace, np.flatnonzero(is_piece_of_work))
-    copies_or_fills_alone = is_copy_or_fill & is_innermost & ~belongs_to_work
-    return np.flatnonzero(is_piece_of_work | copies_or_fills_alone)
+    belongs_to_work = mark_inside(trace, np.flatnonzero(is_work))
+    is_lone_copy_or_fill = is_copy_or_fill & is_innermost & ~belongs_to_work
+    return np.flatnonzero(is_work | is_lone_copy_or_fill)
+
+
+def _mark_names(trace: Trace, test: Callable[[str], bool]) -> Flags:
+    """Mark the rows of the trace whose name passes a test."""
+    return trace.named(test)[trace.name]
+
+
+def _is_copy_or_fill(name: str) -> bool:
+    """Return whether an op of this name copies or fills, such as `aten::copy_`."""
+    return stem(name) in HELPERS
+
+
+def _counts_as_whole(name: str) -> bool:
+    """Return whether an op of this name is one piece of work, whatever it calls."""
+    return stem(name) in WHOLE
+
+
+def _has_namespace(name: str) -> bool:
+    """Return whether a name is that of an op of a library, such as `aten::add`."""
+    return "::" in name
 
 
 def _may_compute(name: str) -> bool:
@@ -70,13 +95,8 @@ def mark_inside(trace: Trace, rows: Rows) -> Flags:
     Returns:
         A flag for each row of the trace.
     """
-    # The subtree of row n has the rows up to before end_row[n]. Walking over all rows,
-    # a subtree opens behind its row and closes at its end.
-    change_of_open = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(change_of_open, rows + 1, 1)
-    np.subtract.at(change_of_open, trace.end_row[rows], 1)
-    open_subtrees = np.cumsum(change_of_open[:-1])
-    return open_subtrees > 0
+    # The slices inside row n are those from n + 1 to before end_row[n].
+    return inside_ranges(rows + 1, trace.end_row[rows], count=len(trace))
 
 
 def _count_inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
@@ -100,15 +120,18 @@ def _mark_parts_of_in_place_ops(trace: Trace) -> Flags:
     Returns:
         A flag for each row of the trace.
     """
-    number_of_stem: dict[str, int] = {}
-    stem_of_name = [
-        number_of_stem.setdefault(stem(name), len(number_of_stem))
-        for name in trace.names
-    ]
+    number_by_stem: dict[str, int] = {}
+    stem_of_name = []
+    for name in trace.names:
+        next_number = len(number_by_stem)
+        stem_of_name.append(number_by_stem.setdefault(stem(name), next_number))
+    # At least one entry, because an empty array would be one of floats.
     stem_of_row = np.array(stem_of_name or [0])[trace.name]
-    outer_op = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
-    has_same_stem = (outer_op >= 0) & (stem_of_row[outer_op] == stem_of_row)
-    is_part: Flags = has_same_stem & (trace.role == Role.OP)
+
+    outer_op = np.where(trace.parent != NO_ROW, trace.op[trace.parent], NO_ROW)
+    has_same_stem = stem_of_row[outer_op] == stem_of_row
+    is_op = trace.role == Role.OP
+    is_part: Flags = is_op & (outer_op != NO_ROW) & has_same_stem
     return is_part
 
 
@@ -134,7 +157,9 @@ class Tallies(msgspec.Struct, frozen=True):
         counts = self.found(kind)
         total = sum(counts)
         steps = max(len(counts), 1)
-        return total // steps if total % steps == 0 else round(total / steps, 2)
+        if total % steps == 0:
+            return total // steps
+        return round(total / steps, 2)
 
     def first(self, count: int) -> Tallies:
         """Return the tallies of the first `count` steps only."""
@@ -160,21 +185,22 @@ def tallies(trace: Trace) -> Tallies:
         ops = find_computing_ops(trace)
         rows = ops[np.argsort(trace.start[ops], kind="stable")]
         rows_of_steps = tuple(rows[part] for part in steps.slices_of(trace.start[rows]))
+    counted_parts = rows_of_steps or [rows]  # without steps, the whole trace
     return Tallies(
         steps=tuple(labels_of(steps.names)),
         on_gpu=on_gpu,
-        tallies=tuple(_count_kinds(trace, part) for part in rows_of_steps or [rows]),
+        tallies=tuple(_count_kinds(trace, part) for part in counted_parts),
     )
 
 
 def _count_kinds(trace: Trace, rows: Rows) -> Counter[str]:
     """Count the slices of each kind of work, such as `gemm`. A slice of several kinds
     counts in each of them."""
-    names_and_roles = np.stack([trace.name[rows], trace.role[rows]])
-    distinct, counts = np.unique(names_and_roles, axis=1, return_counts=True)
-    names, roles = distinct.tolist()
+    columns = (trace.name[rows], trace.role[rows])
+    first_of_pair, pair_of_row = distinct_rows(columns)
+    counts = np.bincount(pair_of_row, minlength=len(first_of_pair))
     tally: Counter[str] = Counter()
-    for name, role, count in zip(names, roles, counts.tolist(), strict=True):
-        for kind in kinds_of(Role(role), trace.names[name]):
+    for row, count in zip(rows[first_of_pair].tolist(), counts.tolist(), strict=True):
+        for kind in kinds_of(Role(trace.role[row]), trace.name_of(row)):
             tally[kind] += count
     return tally

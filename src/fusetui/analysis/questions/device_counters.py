@@ -73,21 +73,22 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             A mean per interval; nan if the counter has no value in some part of it.
         """
-        time = self.counter.time
         last_ns = np.maximum(end - 1, begin)
-        first_value = last_at_or_before(time, begin)
-        last_value = last_at_or_before(time, last_ns)
-        has_values = (first_value >= 0) & (last_ns < self._holds_until[last_value])
+        first_value = last_at_or_before(self.counter.time, begin)
+        last_value = last_at_or_before(self.counter.time, last_ns)
+
+        has_begun = first_value >= 0
+        still_holds = last_ns < self._holds_until[last_value]
         has_no_gap = self._gaps_before[last_value] == self._gaps_before[first_value]
-        integral = self._integrate_until(end, last_value) - self._integrate_until(
-            begin, first_value
-        )
-        mean = np.where(
-            end > begin,
-            integral / np.maximum(end - begin, 1),
-            self.counter.value[first_value],
-        )
-        return np.where(has_values & has_no_gap, mean, np.nan)
+        is_known = has_begun & still_holds & has_no_gap
+
+        until_begin = self._integrate_until(begin, first_value)
+        until_end = self._integrate_until(end, last_value)
+        length_ns = end - begin
+        mean = (until_end - until_begin) / np.maximum(length_ns, 1)
+        value_at_begin = self.counter.value[first_value]
+        mean = np.where(length_ns > 0, mean, value_at_begin)
+        return np.where(is_known, mean, np.nan)
 
     def _integrate_until(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
         """Integrate the counter from its first value up to each of some times.
@@ -109,7 +110,8 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         time = self.counter.time
         usual_ns = median(np.diff(time)) if len(time) > 1 else 0
         max_hold_ns = min(_MAX_HOLD_INTERVALS * max(usual_ns, 1), _MAX_HOLD_NS)
-        next_time = np.append(time[1:], np.iinfo(np.int64).max)
+        never = np.iinfo(np.int64).max
+        next_time = np.append(time[1:], never)
         until: Int64s = np.minimum(next_time, time + max_hold_ns)
         return until
 

@@ -2,7 +2,7 @@
 by name with the shapes and types of their inputs.
 
 A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the
-trace and the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has
+trace and the jobs of its kernels and returns a `Grouping`. `arguments.KERNELS_BY` has
 the same names.
 """
 
@@ -24,7 +24,14 @@ from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import dtype_of_profiler_type
 from fusetui.gpu.roofline.many import Jobs, has_known_share, read_inputs_of_ops
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    distinct_rows,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, parsed
@@ -107,14 +114,15 @@ def group_ops(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
         the largest GPU time first.
     """
     recorded = _group_given_ops(trace, by, trace.rows_of(Role.OP))
+    recorded.sort(key=lambda op: (-op.total_ns, _sort_key_of_group(op)))
+
     is_captured_op = (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
     captured = []
     no_times = dict.fromkeys(TIMES, 0)
     for group in _group_given_ops(trace, by, np.flatnonzero(is_captured_op)):
-        if group.gpu_ns:
+        was_replayed = group.gpu_ns > 0
+        if was_replayed:
             captured.append(replace(group, captured=True, self_ns=0, **no_times))
-
-    recorded.sort(key=lambda op: (-op.total_ns, _sort_key_of_group(op)))
     captured.sort(key=lambda op: (-op.gpu_ns, _sort_key_of_group(op)))
     return (*recorded, *captured)
 
@@ -138,9 +146,10 @@ def _group_given_ops(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     """
     if not len(rows):
         return []
-    inputs = group_by_inputs(read_inputs_of_ops(trace, rows)) if by == "shape" else None
     columns: list[NDArray[np.integer]] = [trace.name[rows]]
-    if inputs:
+    inputs = None
+    if by == "shape":
+        inputs = group_by_inputs(read_inputs_of_ops(trace, rows))
         columns.append(inputs.number)
     first_of_group, group_of_row = distinct_rows(columns)
 
@@ -150,19 +159,32 @@ def _group_given_ops(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     for first, durations_of_group, sums_of_group in zip(
         first_of_group, durations, sums, strict=True
     ):
-        fields: dict[str, Any] = {"name": trace.name_of(int(rows[first]))}
+        inputs_of_group = {}
         if inputs:
-            fields |= inputs.fields(int(inputs.number[first]))
-        fields |= asdict(durations_of_group)
-        fields |= sums_of_group
-        groups.append(OpGroup(**fields))
+            inputs_of_group = inputs.identify(int(inputs.number[first]))
+        statistics = asdict(durations_of_group)
+        # Unlike the sum of all durations, this leaves out ops inside another op.
+        statistics["total_ns"] = sums_of_group.total_ns
+        group = OpGroup(
+            name=trace.name_of(int(rows[first])),
+            self_ns=sums_of_group.self_ns,
+            gpu_ns=sums_of_group.gpu_ns,
+            kernels=sums_of_group.kernels,
+            **inputs_of_group,
+            **statistics,
+        )
+        groups.append(group)
     return groups
 
 
 _MAX_LIST_LEVELS: Final = 4  # the inputs, a list of tensors, a shape
+_NO_INPUTS: Final = -1
+"""The number of the group of ops for which no inputs were recorded."""
+_NO_OP: Final = -1
+"""The number of the group of kernels that no op launched."""
 
 
-def group_by_inputs(inputs: Arguments) -> Keys:
+def group_by_inputs(inputs: Arguments) -> Grouping:
     """Return the grouping by the shapes and types of the inputs of ops.
 
     Strides and values do not matter. The number is -1 if nothing was recorded.
@@ -170,31 +192,34 @@ def group_by_inputs(inputs: Arguments) -> Keys:
     Args:
         inputs: The args `many.INPUTS` of the ops.
     """
-    number_of_texts: dict[tuple[bytes, bytes], int] = {}
+    number_by_texts: dict[tuple[bytes, bytes], int] = {}
     # Ops without args have the number -1, which finds the last entry.
-    number_of_args = np.full(len(inputs.distinct) + 1, -1, dtype=np.int32)
+    number_of_args = np.full(len(inputs.distinct) + 1, _NO_INPUTS, dtype=np.int32)
     for index, (dims, types, *_) in enumerate(inputs.distinct):
         if dims or types:
-            new_number = len(number_of_texts)
-            number_of_args[index] = number_of_texts.setdefault(
-                (dims, types), new_number
-            )
-    distinct_texts = [*number_of_texts, (b"", b"")]  # the last one is that of -1
+            next_number = len(number_by_texts)
+            number = number_by_texts.setdefault((dims, types), next_number)
+            number_of_args[index] = number
+    distinct_texts = list(number_by_texts)
 
-    def fields(number: int) -> dict[str, Any]:
+    def identify(number: int) -> dict[str, Any]:
         """Return `shapes` and `dtypes` as lists; None if nothing was recorded."""
+        if number == _NO_INPUTS:
+            return {"shapes": None, "dtypes": None}
         dims_text, types_text = distinct_texts[number]
         return {
             "shapes": _to_json_list(parsed(dims_text)),
             "dtypes": _rename_types(_to_json_list(parsed(types_text))),
         }
 
-    return Keys(number=number_of_args[inputs.number], fields=fields)
+    return Grouping(number=number_of_args[inputs.number], identify=identify)
 
 
 def _to_json_list(value: Any) -> list[Any] | None:
     """Return a list as JSON can hold it (see `_to_json_value`); None for anything else."""
-    plain: list[Any] | None = _to_json_value(value) if isinstance(value, list) else None
+    if not isinstance(value, list):
+        return None
+    plain: list[Any] = _to_json_value(value)
     return plain
 
 
@@ -218,21 +243,29 @@ def _to_json_value(value: Any, levels: int = _MAX_LIST_LEVELS) -> Any:
 
     Integers that a double cannot represent become text. Lists that are nested deeper
     than lists of tensors become None, and so does any other kind of value.
+
+    Args:
+        value: The value.
+        levels: How many lists may be nested in it.
     """
     if isinstance(value, list):
-        return (
-            [_to_json_value(inner, levels - 1) for inner in value] if levels else None
-        )
+        if not levels:
+            return None
+        return [_to_json_value(inner, levels - 1) for inner in value]
     if isinstance(value, int):
         return exact_id(value)
-    return value if isinstance(value, str | float) else None
+    if isinstance(value, str | float):
+        return value
+    return None
 
 
-class Keys(msgspec.Struct, frozen=True, eq=False):
-    """A grouping: the number of the group of each kernel, and what identifies a group."""
+class Grouping(msgspec.Struct, frozen=True, eq=False):
+    """Numbers that say to which group each kernel or op belongs, and what identifies a
+    group."""
 
-    number: NDArray[np.integer]  # one per kernel
-    fields: Callable[[int], dict[str, Any]]  # of the group with a number
+    number: NDArray[np.integer]  # the number of the group of each kernel or op
+    # Returns for the number of a group the fields that identify it, such as its name.
+    identify: Callable[[int], dict[str, Any]]
 
 
 def group_kernels(
@@ -253,46 +286,51 @@ def group_kernels(
     rows = jobs.rows
     if not len(rows):
         return ()
-    keys = GROUPINGS[by](trace, jobs)
-    by_key = grouped(keys.number, trace.start[rows])
+    grouping = GROUPINGS[by](trace, jobs)
+    members = grouped(grouping.number, trace.start[rows])
+    durations = spreads(grouping.number, trace.dur[rows])
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
-    durations = spreads(keys.number, trace.dur[rows])
-    work = _describe_work_of_groups(trace, jobs, effective, by_key)
+    work = _describe_work_of_groups(trace, jobs, effective, members)
 
     groups = []
     for number, durations_of_group, work_of_group in zip(
-        by_key.keys.tolist(), durations, work, strict=True
+        members.keys.tolist(), durations, work, strict=True
     ):
-        identity = keys.fields(number)
-        group = KernelGroup(**identity, **asdict(durations_of_group), **work_of_group)
+        group = KernelGroup(
+            **grouping.identify(number), **asdict(durations_of_group), **work_of_group
+        )
         groups.append(group)
     if by != "step":
         groups.sort(key=lambda group: (-group.total_ns, _sort_key_of_group(group)))
     return tuple(groups)
 
 
-def _group_by_name(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_name(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their names. The number of a group is the index of the name in
     the trace."""
-    return Keys(
+    return Grouping(
         number=trace.name[jobs.rows],
-        fields=lambda name: {"name": trace.names[name]},
+        identify=lambda name: {"name": trace.names[name]},
     )
 
 
-def _group_by_op(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_op(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the innermost op around their launch.
 
     The number is that of the name of the op, -1 for none.
     """
+
+    def identify(name: int) -> dict[str, Any]:
+        """Return the name of the op; None for none."""
+        return {"op": None if name == _NO_OP else trace.names[name]}
+
     op = trace.op[jobs.rows]
-    return Keys(
-        number=np.where(op >= 0, trace.name[op], -1),
-        fields=lambda name: {"op": trace.names[name] if name >= 0 else None},
+    return Grouping(
+        number=np.where(op != NO_ROW, trace.name[op], _NO_OP), identify=identify
     )
 
 
-def _group_by_shape(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_shape(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their name, the op that launched them, and the op's inputs.
 
     Kernels of a group agree in all three. Of inputs only the shapes and types count.
@@ -301,29 +339,30 @@ def _group_by_shape(trace: Trace, jobs: Jobs) -> Keys:
         trace: The trace.
         jobs: The kernels, with the recorded inputs of their ops.
     """
-    name_of_kernel = trace.name[jobs.rows]
-    ops = _group_by_op(trace, jobs)
-    inputs = group_by_inputs(jobs.inputs)
+    by_name = _group_by_name(trace, jobs)
+    by_op = _group_by_op(trace, jobs)
+    by_inputs = group_by_inputs(jobs.inputs)
     first_of_group, group_of_kernel = distinct_rows(
-        (name_of_kernel, ops.number, inputs.number)
+        (by_name.number, by_op.number, by_inputs.number)
     )
 
-    def fields(group: int) -> dict[str, Any]:
+    def identify(group: int) -> dict[str, Any]:
         """Return the name, the op and the inputs of the first kernel of a group."""
         kernel = first_of_group[group]
-        name = {"name": trace.names[int(name_of_kernel[kernel])]}
-        op = ops.fields(int(ops.number[kernel]))
-        return name | op | inputs.fields(int(inputs.number[kernel]))
+        fields: dict[str, Any] = {}
+        for grouping in (by_name, by_op, by_inputs):
+            fields |= grouping.identify(int(grouping.number[kernel]))
+        return fields
 
-    return Keys(number=group_of_kernel, fields=fields)
+    return Grouping(number=group_of_kernel, identify=identify)
 
 
-def _group_by_module(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_module(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by module; see `module_keys`."""
     return module_keys(trace, jobs.rows, origins(trace))
 
 
-def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
+def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
     """Group kernels by the kind of module, or the annotation, that they work for.
 
     Args:
@@ -334,12 +373,12 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     return _group_by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _group_by_kind(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_kind(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their kind, as the legend of the timeline shows it."""
     return _group_by_label(trace, jobs.rows, "kind", legend_kind)
 
 
-def _group_by_library(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_library(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by their library, as far as their names show it."""
     return _group_by_label(trace, jobs.rows, "family", _recognize_family)
 
@@ -356,60 +395,63 @@ def _group_by_label(
     rows: NDArray[np.integer],
     field: str,
     label: Callable[[str], str | None],
-) -> Keys:
+) -> Grouping:
     """Group rows by a label that follows from their names.
 
     Args:
         trace: The trace.
-        rows: The rows; -1 has no label.
+        rows: The rows; NO_ROW (-1) has no label.
         field: The name of the field that has the label.
         label: Returns the label of a name.
     """
-    number_of_label: dict[str | None, int] = {}
-    number_of_name = np.full(len(trace.names), -1, dtype=np.int64)
-    for name in distinct(trace.name[rows[rows >= 0]]).tolist():
+    has_row = rows != NO_ROW
+    number_by_label: dict[str | None, int] = {}
+    number_of_name = np.zeros(len(trace.names), dtype=np.int64)
+    for name in distinct(trace.name[rows[has_row]]).tolist():
         label_of_name = label(trace.names[name])
-        number = number_of_label.setdefault(label_of_name, len(number_of_label))
-        number_of_name[name] = number
+        next_number = len(number_by_label)
+        number_of_name[name] = number_by_label.setdefault(label_of_name, next_number)
 
-    labels = [*number_of_label, None]
-    no_label = len(number_of_label)
-    return Keys(
-        number=np.where(rows >= 0, number_of_name[trace.name[rows]], no_label),
-        fields=lambda number: {field: labels[number]},
+    no_label = len(number_by_label)
+    labels = [*number_by_label, None]
+    return Grouping(
+        number=np.where(has_row, number_of_name[trace.name[rows]], no_label),
+        identify=lambda number: {field: labels[number]},
     )
 
 
-def _group_by_stream(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_stream(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the stream on which they ran.
 
     Overlapping kernels of a stream are drawn in several rows; all of these are one
     stream. The number of a group is that of the stream in Trace.thread_of_track.
     """
 
-    def fields(thread: int) -> dict[str, Any]:
+    def identify(thread: int) -> dict[str, Any]:
         """Return the device and the stream."""
         track = trace.first_track(thread)
         return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
 
     thread = trace.thread_of_track[trace.track[jobs.rows]]
-    return Keys(number=thread, fields=fields)
+    return Grouping(number=thread, identify=identify)
 
 
-def _group_by_step(trace: Trace, jobs: Jobs) -> Keys:
+def _group_by_step(trace: Trace, jobs: Jobs) -> Grouping:
     """Group kernels by the step, such as a training step, that launched them. Kernels
     that no step launched are the group None."""
-    names = [*labels_of(steps_of(trace).names), None]
-    no_step = len(names) - 1
+    names = labels_of(steps_of(trace).names)
+    no_step = len(names)
+    names_or_none = [*names, None]
     step_of_row = np.full(len(trace), no_step, dtype=np.int64)
     for step, launched in enumerate(launched_in_steps(trace)):
         step_of_row[launched] = step
-    return Keys(
-        number=step_of_row[jobs.rows], fields=lambda step: {"step": names[step]}
+    return Grouping(
+        number=step_of_row[jobs.rows],
+        identify=lambda step: {"step": names_or_none[step]},
     )
 
 
-GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
+GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Grouping]]] = {
     "name": _group_by_name,
     "op": _group_by_op,
     "shape": _group_by_shape,
@@ -444,23 +486,25 @@ def _describe_work_of_groups(
         groups: The groups of kernels.
     """
     dur = trace.dur[jobs.rows]
-    effective = groups.sums(effective_ns).tolist()
-    flop = _sum_known_amounts(jobs, groups, dur, "flop")
-    moved = _sum_known_amounts(jobs, groups, dur, "bytes")
-    shares = _compute_shares_of_peak(trace, jobs, effective_ns, groups)
-    waves = _average_waves(jobs, groups)
-    for group in range(len(groups)):
+    for effective, flop, moved, share, waves in zip(
+        groups.sums(effective_ns).tolist(),
+        _sum_known_amounts(jobs, groups, dur, "flop"),
+        _sum_known_amounts(jobs, groups, dur, "bytes"),
+        _compute_shares_of_peak(trace, jobs, effective_ns, groups),
+        _average_waves(jobs, groups),
+        strict=True,
+    ):
         yield {
-            "effective_ns": effective[group],
-            "flop": flop[group].amount,
-            "flop_ns": flop[group].ns,
-            "bytes": moved[group].amount,
-            "bytes_ns": moved[group].ns,
-            "share_of_peak": shares[group].of_durations,
-            "share_of_peak_effective": shares[group].of_effective,
-            "share_ns": shares[group].ns,
-            "bound": shares[group].bound,
-            "waves": waves[group],
+            "effective_ns": effective,
+            "flop": flop.amount,
+            "flop_ns": flop.ns,
+            "bytes": moved.amount,
+            "bytes_ns": moved.ns,
+            "share_of_peak": share.of_durations,
+            "share_of_peak_effective": share.of_effective,
+            "share_ns": share.ns,
+            "bound": share.bound,
+            "waves": waves,
         }
 
 
@@ -513,6 +557,8 @@ def _compute_shares_of_peak(
 ) -> list[_ShareOfPeak]:
     """Compute how near to the peak rates of the device each group of kernels comes.
 
+    E.g. 0.5 for kernels that took 10 us, but at the peak rates would take 5 us.
+
     Args:
         trace: The trace.
         jobs: The jobs of the kernels: what each has to compute, as far as it is known.
@@ -522,22 +568,24 @@ def _compute_shares_of_peak(
     is_known = has_known_share(trace, jobs)
     is_memory_bound = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
-    least = _sum_flagged(groups, least_ns, is_known)
-    ns = _sum_flagged(groups, trace.dur[jobs.rows], is_known)
-    effective = _sum_flagged(groups, effective_ns, is_known)
-    kernels = _count_flagged(groups, is_known)
-    bound_by_memory = _count_flagged(groups, is_known & is_memory_bound)
-
     shares = []
-    for group in range(len(groups)):
-        share_of_effective = None
-        if effective[group]:
-            share_of_effective = min(1.0, least[group] / effective[group])
+    for least, took, took_effectively, kernels, bound_by_memory in zip(
+        _sum_flagged(groups, least_ns, is_known),
+        _sum_flagged(groups, trace.dur[jobs.rows], is_known),
+        _sum_flagged(groups, effective_ns, is_known),
+        _count_flagged(groups, is_known),
+        _count_flagged(groups, is_known & is_memory_bound),
+        strict=True,
+    ):
+        of_effective = None
+        if took_effectively:
+            # Effective times leave out overlap, in which kernels may work already.
+            of_effective = min(1.0, least / took_effectively)
         share = _ShareOfPeak(
-            ns=ns[group],
-            of_durations=least[group] / ns[group] if ns[group] else None,
-            of_effective=share_of_effective,
-            bound=_find_common_bound(kernels[group], bound_by_memory[group]),
+            ns=took,
+            of_durations=least / took if took else None,
+            of_effective=of_effective,
+            bound=_find_common_bound(kernels, bound_by_memory),
         )
         shares.append(share)
     return shares
@@ -554,8 +602,8 @@ def _average_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
     sums = _sum_flagged(groups, waves, is_known)
     counts = _count_flagged(groups, is_known)
     means = []
-    for total, count in zip(sums, counts, strict=True):
-        means.append(total / count if count else None)
+    for sum_of_group, count in zip(sums, counts, strict=True):
+        means.append(sum_of_group / count if count else None)
     return means
 
 
@@ -592,7 +640,9 @@ def _find_common_bound(kernels: int, bound_by_memory: int) -> str | None:
         return None
     if bound_by_memory == 0:
         return "compute"
-    return "memory" if bound_by_memory == kernels else None
+    if bound_by_memory == kernels:
+        return "memory"
+    return None
 
 
 class _KnownAmount(NamedTuple):
@@ -616,19 +666,18 @@ def _sum_known_amounts(
         dur: The duration of each kernel.
         what: Which amount is added up.
     """
-    amounts = [getattr(job.amount, what) for job in jobs.distinct]
-    amounts.append(None)  # of kernels without a job, whose number is -1
-    is_known_amount = np.array([amount is not None for amount in amounts])
+    amount_of_job = [getattr(job.amount, what) for job in jobs.distinct]
+    amount_of_job.append(None)  # of kernels without a job, whose number is -1
+    is_known_of_job = np.array([amount is not None for amount in amount_of_job])
     # Python's integers are exact; sums of int64 could overflow.
-    amount_or_zero = np.array([amount or 0 for amount in amounts], dtype=object)
-    is_known = is_known_amount[jobs.number]
-    sums = groups.sums(amount_or_zero[jobs.number]).tolist()
+    known_or_zero = np.array([amount or 0 for amount in amount_of_job], dtype=object)
+
+    is_known = is_known_of_job[jobs.number]
+    sums = groups.sums(known_or_zero[jobs.number]).tolist()
     counts = _count_flagged(groups, is_known)
     ns_sums = _sum_flagged(groups, dur, is_known)
-
     known_amounts = []
-    for total, count, ns in zip(sums, counts, ns_sums, strict=True):
-        rounded = total if total <= LARGEST else float(total)
-        amount = rounded if count else None
-        known_amounts.append(_KnownAmount(amount=amount, ns=ns))
+    for sum_of_group, count, ns in zip(sums, counts, ns_sums, strict=True):
+        rounded = sum_of_group if sum_of_group <= LARGEST else float(sum_of_group)
+        known_amounts.append(_KnownAmount(amount=rounded if count else None, ns=ns))
     return known_amounts

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import mark_inside
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -27,7 +28,7 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     distinct,
     distinct_rows,
-    prefix_sums,
+    sums_of_ranges,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -37,6 +38,7 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import percentiles_of_runs
+from fusetui.trace.model.sorted_arrays import count_until
 
 if TYPE_CHECKING:
     from fusetui.trace.layout.counters import Counter
@@ -167,14 +169,17 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
         launched; it may be 0.
     """
     launch = trace.launch[trace.gpu_rows]
-    events_of_row = np.bincount(launch[launch >= 0], minlength=len(trace))
+    known_launches = launch[launch != NO_ROW]
+    events_of_row = np.bincount(known_launches, minlength=len(trace))
+    launching = np.flatnonzero(events_of_row)
     named = trace.rows_named(LAUNCHES.search, Role.CALL)
-    calls = distinct(np.concatenate((np.flatnonzero(events_of_row), named)))
+    calls = distinct(np.concatenate((launching, named)))
     outer = calls[~mark_inside(trace, calls)[calls]]
 
-    # The subtree of row n has the rows from n to before end_row[n].
-    events_before = prefix_sums(events_of_row)
-    return outer, events_before[trace.end_row[outer]] - events_before[outer]
+    # A call has the events of its subtree: of the rows from its own to before end_row.
+    end_row = trace.end_row[outer].astype(np.intp)
+    events_of_call = sums_of_ranges(events_of_row, outer, end_row)
+    return outer, events_of_call
 
 
 def replays(trace: Trace) -> tuple[GraphReplay, ...]:
@@ -197,19 +202,21 @@ def find_nodes_of_replays(trace: Trace) -> list[Rows]:
     device = trace.process_of_track[trace.track[nodes]]
     _, replay_of_node = distinct_rows((trace.launch[nodes], device))
     by_replay = grouped(replay_of_node, trace.start[nodes])
-    replays = [nodes[members] for members in by_replay.members_of_each()]
+    nodes_of_replays = [nodes[members] for members in by_replay.members_of_each()]
 
-    def start_of_launch_call(rows: Rows) -> int:
-        return int(trace.start[trace.launch[rows[0]]])
+    def start_of_launch_call(nodes_of_replay: Rows) -> int:
+        call = trace.launch[nodes_of_replay[0]]
+        return int(trace.start[call])
 
-    return sorted(replays, key=start_of_launch_call)
+    return sorted(nodes_of_replays, key=start_of_launch_call)
 
 
 def _mark_graph_nodes(trace: Trace) -> Flags:
     """Return a flag for each of `trace.gpu_rows`: whether it was launched as a node of
     a CUDA graph."""
     launch = trace.launch[trace.gpu_rows]
-    return (launch >= 0) & mark_graph_calls(trace)[launch]
+    is_launched: Flags = launch != NO_ROW
+    return is_launched & mark_graph_calls(trace)[launch]
 
 
 def _summarize_replay(trace: Trace, rows: Rows) -> GraphReplay:
@@ -262,25 +269,27 @@ def _compute_figures(
             shares are of it.
     """
     dur = trace.dur[rows]
-    count = np.diff(groups.begins)
-    total = groups.sums(dur)
     sorted_dur = dur[groups.order]
     first = groups.begins[:-1]
-    p99 = percentiles_of_runs(sorted_dur, first, count, 99)
-    longest = percentiles_of_runs(sorted_dur, first, count, 100)
-    event_sums = groups.sums(events)
-
+    p99 = percentiles_of_runs(sorted_dur, first, groups.counts, 99)
+    longest = percentiles_of_runs(sorted_dur, first, groups.counts, 100)
     figures = []
-    for group in range(len(groups)):
-        total_ns = int(total[group])
+    for count, total_ns, p99_ns, max_ns, events_of_group in zip(
+        groups.counts.tolist(),
+        groups.sums(dur).tolist(),
+        p99.tolist(),
+        longest.tolist(),
+        groups.sums(events).tolist(),
+        strict=True,
+    ):
         figures_of_group = _Figures(
-            count=int(count[group]),
+            count=count,
             total_ns=total_ns,
-            mean_ns=total_ns // int(count[group]),
-            p99_ns=int(p99[group]),
-            max_ns=int(longest[group]),
+            mean_ns=total_ns // count,
+            p99_ns=p99_ns,
+            max_ns=max_ns,
             share=total_ns / span_ns if span_ns else None,
-            events=int(event_sums[group]),
+            events=events_of_group,
         )
         figures.append(figures_of_group)
     return figures
@@ -303,11 +312,7 @@ def _measure_thread_spans(trace: Trace) -> dict[int, int]:
         end = int(trace.end[track.rows].max())
         first_start[thread] = min(start, first_start.get(thread, start))
         last_end[thread] = max(end, last_end.get(thread, end))
-
-    spans = {}
-    for thread, start in first_start.items():
-        spans[thread] = last_end[thread] - start
-    return spans
+    return {thread: last_end[thread] - first_start[thread] for thread in first_start}
 
 
 _COUNTER_GROUP: Final = "launch queue"
@@ -327,9 +332,11 @@ def summarize_queue(queue: Counter) -> QueueLength:
     """Summarize the length of a launch queue over time: its mean, its maximum, and how
     long it was empty.
 
+    E.g. a queue that holds 2 events for 10 us, none for 10 us, and 1 for 20 us has the
+    mean 1 and the maximum 2, and is empty for 10 us.
+
     Args:
-        queue: The length of the queue of one device over time, as one of
-            `queues`.
+        queue: The length of the queue of one device over time, as one of `queues`.
     """
     lasted_ns = np.diff(queue.time)
     length = queue.value[:-1]
@@ -349,11 +356,11 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
 
     Only events count whose launch is known.
     """
-    linked = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
-    device = trace.process_of_track[trace.track[linked]]
+    launched = trace.gpu_rows[trace.launch[trace.gpu_rows] != NO_ROW]
+    device = trace.process_of_track[trace.track[launched]]
     counters = []
     for process in distinct(device):
-        counters.append(_measure_queue(trace, linked[device == process]))
+        counters.append(_measure_queue(trace, launched[device == process]))
     return tuple(counters)
 
 
@@ -368,8 +375,9 @@ def _measure_queue(trace: Trace, rows: Rows) -> Counter:
     """
     from fusetui.trace.layout.counters import Counter  # most questions are about others
 
-    launched = trace.start[trace.launch[rows]]
-    begin = np.minimum(launched, trace.start[rows])
+    # Clocks that differ may let an event start before its launch call.
+    launched_at = trace.start[trace.launch[rows]]
+    begin = np.minimum(launched_at, trace.start[rows])
     queued = _count_open(begin, trace.end[rows])
     pid = trace.track_of(int(rows[0])).pid
     return Counter(
@@ -399,12 +407,10 @@ def _count_open(begin: Int64s, end: Int64s) -> _OpenIntervals:
         begin: The begin of each interval, in any order.
         end: The end of each.
     """
-    time, index = np.unique(np.concatenate([begin, end]), return_inverse=True)
-    begun_at = index[: len(begin)]
-    ended_at = index[len(begin) :]
-    change = np.bincount(begun_at, minlength=len(time)).astype(np.int64)
-    change -= np.bincount(ended_at, minlength=len(time))
-    open_count = np.cumsum(change)
+    time = distinct(np.concatenate((begin, end)))
+    begun = count_until(np.sort(begin), time)
+    ended = count_until(np.sort(end), time)
+    open_count = begun - ended
     is_changed = begins_runs(open_count)
     return _OpenIntervals(
         time=time[is_changed], number=open_count[is_changed].astype(np.float64)
@@ -427,7 +433,10 @@ def find_outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     outer one.
     """
     rows = trace.rows_named(wanted.search, Role.CALL)
-    return rows[~mark_inside(trace, rows)[rows]] if len(rows) else rows
+    if not len(rows):  # in most traces, which then need not be searched further
+        return rows
+    is_inside_another = mark_inside(trace, rows)[rows]
+    return rows[~is_inside_another]
 
 
 @memo()
@@ -436,20 +445,22 @@ def find_capture_calls(trace: Trace) -> tuple[Rows, Rows]:
 
     Returns:
         The calls that begin one, and for each of them the next call on its thread that
-        ends one, -1 for none.
+        ends one, NO_ROW for none.
     """
     begins = find_outer_calls(trace, BEGINS_CAPTURE)
     ends = find_outer_calls(trace, _ENDS_CAPTURE)
-    thread = trace.thread_of_track[trace.track]
-    ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
+    ends = ends[np.argsort(trace.start[ends], kind="stable")]
+    thread_of_begin = trace.thread_of_track[trace.track[begins]]
+    thread_of_end = trace.thread_of_track[trace.track[ends]]
 
-    # Records are compared by their first field, then by the second one.
-    ends_by_thread_and_time = np.rec.fromarrays((thread[ends], trace.start[ends]))
-    begins_by_thread_and_time = np.rec.fromarrays((thread[begins], trace.end[begins]))
-    index_of_next = ends_by_thread_and_time.searchsorted(begins_by_thread_and_time)
-    next_end = at(ends, index_of_next, missing=-1)
-    is_same_thread = thread[next_end] == thread[begins]
-    return begins, np.where(is_same_thread, next_end, -1)
+    next_end = np.full(len(begins), NO_ROW)
+    for thread in distinct(thread_of_begin).tolist():
+        of_thread = np.flatnonzero(thread_of_begin == thread)
+        ends_of_thread = ends[thread_of_end == thread]
+        begin_is_over = trace.end[begins[of_thread]]
+        index = np.searchsorted(trace.start[ends_of_thread], begin_is_over)
+        next_end[of_thread] = at(ends_of_thread, index, missing=NO_ROW)
+    return begins, next_end
 
 
 def wants_capture(trace: Trace) -> bool:
@@ -459,5 +470,5 @@ def wants_capture(trace: Trace) -> bool:
     """
     lacks_op = _mark_graph_nodes(trace)
     if isinstance(trace, Joined):
-        lacks_op &= trace.captured[trace.gpu_rows] < 0
+        lacks_op &= trace.captured[trace.gpu_rows] == NO_ROW
     return bool(lacks_op.any())

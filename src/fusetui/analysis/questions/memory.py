@@ -91,18 +91,19 @@ def find_peaks_in_stretch(
         totals = read_totals(events.text, stretch)
     if totals is None:
         totals = _read_totals_one_by_one(events, number)
-    is_gpu = np.isin(totals[:, _KIND], _GPU_KINDS) & (totals[:, _DEVICE] >= 0)
-    of_gpus = totals[is_gpu]
-    sizes = of_gpus[:, _TOTALS]
-    sizes[sizes > LARGEST] = np.nan  # 9 PB: no number of bytes
+
+    device_of_event = totals[:, _DEVICE]
+    is_gpu = np.isin(totals[:, _KIND], _GPU_KINDS) & (device_of_event >= 0)
+    sizes = totals[:, _TOTALS]
+    sizes = np.where(sizes > LARGEST, np.nan, sizes)  # 9 PB: no number of bytes
     most = []
-    for device in distinct(of_gpus[:, _DEVICE]):
-        of_device = sizes[of_gpus[:, _DEVICE] == device]
-        allocated, reserved = np.fmax.reduce(of_device).tolist()
+    for device in distinct(device_of_event[is_gpu]):
+        is_of_device = is_gpu & (device_of_event == device)
+        allocated, reserved = np.fmax.reduce(sizes[is_of_device]).tolist()
         most.append(
             DeviceTotals(device=int(device), allocated=allocated, reserved=reserved)
         )
-    return StretchPeaks(most=tuple(most), is_recorded=bool(len(totals)))
+    return StretchPeaks(most=tuple(most), is_recorded=len(totals) > 0)
 
 
 def combine_peaks(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
@@ -112,32 +113,39 @@ def combine_peaks(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
     A GPU with only one of the two totals (allocated and reserved) is left out. Negative
     totals become 0.
     """
-    most: dict[int, DeviceTotals] = {}
+    largest_of_device: dict[int, DeviceTotals] = {}
     is_recorded = False
     for part in parts:
         is_recorded |= part.is_recorded
         for totals in part.most:
-            largest_so_far = most.get(totals.device, totals)
-            most[totals.device] = DeviceTotals(
+            so_far = largest_of_device.get(totals.device, totals)
+            largest_of_device[totals.device] = DeviceTotals(
                 device=totals.device,
-                allocated=float(np.fmax(largest_so_far.allocated, totals.allocated)),
-                reserved=float(np.fmax(largest_so_far.reserved, totals.reserved)),
+                # fmax returns the other one if one of the two is nan.
+                allocated=float(np.fmax(so_far.allocated, totals.allocated)),
+                reserved=float(np.fmax(so_far.reserved, totals.reserved)),
             )
+
     peaks = []
-    for totals in most.values():
-        if math.isnan(totals.allocated) or math.isnan(totals.reserved):
+    for largest in largest_of_device.values():
+        if math.isnan(largest.allocated) or math.isnan(largest.reserved):
             continue
         peak = MemoryPeak(
-            device=totals.device,
-            allocated=max(int(totals.allocated), 0),
-            reserved=max(int(totals.reserved), 0),
+            device=largest.device,
+            allocated=max(int(largest.allocated), 0),
+            reserved=max(int(largest.reserved), 0),
         )
         peaks.append(peak)
     return MemoryPeaks(peaks=tuple(peaks), is_recorded=is_recorded)
 
 
 def _read_totals_one_by_one(events: Events, number: int) -> Floats:
-    """Read the totals of a stretch event by event, where `read_totals` cannot read it."""
+    """Read the totals of a stretch event by event, where `read_totals` cannot read it.
+
+    Returns:
+        A row for each memory event: kind of device, device, allocated and reserved
+        bytes. Missing values are nan.
+    """
     rows = []
     for sample, _ in events.samples(number):
         if not sample.is_memory:
@@ -145,9 +153,8 @@ def _read_totals_one_by_one(events: Events, number: int) -> Floats:
         place = [_integer_or_none(sample.args.get(name)) for name in PLACE]
         totals = [float_if_finite(sample.args.get(name)) for name in SERIES_OF_TOTAL]
         rows.append([*place, *totals])
-    return np.array(rows, dtype=np.float64).reshape(
-        -1, len(PLACE) + len(SERIES_OF_TOTAL)
-    )
+    columns = len(PLACE) + len(SERIES_OF_TOTAL)
+    return np.array(rows, dtype=np.float64).reshape(-1, columns)
 
 
 def _integer_or_none(value: object) -> int | None:

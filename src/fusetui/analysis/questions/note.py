@@ -50,7 +50,7 @@ def _note_sentences(trace: Trace) -> Iterator[str]:
     if isinstance(origin, str):
         yield printable(origin)[:MAX_TEXT_CHARACTERS]
     whole_trace = find_whole_trace(trace)
-    if whole_trace:
+    if whole_trace is not None:
         file = printable(whole_trace.file or "a trace")[:MAX_TEXT_CHARACTERS]
         times = window(whole_trace.from_ns, whole_trace.to_ns)
         lasts = duration(whole_trace.of_ns)

@@ -63,7 +63,10 @@ def world_size(keys: Mapping[str, Any]) -> int:
 
 def _parse_group_size(value: object) -> int:
     """Return a recorded number of ranks; 0 for anything that is no such number."""
-    return value if type(value) is int and 0 < value < _MAX_RANKS else 0
+    # A bool, which is an int to isinstance, is no number here.
+    if type(value) is int and 0 < value < _MAX_RANKS:
+        return value
+    return 0
 
 
 def infer_rank(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
@@ -76,11 +79,13 @@ def infer_rank(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
         keys: The top-level keys of the trace file.
         path: Its path.
     """
-    rank = read_distributed_info(keys).get("rank")
-    if type(rank) is int and 0 <= rank < _MAX_RANKS:
-        return rank, RECORDED
-    numbers = _RANK_IN_NAME.findall(os.path.basename(path))
-    return (int(numbers[-1]), NAMED) if numbers else (-1, ORDERED)
+    recorded_rank = read_distributed_info(keys).get("rank")
+    if type(recorded_rank) is int and 0 <= recorded_rank < _MAX_RANKS:
+        return recorded_rank, RECORDED
+    ranks_in_name = _RANK_IN_NAME.findall(os.path.basename(path))
+    if ranks_in_name:
+        return int(ranks_in_name[-1]), NAMED
+    return -1, ORDERED
 
 
 def is_named_as_rank(path: str) -> bool:
@@ -124,16 +129,18 @@ def read_process_groups(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
     Args:
         keys: The top-level keys of the trace file.
     """
-    listed = read_distributed_info(keys).get("pg_config")
+    configs = read_distributed_info(keys).get("pg_config")
+    if not isinstance(configs, list):
+        return {}
     groups = {}
-    for config in listed if isinstance(listed, list) else ():
+    for config in configs:
         if not isinstance(config, dict):
             continue
         group = make_process_group(
-            config.get("pg_name"),
-            config.get("pg_desc"),
-            config.get("ranks"),
-            config.get("pg_size"),
+            name=config.get("pg_name"),
+            description=config.get("pg_desc"),
+            ranks=config.get("ranks"),
+            size=config.get("pg_size"),
         )
         groups[group.name] = group
     return groups
@@ -141,7 +148,9 @@ def read_process_groups(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
 
 def _to_text(value: object) -> str:
     """Return a recorded text or number as text; "" for anything else."""
-    return str(value)[:_MAX_TEXT_CHARACTERS] if isinstance(value, str | int) else ""
+    if not isinstance(value, str | int):
+        return ""
+    return str(value)[:_MAX_TEXT_CHARACTERS]
 
 
 def _parse_ranks(value: object) -> tuple[int, ...]:
@@ -149,11 +158,12 @@ def _parse_ranks(value: object) -> tuple[int, ...]:
 
     Returns () for anything else, such as text that was cut off.
     """
+    ranks = value
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            ranks = json.loads(value)
         except (ValueError, RecursionError):
             return ()
-    if not isinstance(value, list) or not all(type(rank) is int for rank in value):
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
         return ()
-    return tuple(value)
+    return tuple(ranks)

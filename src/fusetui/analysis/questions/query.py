@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from fusetui.analysis.questions.query_text import (
     SIGN,
     Written,
     WrongQueryError,
-    parse_ways,
+    parse_alternatives,
 )
 from fusetui.gpu.kinds import SEARCHED_KINDS
 from fusetui.text.figures import parse_time
@@ -114,26 +115,25 @@ def list_plain_words(terms: Sequence[Term]) -> tuple[Word, ...]:
 
     Such a word may be in the args of a slice, if it is not in its name.
     """
-    return tuple(
-        term
-        for term in terms
-        if isinstance(term, Word) and not term.field and not term.excluded
-    )
+    words = []
+    for term in terms:
+        if isinstance(term, Word) and not term.field and not term.excluded:
+            words.append(term)
+    return tuple(words)
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query as alternatives: `a b or c` has the ways (a, b) and (c).
+    """A query as alternatives: `a b or c` has the alternatives (a, b) and (c).
 
-    A slice is a hit if all terms of one of the ways hold for it.
+    A slice is a hit if all terms of one of the alternatives hold for it.
     """
 
-    ways: tuple[tuple[Term, ...], ...]
+    alternatives: tuple[tuple[Term, ...], ...]
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms of all ways. A *way* is one of the alternatives of a query that
-        `or` joins."""
-        return tuple(term for way in self.ways for term in way)
+        """The terms of all alternatives."""
+        return tuple(chain.from_iterable(self.alternatives))
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -156,12 +156,12 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def is_of_longest(self) -> bool:
         """Whether it asks for what takes longer than a time."""
-        return any(
-            isinstance(term, Bound)
-            and term.field == "dur"
-            and term.above != term.excluded
-            for term in self.terms
-        )
+        for term in self.terms:
+            if isinstance(term, Bound) and term.field == "dur":
+                asks_for_longer = term.above != term.excluded
+                if asks_for_longer:
+                    return True
+        return False
 
 
 def parse(text: str) -> Query:
@@ -171,16 +171,18 @@ def parse(text: str) -> Query:
     Bound(field='dur', above=True, value=50000, excluded=False)
 
     Args:
-        text: The text. A blank one gives a query without ways, which finds nothing.
+        text: The text. A blank one gives a query without alternatives, which finds
+            nothing.
 
     Raises:
         WrongQueryError: If a value does not fit its field, a pattern is no regular
             expression, or parentheses do not match.
     """
-    ways = []
-    for written_terms in parse_ways(text, _is_comparison):
-        ways.append(tuple(_parse_term(part) for part in written_terms))
-    return Query(ways=tuple(ways))
+    alternatives = []
+    for written_terms in parse_alternatives(text, _is_comparison):
+        terms = tuple(_parse_term(written) for written in written_terms)
+        alternatives.append(terms)
+    return Query(alternatives=tuple(alternatives))
 
 
 def _is_comparison(field: str, sign: str) -> bool:
@@ -189,7 +191,9 @@ def _is_comparison(field: str, sign: str) -> bool:
     E.g. `dur>` and `op=` do, but `op>` and `x=` are parts of a word, because `op` has
     no order and `x` is no field.
     """
-    return field in TIMES or (field in FIELDS and sign in _EQUAL_SIGNS)
+    if field in TIMES:
+        return True
+    return field in FIELDS and sign in _EQUAL_SIGNS
 
 
 def _parse_term(part: Written) -> Term:
@@ -252,13 +256,14 @@ def parse_bound(part: Written, value: float) -> Bound:
         part: The term as it was written; its sign is <, >, <= or >=.
         value: The number that its text says, of a time in ns.
     """
-    is_negated = "=" in part.sign
-    return Bound(
-        field=part.field,
-        above=part.sign in (">", "<="),
-        value=value,
-        excluded=part.excluded ^ is_negated,
-    )
+    includes_value = "=" in part.sign
+    if includes_value:
+        is_above = part.sign == "<="  # asks for what is not above
+        is_excluded = not part.excluded
+    else:
+        is_above = part.sign == ">"
+        is_excluded = part.excluded
+    return Bound(field=part.field, above=is_above, value=value, excluded=is_excluded)
 
 
 def parse_word(part: Written, value: str) -> Word:
@@ -271,11 +276,11 @@ def parse_word(part: Written, value: str) -> Word:
         part: The term as it was written; its sign is `:`, `=` or `!=`.
         value: What follows the sign.
     """
-    is_negated = part.sign == "!="
+    asks_for_others = part.sign == "!="
     return Word(
         field=part.field,
         text=value,
-        excluded=part.excluded ^ is_negated,
+        excluded=part.excluded != asks_for_others,
         whole=part.sign != ":",
     )
 
@@ -300,7 +305,7 @@ def _check_value(field: str, text: str) -> str:
 def explain_misread_word(query: Query) -> str:
     """Explain to a user who found nothing which word looks like a field and is none.
 
-    E.g. "x is no field, so x:y was looked for as a word". Returns "" if no word does.
+    E.g. "x is not a field, so x:y is searched as text". Returns "" if no word does.
     """
     for word in query.words:
         with_field = FIELD.fullmatch(word.text)
@@ -309,11 +314,9 @@ def explain_misread_word(query: Query) -> str:
         comparison = SIGN.match(word.text)
         if comparison and comparison["field"] in FIELDS:
             field = comparison["field"]
+            comparable = " and ".join(TIMES)
             example = f"{field}:{comparison['value'] or '...'}"
-            return (
-                f"only {' and '.join(TIMES)} can be compared: {example} searches for "
-                f"{field}"
-            )
+            return f"only {comparable} can be compared: {example} searches for {field}"
     return ""
 
 

@@ -5,8 +5,8 @@
     one    = not one | [-] ( query ) | term
     term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
 
-The result is a list of alternatives (*ways*, the disjunctive normal form). All terms of
-a way must hold: `a (b or c)` has the ways (a, b) and (a, c).
+The result is a list of alternatives (the disjunctive normal form). All terms of an
+alternative must hold: `a (b or c)` has the alternatives `a b` and `a c`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fusetui.text.patterns import lazy_pattern
 
 MAX_CHARACTERS: Final = 500  # of a query
 MAX_DEPTH: Final = 20  # parentheses in parentheses
-MAX_WAYS: Final = 64  # alternatives
+MAX_ALTERNATIVES: Final = 64
 SIGN = lazy_pattern(
     r"(?P<minus>-?)(?P<field>[a-z][a-z_0-9]*)\s*(?P<sign>!=|<=|>=|=|<|>)\s*"
     r'(?P<value>"[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
@@ -47,15 +47,15 @@ class Written(NamedTuple):
     value: str = ""  # what stands behind the sign: `mm`
 
 
-Way = tuple[Written, ...]
-"""Terms that all hold."""
+Alternative = tuple[Written, ...]
+"""Terms that must all hold."""
 
 IsSign = Callable[[str, str], bool]
 """Returns whether a word and a sign make a comparison, as `dur` and `>` do. If not, the
 sign is a part of a word, as in `vector<int>`."""
 
 
-def parse_ways(text: str, is_sign: IsSign) -> list[Way]:
+def parse_alternatives(text: str, is_sign: IsSign) -> list[Alternative]:
     """Read the text of a query as alternatives, each a list of terms that must all
     hold.
 
@@ -75,15 +75,17 @@ def parse_ways(text: str, is_sign: IsSign) -> list[Way]:
     """
     if len(text) > MAX_CHARACTERS:
         raise WrongQueryError(f"a search can have at most {MAX_CHARACTERS} characters")
-    tokens = _tokens(text, is_sign)
-    return _Reader(tokens).either(negated=False, depth=0) if tokens else []
+    tokens = _split_into_tokens(text, is_sign)
+    if not tokens:
+        return []
+    return _Reader(tokens).read_alternatives(negated=False, depth=0)
 
 
 Token = Written | str
 """A term or a parenthesis."""
 
 
-def _tokens(text: str, is_sign: IsSign) -> list[Token]:
+def _split_into_tokens(text: str, is_sign: IsSign) -> list[Token]:
     """Split a text into terms and parentheses.
 
     E.g. `a -(b f(x))` gives a, `-(`, b, f(x), `)`. A parenthesis that closes none is a
@@ -93,47 +95,68 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
         WrongQueryError: If a parenthesis is not closed.
     """
     tokens: list[Token] = []
-    at = 0
+    index = 0
     depth = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-        elif text.startswith((_OPEN, _NOT_OPEN), at):
-            parenthesis = _OPEN if text[at] == _OPEN else _NOT_OPEN
-            tokens.append(parenthesis)
-            at += len(parenthesis)
+    while index < len(text):
+        if text[index].isspace():
+            index += 1
+        elif text.startswith(_OPEN, index):
+            tokens.append(_OPEN)
+            index += len(_OPEN)
             depth += 1
-        elif text[at] == _CLOSE and depth:
+        elif text.startswith(_NOT_OPEN, index):
+            tokens.append(_NOT_OPEN)
+            index += len(_NOT_OPEN)
+            depth += 1
+        elif text.startswith(_CLOSE, index) and depth:
             tokens.append(_CLOSE)
-            at += len(_CLOSE)
+            index += len(_CLOSE)
             depth -= 1
         else:
-            match = _match_term(text, at, len(text), is_sign)
-            surplus = min(depth, _count_surplus_parentheses(match[0]))
-            if surplus:
-                match = _match_term(text, at, match.end() - surplus, is_sign)
+            match = _match_term_in_parentheses(text, index, depth, is_sign)
             tokens.append(_split_term(match))
-            at = match.end()
+            index = match.end()
     if depth:
         raise WrongQueryError('unclosed (: to search for the character, quote it: "("')
     return tokens
 
 
-def _match_term(text: str, at: int, end: int, is_sign: IsSign) -> re.Match[str]:
+def _match_term_in_parentheses(
+    text: str, begin: int, depth: int, is_sign: IsSign
+) -> re.Match[str]:
+    """Match the term that begins at some character, up to parentheses that enclose it.
+
+    E.g. `f(x)` of the text `(f(x))`, whose last character closes the first one.
+
+    Args:
+        text: The text of the query.
+        begin: The index of the character, which is no blank.
+        depth: How many parentheses are open.
+        is_sign: As in `_match_term`.
+    """
+    match = _match_term(text, begin, len(text), is_sign)
+    surplus = min(depth, _count_surplus_parentheses(match[0]))
+    if not surplus:
+        return match
+    return _match_term(text, begin, match.end() - surplus, is_sign)
+
+
+def _match_term(text: str, begin: int, end: int, is_sign: IsSign) -> re.Match[str]:
     """Match the term that begins at some character, which is no blank.
 
     Args:
         text: The text of the query.
-        at: The index of the character.
+        begin: The index of the character.
         end: The index behind the last character that may belong to the term.
         is_sign: Decides whether the term is a comparison, of which blanks around the
             sign are a part.
     """
-    match = SIGN.match(text, at, end)
-    if match is None or not is_sign(match["field"], match["sign"]):
-        match = _TERM.match(text, at, end)
-    assert match is not None  # it begins with no blank
-    return match
+    comparison = SIGN.match(text, begin, end)
+    if comparison and is_sign(comparison["field"], comparison["sign"]):
+        return comparison
+    term = _TERM.match(text, begin, end)
+    assert term is not None  # it begins with no blank
+    return term
 
 
 def _count_surplus_parentheses(word: str) -> int:
@@ -152,17 +175,22 @@ def _split_term(match: re.Match[str]) -> Written:
     E.g. `-dur > 50us` has the field `dur`, the sign `>` and the value `50us`, and is
     excluded; `gemm` is only a text.
     """
-    if match.re.pattern == SIGN.pattern:
-        minus, field, sign, value = match.groups()
+    is_comparison = match.re.pattern == SIGN.pattern
+    if is_comparison:
+        field = match["field"]
+        sign = match["sign"]
+        value = match["value"]
         return Written(
             text=f"{field}{sign}{value}",
-            excluded=minus == "-",
+            excluded=match["minus"] == "-",
             field=field,
             sign=sign,
             value=value.strip('"'),
         )
+
+    # A minus alone is a word.
     is_excluded = match[0].startswith("-") and len(match[0]) > 1
-    text = match[0][1:] if is_excluded else match[0]
+    text = match[0].removeprefix("-") if is_excluded else match[0]
     with_field = FIELD.fullmatch(text)
     if with_field is None:
         return Written(text=text, excluded=is_excluded)
@@ -178,15 +206,15 @@ def _split_term(match: re.Match[str]) -> Written:
 class _Reader:
     """Reads tokens from the left by recursive descent, one method per grammar rule.
 
-    A method gets whether its part is negated, and then returns the ways of the
-    opposite: `not (a b)` has the ways (not a) and (not b), by De Morgan's laws.
+    A method gets whether its part is negated, and then returns the alternatives of the
+    opposite: `not (a b)` has the alternatives `not a` and `not b`, by De Morgan's laws.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._next = 0  # the index of the token that is read next
 
-    def either(self, negated: bool, depth: int) -> list[Way]:
+    def read_alternatives(self, negated: bool, depth: int) -> list[Alternative]:
         """Read alternatives joined by `or`, up to the end of the text or of the
         parentheses.
 
@@ -198,19 +226,24 @@ class _Reader:
             raise WrongQueryError(f"a search can nest at most {MAX_DEPTH} parentheses")
         parts = [self._read_joined_terms(negated, depth)]
         while self._is_joining_word("or"):
-            self._at += 1
+            self._next += 1
             parts.append(self._read_joined_terms(negated, depth))
-        return _combine_ways(parts) if negated else _join_alternatives(parts)
+        if negated:
+            return _require_all(parts)
+        return _require_one(parts)
 
-    def _read_joined_terms(self, negated: bool, depth: int) -> list[Way]:
+    def _read_joined_terms(self, negated: bool, depth: int) -> list[Alternative]:
         """Read terms that are joined by `and` or by nothing."""
         parts = [self._read_one_term(negated, depth)]
         while self._has_more() and not self._is_joining_word("or"):
-            self._at += self._is_joining_word("and")
+            if self._is_joining_word("and"):
+                self._next += 1
             parts.append(self._read_one_term(negated, depth))
-        return _join_alternatives(parts) if negated else _combine_ways(parts)
+        if negated:
+            return _require_one(parts)
+        return _require_all(parts)
 
-    def _read_one_term(self, negated: bool, depth: int) -> list[Way]:
+    def _read_one_term(self, negated: bool, depth: int) -> list[Alternative]:
         """Read a single term, or a query in parentheses, with any `not` in front.
 
         Args:
@@ -224,72 +257,76 @@ class _Reader:
             WrongQueryError: There is nothing between two parentheses.
         """
         if self._is_joining_word("not"):
-            self._at += 1
+            self._next += 1
             return self._read_one_term(not negated, depth)
-        token = self._tokens[self._at]
-        self._at += 1
+        token = self._tokens[self._next]
+        self._next += 1
         if isinstance(token, Written):
-            return [(token._replace(excluded=token.excluded ^ negated),)]
+            is_excluded = token.excluded != negated
+            return [(token._replace(excluded=is_excluded),)]
+
         if not self._has_more():
             raise WrongQueryError("nothing between ( and )")
-        ways = self.either(negated ^ (token == _NOT_OPEN), depth + 1)
-        self._at += 1  # the parenthesis that closes
-        return ways
+        has_minus = token == _NOT_OPEN
+        alternatives = self.read_alternatives(negated != has_minus, depth + 1)
+        self._next += 1  # the parenthesis that closes
+        return alternatives
 
-    def _has_more(self, further: int = 0) -> bool:
+    def _has_more(self, skipped: int = 0) -> bool:
         """Return whether something that can be read follows before the parentheses end.
 
         Args:
-            further: How many tokens to skip before looking.
+            skipped: How many tokens to skip before looking.
         """
-        at = self._at + further
-        return at < len(self._tokens) and self._tokens[at] != _CLOSE
+        index = self._next + skipped
+        return index < len(self._tokens) and self._tokens[index] != _CLOSE
 
     def _is_joining_word(self, word: str) -> bool:
         """Return whether the next token is a joining word: `and`, `or` or `not`.
 
         At the end of a query or of parentheses it joins nothing, and is a term.
         """
-        token = self._tokens[self._at] if self._has_more() else None
+        if not self._has_more():
+            return False
+        token = self._tokens[self._next]
         if not isinstance(token, Written) or token.excluded or token.field:
             return False
-        return token.text.lower() == word and self._has_more(1)
+        return token.text.lower() == word and self._has_more(skipped=1)
 
 
-def _join_alternatives(parts: Sequence[list[Way]]) -> list[Way]:
-    """Return the ways of parts of a query of which at least one must hold.
+def _require_one(parts: Sequence[list[Alternative]]) -> list[Alternative]:
+    """Return the alternatives of parts of a query of which at least one must hold.
 
-    A *way* is a list of terms that must all hold. So the result has all ways of all
-    parts.
+    These are the alternatives of all parts.
     """
-    return _check_number_of_ways(list(chain.from_iterable(parts)))
+    return _check_count(list(chain.from_iterable(parts)))
 
 
-def _combine_ways(parts: Sequence[list[Way]]) -> list[Way]:
-    """Return the ways of parts of a query all of which must hold.
+def _require_all(parts: Sequence[list[Alternative]]) -> list[Alternative]:
+    """Return the alternatives of parts of a query all of which must hold.
 
-    A *way* is a list of terms that must all hold. E.g. for parts with the ways (a) and
-    (b), (c): the ways (a, b) and (a, c).
+    E.g. for the part `a` and the part `b or c`: the alternatives `a b` and `a c`.
     """
-    combined: list[Way] = [()]
-    for ways in parts:
-        combined = _check_number_of_ways(
-            [(*before, *way) for before, way in product(combined, ways)]
-        )
+    combined: list[Alternative] = [()]
+    for alternatives in parts:
+        longer = []
+        for terms_before, terms in product(combined, alternatives):
+            longer.append((*terms_before, *terms))
+        combined = _check_count(longer)
     return combined
 
 
-def _check_number_of_ways(ways: list[Way]) -> list[Way]:
-    """Return the ways of a query unchanged if they are not too many.
+def _check_count(alternatives: list[Alternative]) -> list[Alternative]:
+    """Return the alternatives of a query unchanged if they are not too many.
 
-    Combining parts multiplies the numbers of their ways, so a short text may have very
-    many.
+    Combining parts multiplies the numbers of their alternatives, so a short text may
+    have very many.
 
     Raises:
-        WrongQueryError: There are too many ways.
+        WrongQueryError: There are too many.
     """
-    if len(ways) > MAX_WAYS:
+    if len(alternatives) > MAX_ALTERNATIVES:
         raise WrongQueryError(
-            f"this expands to more than {MAX_WAYS} alternatives: simplify it"
+            f"this expands to more than {MAX_ALTERNATIVES} alternatives: simplify it"
         )
-    return ways
+    return alternatives

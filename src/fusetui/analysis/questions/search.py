@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -115,11 +115,10 @@ def collect_name_texts(trace: Trace) -> NameTexts:
 
     texts_by_field = {"name": list(trace.names)}
     for field, text_of in FROM_NAME.items():
-        texts_by_field[field] = [
-            text_of(kernel) if kernel else "" for kernel in kernels
-        ]
-    all_fields = zip(*texts_by_field.values(), strict=True)
-    texts_by_field[""] = ["\n".join(parts) for parts in all_fields]
+        texts = [text_of(kernel) if kernel else "" for kernel in kernels]
+        texts_by_field[field] = texts
+    texts_of_names = zip(*texts_by_field.values(), strict=True)
+    texts_by_field[""] = ["\n".join(texts) for texts in texts_of_names]
 
     name_texts: NameTexts = {}
     for field, texts in texts_by_field.items():
@@ -137,7 +136,8 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     Raises:
         WrongQueryError: If a pattern takes too long.
     """
-    return _unite_rows(trace, [_find_rows(trace, texts, way) for way in query.ways])
+    hits = [_find_rows(trace, texts, terms) for terms in query.alternatives]
+    return _unite_rows(trace, hits)
 
 
 def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
@@ -154,20 +154,22 @@ def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
         WrongQueryError: A pattern takes too long.
     """
     # Terms about names are tested once for each name.
-    holds_for_name = np.ones(len(trace.names), dtype=np.bool_)
+    is_wanted_name = np.ones(len(trace.names), dtype=np.bool_)
     for term in terms:
         if isinstance(term, Pattern):
-            holds_for_name &= matching(term.text, trace.names) ^ term.excluded
+            is_wanted_name &= matching(term.text, trace.names) != term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
-            holds_for_name &= _mark_names_with_term(trace, texts, term) ^ term.excluded
-    rows = np.flatnonzero(holds_for_name[trace.name[: trace.recorded()]])
+            has_word = _mark_names_with_term(trace, texts, term)
+            is_wanted_name &= has_word != term.excluded
+    rows = np.flatnonzero(is_wanted_name[trace.name[: trace.recorded()]])
 
+    # Terms about rows are tested only for the rows that are left.
     for term in terms:
         if isinstance(term, Bound):
-            rows = rows[_mark_beyond_bound(trace, rows, term) ^ term.excluded]
+            rows = rows[_mark_beyond_bound(trace, rows, term) != term.excluded]
         elif isinstance(term, Word) and term.field in _TESTS_OF_ROWS:
-            holds = _TESTS_OF_ROWS[term.field](trace, rows, term)
-            rows = rows[holds ^ term.excluded]
+            test = _TESTS_OF_ROWS[term.field]
+            rows = rows[test(trace, rows, term) != term.excluded]
     return rows
 
 
@@ -187,13 +189,13 @@ def _unite_rows(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
     return _sort_by_start(trace, distinct(np.concatenate(several_rows)))
 
 
-def _search_in_turn(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
+def _search_in_turn(trace: Trace, searches: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
     """Search several alternatives of a query one after the other, and yield all hits so
     far.
 
     Args:
         trace: The trace.
-        ways: For each alternative an iterator over its hits so far and the share
+        searches: For each alternative an iterator over its hits so far and the share
             of it that is done.
 
     Yields:
@@ -203,10 +205,10 @@ def _search_in_turn(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hi
     no_rows = np.empty(0, dtype=np.intp)
     hits_before = no_rows
     hits = no_rows
-    for index, hits_of_way in enumerate(ways):
-        for rows, share in hits_of_way:
+    for index, one_search in enumerate(searches):
+        for rows, share in one_search:
             hits = _unite_rows(trace, [hits_before, rows])
-            yield hits, (index + share) / len(ways)
+            yield hits, (index + share) / len(searches)
         hits_before = hits
 
 
@@ -234,22 +236,23 @@ def search_args_for_words(
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
-    def hits_of(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
-        """Yield the hits of one way, whose `words` may also be in args."""
-        rows = _find_rows(trace, texts, [term for term in way if term not in words])
+    def search_one(terms: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
+        """Yield the hits of one alternative, whose `words` may also be in args."""
+        other_terms = [term for term in terms if term not in words]
+        rows = _find_rows(trace, texts, other_terms)
         rows = _sort_by_start(trace, rows[is_left[rows]])
-        in_names = [
-            _mark_names_with_term(trace, texts, word)[trace.name[rows]]
-            for word in words
-        ]
-        return _search_stretches(trace, rows, ARGS, words, in_names)
+        is_in_name = []
+        for word in words:
+            names_with_word = _mark_names_with_term(trace, texts, word)
+            is_in_name.append(names_with_word[trace.name[rows]])
+        return _search_stretches(trace, rows, ARGS, words, is_in_name)
 
-    hits_of_ways = []
-    for way in query.ways:
-        words = list_plain_words(way)
+    searches = []
+    for terms in query.alternatives:
+        words = list_plain_words(terms)
         if words:
-            hits_of_ways.append(hits_of(way, words))
-    return _search_in_turn(trace, hits_of_ways)
+            searches.append(search_one(terms, words))
+    return _search_in_turn(trace, searches)
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
@@ -267,21 +270,21 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
         WrongQueryError: A pattern takes too long.
     """
 
-    def hits_of(way: Sequence[Term]) -> Iterator[Hits]:
+    def search_one(terms: Sequence[Term]) -> Iterator[Hits]:
         """Return the hits of one alternative; without terms about args, all at once."""
-        rows = _sort_by_start(trace, _find_rows(trace, texts, way))
-        terms = []
-        for term in way:
+        rows = _sort_by_start(trace, _find_rows(trace, texts, terms))
+        terms_about_args = []
+        for term in terms:
             if isinstance(term, Word) and term.field in OF_ARGS:
-                terms.append(term)
-        if not terms:
+                terms_about_args.append(term)
+        if not terms_about_args:
             return iter([(rows, 1.0)])
-        asks_for_shapes_only = all(term.field == "shape" for term in terms)
-        names = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
-        holds = [np.zeros(len(rows), np.bool_) for _ in terms]
-        return _search_stretches(trace, rows, names, terms, holds)
+        asks_for_shapes_only = all(term.field == "shape" for term in terms_about_args)
+        args = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
+        found_so_far = [np.zeros(len(rows), np.bool_) for _ in terms_about_args]
+        return _search_stretches(trace, rows, args, terms_about_args, found_so_far)
 
-    return _search_in_turn(trace, [hits_of(way) for way in query.ways])
+    return _search_in_turn(trace, [search_one(terms) for terms in query.alternatives])
 
 
 def _search_stretches(
@@ -313,14 +316,14 @@ def _search_stretches(
     places = _locate_args(trace, rows)
     last_stretch = places.last_stretch
     stretches = places.stretches
-    for done, stretch in enumerate(stretches, 1):
+    for searched, stretch in enumerate(stretches, start=1):
         # most parts are skipped without reading their events
         if may_occur(trace, stretch, terms):
             _add_hits_in_args(trace, places, stretch, names, terms, holds)
-        is_hit = last_stretch <= stretch
+        is_hit = last_stretch <= stretch  # all args of the row were searched
         for term, holds_for_rows in zip(terms, holds, strict=True):
-            is_hit = is_hit & (holds_for_rows ^ term.excluded)
-        yield rows[is_hit], done / len(stretches)
+            is_hit = is_hit & (holds_for_rows != term.excluded)
+        yield rows[is_hit], searched / len(stretches)
 
 
 class _PlacesInFile(NamedTuple):
@@ -352,16 +355,17 @@ def _locate_args(trace: Trace, rows: Rows) -> _PlacesInFile:
     For a row without an op, the place of the row itself stands in. The parts
     (stretches) are read one at a time.
     """
-    counts = [stretch.events for stretch in trace.elements.stretches]
-    first_orders = prefix_sums(np.array(counts, dtype=np.int64))
+    events_of_stretch = [stretch.events for stretch in trace.elements.stretches]
+    first_event_of_stretch = prefix_sums(np.array(events_of_stretch, dtype=np.int64))
     op = trace.op[rows]
-    op_order = trace.order[np.where(op >= 0, op, rows)]
+    op_or_row = np.where(op != NO_ROW, op, rows)
     row_order = trace.order[rows]
+    op_order = trace.order[op_or_row]
     return _PlacesInFile(
         row_order=row_order,
         op_order=op_order,
-        row_stretch=last_at_or_before(first_orders, row_order),
-        op_stretch=last_at_or_before(first_orders, op_order),
+        row_stretch=last_at_or_before(first_event_of_stretch, row_order),
+        op_stretch=last_at_or_before(first_event_of_stretch, op_order),
     )
 
 
@@ -387,22 +391,23 @@ def _add_hits_in_args(
         holds: For each term one flag per row: whether the term was found so far. The
             flags of rows for which it is found here are set, in place.
     """
-    with_op_here = np.flatnonzero(places.op_stretch == stretch)
-    that_are_here = np.flatnonzero(places.row_stretch == stretch)
+    op_is_here = np.flatnonzero(places.op_stretch == stretch)
+    row_is_here = np.flatnonzero(places.row_stretch == stretch)
+    events_here = (places.op_order[op_is_here], places.row_order[row_is_here])
 
     # Read the args of each event only once, even if it is the op of several rows.
-    events = np.concatenate(
-        [places.op_order[with_op_here], places.row_order[that_are_here]]
+    distinct_events, index_of_event = np.unique(
+        np.concatenate(events_here), return_inverse=True
     )
-    distinct_events, index_of_event = np.unique(events, return_inverse=True)
     args = arguments(trace.elements, distinct_events, names)
+    args_of_event = args.number[index_of_event]
     for term, holds_for_rows in zip(terms, holds, strict=True):
-        in_args = [_is_in_args(term, texts) for texts in args.distinct]
-        in_args.append(False)  # of events without args, whose number is -1
-        is_found = np.array(in_args)[args.number][index_of_event]
-        found_in_op, found_in_row = np.split(is_found, [len(with_op_here)])
-        holds_for_rows[with_op_here] |= found_in_op
-        holds_for_rows[that_are_here] |= found_in_row
+        is_in_args = [_is_in_args(term, texts) for texts in args.distinct]
+        is_in_args.append(False)  # of events without args, whose number is -1
+        is_in_event = np.array(is_in_args)[args_of_event]
+        is_in_op, is_in_row = np.split(is_in_event, [len(op_is_here)])
+        holds_for_rows[op_is_here] |= is_in_op
+        holds_for_rows[row_is_here] |= is_in_row
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
@@ -412,12 +417,12 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
         term: The term, such as `8192x768`.
         texts: The args as the file has them, the shapes of inputs first.
     """
-    asks_for_shape = term.field == "shape"
+    shapes = texts[0]
+    if term.field == "shape":
+        return _has_shape(shapes, term.text)
     may_be_shape = not term.field and _SHAPE_WORD.fullmatch(term.text)
-    if (asks_for_shape or may_be_shape) and _has_shape(texts[0], term.text):
+    if may_be_shape and _has_shape(shapes, term.text):
         return True
-    if asks_for_shape:
-        return False
 
     text = b"\n".join(texts).decode("utf-8", "replace")
     if term.folds:
@@ -436,8 +441,12 @@ def _has_shape(shapes: bytes, shape: str) -> bool:
     """
     sizes = shape.lower().replace("x", ",").replace(" ", "")
     text = shapes.decode("utf-8", "replace").replace(" ", "")
-    spellings = [f"{before}{sizes}{after}" for before, after in product("[,", "],")]
-    return any(spelling in text for spelling in spellings)
+    # The sizes may begin and end the shape, or stand between others.
+    for before in ("[", ","):
+        for after in ("]", ","):
+            if f"{before}{sizes}{after}" in text:
+                return True
+    return False
 
 
 def _sort_by_start(trace: Trace, rows: Rows) -> Rows:
@@ -463,10 +472,10 @@ def _classify_names(trace: Trace) -> list[frozenset[str]]:
     """Return the kinds of each name of the trace; none for names of CPU slices only."""
     is_of_device = np.zeros(len(trace.names), dtype=np.bool_)
     is_of_device[trace.name[trace.rows_of(*_ROLES_WITH_WORK)]] = True
-    return [
-        searched_kinds(name) if is_of_device[index] else frozenset()
-        for index, name in enumerate(trace.names)
-    ]
+    kinds_of_names: list[frozenset[str]] = []
+    for name, does_work in zip(trace.names, is_of_device.tolist(), strict=True):
+        kinds_of_names.append(searched_kinds(name) if does_work else frozenset())
+    return kinds_of_names
 
 
 def _mark_names_containing(texts: NameTexts, term: Word) -> Flags:
@@ -491,9 +500,10 @@ def _mark_names_containing(texts: NameTexts, term: Word) -> Flags:
 def _mark_rows_in_op(trace: Trace, rows: Rows, term: Word) -> Flags:
     """Mark the rows with an op around them whose name the term finds. Returns a flag
     for each of `rows`."""
-    has_name = trace.named(term.holds)
     op = trace.op[rows]
-    return has_name[np.where(op >= 0, trace.name[op], -1)]
+    has_op = op != NO_ROW
+    is_wanted_name = trace.named(term.holds)
+    return np.asarray(has_op & is_wanted_name[trace.name[op]])
 
 
 def _mark_rows_on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
@@ -553,7 +563,8 @@ def _mark_rows_in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     """
     steps = steps_of(trace)
     step = steps.place(parse_step_number(term.text))
-    if step < 0:
+    has_step = step >= 0
+    if not has_step:
         return np.zeros(len(rows), dtype=np.bool_)
     is_launched = np.isin(rows, launched_in_steps(trace)[step])
     starts_inside = steps.at(trace.start[rows]) == step
@@ -647,10 +658,9 @@ def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     lower = as_written.lower()
     for word, text in zip(words, texts, strict=True):
         # a shape such as `2x3` is written as [2, 3] in the file
-        shape = text.lower().replace("x", ",")
-        if shape.encode() in lower:
-            return True
-        if text.encode() in (lower if word.folds else as_written):
+        as_shape = text.lower().replace("x", ",")
+        searched_bytes = lower if word.folds else as_written
+        if as_shape.encode() in lower or text.encode() in searched_bytes:
             return True
     return False
 
@@ -671,12 +681,12 @@ def _explain_missing_term(trace: Trace, term: Word) -> str:
     E.g. "the streams of this trace are 7, 20" for `stream:8`; "" if it has it, and for
     other terms.
     """
-    if term.field == "step":
-        steps = steps_of(trace)
-        if steps.place(parse_step_number(term.text)) < 0:
-            return f"this trace has {steps.known}"
     if term.field == "stream":
         return _explain_missing_stream(trace, term.text)
+    if term.field == "step":
+        steps = steps_of(trace)
+        has_step = steps.place(parse_step_number(term.text)) >= 0
+        return "" if has_step else f"this trace has {steps.known}"
     return ""
 
 
@@ -712,7 +722,8 @@ def _explain_missing_stream(trace: Trace, text: str) -> str:
         return "this trace has no streams"
     if len(streams) == 1:
         return f"the only stream of this trace is {streams.pop()}"
-    sorted_numbers = sorted(streams, key=lambda tid: (len(tid), tid))
-    listed = ", ".join(sorted_numbers[:_MAX_STREAMS_LISTED])
+    # Shorter numbers are smaller; tids need not be numbers.
+    ascending = sorted(streams, key=lambda tid: (len(tid), tid))
+    listed = ", ".join(ascending[:_MAX_STREAMS_LISTED])
     more = ", ..." if len(streams) > _MAX_STREAMS_LISTED else ""
     return f"the streams of this trace are {listed}{more}"

@@ -115,14 +115,15 @@ def _parse_name_with_sums(match: re.Match[str]) -> Requested:
     Args:
         match: A match of such a name.
     """
-    prefills, prefill_tokens, prefill_kv, decodes, decode_tokens, decode_kv = (
-        int(digits) for digits in match.groups()
-    )
+    prefills = int(match["prefills"])
+    decodes = int(match["decodes"])
+    prefill_tokens = int(match["prefill_tokens"])
+    decode_tokens = int(match["decode_tokens"])
     return Requested(
         phase=_determine_phase(prefills, decodes, decode_tokens),
         batch=prefills + decodes,
         new_tokens=prefill_tokens + decode_tokens,
-        kv_tokens=prefill_kv + decode_kv,
+        kv_tokens=int(match["prefill_kv_tokens"]) + int(match["decode_kv_tokens"]),
     )
 
 
@@ -132,9 +133,10 @@ def _parse_name_with_tokens(match: re.Match[str]) -> Requested:
     The name is `execute_context_1(888)_generation_16(16)`: 1 prefill with 888 tokens,
     and 16 decodes with 16. `match` is a match of such a name.
     """
-    prefills, prefill_tokens, decodes, decode_tokens = (
-        int(digits) for digits in match.groups()
-    )
+    prefills = int(match["prefills"])
+    decodes = int(match["decodes"])
+    prefill_tokens = int(match["prefill_tokens"])
+    decode_tokens = int(match["decode_tokens"])
     return Requested(
         phase=_determine_phase(prefills, decodes, decode_tokens),
         batch=prefills + decodes,
@@ -148,9 +150,8 @@ def _parse_name_with_counts(match: re.Match[str]) -> Requested:
     The phase is unknown, because requests that go on (`cached`) may still be in their
     prefill.
     """
-    return Requested(
-        phase=ServerPhase.UNKNOWN, batch=int(match["new"]) + int(match["cached"])
-    )
+    requests = int(match["new"]) + int(match["cached"])
+    return Requested(phase=ServerPhase.UNKNOWN, batch=requests)
 
 
 def _parse_sglang_name(match: re.Match[str]) -> Requested:
@@ -159,9 +160,11 @@ def _parse_sglang_name(match: re.Match[str]) -> Requested:
     Without `toks`, new tokens are the sum of `c_sq` and `g_sq` (of prefills and of
     decodes), or else one per request of a decode.
     """
+    values = {}
+    for key, digits in re.findall(r"([a-z_]+)=(\d+)", match["values"]):
+        values[key] = int(digits)
+
     phase = _FORWARD_MODES.get(match["mode"], ServerPhase.UNKNOWN)
-    texts = re.findall(r"([a-z_]+)=(\d+)", match["values"])
-    values = {key: int(digits) for key, digits in texts}
     batch = values.get("bs")
     new_tokens = values.get("toks")
     if new_tokens is None:
@@ -189,13 +192,16 @@ def _parse_atom_name(match: re.Match[str]) -> Requested:
     This one is of 117 requests. A `decode` with prefills (`p`) is a mixed step. `match`
     is a match of such a name.
     """
-    key_value_texts = re.findall(_SPACED_VALUE, match["values"])
-    values = {key: int(digits) for key, digits in key_value_texts}
+    values = {}
+    for key, digits in re.findall(_SPACED_VALUE, match["values"]):
+        values[key] = int(digits)
+
     batch = int(match["batch"])
     new_tokens = values.get("tok")
+    prefills = values.get("p", 0)
     if match["phase"] == "prefill":
         phase = ServerPhase.PREFILL
-    elif values.get("p", 0):
+    elif prefills:
         phase = ServerPhase.MIXED
     else:
         phase = _determine_phase(
@@ -206,10 +212,23 @@ def _parse_atom_name(match: re.Match[str]) -> Requested:
     )
 
 
-_N = r"(\d{1,15})"
-_SPACED_VALUE = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
-_SUMS = rf"{_N}\(sq{_N}sk{_N}[a-z0-9]{{0,80}}\)"
-_TOKENS = rf"{_N}\({_N}(?:_\d{{1,30}})*\)"
+_SPACED_VALUE = r"(?:^| )([a-z]{1,20})=(\d{1,15})(?![^ ])"
+
+
+def _pattern_of_sums(phase: str) -> str:
+    """Return the pattern of the requests of a phase with sums: `32(sq32sk32785...)`."""
+    return (
+        rf"(?P<{phase}s>\d{{1,15}})\(sq(?P<{phase}_tokens>\d{{1,15}})"
+        rf"sk(?P<{phase}_kv_tokens>\d{{1,15}})[a-z0-9]{{0,80}}\)"
+    )
+
+
+def _pattern_of_tokens(phase: str) -> str:
+    """Return the pattern of the requests of a phase with their tokens: `16(16)`."""
+    return (
+        rf"(?P<{phase}s>\d{{1,15}})"
+        rf"\((?P<{phase}_tokens>\d{{1,15}})(?:_\d{{1,30}})*\)"
+    )
 
 
 class _Form(NamedTuple):
@@ -221,11 +240,13 @@ class _Form(NamedTuple):
 
 _FORMS: Final = (
     _Form(
-        rf"execute_\d{{1,15}}_context_{_SUMS}_generation_{_SUMS}\Z",
+        rf"execute_\d{{1,15}}_context_{_pattern_of_sums('prefill')}"
+        rf"_generation_{_pattern_of_sums('decode')}\Z",
         _parse_name_with_sums,
     ),
     _Form(
-        rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z",
+        rf"execute_context_{_pattern_of_tokens('prefill')}"
+        rf"_generation_{_pattern_of_tokens('decode')}\Z",
         _parse_name_with_tokens,
     ),
     _Form(
@@ -269,12 +290,18 @@ def merged(outer: Requested, inner: Requested) -> Requested:
     What the inner one says replaces what the outer one says, unless it is None or
     UNKNOWN.
     """
-    known_fields = {
-        field: value
-        for field, value in msgspec.structs.asdict(inner).items()
-        if value not in (None, ServerPhase.UNKNOWN)
-    }
-    return msgspec.structs.replace(outer, **known_fields)
+
+    def choose(inner_value: int | None, outer_value: int | None) -> int | None:
+        """Return the value of the inner annotation if it has one."""
+        return outer_value if inner_value is None else inner_value
+
+    knows_phase = inner.phase is not ServerPhase.UNKNOWN
+    return Requested(
+        phase=inner.phase if knows_phase else outer.phase,
+        batch=choose(inner.batch, outer.batch),
+        new_tokens=choose(inner.new_tokens, outer.new_tokens),
+        kv_tokens=choose(inner.kv_tokens, outer.kv_tokens),
+    )
 
 
 class ServerSteps(msgspec.Struct, frozen=True, eq=False):
@@ -293,13 +320,14 @@ def find_server_steps(trace: Trace) -> ServerSteps:
     known form.
     """
     steps = steps_of(trace, SERVER)
-    requests_of_steps: list[Requested | None] = [None] * len(steps)
+    requested: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
-    step_of_rows = last_at_or_before(steps.start, trace.start[rows])
-    for row, step in zip(rows.tolist(), step_of_rows.tolist(), strict=True):
-        outer = requests_of_steps[step]
+    step_of_row = last_at_or_before(steps.start, trace.start[rows])
+    for row, step in zip(rows.tolist(), step_of_row.tolist(), strict=True):
+        outer = requested[step]
         inner = asked_by(trace.name_of(row))
-        requests_of_steps[step] = (
-            merged(outer, inner) if outer and inner else outer or inner
-        )
-    return ServerSteps(steps=steps, asked=tuple(requests_of_steps))
+        if outer is not None and inner is not None:
+            requested[step] = merged(outer, inner)
+        else:
+            requested[step] = outer or inner
+    return ServerSteps(steps=steps, asked=tuple(requested))

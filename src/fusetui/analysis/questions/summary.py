@@ -8,7 +8,7 @@ import numpy as np
 from fusetui.analysis.questions.busy import measure_gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import launched_in_steps, step_wall, steps_of
-from fusetui.trace.model.arrays import summed
+from fusetui.trace.model.arrays import NO_ROW, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -96,8 +96,8 @@ def summary(trace: Trace) -> Summary:
         instants=report.phases["i"] + report.phases["I"],
         kernels=int((trace.role == Role.KERNEL).sum()),
         gpu_events=len(gpu_rows),
-        gpu_events_linked=int((trace.launch[gpu_rows] >= 0).sum()),
-        gpu_events_with_op=int((trace.op[gpu_rows] >= 0).sum()),
+        gpu_events_linked=int((trace.launch[gpu_rows] != NO_ROW).sum()),
+        gpu_events_with_op=int((trace.op[gpu_rows] != NO_ROW).sum()),
         negative_launch_delays=report.negative_delays,
         negative_durations=report.negative_durations,
         base_ns=str(trace.begin_ns),
@@ -123,10 +123,12 @@ def _summarize_tracks(trace: Trace) -> list[TrackFigures]:
     A *track* is a thread, a stream, or one layer of these. Slices inside other slices
     of their track do not add to its busy time.
     """
-    outer = np.flatnonzero(trace.parent < 0)
-    busy = summed(trace.track[outer], trace.dur[outer], len(trace.tracks))
+    outermost = np.flatnonzero(trace.parent == NO_ROW)
+    busy_of_track = summed(
+        trace.track[outermost], trace.dur[outermost], len(trace.tracks)
+    )
     figures = []
-    for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True):
+    for track, busy_ns in zip(trace.tracks, busy_of_track.tolist(), strict=True):
         if track.layer is Layer.CAPTURED:
             continue
         figures_of_track = TrackFigures(

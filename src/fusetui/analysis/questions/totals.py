@@ -5,14 +5,15 @@ All times are integer ns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Sequence
+from typing import NamedTuple, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
@@ -49,7 +50,12 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """Return the statistics of the durations with each key, in the order of the keys."""
     columns = summarize_durations_as_columns(keys, dur)
-    return [Spread(**figures) for figures in _convert_columns_to_rows(columns)]
+    plain_columns = [column.tolist() for column in columns.values()]
+    all_spreads = []
+    for figures in zip(*plain_columns, strict=True):
+        named_figures = dict(zip(columns, figures, strict=True))
+        all_spreads.append(Spread(**named_figures))
+    return all_spreads
 
 
 def summarize_durations_as_columns(
@@ -65,33 +71,24 @@ def summarize_durations_as_columns(
         For each field of Spread a column with one entry per key, in their order.
     """
     groups = grouped(keys, then_by=dur)
-    count = groups.counts
-    total = groups.sums(dur)
     sorted_dur = dur[groups.order]
     first = groups.begins[:-1]
-    percentiles = {
-        "min_ns": 0,
-        "p10_ns": 10,
-        "median_ns": 50,
-        "p90_ns": 90,
-        "max_ns": 100,
-    }
-    columns = {
-        "count": count,
+
+    def percentile(percent: int) -> Int64s:
+        """Return a percentile of each group."""
+        return percentiles_of_runs(sorted_dur, first, groups.counts, percent)
+
+    total = groups.sums(dur)
+    return {
+        "count": groups.counts,
         "total_ns": total,
-        "mean_ns": total // np.maximum(count, 1),
+        "mean_ns": total // np.maximum(groups.counts, 1),
+        "min_ns": percentile(0),
+        "p10_ns": percentile(10),
+        "median_ns": percentile(50),
+        "p90_ns": percentile(90),
+        "max_ns": percentile(100),
     }
-    for field, percent in percentiles.items():
-        columns[field] = percentiles_of_runs(sorted_dur, first, count, percent)
-    return columns
-
-
-def _convert_columns_to_rows(
-    columns: Mapping[str, NDArray[Any]],
-) -> list[dict[str, Any]]:
-    """Turn columns of equal length into rows of plain numbers, by column name."""
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 class KernelTotal(Spread, frozen=True):
@@ -136,11 +133,13 @@ class KernelTotals(Sequence[KernelTotal]):
             trace.name[rows], trace.dur[rows]
         )
         names = [trace.names[key] for key in self._groups.keys.tolist()]
-        groups_by_name = sorted(range(len(names)), key=names.__getitem__)
-        # The inverse of a sorting order says at which position each group comes.
-        position_by_name = np.argsort(groups_by_name)
-        largest_first = -self._columns["total_ns"]
-        self._order = np.lexsort((position_by_name, largest_first))
+        alphabetical = np.array(
+            sorted(range(len(names)), key=names.__getitem__), dtype=np.intp
+        )
+        # Equal totals stay in the order of names.
+        total_ns = self._columns["total_ns"][alphabetical]
+        largest_first = np.argsort(-total_ns, kind="stable")
+        self._order = alphabetical[largest_first]
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -160,13 +159,13 @@ class KernelTotals(Sequence[KernelTotal]):
             return tuple(self._total(number) for number in self._order[key].tolist())
         return self._total(int(self._order[key]))
 
-    def _total(self, number: int) -> KernelTotal:
-        """Build the record of one group of kernels, by its index."""
-        spread = {field: int(column[number]) for field, column in self._columns.items()}
+    def _total(self, group: int) -> KernelTotal:
+        """Make the record of one group of kernels, by its index."""
+        figures = {field: int(column[group]) for field, column in self._columns.items()}
         return KernelTotal(
-            name=self._trace.names[self._groups.keys[number]],
-            rows=self._rows[self._groups.members(number)],
-            **spread,
+            name=self._trace.names[self._groups.keys[group]],
+            rows=self._rows[self._groups.members(group)],
+            **figures,
         )
 
 
@@ -185,17 +184,38 @@ def sum_ops_by_name(trace: Trace) -> tuple[OpTotal, ...]:
     The largest total comes first; equal totals are in the order of names."""
     rows = trace.rows_of(Role.OP)
     groups = grouped(trace.name[rows], trace.start[rows])
-    names = groups.keys.tolist()
-    counts = np.diff(groups.begins).tolist()
-    sums = sum_op_groups(trace, rows, groups)
     totals = []
-    for name, count, sums_of_name in zip(names, counts, sums, strict=True):
-        totals.append(OpTotal(name=trace.names[name], count=count, **sums_of_name))
+    for name, count, sums in zip(
+        groups.keys.tolist(),
+        groups.counts.tolist(),
+        sum_op_groups(trace, rows, groups),
+        strict=True,
+    ):
+        total = OpTotal(
+            name=trace.names[name],
+            count=count,
+            total_ns=sums.total_ns,
+            self_ns=sums.self_ns,
+            gpu_ns=sums.gpu_ns,
+            kernels=sums.kernels,
+        )
+        totals.append(total)
     return tuple(sorted(totals, key=lambda op: (-op.total_ns, op.name)))
 
 
-def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
+class OpSums(NamedTuple):
+    """The sums of a group of CPU ops; the fields are as in OpTotal."""
+
+    total_ns: int
+    self_ns: int
+    gpu_ns: int
+    kernels: int
+
+
+def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[OpSums]:
     """Add up the times of groups of CPU ops, and of the GPU work that they launched.
+
+    An op inside another one of its name adds only to the self time.
 
     Args:
         trace: The trace.
@@ -203,17 +223,26 @@ def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, in
         groups: Their groups.
 
     Returns:
-        For each group the sums as fields of OpTotal.
+        The sums of each group.
     """
     is_outer = ~mark_nested_in_same_name(trace, rows)
     gpu_ns, kernels = sum_gpu_work_under_rows(trace)
-    sums = {
-        "total_ns": groups.sums(np.where(is_outer, trace.dur[rows], 0)),
-        "gpu_ns": groups.sums(np.where(is_outer, gpu_ns[rows], 0)),
-        "kernels": groups.sums(np.where(is_outer, kernels[rows], 0)),
-        "self_ns": groups.sums(self_ns(trace)[rows]),
-    }
-    return _convert_columns_to_rows(sums)
+    all_sums = []
+    for total_ns, self_of_group_ns, gpu_of_group_ns, kernels_of_group in zip(
+        groups.sums(np.where(is_outer, trace.dur[rows], 0)).tolist(),
+        groups.sums(self_ns(trace)[rows]).tolist(),
+        groups.sums(np.where(is_outer, gpu_ns[rows], 0)).tolist(),
+        groups.sums(np.where(is_outer, kernels[rows], 0)).tolist(),
+        strict=True,
+    ):
+        sums = OpSums(
+            total_ns=total_ns,
+            self_ns=self_of_group_ns,
+            gpu_ns=gpu_of_group_ns,
+            kernels=kernels_of_group,
+        )
+        all_sums.append(sums)
+    return all_sums
 
 
 def self_ns(trace: Trace) -> Int64s:
@@ -221,7 +250,7 @@ def self_ns(trace: Trace) -> Int64s:
 
     Children of one slice never overlap.
     """
-    children = np.flatnonzero(trace.parent >= 0)
+    children = np.flatnonzero(trace.parent != NO_ROW)
     return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
 
 
@@ -238,14 +267,16 @@ def sum_gpu_work_under_rows(trace: Trace) -> tuple[Int64s, Int64s]:
     gpu_rows = trace.gpu_rows
     op = trace.op[gpu_rows]
     call = trace.asked[gpu_rows]
-    issuer = np.where(call >= 0, call, op)
+    has_op = op != NO_ROW
+    has_call = call != NO_ROW
 
     # A call on a sub-row lies in the subtree of no op, so its op stands in.
     is_sub_row = np.array([track.subrow > 0 for track in trace.tracks] or [False])
-    is_outside = (issuer >= 0) & is_sub_row[trace.track][issuer] & (op >= 0)
-    issuer = np.where(is_outside, op, issuer)
+    is_outside_op = has_call & is_sub_row[trace.track[call]]
+    counts_at_call = has_call & ~(is_outside_op & has_op)
+    issuer = np.where(counts_at_call, call, op)
 
-    has_issuer = issuer >= 0
+    has_issuer = issuer != NO_ROW
     rows = gpu_rows[has_issuer]
     issuer = issuer[has_issuer]
     is_kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
@@ -302,13 +333,12 @@ def drop_nested_rows(trace: Trace, rows: Rows) -> OutermostRows:
         rows: The slices, ascending.
     """
     outer = rows[~mark_nested_in_same_name(trace, rows)]
-    thread = trace.thread_of_track[trace.track[outer]]
+    thread_of_row = trace.thread_of_track[trace.track[outer]]
     any_ran_ns = 0
-    for thread_number in distinct(thread).tolist():
-        rows_of_thread = outer[thread == thread_number]
-        any_ran_ns += union_length(
-            trace.start[rows_of_thread], trace.end[rows_of_thread]
-        )
+    for thread in distinct(thread_of_row).tolist():
+        rows_of_thread = outer[thread_of_row == thread]
+        start = trace.start[rows_of_thread]
+        any_ran_ns += union_length(start, trace.end[rows_of_thread])
     return OutermostRows(rows=outer, any_ran_ns=any_ran_ns)
 
 
@@ -325,6 +355,7 @@ def sum_over_subtrees(
     Returns:
         A sum for each row of the trace.
     """
+    amount_of_row = summed(issuer, amount, len(trace))
     # The subtree of row n has the rows from n to before end_row[n].
-    amount_before: Int64s = prefix_sums(summed(issuer, amount, len(trace)))
+    amount_before: Int64s = prefix_sums(amount_of_row)
     return amount_before[trace.end_row] - amount_before[:-1]

@@ -26,7 +26,6 @@ from fusetui.analysis.ranks.matching import (
 from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipeline
 from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
-    NO_ROW,
     UNKNOWN,
     measure_waits,
     sum_by_rank,
@@ -35,7 +34,7 @@ from fusetui.analysis.ranks.waits import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Floats, Int64s, reduce_groups, summed
+from fusetui.trace.model.arrays import NO_ROW, Floats, Int64s, reduce_groups, summed
 from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
@@ -64,27 +63,28 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
         per step.
 
         If there are more steps than characters, several steps share one, which shows
-        their longest wait.
+        their longest wait. E.g. waits of 0, 5, 10 and 2 ms in four steps become 0.5 and 1
+        in two characters, if no rank waits longer than 10 ms.
 
         Args:
             rank: The number of the rank.
             width: How many characters there are at most.
 
         Returns:
-            For each character a share from 0 to 1 of the longest wait of all
-                ranks; () without steps.
+            For each character a share from 0 to 1 of the longest wait of all ranks; ()
+            without steps.
         """
-        waits_of_steps = self.waited[self.ranks.index(rank)]
-        character_count = min(width, len(waits_of_steps))
+        waits_ns = self.waited[self.ranks.index(rank)]
+        step_count = len(waits_ns)
+        character_count = min(width, step_count)
         if not character_count:
             return ()
+
+        first_steps = np.arange(character_count) * step_count // character_count
+        longest_ns = reduce_groups(np.maximum, waits_ns, first_steps)
         # at least 1, so that a job without waits does not divide by 0
-        longest_of_all = max(int(self.waited.max(initial=0)), 1)
-        first_steps = (
-            np.arange(character_count) * len(waits_of_steps) // character_count
-        )
-        longest = reduce_groups(np.maximum, waits_of_steps, first_steps)
-        return tuple((longest / longest_of_all).tolist())
+        longest_of_all_ns = max(int(self.waited.max(initial=0)), 1)
+        return tuple((longest_ns / longest_of_all_ns).tolist())
 
 
 def explained(
@@ -96,7 +96,9 @@ def explained(
         summaries: For each file the summary of its rank, or why it could not be read.
     """
     job = determine_job(summaries)
-    job = replace(job, ranks=resolve_peers(infer_groups(job.ranks)))
+    with_groups = infer_groups(job.ranks)
+    job = replace(job, ranks=resolve_peers(with_groups))
+
     matched = match(job.ranks)
     clocks = _estimate_clocks(matched)
     waits = measure_waits(matched, clocks)
@@ -131,8 +133,8 @@ def _estimate_clocks(matched: Matched) -> Clocks:
     if not matched.no_group:
         return clocks
     collectives = plural(matched.no_group, "collective")
-    refused = f"the process group of {collectives} was not recorded"
-    return replace(clocks, refused=refused)
+    reason = f"the process group of {collectives} was not recorded"
+    return replace(clocks, refused=reason)
 
 
 def make_strip(job: Explained) -> Strip:
@@ -143,17 +145,22 @@ def make_strip(job: Explained) -> Strip:
     """
     matched = job.facts.matched
     steps = job.facts.steps
-    is_send = matched.point_to_point[matched.collective_of_row]
-    is_counted = (steps.step_of_row >= 0) & ~is_send
-    waited = summed(
-        (matched.rank[is_counted], steps.step_of_row[is_counted]),
-        job.facts.waits.idle_wait_ns[is_counted],
-        (len(matched.ranks), max(len(steps.names), 1)),
-    )
+    idle_wait_ns = job.facts.waits.idle_wait_ns
+
+    # Each row is one rank's part in one collective.
+    is_send = matched.for_each_row(matched.point_to_point)
+    is_counted = steps.is_in_step & ~is_send
+    rank = matched.rank[is_counted]
+    step = steps.step_of_row[is_counted]
+    step_names = steps.names or (NO_STEPS_NAME,)
     return Strip(
         ranks=tuple(summary.rank for summary in matched.ranks),
-        steps=steps.names or (NO_STEPS_NAME,),
-        waited=waited,
+        steps=step_names,
+        waited=summed(
+            (rank, step),
+            idle_wait_ns[is_counted],
+            (len(matched.ranks), len(step_names)),
+        ),
     )
 
 
@@ -223,14 +230,15 @@ def _make_rank_rows(
         _measure_usual_times(summary) for summary in facts.matched.ranks
     ]
     outliers_of_ranks = _find_outlying_figures(facts, figures_of_ranks)
-    rows = [
-        _make_rank_row(facts, index, figures_of_ranks[index], outliers_of_ranks[index])
-        for index in range(len(figures_of_ranks))
-    ]
+    rows = []
+    for index, (figures, stands_out_in) in enumerate(
+        zip(figures_of_ranks, outliers_of_ranks, strict=True)
+    ):
+        rows.append(_make_rank_row(facts, index, figures, stands_out_in))
 
-    position_of_straggler = {
-        straggler.rank: position for position, straggler in enumerate(stragglers)
-    }
+    position_of_straggler = {}
+    for position, straggler in enumerate(stragglers):
+        position_of_straggler[straggler.rank] = position
     behind_stragglers = len(stragglers)
 
     def order(row: model.RankRow) -> tuple[int, int, int]:
@@ -255,7 +263,7 @@ def _make_rank_row(
     summary = facts.matched.ranks[index]
     sums = facts.sums
     clock = _round_clock_figures(facts.clocks, index)
-    has_memory = summary.memory_peak >= 0
+    memory_peak = summary.memory_peak
     return model.RankRow(
         rank=summary.rank,
         path=summary.path,
@@ -274,7 +282,7 @@ def _make_rank_row(
         caused_ns=int(facts.caused.mean_ns[index]),
         waited_ns=int(sums.waited_ns[index]),
         bubble_ns=int(sums.bubble_ns[index]),
-        memory_peak_bytes=summary.memory_peak if has_memory else None,
+        memory_peak_bytes=memory_peak if memory_peak != model.UNKNOWN_BYTES else None,
         offset_ns=clock.offset_ns,
         uncertainty_ns=clock.uncertainty_ns,
         drift_ns_per_s=clock.drift_ns_per_s,
@@ -292,17 +300,13 @@ def _measure_usual_times(summary: model.RankSummary) -> _Figures:
     The times are medians over all steps, in ns. Without steps, `step_ns` is the span of
     the device, or without a GPU the length of the trace.
     """
-    lengths_ns = step_wall(summary.step_start, summary.step_end)
-    median_step_ns = median(lengths_ns) if len(lengths_ns) else None
-    account = summary.account
-    if len(summary.accounts):
-        account = medians(summary.accounts)
-
-    has_gpu = len(account) > 0
+    step_lengths = step_wall(summary.step_start, summary.step_end)
+    step_ns = median(step_lengths) if len(step_lengths) else None
+    has_gpu = len(summary.account) > 0 or len(summary.accounts) > 0
     if not has_gpu:
         trace_ns = summary.end_ns - summary.begin_ns
         return _Figures(
-            step_ns=trace_ns if median_step_ns is None else median_step_ns,
+            step_ns=trace_ns if step_ns is None else step_ns,
             compute_ns=None,
             exposed_comm_ns=None,
             exposed_copy_ns=None,
@@ -310,9 +314,11 @@ def _measure_usual_times(summary: model.RankSummary) -> _Figures:
             idle={},
         )
 
+    has_step_accounts = len(summary.accounts) > 0
+    account = medians(summary.accounts) if has_step_accounts else summary.account
     ns_of_class = dict(zip(model.CLASSES, account.tolist(), strict=True))
     return _Figures(
-        step_ns=ns_of_class["span"] if median_step_ns is None else median_step_ns,
+        step_ns=ns_of_class["span"] if step_ns is None else step_ns,
         compute_ns=ns_of_class["compute"],
         exposed_comm_ns=ns_of_class["exposed_comm"],
         exposed_copy_ns=ns_of_class["exposed_copy"],
@@ -342,19 +348,21 @@ def _find_outlying_figures(
     for name in ACCOUNT:
         values = [getattr(figures_of_rank, name) for figures_of_rank in figures]
         columns[name] = np.array(values, dtype=np.float64)
-    steps = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
-    caused_ns = facts.caused.mean_ns
-    columns["caused_ns"] = caused_ns / steps
 
-    step_ns = float(np.median(columns["step_ns"]))
-    stands_out = {name: outliers(columns[name], step_ns) for name in FIGURES}
+    # Waiting is caused in the whole trace, and the other figures are those of a step.
+    caused_ns = facts.caused.mean_ns
+    step_counts = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
+    columns["caused_ns"] = caused_ns / step_counts
+
+    median_step_ns = float(np.median(columns["step_ns"]))
+    stands_out = {name: outliers(columns[name], median_step_ns) for name in FIGURES}
     # To cause less waiting than others is no distinction.
     stands_out["caused_ns"] &= caused_ns > np.median(caused_ns)
 
     names_of_ranks: list[tuple[str, ...]] = []
     for index in range(len(figures)):
-        names = tuple(name for name in FIGURES if stands_out[name][index])
-        names_of_ranks.append(names)
+        names = [name for name in FIGURES if stands_out[name][index]]
+        names_of_ranks.append(tuple(names))
     return names_of_ranks
 
 
@@ -375,13 +383,13 @@ def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
         return None
     matched = facts.matched
     collective = int(matched.collective_of_row[row])
+    waiting_rank = matched.rank_at(row)
     last_rank = int(facts.waits.last_rank[collective])
-    begin_ns = matched.ranks[matched.rank[row]].begin_ns
     return model.WorstWait(
         name=matched.names[collective],
-        start_ns=int(matched.start[row]) - begin_ns,
+        start_ns=int(matched.start[row]) - waiting_rank.begin_ns,
         wait_ns=int(facts.waits.wait_ns[row]),
-        for_rank=None if last_rank == UNKNOWN else matched.ranks[last_rank].rank,
+        for_rank=matched.ranks[last_rank].rank if last_rank != UNKNOWN else None,
     )
 
 
@@ -395,19 +403,20 @@ def _describe_clocks(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     host_clocks = _describe_host_clocks(clocks)
     some_share_a_host = any(host_clock.ranks > 1 for host_clock in host_clocks)
 
-    has_ranks = len(clocks.uncertainty) > 0
-    all_are_bounded = has_ranks and bool(np.isfinite(clocks.uncertainty).all())
-    uncertainty_ns = None
-    if all_are_bounded:
-        uncertainty_ns = round(float(clocks.uncertainty.max()))
+    # There is no largest uncertainty without ranks.
+    largest_ns = float(clocks.uncertainty.max(initial=0.0))
+    all_are_bounded = bool(job.ranks) and math.isfinite(largest_ns)
+
+    # That there is one host is said by `shared`, guessed or not.
+    are_several_guessed = hosts.guessed and len(hosts.names) > 1
     return model.ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
         feasible=not clocks.refused,
-        uncertainty_ns=uncertainty_ns,
+        uncertainty_ns=round(largest_ns) if all_are_bounded else None,
         on_one_host_ns=round(clocks.resolution) if some_share_a_host else None,
         refused=clocks.refused,
-        guessed=hosts.shared_because if hosts.guessed and len(hosts.names) > 1 else "",
+        guessed=hosts.shared_because if are_several_guessed else "",
         hosts=tuple(host_clocks),
     )
 
@@ -420,7 +429,8 @@ def _describe_host_clocks(clocks: Clocks) -> list[model.HostClock]:
     host_clocks = []
     for host, name in enumerate(clocks.hosts.names):
         ranks = np.flatnonzero(clocks.hosts.host_of_rank == host)
-        clock = _round_clock_figures(clocks, int(ranks[0]))
+        first_rank = int(ranks[0])
+        clock = _round_clock_figures(clocks, first_rank)
         host_clock = model.HostClock(
             host=name,
             ranks=len(ranks),
@@ -448,15 +458,14 @@ def _round_clock_figures(clocks: Clocks, rank_index: int) -> _ClockFigures:
     Offset and uncertainty are whole ns. Both are None if the collectives do not bound
     the offset.
     """
-    drift_ns_per_s = round(float(clocks.drift[rank_index]), 3) + 0.0  # no -0.0
-    uncertainty_ns = float(clocks.uncertainty[rank_index])
-    is_bounded = math.isfinite(uncertainty_ns)
-    if not is_bounded:
-        return _ClockFigures(
-            offset_ns=None, uncertainty_ns=None, drift_ns_per_s=drift_ns_per_s
-        )
+    offset_ns = None
+    uncertainty_ns = None
+    if math.isfinite(clocks.uncertainty[rank_index]):
+        offset_ns = round(float(clocks.offset[rank_index]))
+        uncertainty_ns = round(float(clocks.uncertainty[rank_index]))
+    drift_ns_per_s = round(float(clocks.drift[rank_index]), 3)
     return _ClockFigures(
-        offset_ns=round(float(clocks.offset[rank_index])),
-        uncertainty_ns=round(uncertainty_ns),
-        drift_ns_per_s=drift_ns_per_s,
+        offset_ns=offset_ns,
+        uncertainty_ns=uncertainty_ns,
+        drift_ns_per_s=drift_ns_per_s + 0.0,  # turns -0.0 into 0.0
     )

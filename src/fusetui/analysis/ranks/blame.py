@@ -38,7 +38,13 @@ from fusetui.analysis.ranks.chains import (
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Rows, numbers_of_sized_groups
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Rows,
+    equal_ranges,
+    numbers_of_sized_groups,
+)
 from fusetui.trace.model.intervals import ranges
 
 MAX_CHARGE_PER_LATENESS = 2
@@ -55,9 +61,8 @@ class ChargedWaits(msgspec.Struct, frozen=True, eq=False):
     parts together are all waits outside of sends and receives.
     """
 
-    row: (
-        Rows  # row of Matched: the rank that waits, and the collective in which it does
-    )
+    # row of Matched: the rank that waits, and the collective in which it does
+    row: Rows
     culprit: Rows  # index of the rank that is to blame for this part
     step: Rows  # in which the culprit was late by its own work, NO_STEP if in none
     ns: Floats  # how long the part is
@@ -79,7 +84,7 @@ def charge_waits(
     Waits that are too short for the precision of the clocks are charged to nobody.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits of the ranks in these collectives.
         clocks: The clocks of all ranks.
         steps: The steps of the job.
@@ -92,7 +97,7 @@ def charge_waits(
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    is_queued = waits.is_queued[waits.last_row]
     has_late_rank = late_ranks.is_late[:, LAST_RANK_COLUMN]
     has_chains = is_counted & has_late_rank & ~is_queued
     chain_starts = _start_chains(waits, late_ranks, has_chains)
@@ -118,7 +123,7 @@ def charge_waits(
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=_limit_charges(chain_starts, has_chains),
+        max_ns=_limit_charges(waits, has_chains),
     )
     split = _split_among_late_ranks(
         matched, waits, late_ranks, chargeable.ns, chain_starts.chain_of_late_rank
@@ -132,25 +137,21 @@ def charge_waits(
     )
 
 
-def _limit_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
+def _limit_charges(waits: Waits, has_chains: Flags) -> Floats:
     """Compute how many ns of a wait for each collective can be charged at most.
 
-    A rank that is 1 ms late can be blamed for a wait of 1 ms, or of
-    MAX_CHARGE_PER_LATENESS ms at most. The lateness that counts is that of the rank
-    that starts the collective last.
+    If the rank that starts the collective last is 1 ms late, it can be blamed for a
+    wait of 1 ms, or of MAX_CHARGE_PER_LATENESS ms at most.
 
     Args:
-        chain_starts: The late ranks at which chains begin, with their lateness.
-        has_chains: Which collectives have chains; one flag per collective.
+        waits: The waits in all collectives.
+        has_chains: Which collectives count; one flag per collective.
 
     Returns:
-        ns per collective; 0 for a collective without chains.
+        ns per collective; 0 for a collective that does not count.
     """
-    chain_of_last_rank = chain_starts.chain_of_late_rank[has_chains, LAST_RANK_COLUMN]
-    lateness_ns = chain_starts.lateness_ns[chain_of_last_rank]
-    max_ns = np.zeros(len(has_chains))
-    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * lateness_ns
-    return max_ns
+    lateness_ns = waits.start[waits.last_row] - waits.start[waits.median_row]
+    return np.where(has_chains, MAX_CHARGE_PER_LATENESS * lateness_ns, 0.0)
 
 
 def _make_empty_charges() -> ChargedWaits:
@@ -181,8 +182,8 @@ def _number_stages(stages: Sequence[int | None], ranks: int) -> Rows:
         return np.zeros(ranks, dtype=np.intp)
     numbers = []
     for rank, stage in enumerate(stages):
-        own_number = -1 - rank
-        numbers.append(own_number if stage is None else stage)
+        number_of_its_own = -1 - rank
+        numbers.append(number_of_its_own if stage is None else stage)
     return np.array(numbers, dtype=np.intp)
 
 
@@ -195,15 +196,24 @@ def _find_late_ranks(
     NOISE_SHARE of the lateness of the last rank. Besides the last rank itself, only
     ranks of its stage count that did not have the collective queued
     (`_mark_possibly_late`).
+
+    Args:
+        matched: The collectives of the job; a row is one rank's part in one.
+        waits: The waits in these collectives.
+        clocks: The clocks of all ranks.
+        stage_of_rank: The pipeline stage of each rank.
     """
+    # Tables of shape [collectives, MAX_LATE_RANKS].
     last_starters = _find_last_starters(matched, waits)
     late_row = last_starters.row
     median_row = np.broadcast_to(waits.median_row[:, None], late_row.shape)
-    lateness = waits.start[late_row] - waits.start[median_row]
-    lateness_of_last = lateness[:, [LAST_RANK_COLUMN]]
-    exceeds_noise = lateness >= NOISE_SHARE * lateness_of_last
-    may_count = _mark_possibly_late(matched, waits, stage_of_rank, late_row)
-    is_late = last_starters.exists & (lateness > 0) & exceeds_noise & may_count
+    lateness_ns = waits.start[late_row] - waits.start[median_row]
+    lateness_of_last_ns = lateness_ns[:, [LAST_RANK_COLUMN]]
+    exceeds_noise = lateness_ns >= NOISE_SHARE * lateness_of_last_ns
+    may_be_late = last_starters.exists & _mark_possibly_late(
+        matched, waits, stage_of_rank, late_row
+    )
+    is_late = may_be_late & (lateness_ns > 0) & exceeds_noise
 
     # The lateness is certain if it exceeds the largest uncertainty between any late
     # rank of the collective and the median rank.
@@ -211,7 +221,7 @@ def _find_late_ranks(
     resolution_of_late = np.where(is_late, resolution, 0.0)
     largest_resolution = resolution_of_late.max(axis=1, initial=0.0, keepdims=True)
     is_comparable = ~matched.point_to_point & (not clocks.refused)
-    is_certain = (lateness > largest_resolution) & is_comparable[:, None]
+    is_certain = (lateness_ns > largest_resolution) & is_comparable[:, None]
     return LateRanks(row=late_row, is_late=is_late, is_certain=np.asarray(is_certain))
 
 
@@ -225,7 +235,7 @@ def _mark_possibly_late(
     another one, because it was ready before it started.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         stage_of_rank: The stage of each rank.
         row: The rows of the ranks that start each collective last, of shape
@@ -235,10 +245,10 @@ def _mark_possibly_late(
         Flags in the shape of `row`.
     """
     stage = stage_of_rank[matched.rank[row]]
-    is_same_stage = stage == stage[:, [LAST_RANK_COLUMN]]
-    is_queued = waits.ready[row] < waits.start[row]
-    is_last = np.arange(MAX_LATE_RANKS) == LAST_RANK_COLUMN
-    return np.asarray((is_same_stage & ~is_queued) | is_last)
+    stage_of_last = stage[:, [LAST_RANK_COLUMN]]
+    may_be_late = (stage == stage_of_last) & ~waits.is_queued[row]
+    may_be_late[:, LAST_RANK_COLUMN] = True
+    return np.asarray(may_be_late)
 
 
 class _LastStarters(msgspec.Struct, frozen=True, eq=False):
@@ -260,17 +270,17 @@ def _find_last_starters(matched: Matched, waits: Waits) -> _LastStarters:
     The rank that starts a collective first is left out: somebody has to wait for the
     others.
     """
+    # The rows of a collective stay where they are, but in the order of their starts.
     by_start = np.lexsort((waits.start, matched.collective_of_row))
-    nth_last = np.arange(MAX_LATE_RANKS)
-    ranks_after_first = matched.counts[:, None] - 1
-    exists = nth_last < ranks_after_first
-
-    # Positions in `by_start`. In a collective with fewer ranks, the rank that starts
-    # first fills the rest of the table.
     first_position = matched.first[:-1, None]
     last_position = matched.first[1:, None] - 1
-    position = np.where(exists, last_position - nth_last, first_position)
-    return _LastStarters(row=by_start[position], exists=exists)
+
+    # Go back from the last position; the rank at the first one does not count.
+    steps_back = np.arange(MAX_LATE_RANKS)
+    position = last_position - steps_back
+    exists = position > first_position
+    row = by_start[np.maximum(position, first_position)]
+    return _LastStarters(row=row, exists=exists)
 
 
 class _ChainStarts(msgspec.Struct, frozen=True, eq=False):
@@ -342,33 +352,31 @@ def _measure_chargeable_waits(
     longer than the clocks are uncertain.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         clocks: The clocks of all ranks.
         is_counted: Which collectives count; one flag per collective.
         is_queued: Which collectives their last rank had queued behind another one.
         max_ns: The limit of each collective, 0 for a queued one.
     """
-    collective = matched.collective_of_row
-    last_rank = matched.rank[waits.last_row[collective]]
+    is_counted_row = matched.for_each_row(is_counted)
+    idle_ns = np.where(is_counted_row, waits.idle_wait_ns, 0).astype(np.float64)
+
+    last_rank = matched.for_each_row(matched.rank[waits.last_row])
     resolution_ns = clocks.resolution_of(matched.rank, last_rank)
     is_uncertain = waits.wait_ns <= resolution_ns
-    waited_ns = np.where(is_counted[collective], waits.idle_wait_ns, 0)
-    waited_ns = waited_ns.astype(np.float64)
-    limited_ns = np.minimum(waited_ns, max_ns[collective])
+    limited_ns = np.minimum(idle_ns, matched.for_each_row(max_ns))
     chargeable_ns = np.where(is_uncertain, 0.0, limited_ns)
+    rest_ns = idle_ns - chargeable_ns
 
-    # Every wait that is left has one reason.
-    is_after_queued = is_queued[collective]
-    is_limited = ~is_uncertain & ~is_after_queued
+    # The rest of every wait has one reason.
+    is_queued_row = matched.for_each_row(is_queued)
+    is_after_queued = ~is_uncertain & is_queued_row
+    is_too_early = ~is_uncertain & ~is_queued_row
     uncharged_ns = np.zeros(len(UnchargedReason))
-    uncharged_ns[UnchargedReason.UNDECIDED] = waited_ns[is_uncertain].sum()
-    uncharged_ns[UnchargedReason.LONGER_TRANSFER] = waited_ns[
-        ~is_uncertain & is_after_queued
-    ].sum()
-    uncharged_ns[UnchargedReason.EARLY_ARRIVAL] = (waited_ns - chargeable_ns)[
-        is_limited
-    ].sum()
+    uncharged_ns[UnchargedReason.UNDECIDED] = rest_ns[is_uncertain].sum()
+    uncharged_ns[UnchargedReason.LONGER_TRANSFER] = rest_ns[is_after_queued].sum()
+    uncharged_ns[UnchargedReason.EARLY_ARRIVAL] = rest_ns[is_too_early].sum()
     return _ChargeableWaits(ns=np.asarray(chargeable_ns), uncharged_ns=uncharged_ns)
 
 
@@ -397,7 +405,7 @@ def _split_among_late_ranks(
     and the last one for 2 + 6 ms.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         late_ranks: The ranks that are late for each collective.
         ns: How much of the wait of each row can be charged.
@@ -405,18 +413,21 @@ def _split_among_late_ranks(
     """
     waiting_rows = np.flatnonzero(ns > 0)
     collective = matched.collective_of_row[waiting_rows]
+    wait_begin = waits.start[waiting_rows]
 
     # Tables of shape [waiting rows, MAX_LATE_RANKS].
     late_start = waits.start[late_ranks.row[collective]]
-    arrives_after_ns = late_start - waits.start[waiting_rows][:, None]
-    arrives_after_ns = np.where(late_ranks.is_late[collective], arrives_after_ns, 0)
+    is_late = late_ranks.is_late[collective]
+    arrives_after_ns = np.where(is_late, late_start - wait_begin[:, None], 0)
     share = divide_waits(arrives_after_ns.astype(np.float64))
+    part_ns = ns[waiting_rows][:, None] * share
+    chain = chain_of_late_rank[collective]
 
-    wait_of_share, column = np.nonzero(share)
+    # Keep the parts that are not empty.
+    has_share = share > 0
+    row = np.broadcast_to(waiting_rows[:, None], share.shape)
     return _SplitWaits(
-        row=waiting_rows[wait_of_share],
-        chain=chain_of_late_rank[collective[wait_of_share], column],
-        ns=ns[waiting_rows[wait_of_share]] * share[wait_of_share, column],
+        row=row[has_share], chain=chain[has_share], ns=part_ns[has_share]
     )
 
 
@@ -431,20 +442,19 @@ def _pair_with_culprits(split: _SplitWaits, shares: Shares) -> _CulpritPairs:
     """Pair each part of a wait with all culprits of its chain: the ranks to blame for
     it.
 
-    A chain follows the lateness of one rank back to the ranks that caused it.
-
-    E.g. parts of the chains 7 and 8, of which 7 has two culprits (the entries 3 and 4
-    of `shares`) and 8 has one (entry 5): the parts 0, 0, 1 with the shares 3, 4, 5.
+    A chain follows the lateness of one rank back to the ranks that caused it. E.g.
+    parts of the chains 7 and 8, of which 7 has two culprits (the entries 3 and 4 of
+    `shares`) and 8 has one (entry 5): the parts 0, 0, 1 with the shares 3, 4, 5.
 
     Args:
         split: The parts of waits.
         shares: The culprits of each chain, sorted by chain.
     """
-    first = np.searchsorted(shares.chain, split.chain, "left")
-    end = np.searchsorted(shares.chain, split.chain, "right")
-    culprits = end - first
+    entries = equal_ranges(shares.chain, split.chain)
+    culprits_of_part = entries.end - entries.first
     return _CulpritPairs(
-        part=numbers_of_sized_groups(culprits), share=ranges(first, culprits)
+        part=numbers_of_sized_groups(culprits_of_part),
+        share=ranges(entries.first, culprits_of_part),
     )
 
 
@@ -465,7 +475,7 @@ def _charge_culprits(
     uncharged as WAITING_RANK_ITSELF.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         split: The parts of waits, each with the chain of the late rank.
         shares: The culprits of each chain, with their shares, sorted by chain.
         uncharged_ns: The waits that are uncharged for other reasons. What is uncharged
@@ -475,14 +485,18 @@ def _charge_culprits(
     pairs = _pair_with_culprits(split, shares)
     row = split.row[pairs.part]
     ns = split.ns[pairs.part] * shares.share[pairs.share]
+    step = shares.step[pairs.share]
 
-    # A culprit is the index of a rank, or from the number of ranks on a reason.
-    ranks = len(matched.ranks)
-    itself = encode_reason(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    culprit = shares.culprit[pairs.share]
-    culprit = np.where(culprit == matched.rank[row], itself, culprit)
-    is_charged = culprit < ranks
-    reason = culprit[~is_charged] - ranks
+    # A culprit is the index of a rank. The numbers from `ranks` on stand for the
+    # reasons why no rank is to blame, see encode_reason.
+    rank_count = len(matched.ranks)
+    culprit = shares.culprit[pairs.share].copy()
+    is_itself = culprit == matched.rank[row]
+    culprit[is_itself] = encode_reason(
+        UnchargedReason.WAITING_RANK_ITSELF, ranks=rank_count
+    )
+    is_charged = culprit < rank_count
+    reason = culprit[~is_charged] - rank_count
 
     has_culprit = np.zeros(len(split.row), dtype=np.bool_)
     has_culprit[pairs.part] = True
@@ -494,7 +508,7 @@ def _charge_culprits(
     return ChargedWaits(
         row=row[is_charged],
         culprit=culprit[is_charged],
-        step=shares.step[pairs.share][is_charged],
+        step=step[is_charged],
         ns=np.asarray(ns[is_charged], dtype=np.float64),
         own_delays=own_delays,
         uncharged_ns=all_uncharged_ns,

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.ranks.blame import ChargedWaits
-from fusetui.analysis.ranks.chains import NOISE_SHARE
+from fusetui.analysis.ranks.chains import NO_STEP, NOISE_SHARE
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct_rows
 
@@ -56,35 +56,49 @@ def measure_caused_waits(
             blame for it.
         steps: The steps of the job.
     """
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     step_count = max(len(steps.names), 1)
     is_notable = _mark_notable_waits(matched, charged)
     waiter_count = _count_notable_waiters(matched, charged, is_notable)
 
     # Waits for each rank, in the whole trace and by step.
     notable_ns = np.where(is_notable, charged.ns, 0.0)
-    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=ranks)
+    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=rank_count)
     mean_ns = total_ns / waiter_count
-    ns_by_step = _sum_waits_by_step(charged, is_notable, ranks, step_count)
-    mean_ns_by_step = ns_by_step / waiter_count[:, None]
+    total_ns_by_step = _sum_waits_by_step(charged, is_notable, rank_count, step_count)
+    mean_ns_by_step = total_ns_by_step / waiter_count[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
     is_late_in_step = _mark_late_steps(mean_ns_by_step, min_ns)
-
-    # Waits in each step, whoever is to blame.
-    has_step = charged.step >= 0
-    ns_of_step = np.bincount(
-        charged.step[has_step], weights=charged.ns[has_step], minlength=step_count
-    )
-    other_ranks = max(ranks - 1, 1)
     return CausedWaits(
         mean_ns=np.rint(mean_ns).astype(np.int64),
         waiter_count=waiter_count,
         mean_ns_by_step=np.asarray(mean_ns_by_step),
         is_late_in_step=is_late_in_step,
         is_straggler=_mark_stragglers(mean_ns_by_step, is_late_in_step, min_ns),
-        mean_wait_of_step_ns=np.asarray(ns_of_step / other_ranks, dtype=np.float64),
+        mean_wait_of_step_ns=_measure_waits_of_steps(charged, rank_count, step_count),
     )
+
+
+def _measure_waits_of_steps(charged: ChargedWaits, ranks: int, steps: int) -> Floats:
+    """Measure how long ranks wait in each step, whichever rank is to blame.
+
+    It is the mean over all ranks but one, because somebody has to be last.
+
+    Args:
+        charged: The waits. Those whose culprit was late in no step are left out.
+        ranks: How many ranks there are.
+        steps: How many steps there are.
+
+    Returns:
+        ns per step.
+    """
+    has_step = charged.step != NO_STEP
+    total_ns = np.bincount(
+        charged.step[has_step], weights=charged.ns[has_step], minlength=steps
+    )
+    waiting_ranks = max(ranks - 1, 1)
+    return np.asarray(total_ns / waiting_ranks, dtype=np.float64)
 
 
 def _sum_waits_by_step(
@@ -102,40 +116,42 @@ def _sum_waits_by_step(
     Returns:
         ns of shape [ranks, steps].
     """
-    counted = is_counted & (charged.step >= 0)
-
-    # np.bincount sums over one index, so a cell of the table is numbered row by row.
-    cell = charged.culprit[counted] * steps + charged.step[counted]
-    sums = np.bincount(cell, weights=charged.ns[counted], minlength=ranks * steps)
-    return sums.astype(np.float64).reshape(ranks, steps)
+    counted = is_counted & (charged.step != NO_STEP)
+    culprit = charged.culprit[counted]
+    step = charged.step[counted]
+    total_ns = np.zeros((ranks, steps))
+    np.add.at(total_ns, (culprit, step), charged.ns[counted])
+    return total_ns
 
 
 def _mark_notable_waits(matched: Matched, charged: ChargedWaits) -> Flags:
-    """Mark the waits of ranks that wait notably long for the culprit.
+    """Mark the waits of ranks that wait notably long for the rank that is to blame.
 
-    A rank does if it waits for that culprit, in all, at least MIN_WAIT_SHARE as long as
-    the rank that waits longest for the same culprit.
+    A rank does if it waits for that rank, in all, at least MIN_WAIT_SHARE as long as
+    the rank that waits longest for the same one. E.g. if ranks wait 9, 4 and 0.1 ms for
+    rank 2, the waits of the third are not notable.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         charged: The waits, each charged to the rank that is to blame for it.
 
     Returns:
         One flag for each of the charged waits.
     """
-    # Add up the waits of each pair of a culprit and a waiting rank.
+    # Add up the waits of each pair of a rank that is to blame and one that waits.
     waiting_rank = matched.rank[charged.row]
     first_of_pair, pair_of_wait = distinct_rows((charged.culprit, waiting_rank))
     ns_of_pair = np.bincount(
         pair_of_wait, weights=charged.ns, minlength=len(first_of_pair)
     )
 
-    # Compare each pair with the longest of the same culprit.
+    # Compare each pair with the longest one for the same rank.
     culprit_of_pair = charged.culprit[first_of_pair]
-    longest_ns = np.zeros(len(matched.ranks))
-    np.maximum.at(longest_ns, culprit_of_pair, ns_of_pair)
-    is_notable = ns_of_pair >= MIN_WAIT_SHARE * longest_ns[culprit_of_pair]
-    return np.asarray(is_notable[pair_of_wait])
+    longest_ns_for_rank = np.zeros(len(matched.ranks))
+    np.maximum.at(longest_ns_for_rank, culprit_of_pair, ns_of_pair)
+    min_ns_of_pair = MIN_WAIT_SHARE * longest_ns_for_rank[culprit_of_pair]
+    is_notable_pair = ns_of_pair >= min_ns_of_pair
+    return np.asarray(is_notable_pair[pair_of_wait])
 
 
 def _count_notable_waiters(
@@ -144,7 +160,7 @@ def _count_notable_waiters(
     """Count for each rank how many ranks wait notably long for it.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         charged: The waits, each charged to the rank that is to blame for it.
         is_notable: Which of these waits are of ranks that wait notably long.
 
@@ -163,7 +179,8 @@ def _mark_late_steps(mean_ns_by_step: Floats, min_ns: float) -> Flags:
 
     A rank is late in a step if others wait for it at least `min_ns`, and at least
     NOISE_SHARE of what they wait for it in its worst step. The second rule keeps a rank
-    with one long pause from being called late in other steps too.
+    with one long pause from being called late in other steps too. E.g. with `min_ns` 2
+    and waits of (50, 4, 1, 8) ns, it is late in the first and in the last step.
 
     Args:
         mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].
@@ -205,17 +222,19 @@ def _mark_stragglers(
         return np.zeros(0, dtype=np.bool_)
 
     mean_ns = mean_ns_by_step.sum(axis=1) / step_count
-    is_enough = (mean_ns >= min_ns) & (mean_ns > 0)
+    is_long_enough = (mean_ns >= min_ns) & (mean_ns > 0)
 
     # If the 25th percentile is long enough, at most a quarter of the steps is in time.
     quarter_ns = np.percentile(mean_ns_by_step, STEPS_IN_TIME_PERCENT, axis=1)
-    is_often_late = quarter_ns >= min_ns
+    is_late_in_most_steps = quarter_ns >= min_ns
 
-    # The waiting for all late ranks, in each step, and in the late steps of each rank.
-    late_ns = np.where(is_late_in_step, mean_ns_by_step, 0.0)
-    ns_of_step = late_ns.sum(axis=0)
-    ns_in_late_steps = np.where(is_late_in_step, ns_of_step, 0.0).sum(axis=1)
-    is_most_waiting = ns_in_late_steps >= MIN_SHARE_OF_LATE_STEPS * ns_of_step.sum()
-    has_late_steps = ns_in_late_steps > 0
-    is_late_when_it_matters = has_late_steps & is_most_waiting
-    return np.asarray(is_enough & (is_often_late | is_late_when_it_matters))
+    # Compare the waiting in the late steps of each rank with that in all steps.
+    late_ns_by_step = np.where(is_late_in_step, mean_ns_by_step, 0.0)
+    late_ns_of_step = late_ns_by_step.sum(axis=0)
+    ns_in_own_late_steps = np.where(is_late_in_step, late_ns_of_step, 0.0).sum(axis=1)
+    min_share_ns = MIN_SHARE_OF_LATE_STEPS * late_ns_of_step.sum()
+    is_late_when_it_matters = (ns_in_own_late_steps > 0) & (
+        ns_in_own_late_steps >= min_share_ns
+    )
+    is_often_enough = is_late_in_most_steps | is_late_when_it_matters
+    return np.asarray(is_long_enough & is_often_enough)

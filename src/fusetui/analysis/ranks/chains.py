@@ -29,7 +29,6 @@ import numpy as np
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
-    NO_ROW,
     Preceding,
     ProgramPositions,
     find_preceding,
@@ -37,6 +36,7 @@ from fusetui.analysis.ranks.programs import (
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Floats,
     Int64s,
@@ -124,6 +124,11 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.chain)
 
+    @property
+    def is_complete(self) -> Flags:
+        """Whether each pair has both rows, and NO_ROW in place of neither."""
+        return np.asarray((self.late_row != NO_ROW) & (self.in_time_row != NO_ROW))
+
     def take(self, selection: Flags | Rows) -> RowPairs:
         """Return some of the pairs: those at these indices, or those that are flagged."""
         return RowPairs(
@@ -134,21 +139,8 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         )
 
     def at_rows(self, late_row: Rows, in_time_row: Rows) -> RowPairs:
-        """Move the pairs to other rows, leaving their chains and weights as they are.
-
-        A row is one rank in one collective. A pair has the row of a late rank and that
-        of one in time.
-
-        Args:
-            late_row: The new row of the late rank of each pair.
-            in_time_row: The new row of the rank in time of each pair.
-        """
-        return RowPairs(
-            chain=self.chain,
-            late_row=late_row,
-            in_time_row=in_time_row,
-            weight=self.weight,
-        )
+        """Return the same pairs at other rows: one late row and one row in time each."""
+        return msgspec.structs.replace(self, late_row=late_row, in_time_row=in_time_row)
 
     def weighted(self, weight: Floats) -> RowPairs:
         """Return the same pairs with other weights, one for each pair."""
@@ -220,7 +212,7 @@ class Chains:
         """Prepare to follow chains.
 
         Args:
-            matched: The collectives of the job.
+            matched: The collectives of the job; a row is one rank's part in one.
             waits: The waits in these collectives.
             clocks: The clocks of all ranks.
             late_ranks: The ranks that are late for each collective.
@@ -240,7 +232,9 @@ class Chains:
 
         # What is known of each row: the collectives before it, and which one delayed it.
         every_row = np.arange(len(matched.rank))
-        self._preceding = find_preceding(matched, waits, every_row, waits.start)
+        self._preceding = find_preceding(
+            matched, waits, among=every_row, begins=waits.start
+        )
         self._stalling = _find_stalling_collectives(matched, waits)
         last = self._preceding.last
         self._delaying_collective = _find_delaying_collectives(matched, waits, last)
@@ -269,27 +263,29 @@ class Chains:
         )
 
     def own_delays(self) -> OwnDelays:
-        """Find the collectives before which ranks became late by their own work.
+        """Return how late ranks became by their own work, and before which collectives.
 
         To be called after `follow`. Delays that are smaller than the clocks are
         uncertain are left out.
         """
-        rows = np.flatnonzero((self._own_delay_ns > 0) & self._is_certain)
-        delay_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
-        return OwnDelays(row=rows, ns=delay_ns)
+        is_delayed = self._own_delay_ns > 0
+        rows = np.flatnonzero(is_delayed & self._is_certain)
+        whole_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
+        return OwnDelays(row=rows, ns=whole_ns)
 
     def shares(self) -> Shares:
         """Return which culprit explains which share of the lateness of each chain.
 
-        To be called after `follow`. A rank may have been slower in one stretch of work and
-        faster in another one; both add up, so such parts cancel. The share that remains for
-        a rank is divided among the steps in which it was late.
+        To be called after `follow`. A chain follows the lateness of one rank back to the
+        ranks that caused it, its culprits. If such a rank was 5 ms slower in one stretch of
+        work and 2 ms faster in another one, it explains 3 ms. The share that this is of the
+        chain's lateness is divided among the steps in which the rank was late.
         """
         sums = self._sum_charged_parts()
         culprits = _sum_by_culprit(sums)
         share_of_culprit = self._compute_culprit_shares(culprits.chain, culprits.ns)
 
-        # Divide the share of each culprit by how late it was in each step.
+        # In steps in which a culprit was faster it is not late, so these get no share.
         culprit_of_sum = culprits.index_of_part
         late_ns = np.maximum(sums.ns, 0.0)
         late_ns_of_culprit = np.bincount(
@@ -309,14 +305,13 @@ class Chains:
         )
 
     def _sum_charged_parts(self) -> _ChargedLateness:
-        """Add up the charged parts of lateness by chain, culprit and step.
+        """Add up the parts of lateness of each chain, culprit and step.
 
-        A chain follows the lateness of a rank back to its causes. A culprit is the rank
-        to blame for a part of it, or a reason why nobody is.
+        E.g. two parts of 3 and 4 ms, for which rank 2 is to blame in the same chain and the
+        same step, become one of 7 ms.
 
         Returns:
-            One part for each combination of the three, sorted by chain, then by culprit,
-            then by step.
+            The sums, sorted by chain, then by culprit, then by step.
         """
         chain = np.concatenate([parts.chain for parts in self._parts])
         culprit = np.concatenate([parts.culprit for parts in self._parts])
@@ -324,7 +319,7 @@ class Chains:
         ns = np.concatenate([parts.ns for parts in self._parts])
 
         first_part, sum_of_part = distinct_rows((chain, culprit, step))
-        sum_ns = np.bincount(sum_of_part, ns, len(first_part))
+        sum_ns = np.bincount(sum_of_part, weights=ns, minlength=len(first_part))
         return _ChargedLateness(
             chain=chain[first_part],
             culprit=culprit[first_part],
@@ -347,77 +342,76 @@ class Chains:
             A share for each culprit. The shares of a chain add up to 1, or to 0 if none of
             its culprits was late.
         """
-        largest_ns = np.zeros(len(self._lateness))
-        np.maximum.at(largest_ns, chain, ns)
-        exceeds_noise = ns > NOISE_SHARE * largest_ns[chain]
-        counted_ns = np.where(exceeds_noise, ns, 0.0)
+        chain_count = len(self._lateness)
+        largest_ns_of_chain = np.zeros(chain_count)
+        np.maximum.at(largest_ns_of_chain, chain, ns)
+        max_noise_ns = NOISE_SHARE * largest_ns_of_chain[chain]
+        counted_ns = np.where(ns > max_noise_ns, ns, 0.0)
 
-        total_ns = np.bincount(chain, weights=counted_ns, minlength=len(largest_ns))
+        total_ns_of_chain = np.bincount(
+            chain, weights=counted_ns, minlength=chain_count
+        )
+        total_ns = total_ns_of_chain[chain]
         divisor = np.where(total_ns > 0, total_ns, 1.0)
-        return np.asarray(counted_ns / divisor[chain])
+        return np.asarray(counted_ns / divisor)
 
     def _go_back_one_collective(self, pairs: RowPairs) -> RowPairs:
-        """Follow chains from the pairs where they are back to the collectives before.
+        """Go from a collective for which a rank is late to the collective before it.
 
-        A pair is a late rank and one in time, each in a collective. A chain of pairs
-        traces a lateness back to its causes. The part of the lateness that arose
-        between the two collectives is charged.
+        Each pair is a late rank and a rank in time, with which it is compared. What the
+        late rank took longer between the two collectives is charged to it. Where it was
+        late already when it left the collective before, that is left to be explained.
+
+        Args:
+            pairs: The rows of both ranks in the collective.
 
         Returns:
-            The pairs at which the rest of the lateness has to be explained.
+            The rows at which the rest of the lateness has to be explained.
         """
         pairs = self._drop_finished(pairs)
         pairs = self._drop_after_unmatched(pairs)
 
-        # On each rank, the work of this pair followed the last collective for which its
-        # compute stood still. If that is the same collective of the program on both ranks,
-        # the work is compared from its end on. If not, it is compared from the end of the
-        # last collective before, whether compute waited for that one or not.
+        # Compute stood still for some collective before. If that is the same one of the
+        # program on both ranks, their work is compared from its end on.
         stalling = self._find_last_holding_up(pairs, self._stalling)
-        is_known = (stalling.late_row != NO_ROW) & (stalling.in_time_row != NO_ROW)
-        same_position = self._positions.is_same_position(
+        is_same_position = self._positions.is_same_position(
             stalling.late_row, stalling.in_time_row
         )
         collective = self._matched.collective_of_row[stalling.late_row]
         is_send = self._matched.point_to_point[collective]
-        has_common_stall = is_known & same_position & ~is_send
-
+        has_common_stall = stalling.is_complete & is_same_position & ~is_send
         after_stall = self._charge_since_stall(
             pairs.take(has_common_stall), stalling.take(has_common_stall)
         )
+
+        # If not, it is compared from the end of the last collective before, whether compute
+        # waited for that one or not.
         after_preceding = self._charge_since_preceding(pairs.take(~has_common_stall))
         return self._merge_equal_pairs(after_stall + after_preceding)
 
     def _merge_equal_pairs(self, pairs: RowPairs) -> RowPairs:
-        """Merge pairs of one chain that are at the same two rows, adding up their
+        """Merge the pairs of one chain that are at the same two rows, adding up their
         weights.
 
-        A pair is a late rank and one in time, each in a collective. A chain of pairs
-        traces a lateness back to its causes. Without this, a chain that passes
-        collectives with several late ranks would have more and more pairs.
+        Without this, a chain that passes collectives with several late ranks would have
+        more and more pairs.
         """
-        # Combine the chain and both rows into one integer, so that np.unique finds equals.
-        rows = len(self._matched.rank)
-        key_of_pair = (pairs.chain * rows + pairs.late_row) * rows + pairs.in_time_row
-        _, first_of_key, index_of_pair = np.unique(
-            key_of_pair, return_index=True, return_inverse=True
+        first_pair, group_of_pair = distinct_rows(
+            (pairs.chain, pairs.late_row, pairs.in_time_row)
         )
-        all_differ = len(first_of_key) == len(key_of_pair)
+        all_differ = len(first_pair) == len(pairs)
         if all_differ:
             return pairs
-
-        weight: Floats = np.zeros(len(first_of_key))
-        np.add.at(weight, index_of_pair, pairs.weight)
-        return pairs.take(first_of_key).weighted(weight)
+        weight = np.bincount(group_of_pair, weights=pairs.weight)
+        return pairs.take(first_pair).weighted(weight.astype(np.float64))
 
     def _drop_finished(self, pairs: RowPairs) -> RowPairs:
-        """Drop the pairs at which a chain ends, and charge nobody for what is left
-        there.
+        """Drop the pairs of ranks that need not be compared any further.
 
-        A chain traces a late rank back to the causes. At each pair it compares a late
-        rank with one that was in time. It ends where the late rank is no longer late,
-        which only a longer transfer explains. It also ends where the two ranks are of
-        different pipeline stages, because these do different work.
+        A pair is a rank that was late for a collective and one that was in time. They need
+        no further comparison where the first one is late no longer: what is left is then
+        due to a longer transfer. They cannot be compared where they are of different
+        pipeline stages, because these do different work. Nobody is charged for either.
 
         Returns:
             The other pairs.
@@ -425,16 +419,15 @@ class Chains:
         late_ns = self._measure_lateness(pairs)
         min_late_ns = MIN_LATENESS_SHARE * self._lateness[pairs.chain]
         is_late_no_longer = late_ns <= min_late_ns
-
-        late_stage = self._stage[self._matched.rank[pairs.late_row]]
-        in_time_stage = self._stage[self._matched.rank[pairs.in_time_row]]
-        is_other_stage = ~is_late_no_longer & (late_stage != in_time_stage)
-
         self._charge_nobody(
             pairs.take(is_late_no_longer),
             UnchargedReason.LONGER_TRANSFER,
             late_ns[is_late_no_longer],
         )
+
+        late_stage = self._stage[self._matched.rank[pairs.late_row]]
+        in_time_stage = self._stage[self._matched.rank[pairs.in_time_row]]
+        is_other_stage = ~is_late_no_longer & (late_stage != in_time_stage)
         self._charge_nobody(
             pairs.take(is_other_stage),
             UnchargedReason.PIPELINE_BUBBLE,
@@ -446,21 +439,21 @@ class Chains:
         """Drop the pairs where one of the ranks came out of an unmatched collective.
 
         A collective is unmatched if it was not found on the other ranks. How long the
-        rank waited there, and for whom, is not known, so the chain cannot be followed
-        further. If both ranks came out of one, the lateness that arose since then is
-        charged to the late rank. Nobody is charged for the rest.
+        rank waited there, and for whom, is not known, so the lateness before it is charged
+        to nobody. If both ranks came out of one, the lateness that arose since then is
+        known, and is charged to the late rank.
 
         Returns:
             The other pairs.
         """
-        late_ns = self._measure_lateness(pairs)
         late_end = self._unmatched_end[pairs.late_row]
         in_time_end = self._unmatched_end[pairs.in_time_row]
-        late_is_unmatched = late_end > NO_UNMATCHED_END
-        in_time_is_unmatched = in_time_end > NO_UNMATCHED_END
+        late_is_unmatched = late_end != NO_UNMATCHED_END
+        in_time_is_unmatched = in_time_end != NO_UNMATCHED_END
 
-        both_are_unmatched = late_is_unmatched & in_time_is_unmatched
+        late_ns = self._measure_lateness(pairs)
         late_ns_before = late_end - in_time_end
+        both_are_unmatched = late_is_unmatched & in_time_is_unmatched
         own_ns = np.where(both_are_unmatched, late_ns - late_ns_before, 0.0)
 
         is_dropped = late_is_unmatched | in_time_is_unmatched
@@ -478,7 +471,7 @@ class Chains:
         whatever other collectives ran beside it.
 
         Args:
-            pairs: The pairs of late and in-time rows.
+            pairs: The rows of a late rank and of a rank in time, at the same collective.
             stalling: For each pair the rows of the collective that stalled compute, on the
                 late rank and on the rank in time. They may be of one collective, or of two
                 that are at the same position of the program in different groups.
@@ -487,7 +480,8 @@ class Chains:
             The pairs at which the rest of the lateness has to be explained.
         """
         end_difference = self._measure_end_difference(stalling)
-        self._charge(pairs, self._measure_lateness(pairs) - end_difference)
+        late_ns_since_then = self._measure_lateness(pairs) - end_difference
+        self._charge(pairs, late_ns_since_then)
 
         # One collective ended at different times on its ranks: that is its transfer.
         is_same = self._is_same_collective(stalling)
@@ -504,77 +498,89 @@ class Chains:
         The late rank is charged with it, except for the lateness that it had before that
         collective already.
 
+        Args:
+            pairs: The rows of a late rank and of a rank in time, at the same collective.
+
         Returns:
             The pairs at which the rest of the lateness has to be explained.
         """
         # Before the first collective of a rank there is nothing to follow.
-        preceding_pairs = self._find_last_holding_up(pairs, self._preceding)
-        is_first = (preceding_pairs.late_row == NO_ROW) | (
-            preceding_pairs.in_time_row == NO_ROW
-        )
-        beginning = pairs.take(is_first)
+        preceding = self._find_last_holding_up(pairs, self._preceding)
+        has_preceding = preceding.is_complete
+        beginning = pairs.take(~has_preceding)
         self._charge(beginning, self._measure_lateness(beginning))
 
-        pairs = pairs.take(~is_first)
-        preceding_pairs = preceding_pairs.take(~is_first)
+        pairs = pairs.take(has_preceding)
+        preceding = preceding.take(has_preceding)
         late_ns = self._measure_lateness(pairs)
-        end_difference = self._measure_end_difference(preceding_pairs)
-        is_same = self._is_same_collective(preceding_pairs)
-
-        # A collective in which both ranks took part makes them equally late, unless the
-        # rank in time did not stop for it but computed through it. As long as it computed
-        # more than the late rank meanwhile, the late rank was late before.
-        computed_more_ns = self._measure_compute_during(
-            preceding_pairs.in_time_row, pairs.in_time_row
-        )
-        computed_more_ns -= self._measure_compute_during(
-            preceding_pairs.late_row, pairs.late_row
-        )
-        earlier_ns = np.where(is_same, np.clip(computed_more_ns, 0, late_ns), 0.0)
-
+        end_difference = self._measure_end_difference(preceding)
+        is_same = self._is_same_collective(preceding)
+        earlier_ns = self._measure_earlier_lateness(pairs, preceding)
+        earlier_ns = np.where(is_same, earlier_ns, 0.0)
         self._charge(pairs, late_ns - end_difference - earlier_ns)
-        through_same = self._follow_through(
-            preceding_pairs.take(is_same), earlier_ns[is_same]
-        )
+
+        # One collective ended at different times on its ranks: that is its transfer.
         self._charge_nobody(
             pairs.take(is_same),
             UnchargedReason.LONGER_TRANSFER,
             end_difference[is_same],
         )
-        return through_same + self._follow_to_last_ranks(preceding_pairs.take(~is_same))
+        through_same = self._follow_through(
+            preceding.take(is_same), earlier_ns[is_same]
+        )
+        return through_same + self._follow_to_last_ranks(preceding.take(~is_same))
+
+    def _measure_earlier_lateness(self, pairs: RowPairs, preceding: RowPairs) -> Floats:
+        """Measure how late a rank was already before a collective in which both took part.
+
+        A collective makes its ranks equally late, unless the rank in time did not stop for
+        it but computed through it. By as much as that rank computed more than the late one
+        meanwhile, the late rank was late before.
+
+        Args:
+            pairs: The rows of a late rank and of a rank in time, at the same collective.
+            preceding: For each pair the rows of the collective before.
+
+        Returns:
+            ns per pair, from 0 to the lateness of the pair.
+        """
+        computed_in_time = self._measure_compute_during(
+            preceding.in_time_row, pairs.in_time_row
+        )
+        computed_late = self._measure_compute_during(preceding.late_row, pairs.late_row)
+        computed_more_ns = computed_in_time - computed_late
+        return np.clip(computed_more_ns, 0, self._measure_lateness(pairs))
 
     def _find_last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
         """Find the last collective before each row for which its rank can have waited.
 
         A collective that is still running on a rank when that rank is ready for the next
         one did not hold that rank up. As all ranks run the same program, it did not hold up
-        the other rank of the pair at the same position either, even if nothing ran beside
-        it there. Such collectives are skipped.
+        the other rank of the pair either, even if nothing ran beside it there.
 
         Args:
-            pairs: The pairs of late and in-time rows.
+            pairs: The rows of a late rank and of a rank in time, with which it is compared.
             before: The collectives to choose from: those that precede each row.
 
         Returns:
-            The same chains at the rows of these collectives, NO_ROW where there is none.
+            The same pairs at the rows of these collectives, NO_ROW where there is none.
         """
-        return pairs.at_rows(
-            late_row=self._find_last_over_on_partner(
-                pairs.late_row, pairs.in_time_row, before
-            ),
-            in_time_row=self._find_last_over_on_partner(
-                pairs.in_time_row, pairs.late_row, before
-            ),
+        late_row = self._find_last_over_on_partner(
+            pairs.late_row, pairs.in_time_row, before
         )
+        in_time_row = self._find_last_over_on_partner(
+            pairs.in_time_row, pairs.late_row, before
+        )
+        return pairs.at_rows(late_row=late_row, in_time_row=in_time_row)
 
     def _find_last_over_on_partner(
         self, rows: Rows, partner_rows: Rows, before: Preceding
     ) -> Rows:
         """Find the last collective before each row that was over on the partner's rank.
 
-        The partner of a row is the other row of its pair. A collective counts as over if
-        the same collective of the program, on the rank of the partner, had ended when that
-        rank was ready for the partner's collective.
+        The partner of a row is a rank with which its rank is compared. A collective counts
+        as over if the same collective of the program, on the rank of the partner, had ended
+        when that rank was ready for the partner's collective.
 
         Args:
             rows: Rows of one rank each.
@@ -591,33 +597,37 @@ class Chains:
         for _ in range(MAX_OVERLAPPING_COLLECTIVES):
             on_partner = self._positions.row_on_other_rank(partner_rank, last_row)
             is_known = (last_row != NO_ROW) & (on_partner != NO_ROW)
-            is_still_running = is_known & (self._waits.end[on_partner] > partner_ready)
+            end_on_partner = self._waits.end[on_partner]
+            is_still_running = is_known & (end_on_partner > partner_ready)
             if not is_still_running.any():
                 break
-            last_row = np.where(is_still_running, before.earlier[last_row], last_row)
+            one_earlier = before.earlier[last_row]
+            last_row = np.where(is_still_running, one_earlier, last_row)
         return last_row
 
-    def _measure_compute_during(self, before: Rows, rows: Rows) -> Floats:
+    def _measure_compute_during(self, rows: Rows, next_rows: Rows) -> Floats:
         """Measure how much a rank computed while a collective waited or ran.
 
-        Counted is compute from when the collective was ready until it ended, or until the
-        rank was ready for its next collective if that came later. If the rank was ready for
-        the next one before this one ended, the time in between counts too, because the rank
-        was ahead by so much.
+        Compute counts from when the collective was ready to start until it ended, or until
+        the rank was ready for its next collective if that came later. If the rank was ready
+        for the next one before this one ended, it was ahead by the time in between, which
+        counts too.
 
         Args:
-            before: The rows of the collectives.
-            rows: For each of them the row of the next collective of the same rank.
+            rows: The rows of the collectives.
+            next_rows: For each of them the row of the next collective of the same rank.
 
         Returns:
             ns for each row.
         """
         matched = self._matched
-        end = self._waits.end[before]
-        computed_ns = (
-            matched.covered[before] + matched.ahead[before] - matched.ahead[rows]
-        )
-        ready_early_ns = end - np.minimum(end, self._waits.ready[rows])
+        before_start_ns = matched.ahead[rows]
+        before_next_start_ns = matched.ahead[next_rows]
+        computed_ns = matched.covered[rows] + before_start_ns - before_next_start_ns
+
+        end = self._waits.end[rows]
+        next_ready = self._waits.ready[next_rows]
+        ready_early_ns = np.maximum(end - next_ready, 0)
         return np.asarray(np.maximum(computed_ns, 0) + ready_early_ns, dtype=np.float64)
 
     def _follow_through(self, pairs: RowPairs, earlier_ns: Floats) -> RowPairs:
@@ -643,9 +653,9 @@ class Chains:
             pairs.take(~goes_on), UnchargedReason.LONGER_TRANSFER, earlier_ns[~goes_on]
         )
 
-        share = np.minimum(earlier_ns[goes_on] / late_ns_before[goes_on], 1)
         followed_pairs = pairs.take(goes_on)
-        return followed_pairs.weighted(followed_pairs.weight * share)
+        weight_ratio = np.minimum(earlier_ns[goes_on] / late_ns_before[goes_on], 1)
+        return followed_pairs.weighted(followed_pairs.weight * weight_ratio)
 
     def _follow_to_last_ranks(self, pairs: RowPairs) -> RowPairs:
         """Follow a lateness from two collectives to the ranks that started them last.
@@ -664,46 +674,51 @@ class Chains:
             collectives cannot be compared are dropped.
         """
         pairs = self._drop_incomparable(pairs)
-        end_difference = self._measure_end_difference(pairs)
         late_collective = self._matched.collective_of_row[pairs.late_row]
         in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
-        last_row = self._waits.last_row
         at_last_ranks = pairs.at_rows(
-            late_row=last_row[self._delaying_collective[late_collective]],
-            in_time_row=last_row[self._delaying_collective[in_time_collective]],
+            late_row=self._find_delaying_rows(late_collective),
+            in_time_row=self._find_delaying_rows(in_time_collective),
         )
+        ended_later_ns = self._measure_end_difference(pairs)
+        started_later_ns = self._measure_lateness(at_last_ranks)
+        longer_transfer_ns = ended_later_ns - started_later_ns
 
         # If a rank of the group is not given, it may have started even later. Then the
         # difference is not certain to be one of transfers.
-        longer_transfer = end_difference - self._measure_lateness(at_last_ranks)
         is_whole = self._matched.whole[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
             UnchargedReason.RANK_NOT_GIVEN,
-            longer_transfer[~is_whole],
+            longer_transfer_ns[~is_whole],
         )
         self._charge_nobody(
             at_last_ranks.take(is_whole),
             UnchargedReason.LONGER_TRANSFER,
-            longer_transfer[is_whole],
+            longer_transfer_ns[is_whole],
         )
         return self._split_among_late_ranks(at_last_ranks)
+
+    def _find_delaying_rows(self, collectives: Rows) -> Rows:
+        """Return for each of some collectives the row of the rank that delayed it.
+
+        That is the rank that started it last, or that started the collective last behind
+        which it was queued.
+        """
+        return self._waits.last_row[self._delaying_collective[collectives]]
 
     def _drop_incomparable(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs whose two collectives cannot be compared, charging nobody.
 
-        A pair is a late rank and one in time, each in a collective. A chain of pairs
-        traces a lateness back to its causes.
-
-        Waits in sends and receives are the bubble of a pipeline. Collectives of
-        different kinds take different times. And if a collective ended on the late rank
-        before all of its ranks had started it, its times are wrong.
+        A pair is a late rank and one in time, which came out of different collectives.
+        Waits in sends and receives are the bubble of a pipeline. Collectives of other
+        names, sizes or numbers of ranks take other times. And if a collective ended on the
+        late rank before all of its ranks had started it, its times are wrong.
 
         Returns:
             The other pairs.
         """
         waits = self._waits
-        end_difference = self._measure_end_difference(pairs)
         late_collective = self._matched.collective_of_row[pairs.late_row]
         in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
 
@@ -711,11 +726,12 @@ class Chains:
         is_bubble = is_send[late_collective] | is_send[in_time_collective]
 
         kind = self._positions.kind_of_collective
-        other_kind = kind[late_collective] != kind[in_time_collective]
+        differ_in_kind = kind[late_collective] != kind[in_time_collective]
         last_start = waits.start[waits.last_row[late_collective]]
-        ends_before_all_start = last_start > waits.end[pairs.late_row]
-        is_incomparable = (other_kind | ends_before_all_start) & ~is_bubble
+        ends_before_all_start = waits.end[pairs.late_row] < last_start
+        is_incomparable = ~is_bubble & (differ_in_kind | ends_before_all_start)
 
+        end_difference = self._measure_end_difference(pairs)
         self._charge_nobody(
             pairs.take(is_bubble),
             UnchargedReason.PIPELINE_BUBBLE,
@@ -737,24 +753,26 @@ class Chains:
         """
         late_ns = self._measure_lateness(pairs)
         collective = self._matched.collective_of_row[pairs.late_row]
-        late_row = self._late_ranks.row[collective]  # [pairs, MAX_LATE_RANKS]
+
+        # Tables of shape [pairs, MAX_LATE_RANKS].
+        late_row = self._late_ranks.row[collective]
         is_late = self._late_ranks.is_late[collective] & (late_ns > 0)[:, None]
-
         ready = self._waits.ready
-        arrival_after_ns = ready[late_row] - ready[pairs.in_time_row][:, None]
-        share = divide_waits(np.where(is_late, arrival_after_ns, 0).astype(np.float64))
-        has_one_late_rank = np.count_nonzero(share, axis=1) <= 1
-        share[has_one_late_rank] = 0.0  # these pairs stay as they are
+        arrives_after_ns = ready[late_row] - ready[pairs.in_time_row][:, None]
+        arrives_after_ns = np.where(is_late, arrives_after_ns, 0)
+        share = divide_waits(arrives_after_ns.astype(np.float64))
 
-        # Make one pair for each rank that has a share.
-        pair, column = np.nonzero(share)
-        several = pairs.take(pair)
-        weight = several.weight * share[pair, column] * late_ns[pair]
-        weight /= arrival_after_ns[pair, column]
-        at_late_ranks = several.at_rows(
-            late_row=late_row[pair, column], in_time_row=several.in_time_row
+        # Pairs with one late rank stay as they are.
+        is_split = np.count_nonzero(share, axis=1) > 1
+        pair, column = np.nonzero((share > 0) & is_split[:, None])
+        new_pairs = pairs.take(pair)
+        share_of_new = share[pair, column]
+        late_ns_of_new = arrives_after_ns[pair, column]
+        weight = new_pairs.weight * share_of_new * late_ns[pair] / late_ns_of_new
+        at_late_ranks = new_pairs.at_rows(
+            late_row=late_row[pair, column], in_time_row=new_pairs.in_time_row
         )
-        return pairs.take(has_one_late_rank) + at_late_ranks.weighted(weight)
+        return pairs.take(~is_split) + at_late_ranks.weighted(weight)
 
     def _measure_lateness(self, pairs: RowPairs) -> Floats:
         """Return for each pair how many ns later the late rank was ready than the other.
@@ -776,24 +794,26 @@ class Chains:
         return np.asarray(is_same)
 
     def _charge(self, pairs: RowPairs, ns: Floats) -> None:
-        """Charge the late rank of each pair with a part of the chain's lateness.
+        """Charge the late rank of each pair with a part of the lateness.
 
         The part is by how much the late rank took longer for its own work. Where the
         clocks are too imprecise to say that the rank was late, nobody is charged.
 
         Args:
-            pairs: The pairs.
+            pairs: The rows of a late rank and of a rank in time, with which it is compared.
             ns: For each pair how much longer the late rank took for its work than the rank
                 in time; below 0 if it was faster.
         """
+        rank = self._matched.rank[pairs.late_row]
+        step = self._step[pairs.late_row]
+        is_certain = self._is_certain[pairs.late_row]
         nobody = encode_reason(
             UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks)
         )
-        is_certain = self._is_certain[pairs.late_row]
         parts = _ChargedLateness(
             chain=pairs.chain,
-            culprit=np.where(is_certain, self._matched.rank[pairs.late_row], nobody),
-            step=np.where(is_certain, self._step[pairs.late_row], NO_STEP),
+            culprit=np.where(is_certain, rank, nobody),
+            step=np.where(is_certain, step, NO_STEP),
             ns=ns * pairs.weight,
         )
         self._parts.append(parts)
@@ -802,17 +822,17 @@ class Chains:
     def _charge_nobody(
         self, pairs: RowPairs, reason: UnchargedReason, ns: Floats
     ) -> None:
-        """Note a part of the lateness of each pair's chain that no rank is charged with.
+        """Note a part of the lateness of each pair that no rank is charged with.
 
         Args:
-            pairs: The pairs.
+            pairs: The rows of a late rank and of a rank in time, with which it is compared.
             reason: Why no rank is to blame.
             ns: How large the part is, for each pair.
         """
-        code = encode_reason(reason, ranks=len(self._matched.ranks))
+        culprit = encode_reason(reason, ranks=len(self._matched.ranks))
         parts = _ChargedLateness(
             chain=pairs.chain,
-            culprit=np.full(len(pairs), code),
+            culprit=np.full(len(pairs), culprit),
             step=np.full(len(pairs), NO_STEP),
             ns=ns * pairs.weight,
         )
@@ -846,8 +866,9 @@ def _find_stalling_collectives(matched: Matched, waits: Waits) -> Preceding:
         each of those the one before it.
     """
     lasts_ns = waits.end - waits.ready
-    stalls_compute = matched.stalled >= np.minimum(MIN_STALL_NS, lasts_ns / 2)
-    return find_preceding(matched, waits, np.flatnonzero(stalls_compute), waits.ready)
+    min_stall_ns = np.minimum(MIN_STALL_NS, lasts_ns / 2)
+    stalling_rows = np.flatnonzero(matched.stalled >= min_stall_ns)
+    return find_preceding(matched, waits, among=stalling_rows, begins=waits.ready)
 
 
 def _mark_certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
@@ -859,8 +880,9 @@ def _mark_certainly_late_rows(late_ranks: LateRanks, *, rows: int) -> Flags:
         late_ranks: The ranks that are late for each collective.
         rows: How many rows there are in all.
     """
+    certainly_late = late_ranks.row[late_ranks.is_late & late_ranks.is_certain]
     is_certain = np.zeros(rows, dtype=np.bool_)
-    is_certain[late_ranks.row[late_ranks.is_late & late_ranks.is_certain]] = True
+    is_certain[certainly_late] = True
     return is_certain
 
 
@@ -879,26 +901,27 @@ def divide_waits(arrival_after_ns: Floats) -> Floats:
         The shares, in the same shape. Shares below NOISE_SHARE of the largest count as
         0. Those of a wait add up to 1, or to 0 if nobody arrives after its begin.
     """
-    order = np.argsort(-arrival_after_ns, axis=1, kind="stable")
-    sorted_ns = np.take_along_axis(arrival_after_ns, order, axis=1)
-    latest_first = np.maximum(sorted_ns, 0.0)
-    ns_of_rank = _measure_shared_ns(latest_first)
+    # The helper wants the rank that arrives last in the first column.
+    latest_first = np.argsort(-arrival_after_ns, axis=1, kind="stable")
+    sorted_arrivals = np.take_along_axis(arrival_after_ns, latest_first, axis=1)
+    sorted_ns = _measure_shared_ns(np.maximum(sorted_arrivals, 0.0))
 
-    largest = ns_of_rank.max(axis=1, initial=0.0, keepdims=True)
-    counted_ns = np.where(ns_of_rank > NOISE_SHARE * largest, ns_of_rank, 0.0)
-    total = counted_ns.sum(axis=1, keepdims=True)
-    sorted_shares = counted_ns / np.where(total > 0, total, 1.0)
+    largest_ns = sorted_ns.max(axis=1, initial=0.0, keepdims=True)
+    counted_ns = np.where(sorted_ns > NOISE_SHARE * largest_ns, sorted_ns, 0.0)
+    total_ns = counted_ns.sum(axis=1, keepdims=True)
+    sorted_shares = counted_ns / np.where(total_ns > 0, total_ns, 1.0)
 
     # Put the shares back into the order of the arguments.
     shares = np.empty_like(sorted_shares)
-    np.put_along_axis(shares, order, sorted_shares, axis=1)
+    np.put_along_axis(shares, latest_first, sorted_shares, axis=1)
     return shares
 
 
 def _measure_shared_ns(latest_first: Floats) -> Floats:
     """Compute for how many ns of a wait each rank that arrives late accounts.
 
-    Each moment of the wait is shared equally by the ranks that are still missing.
+    Each moment of the wait is shared equally by the ranks that are still missing. E.g.
+    for ranks that arrive after 30 and 10 ns: 5 + 20 and 5 ns.
 
     Args:
         latest_first: When each rank arrives, in ns after the begin of the wait; of
@@ -909,16 +932,18 @@ def _measure_shared_ns(latest_first: Floats) -> Floats:
     """
     waits, ranks = latest_first.shape
 
-    # Between the arrivals of the n-th last rank and of the one before it, n ranks are
-    # missing, and each of them accounts for 1/n of that interval.
-    missing_ranks = 1 + np.arange(ranks)
+    # Split the wait at each arrival. Before the last one, 1 rank is missing; before the
+    # last but one, 2 are missing, and each of them accounts for half of that interval.
     begin_of_wait = np.zeros((waits, 1))
-    arrival_before = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
-    share_of_interval = (latest_first - arrival_before) / missing_ranks
+    previous_arrival = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
+    interval_ns = latest_first - previous_arrival
+    missing_ranks = np.arange(1, ranks + 1)
+    share_of_interval_ns = interval_ns / missing_ranks
 
-    # A rank has a share of every interval up to its arrival.
-    earliest_first = share_of_interval[:, ::-1]
-    return np.asarray(np.cumsum(earliest_first, axis=1)[:, ::-1])
+    # A rank has a share of every interval up to its arrival: add from the right.
+    earliest_first = share_of_interval_ns[:, ::-1]
+    sums_ns = np.cumsum(earliest_first, axis=1)
+    return np.asarray(sums_ns[:, ::-1])
 
 
 def _find_ends_of_unmatched(
@@ -942,19 +967,23 @@ def _find_ends_of_unmatched(
         return no_ends
 
     # Times are counted from the first one, because `last_before` takes none below 0.
-    end = clocks.common(matched.unshared_rank, matched.unshared_end)
-    first_ns = min(int(waits.start.min()), int(end.min()))
+    unmatched_end = clocks.common(matched.unshared_rank, matched.unshared_end)
+    first_ns = min(int(waits.start.min()), int(unmatched_end.min()))
     last_unmatched = last_before(
         end_ranks=matched.unshared_rank,
-        ends=end - first_ns,
-        among=np.arange(len(end)),
+        ends=unmatched_end - first_ns,
+        among=np.arange(len(unmatched_end)),
         ranks=matched.rank,
         begins=waits.start - first_ns,
     )
 
-    matched_end = np.where(before != NO_ROW, waits.end[before], first_ns)
-    is_later = (last_unmatched != NO_ROW) & (end[last_unmatched] > matched_end)
-    return np.where(is_later, end[last_unmatched], no_ends)
+    # A row without a matched collective before it gets the first time of all.
+    has_matched = before != NO_ROW
+    last_matched_end = np.where(has_matched, waits.end[before], first_ns)
+    has_unmatched = last_unmatched != NO_ROW
+    last_unmatched_end = unmatched_end[last_unmatched]
+    is_later = has_unmatched & (last_unmatched_end > last_matched_end)
+    return np.where(is_later, last_unmatched_end, no_ends)
 
 
 def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> Rows:
@@ -962,10 +991,11 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
 
     Usually that is the collective itself. But its last rank may have had it queued
     behind another collective. Then the rank was ready, and the other collective is to
-    blame, or the one behind which that was queued in turn.
+    blame, or the one behind which that was queued in turn. E.g. if 2 is queued behind
+    1, and 1 behind 0, the result is 0, 0, 0.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
         before: For each row the row that ended last before it on its rank, NO_ROW for
             none.
@@ -973,15 +1003,17 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
     Returns:
         The index of a collective for each collective.
     """
-    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
-    row_ahead = before[waits.last_row]
-    is_behind_another = is_queued & (row_ahead != NO_ROW)
+    last_row = waits.last_row
+    row_before = before[last_row]
+    is_behind_another = waits.is_queued[last_row] & (row_before != NO_ROW)
 
     itself = np.arange(len(matched))
-    ahead = matched.collective_of_row[row_ahead]
-    delaying = np.where(is_behind_another, ahead, itself)
+    collective_before = matched.collective_of_row[row_before]
+    delaying = np.where(is_behind_another, collective_before, itself)
 
-    # Go on until each collective leads to one that was not queued itself.
-    while (delaying[delaying] != delaying).any():
+    # Each round takes twice as many steps back, so that this many rounds are enough for
+    # any queue. Imprecise clocks can make collectives queue in a circle, which has no
+    # end.
+    for _ in range(len(matched).bit_length()):
         delaying = delaying[delaying]
     return delaying

@@ -14,9 +14,11 @@ from fusetui.analysis.questions.chain import find_rows_starting_between
 from fusetui.analysis.questions.collectives import IssuedCollectives
 from fusetui.analysis.ranks import model
 from fusetui.trace.layout.steps import main_thread
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, summed
+from fusetui.trace.model.arrays import NO_ROW, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.sorted_arrays import is_in, positions_of
 
 KIND_OF_LAYER = {
     Layer.ANNOTATIONS: "annotation",
@@ -44,8 +46,9 @@ def regions_before(
     """
     thread_of_collective = _find_issuing_threads(trace, issued)
     tracks_of_thread = _find_tracks_of_threads(trace)
+    length_ns = issued.issued - begin
     before: dict[int, model.RegionTimes] = {}
-    for collective in _choose_longest(issued.issued - begin):
+    for collective in _choose_longest(length_ns):
         thread = int(thread_of_collective[collective])
         times = _measure_times_by_kind(
             trace,
@@ -53,7 +56,8 @@ def regions_before(
             begin=int(begin[collective]),
             end=int(issued.issued[collective]),
         )
-        if any(times.values()):
+        has_any_region = any(times.values())
+        if has_any_region:
             before[collective] = _keep_most_time(times)
     return model.pack_regions(before)
 
@@ -62,12 +66,13 @@ def _choose_longest(length_ns: Int64s) -> list[int]:
     """Choose the MAX_STRETCHES_WITH_REGIONS longest lengths, and return their indices,
     ascending.
 
-    Lengths of 0 and below are left out.
+    Lengths of 0 and below are left out: if at most 2 were kept, lengths of 5, 0, 9 and
+    7 ns would give the indices 2 and 3.
     """
     longest_first = np.argsort(-length_ns, kind="stable")
     longest = longest_first[: model.MAX_STRETCHES_WITH_REGIONS]
-    has_time = length_ns[longest] > 0
-    return [*np.sort(longest[has_time]).tolist()]
+    chosen = longest[length_ns[longest] > 0]
+    return sorted(chosen.tolist())
 
 
 def _keep_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
@@ -77,18 +82,19 @@ def _keep_most_time(times: Mapping[str, Counter[str]]) -> model.RegionTimes:
     too.
 
     Args:
-        times: For each kind of region the ns of each name.
+        times: For each kind of region, such as "op", the ns of each name.
     """
-    ns: dict[model.CodeRegion, int] = {}
+    kept_ns: dict[model.CodeRegion, int] = {}
     left_out_ns: dict[str, int] = {}
     for kind, ns_of_names in times.items():
         longest_first = ns_of_names.most_common()
-        for name, name_ns in longest_first[: model.MAX_NAMES_OF_A_KIND]:
-            ns[kind, name] = name_ns
-        if len(longest_first) > model.MAX_NAMES_OF_A_KIND:
-            _, longest_left_out_ns = longest_first[model.MAX_NAMES_OF_A_KIND]
-            left_out_ns[kind] = longest_left_out_ns
-    return model.RegionTimes(ns=ns, left_out_ns=left_out_ns)
+        for position, (name, ns) in enumerate(longest_first):
+            if position < model.MAX_NAMES_OF_A_KIND:
+                kept_ns[kind, name] = ns
+            else:  # the first one that is left out is the longest of these
+                left_out_ns[kind] = ns
+                break
+    return model.RegionTimes(ns=kept_ns, left_out_ns=left_out_ns)
 
 
 def _find_tracks_of_threads(trace: Trace) -> dict[int, list[Track]]:
@@ -111,17 +117,15 @@ def _find_issuing_threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
         The index of a thread per collective; NO_THREAD where it is unknown and the
         trace has no annotations.
     """
-    annotations = trace.rows_of(Role.ANNOTATION)
     default_thread = NO_THREAD
+    annotations = trace.rows_of(Role.ANNOTATION)
     if len(annotations):
-        first_of_main = main_thread(trace, annotations)[0]
-        default_thread = int(trace.thread_of_track[trace.track[first_of_main]])
+        track_of_main = trace.track[main_thread(trace, annotations)[0]]
+        default_thread = int(trace.thread_of_track[track_of_main])
 
-    thread_of_collective = np.full(len(issued.issuer), default_thread, dtype=np.int32)
-    has_issuer = issued.issuer >= 0
-    issuing_calls = issued.issuer[has_issuer]
-    thread_of_collective[has_issuer] = trace.thread_of_track[trace.track[issuing_calls]]
-    return thread_of_collective
+    has_issuer = issued.issuer != NO_ROW
+    thread_of_issuer = trace.thread_of_track[trace.track[issued.issuer]]
+    return np.where(has_issuer, thread_of_issuer, default_thread).astype(np.int32)
 
 
 def _measure_times_by_kind(
@@ -131,18 +135,19 @@ def _measure_times_by_kind(
 
     Args:
         trace: The trace.
-        tracks: The tracks of one thread.
+        tracks: The tracks of one thread: those of annotations, ops and Python frames.
         begin: Where the window begins, in ns.
         end: Where it ends.
 
     Returns:
-        For each kind of region the ns of each name.
+        For each kind of region, such as "op", the ns of each name.
     """
     times: dict[str, Counter[str]] = {}
     for track in tracks:
-        times_of_kind = times.setdefault(KIND_OF_LAYER[track.layer], Counter())
+        kind = KIND_OF_LAYER[track.layer]
+        ns_of_names = times.setdefault(kind, Counter())
         for name, ns in _measure_times_on_track(trace, track, begin=begin, end=end):
-            times_of_kind[name] += ns
+            ns_of_names[name] += ns
     return times
 
 
@@ -166,17 +171,20 @@ def _measure_times_on_track(
     if not len(rows):
         return
     self_ns = _measure_self_times(trace, rows, begin=begin, end=end)
-    names, index_of_name = np.unique(trace.name[rows], return_inverse=True)
-    ns_of_name = summed(index_of_name, self_ns, len(names))
+    names = grouped(trace.name[rows])
+    ns_of_names = names.sums(self_ns)
 
-    for index in np.argsort(-ns_of_name, kind="stable").tolist():
-        name = trace.names[int(names[index])][:MAX_NAME_CHARACTERS]
-        if ns_of_name[index] > 0 and not name.startswith(STEP_PREFIX):
-            yield name, int(ns_of_name[index])
+    for index in np.argsort(-ns_of_names, kind="stable").tolist():
+        ns = int(ns_of_names[index])
+        name = trace.names[names.keys[index]][:MAX_NAME_CHARACTERS]
+        if ns > 0 and not name.startswith(STEP_PREFIX):
+            yield name, ns
 
 
 def _measure_self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> Int64s:
     """Measure for how long each row was the innermost one within a window.
+
+    E.g. a slice of 10 ns with a child of 4 ns was the innermost one for 6 ns.
 
     Args:
         trace: The trace.
@@ -191,28 +199,26 @@ def _measure_self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> In
     end_inside = np.minimum(trace.end[rows], end)
     inside_ns = end_inside - start_inside
 
-    # Find the parent of each row, if it is one of these rows.
+    # A child takes its time from its parent, if that is one of these rows.
     parent = trace.parent[rows]
-    index_of_parent = np.searchsorted(rows, parent)
-    nearest = np.minimum(index_of_parent, len(rows) - 1)
-    has_parent = rows[nearest] == parent
-
-    # A child takes its time from its parent.
+    has_parent = is_in(rows, parent)
+    parent_index = positions_of(rows, parent[has_parent])
     self_ns = inside_ns.copy()
-    np.subtract.at(self_ns, index_of_parent[has_parent], inside_ns[has_parent])
+    np.subtract.at(self_ns, parent_index, inside_ns[has_parent])
     return self_ns
 
 
 def _find_overlapping_rows(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
     """Return the rows of a track that overlap the window [begin, end), ascending."""
     first_row, end_row = find_rows_starting_between(trace, track, [begin, end])
+    rows_inside = np.arange(first_row, end_row)
 
-    # The slices that contain `begin` are the one before the window, or its parents.
-    enclosing: list[int] = []
-    enclosing_row = first_row - 1
-    while enclosing_row >= track.first_row:
-        enclosing.append(enclosing_row)
-        enclosing_row = int(trace.parent[enclosing_row])
-    outermost_first = np.array(enclosing[::-1], dtype=np.intp)
-    still_open = outermost_first[trace.end[outermost_first] > begin]
-    return np.concatenate((still_open, np.arange(first_row, end_row)))
+    # What still runs at `begin` is the row before the window, or one of its parents.
+    still_running: list[int] = []
+    row = first_row - 1
+    while row >= track.first_row:
+        if trace.end[row] > begin:
+            still_running.append(row)
+        row = int(trace.parent[row])
+    still_running.reverse()
+    return np.concatenate((np.array(still_running, dtype=np.intp), rows_inside))

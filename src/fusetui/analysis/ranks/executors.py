@@ -82,7 +82,8 @@ def executor_at(where: str) -> Iterator[Executor]:
         CannotReadError: If it is no such address, does not answer, or if distributed is
             not installed.
     """
-    if not where.startswith(DASK) or ":" not in where.removeprefix(DASK):
+    address = where.removeprefix(DASK)
+    if not where.startswith(DASK) or ":" not in address:
         raise CannotReadError(f"{where} is not a valid executor: use dask://HOST:PORT.")
     try:
         from distributed import Client
@@ -91,7 +92,6 @@ def executor_at(where: str) -> Iterator[Executor]:
             f"{where} needs distributed: pip install 'fusetui[dask]'."
         ) from None
 
-    address = where.removeprefix(DASK)
     try:
         client = Client(
             f"tcp://{address}",
@@ -99,9 +99,8 @@ def executor_at(where: str) -> Iterator[Executor]:
             set_as_default=False,
         )
     except (OSError, TimeoutError) as error:
-        raise CannotReadError(
-            f"{where} does not answer: {str(error) or 'timeout'}."
-        ) from None
+        why = str(error) or "timeout"
+        raise CannotReadError(f"{where} does not answer: {why}.") from None
     with client:
         yield client.get_executor(retries=MAX_TRIES)
 
@@ -129,11 +128,11 @@ def choose_process_count(paths: Sequence[str]) -> int:
     It is the number of cores, unless there are fewer files, or fewer fit into memory.
     It is at least 1.
     """
-    sizes = [_estimate_size(path) for path in paths]
-    needed_bytes = MEMORY_PER_BYTE * max(sizes, default=0)
+    largest_file_bytes = max(map(_estimate_size, paths), default=0)
+    bytes_per_process = max(MEMORY_PER_BYTE * largest_file_bytes, 1)
     # other programs of the machine need memory, too
     usable_bytes = int(memory_left() * MAX_MEMORY_SHARE)
-    fit_into_memory = usable_bytes // max(needed_bytes, 1)
+    fit_into_memory = usable_bytes // bytes_per_process
     return max(1, min(core_count(), fit_into_memory, len(paths)))
 
 
@@ -160,7 +159,7 @@ class _SummaryCollector:
             summary = read_cached_summary(path)
             if summary is not None:
                 self._by_path[path] = summary
-        self._progress(len(self._by_path), len(self._paths))
+        self._report_progress()
 
     def read_in_this_process(self, paths: Sequence[str]) -> None:
         """Summarize some paths one after the other, in this process."""
@@ -184,17 +183,18 @@ class _SummaryCollector:
         """
         summaries: list[SummaryOrReason] = []
         for path in self._paths:
-            summary = self._by_path.get(path)
-            if summary is None:
-                why_missing = (
-                    f"The process that read {path} died, possibly for lack of memory."
-                )
-                summary = LeftOut(path, None, why_missing)
-            summaries.append(summary)
+            if path in self._by_path:
+                summaries.append(self._by_path[path])
+            else:
+                why = f"The process that read {path} died, possibly for lack of memory."
+                summaries.append(LeftOut(path, None, why))
         return tuple(summaries)
 
     def _add(self, path: str, result: bytes | LeftOut) -> None:
         self._by_path[path] = _decode_for_path(path, result)
+        self._report_progress()
+
+    def _report_progress(self) -> None:
         self._progress(len(self._by_path), len(self._paths))
 
 
@@ -212,16 +212,20 @@ def _summarize_here(
 
     missing = summaries.missing()
     processes = choose_process_count(missing)
-    is_little = sum(map(_estimate_size, missing)) < MIN_BYTES_FOR_PROCESSES
-    if processes == 1 or len(missing) < MIN_FILES_FOR_PROCESSES or is_little:
+    bytes_to_read = sum(map(_estimate_size, missing))
+    is_little = (
+        len(missing) < MIN_FILES_FOR_PROCESSES
+        or bytes_to_read < MIN_BYTES_FOR_PROCESSES
+    )
+    if processes == 1 or is_little:
         summaries.read_in_this_process(missing)
+        return summaries.in_order()
 
     # A process may die, of too little memory most likely. What it was reading is tried
-    # again, alone the last time.
-    for attempt in range(MAX_TRIES):
-        missing = summaries.missing()
-        is_last = attempt == MAX_TRIES - 1
-        summaries.read_in_processes(missing, 1 if is_last else processes)
+    # again, and the last time alone.
+    for _ in range(MAX_TRIES - 1):
+        summaries.read_in_processes(summaries.missing(), processes)
+    summaries.read_in_processes(summaries.missing(), processes=1)
     return summaries.in_order()
 
 
@@ -259,8 +263,8 @@ def _decode_for_path(path: str, result: bytes | LeftOut) -> SummaryOrReason:
 
     A task that could not read its trace returns the reason, which gets the path too.
     """
-    summary = decoded(result) if isinstance(result, bytes) else result
-    return replace(summary, path=path)
+    summary_or_reason = decoded(result) if isinstance(result, bytes) else result
+    return replace(summary_or_reason, path=path)
 
 
 def _estimate_size(path: str) -> int:
@@ -272,8 +276,8 @@ def _estimate_size(path: str) -> int:
     if is_remote(path):
         return REMOTE_BYTES
     try:
-        stored_bytes = os.stat(path).st_size
+        file_bytes = os.stat(path).st_size
     except OSError:
         return 0
-    is_packed = path.endswith((".gz", ".zst", ".zip"))
-    return stored_bytes * TYPICAL_RATIO if is_packed else stored_bytes
+    is_compressed = path.endswith((".gz", ".zst", ".zip"))
+    return file_bytes * TYPICAL_RATIO if is_compressed else file_bytes

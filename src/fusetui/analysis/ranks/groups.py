@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.clocks import SLACK_NS
-from fusetui.analysis.ranks.matching import make_step_keys
-from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.arrays import Int64s, Rows, last_at_or_before
+from fusetui.analysis.ranks.matching import StepKey, make_step_keys
+from fusetui.analysis.ranks.model import NO_PEER, RankSummary
+from fusetui.trace.model.arrays import Int64s, Rows
 
 BY_ENDS = (
     "process groups of collectives (from their end times on the ranks that the files "
@@ -38,7 +38,6 @@ MAX_SPREAD_RATIO = 2.0
 SMALL_SPREAD_NS = 100_000.0
 """Ends that lie closer than this are as good as the best."""
 UNCHOSEN = -1
-NO_PEER = -1
 
 
 class _KindOfGroup(msgspec.Struct, frozen=True):
@@ -70,15 +69,16 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
             The mean ns over all groups; inf if a collective ends on one rank before it
             has started on another one of its group, which cannot be.
         """
-        spreads: list[float] = []
+        mean_spreads_ns: list[float] = []
         for ranks in self.members:
             first_end = end[ranks].min(axis=0)
             last_end = end[ranks].max(axis=0)
             last_start = start[ranks].max(axis=0)
-            if (last_start - first_end > SLACK_NS).any():
+            starts_after_end = last_start - first_end > SLACK_NS
+            if starts_after_end.any():
                 return float("inf")
-            spreads.append(float((last_end - first_end).mean()))
-        return float(np.mean(spreads)) if spreads else float("inf")
+            mean_spreads_ns.append(float((last_end - first_end).mean()))
+        return float(np.mean(mean_spreads_ns)) if mean_spreads_ns else float("inf")
 
 
 def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
@@ -92,10 +92,11 @@ def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
         ranks: The summaries of the ranks.
     """
     without_group = [_find_collectives_without_group(summary) for summary in ranks]
+    some_have_no_group = any(len(collectives) for collectives in without_group)
     hosts = {summary.host for summary in ranks}
     has_unknown_host = "" in hosts
-    has_one_clock = len(ranks) > 1 and len(hosts) == 1 and not has_unknown_host
-    if not has_one_clock or not any(len(collectives) for collectives in without_group):
+    have_one_clock = len(ranks) > 1 and len(hosts) == 1 and not has_unknown_host
+    if not some_have_no_group or not have_one_clock:
         return tuple(ranks)
 
     kinds = _list_kinds(ranks)
@@ -103,11 +104,11 @@ def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
         return tuple(ranks)
 
     kinds_of_ranks = _choose_kinds(ranks, kinds, without_group)
-    with_chosen = []
+    with_groups = []
     for index, summary in enumerate(ranks):
         group_of_kind = [kind.group_of_rank[index] for kind in kinds]
-        with_chosen.append(_set_groups(summary, group_of_kind, kinds_of_ranks[index]))
-    return tuple(with_chosen)
+        with_groups.append(_set_groups(summary, group_of_kind, kinds_of_ranks[index]))
+    return tuple(with_groups)
 
 
 def _choose_kinds(
@@ -132,16 +133,16 @@ def _choose_kinds(
     """
     kinds_of_ranks = []
     for summary in ranks:
-        collectives = len(summary.collectives)
-        kinds_of_ranks.append(np.full(collectives, UNCHOSEN, dtype=np.intp))
+        unchosen = np.full(len(summary.collectives), UNCHOSEN, dtype=np.intp)
+        kinds_of_ranks.append(unchosen)
 
-    for collectives_of_ranks in _iterate_program_positions(ranks, without_group):
-        uncut = _drop_cut_steps(ranks, collectives_of_ranks)
+    for same_position in _iterate_program_positions(ranks, without_group):
+        uncut = _drop_cut_steps(ranks, same_position)
         kind = _choose_fitting_kind(ranks, kinds, uncut)
-        for kind_of_collective, same_position in zip(
-            kinds_of_ranks, collectives_of_ranks, strict=True
+        for kind_of_collective, collectives in zip(
+            kinds_of_ranks, same_position, strict=True
         ):
-            kind_of_collective[same_position] = kind
+            kind_of_collective[collectives] = kind
     return kinds_of_ranks
 
 
@@ -152,20 +153,26 @@ def _find_collectives_without_group(summary: RankSummary) -> Rows:
     Sends and receives are left out; they name the other rank instead of a group.
     """
     collectives = summary.collectives
-    is_unknown_group = [group == UNKNOWN_GROUP for group in summary.groups]
-    is_send_name = [name in POINT_TO_POINT for name in summary.names]
+    unknown_groups = []
+    for index, group in enumerate(summary.groups):
+        if group == UNKNOWN_GROUP:
+            unknown_groups.append(index)
+    send_names = []
+    for index, name in enumerate(summary.names):
+        if name in POINT_TO_POINT:
+            send_names.append(index)
 
-    # A rank may have no groups and no names, but numpy cannot index an empty list.
-    is_unknown = np.array(is_unknown_group or [False])[collectives.group]
-    is_send = np.array(is_send_name or [False])[collectives.name]
-    return np.flatnonzero(is_unknown & ~is_send)
+    has_unknown_group = np.isin(collectives.group, unknown_groups)
+    is_send = np.isin(collectives.name, send_names)
+    return np.flatnonzero(has_unknown_group & ~is_send)
 
 
 def _list_kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
     """List the kinds of groups that the files of all ranks list, in their order.
 
-    The n-th groups that the ranks list are of one kind. Returns none if the ranks list
-    different numbers of groups, or if a group is not listed by all of its ranks.
+    A kind is, e.g., all groups of tensor parallelism. The n-th groups that the ranks
+    list are of one kind. Returns none if the ranks list different numbers of groups, or
+    if a group is not listed by all of its ranks.
     """
     groups_of_ranks = [_list_groups_with_others(summary) for summary in ranks]
     group_counts = {len(groups) for groups in groups_of_ranks}
@@ -174,8 +181,8 @@ def _list_kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
 
     index_of_rank = {summary.rank: index for index, summary in enumerate(ranks)}
     kinds: list[_KindOfGroup] = []
-    for nth_groups in zip(*groups_of_ranks, strict=True):
-        kind = _make_kind(nth_groups, index_of_rank)
+    for nth_group_of_ranks in zip(*groups_of_ranks, strict=True):
+        kind = _make_kind(nth_group_of_ranks, index_of_rank)
         if kind is None:
             return []
         kinds.append(kind)
@@ -197,23 +204,30 @@ def _make_kind(
 ) -> _KindOfGroup | None:
     """Make a kind of group from the groups that ranks list at the same position.
 
+    E.g. if ranks 0 and 1 list the group (0, 1), and ranks 2 and 3 the group (2, 3),
+    these two groups are one kind.
+
     Args:
         group_of_rank: The group of each rank.
-        index_of_rank: The index of each rank, by its number.
+        index_of_rank: The index of each given rank, by its number.
 
     Returns:
         The kind; None if the ranks of one group do not all list it.
     """
-    members: dict[tuple[int, ...], list[int]] = {}
+    members_of_group: dict[tuple[int, ...], list[int]] = {}
     for group in group_of_rank:
-        given = [index_of_rank[rank] for rank in group.ranks if rank in index_of_rank]
-        members[group.ranks] = given
+        members = [index_of_rank[rank] for rank in group.ranks if rank in index_of_rank]
+        members_of_group[group.ranks] = members
 
-    for group_ranks, indices in members.items():
-        if any(group_of_rank[index].ranks != group_ranks for index in indices):
-            return None
-    with_several = tuple(indices for indices in members.values() if len(indices) > 1)
-    return _KindOfGroup(group_of_rank=group_of_rank, members=with_several)
+    for group_ranks, members in members_of_group.items():
+        for member in members:
+            if group_of_rank[member].ranks != group_ranks:
+                return None
+
+    with_several = [
+        members for members in members_of_group.values() if len(members) > 1
+    ]
+    return _KindOfGroup(group_of_rank=group_of_rank, members=tuple(with_several))
 
 
 def _iterate_program_positions(
@@ -232,23 +246,21 @@ def _iterate_program_positions(
         For each rank the indices of such collectives, one per step.
     """
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
-    for collectives_of_rank in _sort_collectives_by_step(ranks, without_group).values():
-        is_on_all_ranks = len(collectives_of_rank) == len(ranks)
-        if not is_on_all_ranks:
-            continue
-        step = [collectives_of_rank[index] for index in range(len(ranks))]
-        programs = [
-            _describe_program(summary, collectives)
-            for summary, collectives in zip(ranks, step, strict=True)
-        ]
-        is_same_on_all_ranks = len(set(programs)) == 1
+    for collectives_by_rank in _sort_collectives_by_step(ranks, without_group):
+        step: list[list[int]] = []
+        programs: set[_Program] = set()
+        for index, summary in enumerate(ranks):
+            collectives = collectives_by_rank.get(index, [])
+            step.append(collectives)
+            programs.add(_describe_program(summary, collectives))
+        is_same_on_all_ranks = len(programs) == 1
         if is_same_on_all_ranks:
-            steps_of_program.setdefault(programs[0], []).append(step)
+            steps_of_program.setdefault(programs.pop(), []).append(step)
 
     for steps in steps_of_program.values():
-        by_position = np.array(steps, dtype=np.intp).T  # [positions, ranks, steps]
-        for collectives_at_position in by_position:
-            yield list(collectives_at_position)
+        table = np.array(steps, dtype=np.intp)  # [steps, ranks, positions]
+        for position in range(table.shape[2]):
+            yield [table[:, rank, position] for rank in range(len(ranks))]
 
 
 _Program = tuple[tuple[str, int], ...]
@@ -272,7 +284,7 @@ def _describe_program(summary: RankSummary, collectives: Sequence[int]) -> _Prog
 
 def _sort_collectives_by_step(
     ranks: Sequence[RankSummary], without_group: Sequence[Rows]
-) -> dict[object, dict[int, list[int]]]:
+) -> list[dict[int, list[int]]]:
     """Sort collectives by the step in which they were issued, and by rank.
 
     Args:
@@ -280,22 +292,24 @@ def _sort_collectives_by_step(
         without_group: For each rank the collectives whose group is unknown.
 
     Returns:
-        By the key of a step, None before the first, and by the index of a rank: the
-        indices of its collectives.
+        For each step, and for the time before the first one: the indices of the
+        collectives of each rank, by the index of the rank.
     """
-    by_step: dict[object, dict[int, list[int]]] = {}
+    before_first_step: StepKey = ()
+    collectives_of_step: dict[StepKey, dict[int, list[int]]] = {}
     for rank, (summary, collectives) in enumerate(
         zip(ranks, without_group, strict=True)
     ):
-        before_first = None
-        keys = [*make_step_keys(summary), before_first]
+        keys = make_step_keys(summary)
         issued = summary.collectives.issued[collectives]
-        # A collective before the first step gets -1, which finds the last key.
-        step = last_at_or_before(summary.step_start, issued)
-        for collective, index in zip(collectives.tolist(), step.tolist(), strict=True):
-            by_rank = by_step.setdefault(keys[index], {})
+        steps_begun = np.searchsorted(summary.step_start, issued, side="right")
+        for collective, begun in zip(
+            collectives.tolist(), steps_begun.tolist(), strict=True
+        ):
+            key = keys[begun - 1] if begun else before_first_step
+            by_rank = collectives_of_step.setdefault(key, {})
             by_rank.setdefault(rank, []).append(collective)
-    return by_step
+    return list(collectives_of_step.values())
 
 
 def _drop_cut_steps(
@@ -313,12 +327,12 @@ def _drop_cut_steps(
     Returns:
         For each rank the collectives of the other steps.
     """
-    is_cut = [
-        np.isin(collectives, summary.cut)
-        for summary, collectives in zip(ranks, collectives_of_ranks, strict=True)
-    ]
-    is_uncut = ~np.any(is_cut, axis=0)
-    return [collectives[is_uncut] for collectives in collectives_of_ranks]
+    step_count = len(collectives_of_ranks[0])
+    is_cut_step = np.zeros(step_count, dtype=np.bool_)
+    for summary, collectives in zip(ranks, collectives_of_ranks, strict=True):
+        is_cut_collective = np.isin(collectives, summary.cut)
+        is_cut_step |= is_cut_collective
+    return [collectives[~is_cut_step] for collectives in collectives_of_ranks]
 
 
 def _choose_fitting_kind(
@@ -331,8 +345,8 @@ def _choose_fitting_kind(
     Args:
         ranks: The ranks.
         kinds: The kinds to choose from.
-        collectives_of_ranks: For each rank its collectives at one position of the program,
-            one per step.
+        collectives_of_ranks: For each rank its collectives at one position of the
+            program, one per step.
 
     Returns:
         The index of the kind with the largest groups of those that fit. UNCHOSEN if
@@ -346,18 +360,16 @@ def _choose_fitting_kind(
     for summary, collectives in zip(ranks, collectives_of_ranks, strict=True):
         starts.append(summary.collectives.start[collectives])
         ends.append(summary.collectives.end[collectives])
-    start = np.stack(starts)
-    end = np.stack(ends)
 
-    spreads_ns = [kind.spread_ns(start, end) for kind in kinds]
+    spreads_ns = [kind.spread_ns(np.stack(starts), np.stack(ends)) for kind in kinds]
     max_spread_ns = max(MAX_SPREAD_RATIO * min(spreads_ns), SMALL_SPREAD_NS)
-    fitting = []
-    for index, spread_ns in enumerate(spreads_ns):
+    size_of_fitting: dict[int, int] = {}
+    for index, (kind, spread_ns) in enumerate(zip(kinds, spreads_ns, strict=True)):
         if np.isfinite(spread_ns) and spread_ns <= max_spread_ns:
-            fitting.append(index)
+            size_of_fitting[index] = kind.size
 
-    largest_size = max((kinds[index].size for index in fitting), default=0)
-    largest = [index for index in fitting if kinds[index].size == largest_size]
+    largest_size = max(size_of_fitting.values(), default=0)
+    largest = [index for index, size in size_of_fitting.items() if size == largest_size]
     return largest[0] if len(largest) == 1 else UNCHOSEN
 
 
@@ -369,20 +381,21 @@ def _set_groups(
     Args:
         summary: The rank.
         group_of_kind: Its group of each kind.
-        kind: The kind of each collective, or UNCHOSEN.
+        kind: The kind of each collective; UNCHOSEN for one that keeps its group.
     """
     is_chosen = kind != UNCHOSEN
     if not is_chosen.any():
         return summary
 
-    groups = tuple(dict.fromkeys((*summary.groups, *group_of_kind)))
-    group_index_of_kind = np.array([groups.index(group) for group in group_of_kind])
-    chosen_group = group_index_of_kind[np.maximum(kind, 0)]
-    group = np.where(is_chosen, chosen_group, summary.collectives.group)
+    # Collectives refer to groups by their indices, so the groups have to be listed.
+    groups = list(dict.fromkeys((*summary.groups, *group_of_kind)))  # each once
+    index_of_kind = np.array([groups.index(group) for group in group_of_kind])
+    group_index = summary.collectives.group.copy()
+    group_index[is_chosen] = index_of_kind[kind[is_chosen]]
     return replace(
         summary,
-        groups=groups,
-        collectives=replace(summary.collectives, group=group),
+        groups=tuple(groups),
+        collectives=replace(summary.collectives, group=group_index),
         inferred=(*summary.inferred, BY_ENDS),
     )
 
@@ -397,39 +410,42 @@ def resolve_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     Args:
         ranks: The summaries of the ranks.
     """
-    peers_as_in_group = [_translate_peers(summary) for summary in ranks]
-    peers_as_recorded = [summary.collectives.peer for summary in ranks]
-    if all(map(np.array_equal, peers_as_in_group, peers_as_recorded)):
+    as_in_group = [_translate_peers(summary) for summary in ranks]
+    as_in_job = [summary.collectives.peer for summary in ranks]
+    both_are_equal = all(map(np.array_equal, as_in_group, as_in_job))
+    if both_are_equal:
         return tuple(ranks)
 
-    better = min(
-        (peers_as_in_group, peers_as_recorded),
-        key=lambda peers: _count_unpaired(ranks, peers),
-    )
-    return tuple(
-        replace(summary, collectives=replace(summary.collectives, peer=peer))
-        for summary, peer in zip(ranks, better, strict=True)
-    )
+    peers_of_ranks = as_in_group
+    if _count_unpaired(ranks, as_in_job) < _count_unpaired(ranks, as_in_group):
+        peers_of_ranks = as_in_job
+    with_peers = []
+    for summary, peer in zip(ranks, peers_of_ranks, strict=True):
+        collectives = replace(summary.collectives, peer=peer)
+        with_peers.append(replace(summary, collectives=collectives))
+    return tuple(with_peers)
 
 
 def _translate_peers(summary: RankSummary) -> Int64s:
     """Translate the peers of a rank from ranks within groups to ranks of the job.
 
+    E.g. rank 1 of a group of the ranks 4 and 6 is rank 6 of the job.
+
     Returns:
         The peer of each collective; NO_PEER where a group has no such rank. Peers of
         groups whose ranks are not known stay as they are.
     """
-    recorded = summary.collectives.peer
-    translated = recorded.copy()
-    for index, group in enumerate(summary.groups):
-        is_in_group = summary.collectives.group == index
-        collectives = np.flatnonzero(is_in_group & (recorded >= 0))
-        if len(collectives) and group.ranks:
-            peer = recorded[collectives]
-            is_listed = peer < len(group.ranks)
-            job_rank = np.array(group.ranks)[np.where(is_listed, peer, 0)]
-            translated[collectives] = np.where(is_listed, job_rank, NO_PEER)
-    return translated
+    collectives = summary.collectives
+    peer_in_job = collectives.peer.copy()
+    for group_index, group in enumerate(summary.groups):
+        if not group.ranks:
+            continue
+        is_of_group = (collectives.group == group_index) & collectives.has_peer
+        peer_in_group = collectives.peer[is_of_group]
+        job_ranks = np.array([*group.ranks, NO_PEER])
+        beyond_group = len(group.ranks)  # where NO_PEER stands
+        peer_in_job[is_of_group] = job_ranks[np.minimum(peer_in_group, beyond_group)]
+    return peer_in_job
 
 
 def _count_unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
@@ -448,14 +464,16 @@ def _count_unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> in
     impossible = 0
     for summary, peer in zip(ranks, peers, strict=True):
         is_itself = peer == summary.rank
-        is_lost = (peer < 0) & (summary.collectives.peer >= 0)
-        impossible += int((is_itself | is_lost).sum())
-        for collective in np.flatnonzero(peer >= 0).tolist():
+        is_lost = (peer == NO_PEER) & summary.collectives.has_peer
+        impossible += int(np.count_nonzero(is_itself | is_lost))
+        for collective in np.flatnonzero(peer != NO_PEER).tolist():
             name = summary.name_of(collective)
-            other = int(peer[collective])
-            if name in POINT_TO_POINT and other in given_ranks:
-                _count_on_link(sends_less_receives, name, summary.rank, other)
-    return sum(map(abs, sends_less_receives.values())) + impossible
+            other_rank = int(peer[collective])
+            if name in POINT_TO_POINT and other_rank in given_ranks:
+                _count_on_link(sends_less_receives, name, summary.rank, other_rank)
+
+    unpaired = sum(abs(surplus) for surplus in sends_less_receives.values())
+    return unpaired + impossible
 
 
 class _Link(msgspec.Struct, frozen=True):
@@ -480,11 +498,11 @@ def _count_on_link(
         rank: The rank that runs it.
         peer: The other rank.
     """
-    is_both = name == "send_recv"
-    is_send = rank < peer if is_both else name == "send"
-    if is_send:
-        link = _Link(sender=rank, receiver=peer, is_both=is_both)
+    does_both = name == "send_recv"
+    is_sender = rank < peer if does_both else name == "send"
+    if is_sender:
+        link = _Link(sender=rank, receiver=peer, is_both=does_both)
         sends_less_receives[link] += 1
     else:
-        link = _Link(sender=peer, receiver=rank, is_both=is_both)
+        link = _Link(sender=peer, receiver=rank, is_both=does_both)
         sends_less_receives[link] -= 1

@@ -59,44 +59,53 @@ def split_into_replayable_steps(
     That is refused unless every rank takes part in every collective of a step and works
     only between them, because only then a step follows from its stretches.
     """
-    # All ranks and all of their collectives must be known.
-    ranks = len(matched.ranks)
-    if not job.is_whole or ranks < 2:
-        return ReplayableSteps(refusal="not all ranks of the job are given")
-    is_damaged = any(summary.damage for summary in matched.ranks)
-    if is_damaged or matched.unmatched.any():
-        return ReplayableSteps(refusal="not every collective could be matched")
-    if _is_step_with_cut_collective(matched):
-        cut = "a collective of a step is cut off at the start or end of a recording"
-        return ReplayableSteps(refusal=cut)
-    if not (matched.counts == ranks).all():
-        partial = "some collectives involve only some of the ranks"
-        return ReplayableSteps(refusal=partial)
-
-    keys = [make_step_keys(summary) for summary in matched.ranks]
-    if not keys[0] or any(keys_of_rank != keys[0] for keys_of_rank in keys):
-        return ReplayableSteps(refusal="the ranks do not have the same steps")
-
-    # Collectives must not overlap compute, because then a wait need not delay anything.
-    all_steps_ns = 0.0
-    for summary in matched.ranks:
-        all_steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
-    if matched.covered.sum() > MAX_REPLAY_ERROR * all_steps_ns:
-        return ReplayableSteps(refusal=OVERLAP)
-
+    refusal = _explain_refusal(job, matched)
+    if refusal:
+        return ReplayableSteps(refusal=refusal)
     steps = _split_steps(matched, waits)
     return ReplayableSteps(steps=tuple(steps), refusal="" if steps else OVERLAP)
 
 
+def _explain_refusal(job: RankJob, matched: Matched) -> str:
+    """Explain why the steps of a job cannot be replayed, as the rest of a sentence; ""
+    if they may be."""
+    # All ranks and all of their collectives must be known.
+    ranks = matched.ranks
+    if not job.is_whole or len(ranks) < 2:
+        return "not all ranks of the job are given"
+    is_damaged = any(summary.damage for summary in ranks)
+    if is_damaged or matched.unmatched.any():
+        return "not every collective could be matched"
+    if _is_step_with_cut_collective(matched):
+        return "a collective of a step is cut off at the start or end of a recording"
+    all_take_part = (matched.counts == len(ranks)).all()
+    if not all_take_part:
+        return "some collectives involve only some of the ranks"
+
+    keys_of_ranks = [make_step_keys(summary) for summary in ranks]
+    have_same_steps = all(keys == keys_of_ranks[0] for keys in keys_of_ranks)
+    has_steps = bool(keys_of_ranks[0])
+    if not has_steps or not have_same_steps:
+        return "the ranks do not have the same steps"
+
+    # Collectives must not overlap compute, because then a wait need not delay anything.
+    all_steps_ns = 0.0
+    for summary in ranks:
+        all_steps_ns += float(step_wall(summary.step_start, summary.step_end).sum())
+    overlapping_ns = matched.covered.sum()
+    return OVERLAP if overlapping_ns > MAX_REPLAY_ERROR * all_steps_ns else ""
+
+
 def _is_step_with_cut_collective(matched: Matched) -> bool:
     """Return whether a collective that a recording cuts reaches into any step."""
-    for rank, row in zip(
+    for rank, collective in zip(
         matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True
     ):
         summary = matched.ranks[rank]
-        start = summary.collectives.start[row]
-        end = summary.collectives.end[row]
-        if ((summary.step_start < end) & (summary.step_end > start)).any():
+        start = summary.collectives.start[collective]
+        end = summary.collectives.end[collective]
+        overlaps_step = (summary.step_start < end) & (summary.step_end > start)
+        if overlaps_step.any():
             return True
     return False
 
@@ -105,7 +114,7 @@ def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
     """Split the steps of a job in which every rank takes part in every collective.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives, with all times on the common clock.
 
     Returns:
@@ -113,15 +122,16 @@ def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
         overlaps a stretch of work.
     """
     # Tables of shape [collectives, ranks], on the common clock.
-    ranks = len(matched.ranks)
-    by_collective = np.lexsort((matched.rank, matched.collective_of_row))
-    start = waits.start[by_collective].reshape(-1, ranks)
-    end = waits.end[by_collective].reshape(-1, ranks)
+    rank_count = len(matched.ranks)
+    by_collective_and_rank = np.lexsort((matched.rank, matched.collective_of_row))
+    start = waits.start[by_collective_and_rank].reshape(-1, rank_count)
+    end = waits.end[by_collective_and_rank].reshape(-1, rank_count)
 
     # Shift the borders of steps to the common clock. The shift of a rank changes only
     # if its clock drifts, so that of its first collective will do.
-    shift = (waits.start - matched.start)[by_collective].reshape(-1, ranks)
-    first_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
+    shift_of_row = waits.start - matched.start
+    shift = shift_of_row[by_collective_and_rank].reshape(-1, rank_count)
+    first_shift = shift[0] if len(shift) else np.zeros(rank_count, dtype=np.int64)
     own_begins = np.stack([summary.step_start for summary in matched.ranks], axis=1)
     own_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
     step_begins = own_begins + first_shift
@@ -129,9 +139,9 @@ def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
 
     steps: list[ReplayableStep] = []
     for step_begin, step_end in zip(step_begins, step_ends, strict=True):
-        is_inside = (start >= step_begin).all(axis=1) & (end <= step_end).all(axis=1)
-        touches = ((start < step_end) & (end > step_begin)).any(axis=1)
-        crosses_border = touches & ~is_inside
+        is_inside = ((start >= step_begin) & (end <= step_end)).all(axis=1)
+        overlaps = ((start < step_end) & (end > step_begin)).any(axis=1)
+        crosses_border = overlaps & ~is_inside
         if crosses_border.any():
             return []
         step = _split_step(
@@ -148,6 +158,9 @@ def _split_step(
 ) -> ReplayableStep | None:
     """Split one step into stretches of work and collectives.
 
+    A stretch is the time in which a rank works: from the begin of the step, or the end
+    of a collective, to the start of the next collective, or to the end of the step.
+
     Args:
         step_begin: When each rank begins the step, in ns of the common clock.
         step_end: When each rank ends it.
@@ -157,8 +170,8 @@ def _split_step(
     Returns:
         The step; None if a collective starts before the one before it has ended.
     """
-    stretch_ends = np.concatenate((starts, step_end[None]))
-    stretch_begins = np.concatenate((step_begin[None], ends))
+    stretch_begins = np.vstack((step_begin, ends))
+    stretch_ends = np.vstack((starts, step_end))
     stretch_ns = stretch_ends - stretch_begins
     collectives_overlap = (stretch_ns < 0).any()
     if collectives_overlap:
@@ -166,6 +179,8 @@ def _split_step(
 
     # A rank that begins the step late has a longer first stretch.
     stretch_ns[0] += step_begin - step_begin.min()
+
+    # Data moves from when the last rank has started a collective.
     last_starts = starts.max(axis=1, keepdims=True)
     return ReplayableStep(
         stretch_ns=stretch_ns,
@@ -219,24 +234,26 @@ def estimate_step_without_stragglers(
         The change. None unless there are several stragglers with an estimate each, and
         fixing all of them saves MIN_STEP_SHARE of a step more than fixing the best one.
     """
-    changes = [each.what_if for each in stragglers if each.what_if is not None]
-    # A straggler without an estimate cannot be part of a joint one.
-    some_have_none = len(changes) < len(stragglers)
-    if replay.refusal or len(changes) < 2 or some_have_none:
+    changes = []
+    for straggler in stragglers:
+        if straggler.what_if is None:  # it cannot be part of a joint estimate
+            return None
+        changes.append(straggler.what_if)
+    if replay.refusal or len(changes) < 2:
         return None
 
     late_ranks = {change.rank for change in changes}
-    late_indices = [
-        index
-        for index, summary in enumerate(matched.ranks)
-        if summary.rank in late_ranks
-    ]
+    late_indices = []
+    for index, summary in enumerate(matched.ranks):
+        if summary.rank in late_ranks:
+            late_indices.append(index)
     nobody_is_in_time = len(late_indices) == len(matched.ranks)
-    means = None
-    if not nobody_is_in_time:
-        means = _replay_mean_steps(replay.steps, late_indices)
+    if nobody_is_in_time:
+        return None
+    means = _replay_mean_steps(replay.steps, late_indices)
     if means is None:
         return None
+
     best_alone_ns = min(change.would_be_ns for change in changes)
     saved_more_ns = best_alone_ns - means.would_be_ns
     if saved_more_ns < MIN_STEP_SHARE * means.recorded_ns:
@@ -272,31 +289,47 @@ def _replay_mean_steps(
         The mean steps; None if replaying what was recorded does not give the recorded
         steps within MAX_REPLAY_ERROR.
     """
-    recorded_ns_of_steps: list[float] = []
-    replayed_ns_of_steps: list[float] = []
-    ns_without_delays: list[float] = []
+    recorded_ns: list[float] = []
+    replayed_ns: list[float] = []
+    would_be_ns: list[float] = []
     for step in steps:
-        stretches_of_others = np.delete(step.stretch_ns, late_indices, axis=1)
-        median_of_others = medians(stretches_of_others.T)
-        stretches_of_late = step.stretch_ns[:, late_indices]
-        without_delays = step.stretch_ns.copy()
-        without_delays[:, late_indices] = np.minimum(
-            stretches_of_late, median_of_others[:, None]
-        )
-
-        recorded_ns_of_steps.append(step.recorded_ns)
-        replayed_ns_of_steps.append(_replay_step(step.stretch_ns, step.transfer_ns))
-        ns_without_delays.append(_replay_step(without_delays, step.transfer_ns))
+        without_delays = _shorten_stretches(step.stretch_ns, late_indices)
+        recorded_ns.append(step.recorded_ns)
+        replayed_ns.append(_replay_step(step.stretch_ns, step.transfer_ns))
+        would_be_ns.append(_replay_step(without_delays, step.transfer_ns))
 
     means = _MeanSteps(
-        recorded_ns=float(np.mean(recorded_ns_of_steps)),
-        replayed_ns=float(np.mean(replayed_ns_of_steps)),
-        would_be_ns=float(np.mean(ns_without_delays)),
+        recorded_ns=float(np.mean(recorded_ns)),
+        replayed_ns=float(np.mean(replayed_ns)),
+        would_be_ns=float(np.mean(would_be_ns)),
     )
     error_ns = abs(means.replayed_ns - means.recorded_ns)
     if error_ns > MAX_REPLAY_ERROR * means.recorded_ns:
         return None
     return means
+
+
+def _shorten_stretches(stretch_ns: Int64s, late_indices: Sequence[int]) -> Int64s:
+    """Make late ranks as fast as the median of the others.
+
+    E.g. a stretch of 9 ns of the late rank becomes 4 ns, if the others take 3, 4 and 7
+    ns; one of 2 ns stays as it is.
+
+    Args:
+        stretch_ns: How long each rank works in each stretch, of shape [stretches,
+            ranks].
+        late_indices: The indices of the late ranks.
+
+    Returns:
+        ns in the same shape.
+    """
+    others_ns = np.delete(stretch_ns, late_indices, axis=1)
+    median_of_others_ns = medians(others_ns.T)
+    shortened_ns = stretch_ns.copy()
+    shortened_ns[:, late_indices] = np.minimum(
+        stretch_ns[:, late_indices], median_of_others_ns[:, None]
+    )
+    return shortened_ns
 
 
 def _replay_step(stretch_ns: Int64s, transfer_ns: Int64s) -> float:

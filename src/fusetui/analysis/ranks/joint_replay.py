@@ -27,22 +27,24 @@ from fusetui.analysis.replay.graph import (
     sort_nodes,
 )
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.route import find_route
+from fusetui.analysis.replay.route import find_critical_path
 from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
     Int64s,
     Rows,
     begins_runs,
+    equal_ranges,
     group_numbers,
     ordinals,
     prefix_sums,
+    rank_of_each,
     reduce_groups,
 )
 
 ORIGIN = 0
 """The node at which the time of every graph begins, and that of the joined graph."""
-NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "gone")
+NODE_COLUMNS = ("kind", "began", "lasted", "dur", "unexplained", "is_removed")
 EDGE_COLUMNS = ("source", "lag", "residual")  # of shape [2, nodes]
 
 
@@ -77,10 +79,12 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         Returns:
             ns for each row, on the clock that all ranks share.
         """
-        is_first = begins_runs(self.collective_of_row)
         common_ns = arrival_ns + self.to_common_ns
-        last_ns = reduce_groups(np.maximum, common_ns, np.flatnonzero(is_first))
-        return last_ns[group_numbers(is_first)]
+        begins_collective = begins_runs(self.collective_of_row)
+        last_ns = reduce_groups(
+            np.maximum, common_ns, np.flatnonzero(begins_collective)
+        )
+        return last_ns[group_numbers(begins_collective)]
 
     def take(self, rows: Flags) -> CollectiveArrivals:
         """Return the arrivals at the collectives whose rows are flagged.
@@ -114,7 +118,7 @@ class _NodeLayout(msgspec.Struct, frozen=True, eq=False):
     """
 
     begins: Rows  # the first node of each rank but its origin; and the end of the last
-    item: Rows  # for each row of CollectiveArrivals the node of the collective itself
+    kernel: Rows  # for each row of CollectiveArrivals the node of the collective itself
     arrival: Rows  # for each row of CollectiveArrivals the node of the arrival
     # the rows that have a JOIN: all but the first one of each collective
     joined: Rows
@@ -124,7 +128,9 @@ class _NodeLayout(msgspec.Struct, frozen=True, eq=False):
 
     def nodes_of_rank(self, rank: int) -> Rows:
         """Return for each node of a rank's graph its node in the joined graph."""
-        return np.append(ORIGIN, np.arange(self.begins[rank], self.begins[rank + 1]))
+        first = self.begins[rank]
+        end = self.begins[rank + 1]
+        return np.append(ORIGIN, np.arange(first, end))
 
 
 def replay_job(
@@ -150,7 +156,8 @@ def replay_job(
     layout = _lay_out_nodes(graphs, arrivals)
     shift_of_rank = np.zeros(len(graphs), dtype=np.int64)
     shift_of_rank[arrivals.rank] = arrivals.to_common_ns
-    ordered = _sort_sources_first(_join_graphs(graphs, arrivals, layout, shift_of_rank))
+    joined_graph = _join_graphs(graphs, arrivals, layout, shift_of_rank)
+    ordered = _sort_sources_first(joined_graph)
     if ordered is None:
         return None
 
@@ -158,19 +165,19 @@ def replay_job(
     begin = times.begin[ordered.new_node]
     end = times.end[ordered.new_node]
     # For its rank, a collective begins when the rank arrives.
-    begin[layout.item] = begin[layout.arrival]
+    begin[layout.kernel] = begin[layout.arrival]
 
-    # Take the times of each rank apart again, on its own clock. The time of the origin
-    # is 0 on every clock.
+    # Take the times of each rank apart again, on its own clock.
     times_of_ranks: list[Times] = []
     for rank in range(len(graphs)):
         nodes = layout.nodes_of_rank(rank)
-        shift = np.where(nodes != ORIGIN, shift_of_rank[rank], 0)
+        is_origin = nodes == ORIGIN  # whose time is 0 on every clock
+        shift = np.where(is_origin, 0, shift_of_rank[rank])
         times_of_ranks.append(Times(begin=begin[nodes] - shift, end=end[nodes] - shift))
     return ChangedTimes(
         times=tuple(times_of_ranks),
         arrived=end[layout.arrival] - shift_of_rank[arrivals.rank],
-        residual_share=find_route(ordered.graph, times).unknown_share,
+        residual_share=find_critical_path(ordered.graph, times).unknown_share,
     )
 
 
@@ -191,27 +198,26 @@ def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
         The sorted graph; None if there is no such order, because nodes wait for each
         other in a circle.
     """
-    file_order = np.arange(float(len(whole)))
+    file_order = np.arange(len(whole), dtype=np.float64)
     order = sort_nodes(whole.began, whole.ended, file_order, whole.source)
-    new_node = np.empty(len(order), dtype=np.int32)
-    new_node[order] = np.arange(len(order))
+    new_node = rank_of_each(order).astype(np.int32)
 
-    sources = new_node[whole.source[:, order]]
-    is_not_after_source = sources >= np.arange(len(order))
-    without_origin = is_not_after_source[:, 1:]  # the origin is its own source
-    if without_origin.any():
+    new_source = new_node[whole.source[:, order]]
+    comes_before = new_source < np.arange(len(order))
+    comes_before[:, ORIGIN] = True  # the origin is its own source
+    if not comes_before.all():
         return None
 
     graph = msgspec.structs.replace(
         whole,
         kind=whole.kind[order],
-        source=sources,
+        source=new_source,
         lag=whole.lag[:, order],
         residual=whole.residual[:, order],
         began=whole.began[order],
         dur=whole.dur[order],
         unexplained=whole.unexplained[order],
-        gone=whole.gone[order],
+        is_removed=whole.is_removed[order],
         batches=renumber_batches(whole.batches, new_node),
     )
     return _SourcesFirst(graph=graph, new_node=new_node)
@@ -230,15 +236,18 @@ def _lay_out_nodes(
         graphs: The graph of each rank.
         arrivals: The collectives, with the nodes of each rank that takes part.
     """
-    nodes_of_ranks = [len(graph) - 1 for graph in graphs]  # without their origins
-    begins = 1 + prefix_sums(np.array(nodes_of_ranks, dtype=np.int64))
-    rows = np.arange(len(arrivals.collective_of_row))
-    joined = rows[ordinals(arrivals.collective_of_row) > 0]
-    first_join = begins[-1] + len(rows)
+    node_counts = [len(graph) - 1 for graph in graphs]  # without their origins
+    begins = 1 + prefix_sums(np.array(node_counts, dtype=np.int64))
+    arrival_count = len(arrivals.collective_of_row)
+    first_arrival = begins[-1]
+    first_join = first_arrival + arrival_count
+
+    is_first_of_collective = ordinals(arrivals.collective_of_row) == 0
+    joined = np.flatnonzero(~is_first_of_collective)
     return _NodeLayout(
         begins=begins,
-        item=begins[arrivals.rank] + arrivals.node - 1,
-        arrival=begins[-1] + rows,
+        kernel=begins[arrivals.rank] + arrivals.node - 1,
+        arrival=first_arrival + np.arange(arrival_count),
         joined=joined,
         join=first_join + np.arange(len(joined)),
     )
@@ -272,8 +281,8 @@ def _join_graphs(
 
     # The columns are new arrays, so the following may change them in place.
     _fill_in_rank_nodes(joined_graph, graphs, layout, shift_of_rank)
-    drift = arrivals.to_common_ns - shift_of_rank[arrivals.rank]
-    _connect_collectives(joined_graph, arrivals, layout, drift)
+    drift_ns = arrivals.to_common_ns - shift_of_rank[arrivals.rank]
+    _connect_collectives(joined_graph, arrivals, layout, drift_ns)
     _time_collectives(joined_graph, arrivals, layout)
     return joined_graph
 
@@ -293,10 +302,12 @@ def _join_columns(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
         The value of the origin once, those of all other nodes, and 0 for each of the
         added nodes.
     """
-    origin = getattr(graphs[0], name)[..., :1]
-    nodes_of_ranks = [getattr(graph, name)[..., 1:] for graph in graphs]
+    # The last axis of a column is that of the nodes; columns of edges have another one.
+    columns = [getattr(graph, name) for graph in graphs]
+    origin = columns[0][..., :1]
+    without_origins = [column[..., 1:] for column in columns]
     added_nodes = np.zeros((*origin.shape[:-1], added), dtype=origin.dtype)
-    return np.concatenate((origin, *nodes_of_ranks, added_nodes), axis=-1)
+    return np.concatenate((origin, *without_origins, added_nodes), axis=-1)
 
 
 def _fill_in_rank_nodes(
@@ -317,19 +328,18 @@ def _fill_in_rank_nodes(
     for rank, graph in enumerate(graphs):
         shift = shift_of_rank[rank]
         nodes = slice(layout.begins[rank], layout.begins[rank + 1])
-        joined_node = layout.nodes_of_rank(rank)
-        source = joined_node[graph.source[:, 1:]]
+        source_without_origin = graph.source[:, 1:]
+        source = layout.nodes_of_rank(rank)[source_without_origin]
         whole.source[:, nodes] = source
         whole.began[nodes] += shift
 
-        lag = whole.lag[:, nodes]  # a view: what is added to it is added to `whole`
-        is_edge = lag != NEVER
-        is_from_origin = is_edge & (source == ORIGIN)
-        lag[is_from_origin] += shift
+        lag = whole.lag[:, nodes]
+        is_from_origin = (source == ORIGIN) & (lag != NEVER)  # NEVER: there is no edge
+        whole.lag[:, nodes] = np.where(is_from_origin, lag + shift, lag)
 
 
 def _connect_collectives(
-    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout, drift: Int64s
+    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout, drift_ns: Int64s
 ) -> None:
     """Connect the nodes that were added to the joined graph, in place.
 
@@ -343,35 +353,34 @@ def _connect_collectives(
         whole: The joined graph.
         arrivals: The collectives, with the nodes of each rank that takes part.
         layout: Which nodes of the joined graph stand for what.
-        drift: For each row of `arrivals` how many ns the clock of its rank is from the
-            shift of that rank at this moment.
+        drift_ns: For each row of `arrivals` how many ns the clock of its rank is from
+            the shift of that rank at this moment.
     """
-    item = layout.item
+    kernel = layout.kernel
     arrival = layout.arrival
     join = layout.join
 
     # Arrivals take over the sources of the kernels.
     for edges in (whole.source, whole.lag, whole.residual):
-        edges[:, arrival] = edges[:, item]
-    whole.residual[:, item] = 0
+        edges[:, arrival] = edges[:, kernel]
+    whole.residual[:, kernel] = 0
 
     # Kernels wait for their arrival and for the last JOIN of their collective.
     collective_of_join = arrivals.collective_of_row[layout.joined]
-    first_join = join[np.searchsorted(collective_of_join, arrivals.collective_of_row)]
-    joins_of_collective = np.bincount(collective_of_join)[arrivals.collective_of_row]
-    last_join = first_join + joins_of_collective - 1
-    whole.source[0, item] = arrival
-    whole.source[1, item] = last_join
-    whole.lag[0, item] = 0
-    whole.lag[1, item] = np.minimum(arrivals.transfer_ns, 0) - drift
+    joins_of_collective = equal_ranges(collective_of_join, arrivals.collective_of_row)
+    last_join = join[joins_of_collective.end - 1]
+    whole.source[0, kernel] = arrival
+    whole.source[1, kernel] = last_join
+    whole.lag[0, kernel] = 0
+    whole.lag[1, kernel] = np.minimum(arrivals.transfer_ns, 0) - drift_ns
 
     # Each JOIN waits for the JOIN before it, the first one for the first arrival.
     is_first_join = ordinals(collective_of_join) == 0
     row_before = layout.joined - 1  # of a first JOIN: the first row of its collective
     whole.source[0, join] = np.where(is_first_join, arrival[row_before], join - 1)
     whole.source[1, join] = arrival[layout.joined]
-    whole.lag[0, join] = np.where(is_first_join, drift[row_before], 0)
-    whole.lag[1, join] = drift[layout.joined]
+    whole.lag[0, join] = np.where(is_first_join, drift_ns[row_before], 0)
+    whole.lag[1, join] = drift_ns[layout.joined]
 
     whole.kind[arrival] = Node.JOIN
     whole.kind[join] = Node.JOIN
@@ -390,39 +399,41 @@ def _time_collectives(
         arrivals: The collectives, with the nodes of each rank that takes part.
         layout: Which nodes of the joined graph stand for what.
     """
-    item = layout.item
-    arrived = whole.began[item]
-    ended = arrived + whole.lasted[item]
-    last_arrival = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
+    arrived = whole.began[layout.kernel]
+    ended = arrived + whole.lasted[layout.kernel]
+    last_arrived = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
 
     whole.began[layout.arrival] = arrived
-    whole.began[layout.join] = last_arrival[layout.joined]
-    whole.began[item] = last_arrival
-    whole.lasted[item] = np.maximum(ended - last_arrival, 0)
+    whole.began[layout.join] = last_arrived[layout.joined]
+    whole.began[layout.kernel] = last_arrived
+    whole.lasted[layout.kernel] = np.maximum(ended - last_arrived, 0)
 
 
 def _join_batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:
     """Concatenate the batches that the data loaders of all ranks load.
 
-    Each rank numbers its loaders from 0, so the numbers of loaders are made different.
+    Each rank numbers its loaders from 0, so those of each rank are counted on from the
+    ranks before: if no rank has more than 2 loaders, those of rank 1 are 2 and 3.
 
     Args:
         graphs: The graph of each rank, which has its batches.
         layout: Which nodes of the joined graph stand for what.
     """
     batches_of_ranks = [graph.batches for graph in graphs]
-    loaders_per_rank = 1
+    max_loaders = 1
     for batches in batches_of_ranks:
-        loaders_per_rank = max(loaders_per_rank, 1 + batches.loader.max(initial=0))
+        loaders = 1 + int(batches.loader.max(initial=0))
+        max_loaders = max(max_loaders, loaders)
 
     nodes: list[Rows] = []
-    loaders: list[Int32s] = []
+    loader_numbers: list[Int32s] = []
     for rank, batches in enumerate(batches_of_ranks):
-        nodes.append(batches.node + layout.begins[rank] - 1)
-        loaders.append(batches.loader + rank * int(loaders_per_rank))
+        joined_node = layout.nodes_of_rank(rank)
+        nodes.append(joined_node[batches.node])
+        loader_numbers.append(batches.loader + rank * max_loaders)
     return Batches(
         node=np.concatenate(nodes),
         waited=np.concatenate([batches.waited for batches in batches_of_ranks]),
         unsure=np.concatenate([batches.unsure for batches in batches_of_ranks]),
-        loader=np.concatenate(loaders),
+        loader=np.concatenate(loader_numbers),
     )

@@ -15,7 +15,6 @@ it.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -33,7 +32,7 @@ from fusetui.analysis.questions.process_groups import (
     UNKNOWN_GROUP,
     ProcessGroup,
 )
-from fusetui.analysis.ranks.model import LeftOut, RankSummary
+from fusetui.analysis.ranks.model import NO_PEER, NO_SEQUENCE, LeftOut, RankSummary
 from fusetui.text.figures import duration
 from fusetui.trace.layout.steps import step_wall
 from fusetui.trace.model.arrays import (
@@ -48,9 +47,11 @@ from fusetui.trace.model.arrays import (
     numbers_of_sized_groups,
     ordinals,
     prefix_sums,
+    rank_of_each,
     reduce_groups,
     run_bounds,
 )
+from fusetui.trace.model.grouping import grouped
 
 StepKey = tuple[object, ...]
 """What identifies a step on all ranks."""
@@ -63,8 +64,6 @@ class MatchingKey(NamedTuple):
     group: ProcessGroup  # of a send or receive the group of these two ranks
 
 
-MAX_COLLECTIVES_OF_A_RANK = 1 << 20
-"""More than any rank has: a step and a position in it are combined into one number."""
 OUTSIDE_STEPS = 0
 """In place of the number of a step, for collectives in no step. Steps count from 1."""
 BEHIND_ALL_STEPS = 1 << 40
@@ -98,7 +97,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     # One entry per collective.
     names: tuple[str, ...]
     groups: tuple[ProcessGroup, ...]
-    bytes: Int64s  # -1 if not known
+    bytes: Int64s  # UNKNOWN_BYTES if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
 
     unmatched: Int64s  # how many collectives of each rank are not matched
@@ -158,6 +157,10 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         return of_collective[self.collective_of_row]
 
+    def rank_at(self, row: int) -> RankSummary:
+        """Return the rank whose part a row is."""
+        return self.ranks[int(self.rank[row])]
+
     def over_ranks(
         self, operation: np.ufunc, of_row: NDArray[Number]
     ) -> NDArray[Number]:
@@ -201,11 +204,12 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def is_cut(self) -> Flags:
         """Whether the recording of its own rank cuts the collective of each row."""
-        is_cut = np.zeros(len(self.key), dtype=np.bool_)
-        first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
-        for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
-            is_cut[first + np.array(summary.cut, dtype=np.intp)] = True
-        return is_cut
+        flags_of_ranks = [np.zeros(0, dtype=np.bool_)]
+        for summary in self.ranks:
+            is_cut = np.zeros(len(summary.collectives), dtype=np.bool_)
+            is_cut[list(summary.cut)] = True
+            flags_of_ranks.append(is_cut)
+        return np.concatenate(flags_of_ranks)
 
     @cached_property
     def is_point_to_point(self) -> Flags:
@@ -218,8 +222,8 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
-    """Match the collectives of the ranks of one job: find which rows of several ranks
-    are one.
+    """Match the collectives of the ranks of one job: find which of several ranks are
+    one and the same.
 
     Args:
         ranks: The summaries of the ranks.
@@ -236,7 +240,7 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
 
     # Sort the numbered rows by collective, then by rank. A collective with one row only
     # is shared with nobody.
-    numbered = np.flatnonzero(number_of_row >= 0)
+    numbered = np.flatnonzero(_is_numbered(number_of_row))
     by_number = numbered[np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))]
     ranks_of_collective = np.diff(run_bounds(number_of_row[by_number]))
     is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
@@ -261,19 +265,20 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
 
 
 def _join_collectives(ranks: Sequence[RankSummary]) -> _AllCollectives:
-    """Concatenate the collectives of all ranks, with the keys to match them by.
+    """Put the collectives of all ranks into one table, one rank after another.
 
-    A key is the name and the process group of a collective. Only collectives with equal
-    keys can be the same one on several ranks.
+    Each gets a key, which is its name and its process group. Only collectives with
+    equal keys can be the same one on several ranks.
     """
     index_of_key: dict[MatchingKey, int] = {}
     keys_of_ranks = [_make_keys(summary, index_of_key) for summary in ranks]
     counts = [len(keys) for keys in keys_of_ranks]
     rank = numbers_of_sized_groups(np.array(counts, dtype=np.intp))
+    no_keys = np.empty(0, dtype=np.int64)  # of a job without ranks
     return _AllCollectives(
         ranks=tuple(ranks),
         keys=tuple(index_of_key),
-        key=np.concatenate([np.empty(0, dtype=np.int64), *keys_of_ranks]),
+        key=np.concatenate([no_keys, *keys_of_ranks]),
         rank=rank,
         row=ordinals(rank),
     )
@@ -295,12 +300,13 @@ def _find_cut_collectives(all_rows: _AllCollectives, number: Int64s) -> _CutRows
             as a collective of its own. Rows that are ALONE take no part.
     """
     is_cut = all_rows.is_cut & (number != ALONE)
-    cut_numbers = distinct(number[is_cut & (number >= 0)])
+    cut_numbers = distinct(number[is_cut & _is_numbered(number)])
     cut_without_number = np.count_nonzero(is_cut & (number == UNMATCHED))
 
-    is_cut |= np.isin(number, cut_numbers)
+    # A collective that is cut on one rank is of no use on the others either.
+    is_cut_somewhere = is_cut | np.isin(number, cut_numbers)
     return _CutRows(
-        rows=np.flatnonzero(is_cut),
+        rows=np.flatnonzero(is_cut_somewhere),
         collectives=len(cut_numbers) + int(cut_without_number),
     )
 
@@ -315,8 +321,13 @@ NOBODY: Final = ProcessGroup("", (), 1)
 that it is matched with nothing."""
 
 
+def _is_numbered(number: Int64s) -> Flags:
+    """Mark the rows that have the number of a collective, not one of the stand-ins."""
+    return number >= 0
+
+
 def _make_keys(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> Int64s:
-    """Determine the key of each collective of a rank.
+    """Determine the key of each collective of a rank, by which it is matched.
 
     Args:
         summary: The rank.
@@ -327,20 +338,21 @@ def _make_keys(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> In
     """
     collectives = summary.collectives
 
-    # Make the key of each distinct combination of peer, group and name only once.
-    first_rows, kind_of_row = distinct_rows(
+    # Collectives of one peer, group and name have one key. Make it only once for each
+    # such kind, because a rank may have many thousand collectives.
+    first_of_kind, kind_of_collective = distinct_rows(
         (collectives.peer, collectives.group, collectives.name)
     )
     key_of_kind = []
-    for row in first_rows.tolist():
+    for first in first_of_kind.tolist():
         key = _make_key(
             summary.rank,
-            name=summary.names[collectives.name[row]],
-            group=summary.groups[collectives.group[row]],
-            peer=int(collectives.peer[row]),
+            name=summary.name_of(first),
+            group=summary.groups[collectives.group[first]],
+            peer=int(collectives.peer[first]),
         )
         key_of_kind.append(index_of_key.setdefault(key, len(index_of_key)))
-    return np.array(key_of_kind, dtype=np.int64)[kind_of_row]
+    return np.array(key_of_kind, dtype=np.int64)[kind_of_collective]
 
 
 def _make_key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
@@ -354,23 +366,22 @@ def _make_key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> Matchi
         rank: The number of the rank.
         name: The name of the collective.
         group: Its process group.
-        peer: The other rank of a send or receive; -1 if it is unknown.
+        peer: The other rank of a send or receive; NO_PEER if it is unknown.
     """
     if name not in POINT_TO_POINT:
-        if group != UNKNOWN_GROUP:
+        if group != UNKNOWN_GROUP:  # ranks may describe the same group differently
             group = ProcessGroup(group.name, group.ranks, group.size)
         return MatchingKey(name, group)
-    if peer < 0:
+    if peer == NO_PEER:
         return MatchingKey(name, NOBODY)
 
     if name == "send_recv":  # both in one kernel
         first, second = sorted((rank, peer))
-        link = "with"
+        pair_name = f"send_recv {first} with {second}"
     else:
         first, second = (rank, peer) if name == "send" else (peer, rank)
-        link = "to"
-    pair = ProcessGroup(group.name, (first, second), 2)
-    return MatchingKey(f"send_recv {first} {link} {second}", pair)
+        pair_name = f"send_recv {first} to {second}"
+    return MatchingKey(pair_name, ProcessGroup(group.name, (first, second), 2))
 
 
 def _number_collectives(all_rows: _AllCollectives) -> Int64s:
@@ -381,29 +392,21 @@ def _number_collectives(all_rows: _AllCollectives) -> Int64s:
         ALONE for one whose group has one rank.
     """
     number = np.full(len(all_rows.key), UNMATCHED, dtype=np.int64)
-    by_key = np.argsort(all_rows.key, kind="stable")
-    every_key = np.arange(len(all_rows.keys) + 1)
-    bounds = np.searchsorted(all_rows.key[by_key], every_key)
-
+    rows_of_keys = grouped(all_rows.key).members_of_each()
     next_free = 0
-    for key, (begin, end) in zip(
-        all_rows.keys, itertools.pairwise(bounds), strict=True
-    ):
-        rows = by_key[begin:end]
+    for key, rows in zip(all_rows.keys, rows_of_keys, strict=True):
         if key.group.size == 1:
             number[rows] = ALONE
-            continue
-        if key.group == UNKNOWN_GROUP:
-            continue
+        elif key.group != UNKNOWN_GROUP:
+            number_within_key = _number_within_key(all_rows, rows)
+            is_matched = number_within_key != UNMATCHED
 
-        # Make the numbers of this key dense, and different from those of other keys.
-        number_within_key = _number_within_key(all_rows, rows)
-        is_matched = number_within_key != UNMATCHED
-        distinct_numbers, dense_number = np.unique(
-            number_within_key[is_matched], return_inverse=True
-        )
-        number[rows[is_matched]] = next_free + dense_number
-        next_free += len(distinct_numbers)
+            # Count on from the numbers of the keys before, and leave none out.
+            first_of_number, dense_number = distinct_rows(
+                (number_within_key[is_matched],)
+            )
+            number[rows[is_matched]] = next_free + dense_number
+            next_free += len(first_of_number)
     return number
 
 
@@ -417,7 +420,7 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
 
     Args:
         all_rows: All collectives of all ranks.
-        rows: The rows of the key.
+        rows: The rows of this name and group.
 
     Returns:
         A number for each of `rows`, UNMATCHED for those that cannot be matched.
@@ -425,13 +428,14 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     rank = all_rows.rank[rows]
     rows_of_rank = np.bincount(rank)
     counts = rows_of_rank[rows_of_rank > 0]
-    if counts.min() == counts.max():
+    all_have_equally_many = counts.min() == counts.max()
+    if all_have_equally_many:
         return ordinals(rank)
 
     sequence = all_rows.sequence[rows]
-    first_of_pair, _ = distinct_rows((rank, sequence))
-    no_rank_has_one_twice = len(first_of_pair) == len(rank)
-    all_are_recorded = (sequence >= 0).all()
+    all_are_recorded = (sequence != NO_SEQUENCE).all()
+    distinct_pairs, _ = distinct_rows((rank, sequence))
+    no_rank_has_one_twice = len(distinct_pairs) == len(rows)
     if all_are_recorded and no_rank_has_one_twice:
         return sequence
 
@@ -441,37 +445,43 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
 
 
 def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
-    """Number the collectives of one key by counting from the end of each step.
+    """Number collectives of one name and group by counting from the end of each step.
 
-    A number consists of the step and of how many collectives of the key follow in that
-    step. Behind the last step it counts how many precede instead: a recording may end
-    within a step, and does so at another point on each rank.
+    On every rank, the last one in step 7 is the same collective, and so is the last but
+    one. Behind the last step they are counted from its end on instead: a recording may
+    end within a step, and does so at another point on each rank.
 
     Args:
         all_rows: All collectives of all ranks.
-        rows: The rows of the key.
+        rows: The rows of this name and group.
 
     Returns:
         A number for each of `rows`, equal for the rows of one collective.
     """
-    numbers = np.empty(len(rows), dtype=np.int64)
+    rank_of_row = all_rows.rank[rows]
+    collective_of_row = all_rows.row[rows]  # an index on the rank
+    step = np.empty(len(rows), dtype=np.int64)
+    position = np.empty(len(rows), dtype=np.int64)
     number_of_step: dict[StepKey, int] = {}
-    for rank in distinct(all_rows.rank[rows]).tolist():
+    for rank in distinct(rank_of_row).tolist():
         summary = all_rows.ranks[rank]
-        rows_of_rank = np.flatnonzero(all_rows.rank[rows] == rank)
-        issued = summary.collectives.issued[all_rows.row[rows[rows_of_rank]]]
-        step = _find_steps_of_issued(summary, issued, number_of_step)
+        is_of_rank = rank_of_row == rank
+        issued = summary.collectives.issued[collective_of_row[is_of_rank]]
+        step_of_rank = _find_steps_of_issued(summary, issued, number_of_step)
 
         # `ordinals` counts how many precede; on reversed arrays, how many follow.
-        position_in_step = ordinals(step[::-1])[::-1]
+        position_of_rank = ordinals(step_of_rank[::-1])[::-1]
 
         if len(summary.step_end):
             is_behind_steps = issued >= summary.step_end.max()
-            step[is_behind_steps] = BEHIND_ALL_STEPS
+            step_of_rank[is_behind_steps] = BEHIND_ALL_STEPS
             behind_steps = np.count_nonzero(is_behind_steps)
-            position_in_step[is_behind_steps] = np.arange(behind_steps)
-        numbers[rows_of_rank] = step * MAX_COLLECTIVES_OF_A_RANK + position_in_step
-    return numbers
+            position_of_rank[is_behind_steps] = np.arange(behind_steps)
+        step[is_of_rank] = step_of_rank
+        position[is_of_rank] = position_of_rank
+
+    _, number = distinct_rows((step, position))
+    return number.astype(np.int64)
 
 
 def _find_steps_of_issued(
@@ -491,19 +501,20 @@ def _find_steps_of_issued(
     Returns:
         The number of a step per collective, OUTSIDE_STEPS for those in no step.
     """
-    numbers = []
+    own_numbers = []
     for key in make_step_keys(summary):
-        numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
+        own_numbers.append(number_of_step.setdefault(key, len(number_of_step) + 1))
+
+    number_of_collective = np.full(len(issued), OUTSIDE_STEPS, dtype=np.int64)
+    steps_begun = np.searchsorted(summary.step_start, issued, side="right")
+    after_first_begin = np.flatnonzero(steps_begun > 0)
+    last_begun = steps_begun[after_first_begin] - 1
 
     # Steps may have gaps in between, so the end of the step has to be looked at too.
-    last_begun = last_at_or_before(summary.step_start, issued)
-    step_end = at(summary.step_end, last_begun, missing=0)
-    is_inside = (last_begun >= 0) & (issued < step_end)
-
-    number_of_collective = at(
-        np.array(numbers, dtype=np.int64), last_begun, missing=OUTSIDE_STEPS
-    )
-    return np.where(is_inside, number_of_collective, OUTSIDE_STEPS)
+    is_inside = issued[after_first_begin] < summary.step_end[last_begun]
+    step = last_begun[is_inside]
+    number_of_collective[after_first_begin[is_inside]] = np.array(own_numbers)[step]
+    return number_of_collective
 
 
 def make_step_keys(summary: RankSummary) -> list[StepKey]:
@@ -513,11 +524,11 @@ def make_step_keys(summary: RankSummary) -> list[StepKey]:
     from the end, (3,), (2,), (1,), because recordings of ranks may begin at different
     steps.
     """
-    steps = summary.steps
-    has_distinct_names = len(set(steps)) == len(steps)
+    names = summary.steps
+    has_distinct_names = len(set(names)) == len(names)
     if has_distinct_names:
-        return [(name,) for name in steps]
-    return [(len(steps) - index,) for index in range(len(steps))]
+        return [(name,) for name in names]
+    return [(steps_left,) for steps_left in range(len(names), 0, -1)]
 
 
 def _order_by_start(
@@ -532,26 +543,19 @@ def _order_by_start(
     """Put the matched collectives into the order of their first starts.
 
     Args:
-        all_rows: All collectives.
-        by_number: The rows of shared collectives, sorted by collective.
+        all_rows: All collectives of all ranks; a row is one rank's part in one.
+        by_number: The rows of collectives that ranks share, those of one collective
+            side by side.
         number: The number of the collective of each row of `all_rows`.
         unmatched: How many collectives of each rank are not matched.
         unshared: The rows of other collectives in which ranks may have waited.
-        cut: The rows of collectives that are cut.
+        cut: The rows of collectives that a recording cuts.
     """
     collectives = _sort_by_first_start(by_number, number, all_rows.column("start"))
     rows = collectives.rows
-    first_rows = rows[collectives.first[:-1]]
-    keys_of_collectives = [
-        all_rows.keys[key] for key in all_rows.key[first_rows].tolist()
-    ]
-    group_sizes = [key.group.size for key in keys_of_collectives]
-
-    given_ranks = {summary.rank for summary in all_rows.ranks}
-    has_unknown_group = [key.group == UNKNOWN_GROUP for key in all_rows.keys]
-    has_one_given = [
-        _has_one_given_rank(key.group, given_ranks) for key in all_rows.keys
-    ]
+    first_rows = rows[collectives.first[:-1]]  # one row of each collective
+    keys = [all_rows.keys[key] for key in all_rows.key[first_rows].tolist()]
+    group_sizes = [key.group.size for key in keys]
     return Matched(
         ranks=all_rows.ranks,
         first=collectives.first,
@@ -563,8 +567,8 @@ def _order_by_start(
         ready=all_rows.column("ready")[rows],
         ahead=all_rows.column("ahead")[rows],
         stalled=all_rows.column("stalled")[rows],
-        names=tuple(key.name for key in keys_of_collectives),
-        groups=tuple(key.group for key in keys_of_collectives),
+        names=tuple(key.name for key in keys),
+        groups=tuple(key.group for key in keys),
         bytes=all_rows.column("size")[first_rows],
         size=np.array(group_sizes, dtype=np.int64),
         unmatched=unmatched,
@@ -573,8 +577,8 @@ def _order_by_start(
         cut=cut.collectives,
         cut_rank=all_rows.rank[cut.rows],
         cut_row=all_rows.row[cut.rows],
-        one_given=_count_rows_of_keys(all_rows, has_one_given),
-        no_group=_count_rows_of_keys(all_rows, has_unknown_group),
+        one_given=_count_with_one_given_rank(all_rows),
+        no_group=_count_without_group(all_rows),
     )
 
 
@@ -591,29 +595,41 @@ def _sort_by_first_start(
     """Sort collectives by the first start of their rows.
 
     Args:
-        by_number: Rows of _AllCollectives, sorted by collective.
+        by_number: Rows of _AllCollectives, those of one collective side by side.
         number: The number of the collective of each row of _AllCollectives.
         start: The start of each row of _AllCollectives.
     """
     bounds = run_bounds(number[by_number])
-    counts = np.diff(bounds)
-    first_starts = reduce_groups(np.minimum, start[by_number], bounds[:-1])
+    rows_of_collective = np.diff(bounds)
+    first_start = reduce_groups(np.minimum, start[by_number], bounds[:-1])
 
-    # The inverse of a sorting order says at which position each collective comes.
-    by_time = np.argsort(first_starts, kind="stable")
-    position_of_collective = np.argsort(by_time)
-    position_of_row = np.repeat(position_of_collective, counts)
+    # Give each row the position of its collective in the new order, and sort by that.
+    by_time = np.argsort(first_start, kind="stable")
+    position_of_row = np.repeat(rank_of_each(by_time), rows_of_collective)
     return _OrderedByStart(
         rows=by_number[np.argsort(position_of_row, kind="stable")],
-        first=prefix_sums(counts[by_time]),
+        first=prefix_sums(rows_of_collective[by_time]),
     )
 
 
-def _has_one_given_rank(group: ProcessGroup, given_ranks: set[int]) -> bool:
-    """Return whether the trace of exactly one of several ranks of a group is given."""
-    if group == UNKNOWN_GROUP or group.size <= 1:
-        return False
-    return len(given_ranks.intersection(group.ranks)) == 1
+def _count_with_one_given_rank(all_rows: _AllCollectives) -> int:
+    """Count the collectives of groups of which the trace of one rank alone is given.
+
+    Groups of a single rank, and collectives whose group is unknown, are left out.
+    """
+    given_ranks = {summary.rank for summary in all_rows.ranks}
+    has_one_given = []
+    for key in all_rows.keys:
+        has_several_ranks = key.group != UNKNOWN_GROUP and key.group.size > 1
+        given = given_ranks.intersection(key.group.ranks)
+        has_one_given.append(has_several_ranks and len(given) == 1)
+    return _count_rows_of_keys(all_rows, has_one_given)
+
+
+def _count_without_group(all_rows: _AllCollectives) -> int:
+    """Count the collectives of which it is not known of which group they are."""
+    has_unknown_group = [key.group == UNKNOWN_GROUP for key in all_rows.keys]
+    return _count_rows_of_keys(all_rows, has_unknown_group)
 
 
 def _count_rows_of_keys(all_rows: _AllCollectives, is_counted: Sequence[bool]) -> int:
@@ -633,6 +649,11 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
     # recordings
     length_ns: float
 
+    @property
+    def is_in_step(self) -> Flags:
+        """Which rows were issued in a step, and not before the first one."""
+        return np.asarray(self.step_of_row != BEFORE_STEPS)
+
 
 def steps_of(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.
@@ -644,8 +665,7 @@ def steps_of(matched: Matched) -> StepsOfRows:
     name_of_key: dict[StepKey, str] = {}
     for summary in matched.ranks:
         for key, name in zip(make_step_keys(summary), summary.steps, strict=True):
-            if key not in name_of_key:
-                name_of_key[key] = name
+            name_of_key.setdefault(key, name)
 
     return StepsOfRows(
         names=tuple(name_of_key.values()),
@@ -655,34 +675,32 @@ def steps_of(matched: Matched) -> StepsOfRows:
 
 
 def _find_steps_of_rows(matched: Matched, keys: Sequence[StepKey]) -> Rows:
-    """Find the step in which each row was issued.
+    """Find the step in which each rank issued its part of each collective.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one of them.
         keys: The keys of all steps of the job, in their order.
 
     Returns:
-        The index of a step per row, as StepsOfRows.step_of_row describes it.
+        The index of a step per row, BEFORE_STEPS before the first step of the rank; 0
+        for all rows of a job without steps.
     """
     step_of_row = np.zeros(len(matched.rank), dtype=np.intp)
     if not keys:
         return step_of_row
-    index_of_key = {key: index for index, key in enumerate(keys)}
 
-    by_rank = np.argsort(matched.rank, kind="stable")
-    ranks = np.arange(len(matched.ranks) + 1)
-    bounds = np.searchsorted(matched.rank[by_rank], ranks).tolist()
-    for summary, first, stop in zip(
-        matched.ranks, bounds[:-1], bounds[1:], strict=True
+    job_step_of_key = {key: step for step, key in enumerate(keys)}
+    by_rank = grouped(matched.rank)
+    for rank, rows in zip(
+        by_rank.keys.tolist(), by_rank.members_of_each(), strict=True
     ):
-        rows = by_rank[first:stop]
+        summary = matched.ranks[rank]
         issued = summary.collectives.issued[matched.row[rows]]
-        step_of_rank = last_at_or_before(summary.step_start, issued)
+        own_step = last_at_or_before(summary.step_start, issued)
 
-        # A row before the first step gets -1, which takes the last entry.
-        job_step_of_rank_step = [index_of_key[key] for key in make_step_keys(summary)]
-        job_step_of_rank_step.append(BEFORE_STEPS)
-        step_of_row[rows] = np.array(job_step_of_rank_step)[step_of_rank]
+        own_keys = make_step_keys(summary)
+        job_steps = np.array([job_step_of_key[key] for key in own_keys], dtype=np.intp)
+        step_of_row[rows] = at(job_steps, own_step, missing=BEFORE_STEPS)
     return step_of_row
 
 
@@ -691,16 +709,15 @@ def _measure_median_step(matched: Matched) -> float:
 
     A job without steps gives the median length of the recordings; one without ranks 0.
     """
-    lengths_ns = []
+    step_lengths: list[Int64s] = []
     for summary in matched.ranks:
         if summary.steps:
-            lengths_ns.append(step_wall(summary.step_start, summary.step_end))
-    if not lengths_ns:
-        for summary in matched.ranks:
-            lengths_ns.append(np.array([summary.end_ns - summary.begin_ns]))
-    if not lengths_ns:
-        return 0.0
-    return float(np.median(np.concatenate(lengths_ns)))
+            step_lengths.append(step_wall(summary.step_start, summary.step_end))
+    if step_lengths:
+        return float(np.median(np.concatenate(step_lengths)))
+
+    recording_lengths = [summary.end_ns - summary.begin_ns for summary in matched.ranks]
+    return float(np.median(recording_lengths)) if recording_lengths else 0.0
 
 
 APART_NS = 60 * 10**9
@@ -733,20 +750,23 @@ def determine_job(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> Rank
         summaries_or_reasons: For each file the summary of its rank, or why it could not
             be read.
     """
-    results = list(summaries_or_reasons)
-    summaries = [file for file in results if isinstance(file, RankSummary)]
-    left_out = [file for file in results if isinstance(file, LeftOut)]
-
-    numbered = _assign_rank_numbers(summaries)
-    world_size = _choose_world_size(numbered)
+    summaries: list[RankSummary] = []
+    left_out: list[LeftOut] = []
+    for summary_or_reason in summaries_or_reasons:
+        if isinstance(summary_or_reason, LeftOut):
+            left_out.append(summary_or_reason)
+        else:
+            summaries.append(summary_or_reason)
 
     # The job is that of the recording in the middle of all recordings, by time.
-    windows = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
+    numbered = _assign_rank_numbers(summaries)
+    world_size = _choose_world_size(numbered)
+    recordings = sorted((summary.begin_ns, summary.end_ns) for summary in numbered)
 
     ranks: dict[int, RankSummary] = {}
     for summary in numbered:
-        middle_window = windows[len(windows) // 2]
-        reason = _explain_other_job(summary, world_size, middle_window)
+        middle_recording = recordings[len(recordings) // 2]
+        reason = _explain_other_job(summary, world_size, middle_recording)
         reason = reason or _explain_given_twice(summary, ranks)
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
@@ -776,15 +796,19 @@ def _explain_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary])
 
 
 def _assign_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
-    """Give a number to each rank that has none (-1): the lowest that is still free."""
+    """Give a number to each rank that has none: the lowest that is still free.
+
+    E.g. the ranks (none, 0, none) become 1, 0 and 2.
+    """
     numbers_in_use = {summary.rank for summary in summaries}
-    free_numbers = (
-        number for number in itertools.count() if number not in numbers_in_use
-    )
+    next_number = 0
     numbered = []
     for summary in summaries:
-        if summary.rank < 0:
-            summary = replace(summary, rank=next(free_numbers))
+        if not summary.has_number:
+            while next_number in numbers_in_use:
+                next_number += 1
+            summary = replace(summary, rank=next_number)
+            numbers_in_use.add(next_number)
         numbered.append(summary)
     return numbered
 
@@ -792,12 +816,18 @@ def _assign_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
 def _choose_world_size(summaries: Sequence[RankSummary]) -> int:
     """Choose the world size (the number of ranks) that most ranks recorded.
 
-    Of sizes that equally many recorded, it is the larger one.
-
-    Returns 0 if no rank recorded it.
+    Of sizes that equally many recorded, it is the larger one. Returns 0 if no rank
+    recorded it.
     """
-    sizes = Counter(summary.world_size for summary in summaries if summary.world_size)
-    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+    ranks_of_size: Counter[int] = Counter()
+    for summary in summaries:
+        if summary.world_size:
+            ranks_of_size[summary.world_size] += 1
+
+    def importance(size: int) -> tuple[int, int]:
+        return ranks_of_size[size], size
+
+    return max(ranks_of_size, key=importance, default=0)
 
 
 def _list_notes(
@@ -809,10 +839,12 @@ def _list_notes(
         given: The ranks of all files.
         ranks: Those that take part.
     """
-    sources = {summary.rank_by for summary in given if summary.rank_by != RECORDED}
-    for source in sorted(sources):
+    sources = {summary.rank_by for summary in given}
+    for source in sorted(sources - {RECORDED}):
         yield f"Some ranks are numbered by {source}."
-    yield from dict.fromkeys(summary.note for summary in ranks if summary.note)
+
+    notes = [summary.note for summary in ranks if summary.note]
+    yield from dict.fromkeys(notes)
 
 
 def _explain_other_job(
@@ -826,21 +858,26 @@ def _explain_other_job(
         middle: Begin and end of the recording in the middle of all recordings, in ns.
     """
     path = summary.path
-    if summary.world_size and summary.world_size != world_size:
+    has_other_size = summary.world_size not in (0, world_size)
+    if has_other_size:
         return (
             f"{path} is of a different job: it has {summary.world_size} ranks, and "
             f"the others have {world_size}."
         )
-    if world_size and summary.rank >= world_size and summary.rank_by != ORDERED:
+    # A number that was only given by the order of the files may be too large.
+    has_real_number = summary.rank_by != ORDERED
+    if world_size and summary.rank >= world_size and has_real_number:
         return (
             f"{path} is skipped: it is rank {summary.rank} of a job with {world_size} "
             "ranks."
         )
 
-    begin_ns, end_ns = middle
-    apart_ns = max(summary.begin_ns - end_ns, begin_ns - summary.end_ns)
-    longer_ns = max(summary.end_ns - summary.begin_ns, end_ns - begin_ns)
-    if apart_ns > max(APART_NS, longer_ns):
+    # Either this recording ends before the middle one begins, or the other way around.
+    middle_begin_ns, middle_end_ns = middle
+    apart_ns = max(summary.begin_ns - middle_end_ns, middle_begin_ns - summary.end_ns)
+    own_length_ns = summary.end_ns - summary.begin_ns
+    middle_length_ns = middle_end_ns - middle_begin_ns
+    if apart_ns > max(APART_NS, own_length_ns, middle_length_ns):
         return (
             f"{path} is skipped: it was recorded {duration(apart_ns)} before or after "
             "the others."

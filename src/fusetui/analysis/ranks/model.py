@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
 
 VERSION = 13  # incremented with every change of what a summary holds or means
 
@@ -99,11 +99,15 @@ class PackedRegions(msgspec.Struct, frozen=True):
         Collectives for which they are unknown are missing.
         """
         regions: dict[int, RegionTimes] = {}
-        for collective, kind, name, ns in unpacked(self.times, TIME_COLUMNS).tolist():
-            before = regions.setdefault(collective, RegionTimes({}, {}))
-            before.ns[REGION_KINDS[kind], self.names[name]] = ns
-        for collective, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
-            regions[collective].left_out_ns[REGION_KINDS[kind]] = ns
+        time_rows = unpacked(self.times, TIME_COLUMNS).tolist()
+        for collective, kind_index, name_index, ns in time_rows:
+            before = regions.setdefault(collective, RegionTimes(ns={}, left_out_ns={}))
+            region = REGION_KINDS[kind_index], self.names[name_index]
+            before.ns[region] = ns
+
+        left_out_rows = unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist()
+        for collective, kind_index, ns in left_out_rows:
+            regions[collective].left_out_ns[REGION_KINDS[kind_index]] = ns
         return regions
 
 
@@ -119,13 +123,15 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     Args:
         before: The regions before each collective, by its index.
     """
+    # Names recur in many rows, so each is kept once and the rows have its index.
     index_of_name: dict[str, int] = {}
     time_rows: list[tuple[int, int, int, int]] = []
     left_out_rows: list[tuple[int, int, int]] = []
     for collective, regions in before.items():
         for (kind, name), ns in regions.ns.items():
+            kind_index = REGION_KINDS.index(kind)
             name_index = index_of_name.setdefault(name, len(index_of_name))
-            time_rows.append((collective, REGION_KINDS.index(kind), name_index, ns))
+            time_rows.append((collective, kind_index, name_index, ns))
         for kind, ns in regions.left_out_ns.items():
             left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
     return PackedRegions(
@@ -133,6 +139,14 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
         times=packed(np.array(time_rows, dtype=np.int64)),
         left_out=packed(np.array(left_out_rows, dtype=np.int64)),
     )
+
+
+NO_SEQUENCE = -1
+NO_PEER = -1
+NO_RANK = -1
+NO_DEVICE = -1
+UNKNOWN_BYTES = -1
+"""In place of a sequence number, a peer, a rank, a device or a size that is not known."""
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
@@ -143,9 +157,9 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
-    sequence: Int64s  # the recorded sequence number (`Seq`), else -1
-    size: Int64s  # bytes, as nccl-tests counts them: see collectives
-    peer: Int64s  # of a send the receiver, of a receive the sender; -1 if unknown
+    sequence: Int64s  # the recorded sequence number (`Seq`), else NO_SEQUENCE
+    size: Int64s  # bytes as nccl-tests counts them, else UNKNOWN_BYTES
+    peer: Int64s  # of a send the receiver, of a receive the sender; else NO_PEER
     issued: Int64s  # when the call that issued it began, else its start
     start: Int64s
     end: Int64s
@@ -160,18 +174,23 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.start)
 
+    @property
+    def has_peer(self) -> Flags:
+        """Which of them are sends and receives whose other rank is recorded."""
+        return np.asarray(self.peer != NO_PEER)
+
 
 class RankSummary(msgspec.Struct, frozen=True, eq=False):
     """One rank. Bounded: see MAX_COLLECTIVES; some hundred kB for a usual trace."""
 
     version: int
     path: str
-    rank: int  # -1: neither the file nor its name says
+    rank: int  # NO_RANK: neither the file nor its name says
     rank_by: str  # where the rank comes from, for users
     world_size: int  # 0 if it was not recorded
     host: str
     devices: int  # listed in the file
-    device: int  # whose account this is, -1 without a GPU
+    device: int  # whose account this is, NO_DEVICE without a GPU
     device_name: str
     begin_ns: int
     end_ns: int
@@ -188,10 +207,15 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     cut: tuple[int, ...]
     # renamed: caches of summaries have it as `places`
     regions: PackedRegions = msgspec.field(name="places")
-    memory_peak: int  # bytes allocated, -1 if it was not recorded
+    memory_peak: int  # bytes allocated, UNKNOWN_BYTES if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences
     damage: tuple[str, ...]  # what is missing of the file; sentences
+
+    @property
+    def has_number(self) -> bool:
+        """Whether it is known which rank of its job this is."""
+        return self.rank != NO_RANK
 
     def name_of(self, collective: int) -> str:
         """Return the name of the collective with this index."""
@@ -224,12 +248,14 @@ def unpacked(data: bytes, columns: int) -> Int64s:
 def encode_summary(summary: RankSummary) -> bytes:
     """Encode the summary of a rank as bytes, to be cached or sent to another process.
 
-    Equal summaries give equal bytes. Arrays are written as their shape and their int64
-    values.
+    Equal summaries give equal bytes.
     """
-    return msgspec.msgpack.encode(
-        summary, enc_hook=lambda array: (array.shape, array.astype("<i8").tobytes())
-    )
+    return msgspec.msgpack.encode(summary, enc_hook=_encode_array)
+
+
+def _encode_array(array: Int64s) -> tuple[tuple[int, ...], bytes]:
+    """Return the shape of an array and its values as bytes, for msgspec."""
+    return array.shape, array.astype("<i8").tobytes()
 
 
 def decoded(data: bytes) -> RankSummary:
@@ -249,7 +275,7 @@ def _decode_array(kind: Any, value: Any) -> Any:
 
     Args:
         kind: The type of the field, which is always an array.
-        value: The shape and the bytes.
+        value: The shape and the bytes, as `_encode_array` returns them.
 
     Raises:
         msgspec.ValidationError: If the two do not fit together.

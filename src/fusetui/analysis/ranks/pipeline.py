@@ -71,20 +71,23 @@ def recognize_pipeline(matched: Matched, step_ns: float) -> Pipeline | None:
     for summary in ranks:
         collectives = summary.collectives
         in_collectives_ns += union_length(collectives.start, collectives.end)
-    if 2 * sum(send_ns_of_ranks) <= in_collectives_ns:
+    sends_are_most = 2 * sum(send_ns_of_ranks) > in_collectives_ns
+    if not sends_are_most:
         return None
 
     stage_of = _assign_stages(matched)
-    stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
-    if not all(len(summary.accounts) for summary in ranks):
-        return Pipeline(stage_of=stage_of, stages=stages, bubble=None, slow=())
+    known_stages = [stage for stage in stage_of if stage is not None]
+    stage_count = max(known_stages, default=-1) + 1
+    all_have_accounts = all(len(summary.accounts) for summary in ranks)
+    if not all_have_accounts:
+        return Pipeline(stage_of=stage_of, stages=stage_count, bubble=None, slow=())
+
+    min_ns = MIN_STEP_SHARE * step_ns
     return Pipeline(
         stage_of=stage_of,
-        stages=stages,
+        stages=stage_count,
         bubble=_measure_bubble(ranks, send_ns_of_ranks, step_ns),
-        slow=tuple(
-            _find_slow_ranks_or_stages(ranks, stage_of, MIN_STEP_SHARE * step_ns)
-        ),
+        slow=tuple(_find_slow_ranks_or_stages(ranks, stage_of, min_ns)),
     )
 
 
@@ -95,7 +98,7 @@ def _measure_bubble(
     receive.
 
     Args:
-        ranks: The ranks.
+        ranks: The ranks, each with the accounts of its steps.
         send_ns_of_ranks: The time of each rank in sends and receives, in all steps.
         step_ns: The usual length of a step.
 
@@ -103,22 +106,23 @@ def _measure_bubble(
         The mean share of all ranks.
     """
     shares: list[float] = []
-    for sends_ns, summary in zip(send_ns_of_ranks, ranks, strict=True):
-        sends_per_step = sends_ns / max(len(summary.steps), 1)
-        exposed_per_step = float(np.mean(summary.accounts[:, EXPOSED]))
-        shares.append(min(sends_per_step, exposed_per_step) / step_ns)
+    for send_ns, summary in zip(send_ns_of_ranks, ranks, strict=True):
+        send_ns_per_step = send_ns / max(len(summary.steps), 1)
+        # Only communication that nothing else covers leaves the rank without work.
+        exposed_ns_per_step = float(np.mean(summary.accounts[:, EXPOSED]))
+        shares.append(min(send_ns_per_step, exposed_ns_per_step) / step_ns)
     return float(np.mean(shares))
 
 
 def _measure_send_ns(summary: RankSummary) -> int:
     """Measure for how many ns a rank was in a send or a receive, counting overlaps
     once."""
-    # A rank may have no collectives, but numpy cannot index an empty list.
-    is_send_name = np.array(
-        [name in POINT_TO_POINT for name in summary.names] or [False]
-    )
+    send_names = []
+    for index, name in enumerate(summary.names):
+        if name in POINT_TO_POINT:
+            send_names.append(index)
     collectives = summary.collectives
-    is_send = is_send_name[collectives.name]
+    is_send = np.isin(collectives.name, send_names)
     return union_length(collectives.start[is_send], collectives.end[is_send])
 
 
@@ -126,16 +130,18 @@ def _assign_stages(matched: Matched) -> tuple[int | None, ...]:
     """Assign each rank its pipeline stage; None for a rank that is in no line.
 
     Ranks that send to one another are a line of stages. A stage is the position of the
-    rank in its line, counted from the end of the line that has the lower rank.
+    rank in its line, counted from the end of the line that has the lower rank. E.g. if
+    rank 0 sends to 2, and 2 to 4, their stages are 0, 1 and 2.
     """
     neighbors = _find_neighbors(matched)
-    stages: dict[int, int] = {}
-    for first in sorted(neighbors):
-        is_end_of_line = len(neighbors[first]) == 1
-        if is_end_of_line and first not in stages:
-            for stage, rank in enumerate(_follow_line(neighbors, first)):
-                stages[rank] = stage
-    return tuple(stages.get(summary.rank) for summary in matched.ranks)
+    stage_of_rank: dict[int, int] = {}
+    for rank in sorted(neighbors):
+        is_end_of_line = len(neighbors[rank]) == 1
+        is_other_end = rank in stage_of_rank  # of a line that was followed before
+        if is_end_of_line and not is_other_end:
+            for stage, rank_in_line in enumerate(_follow_line(neighbors, rank)):
+                stage_of_rank[rank_in_line] = stage
+    return tuple(stage_of_rank.get(summary.rank) for summary in matched.ranks)
 
 
 def _find_neighbors(matched: Matched) -> dict[int, set[int]]:
@@ -157,6 +163,9 @@ def _find_neighbors(matched: Matched) -> dict[int, set[int]]:
 def _follow_line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     """Follow a line of ranks from one end to the other.
 
+    E.g. if rank 0 exchanges data with 2, 2 also with 4, and 4 with nobody else, the line
+    from 0 on is 0, 2, 4.
+
     Args:
         neighbors: The ranks with which each rank exchanges data.
         first: A rank with one neighbor, where the line begins.
@@ -167,11 +176,13 @@ def _follow_line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     """
     line = [first]
     next_ranks = neighbors[first] - {first}
-    while len(next_ranks) == 1:
-        line += next_ranks
-        previous_and_current = set(line[-2:])
-        next_ranks = neighbors[line[-1]] - previous_and_current
-    return () if next_ranks else line
+    while next_ranks:
+        if len(next_ranks) > 1:
+            return ()
+        (next_rank,) = next_ranks
+        next_ranks = neighbors[next_rank] - {line[-1], next_rank}
+        line.append(next_rank)
+    return line
 
 
 class _OutlierAbove(msgspec.Struct, frozen=True):
@@ -198,74 +209,80 @@ def _find_slow_ranks_or_stages(
     """
     accounts = np.array([np.median(summary.accounts, axis=0) for summary in ranks])
     stages = np.array([NO_STAGE if stage is None else stage for stage in stage_of])
-    stage_count = int(stages.max()) + 1
-    compute = accounts[:, COMPUTE]
-    own_time = accounts[:, SPAN] - accounts[:, EXPOSED]
+    stage_count = int(stages.max()) + 1  # 0 if no stage is known
+    compute_ns = accounts[:, COMPUTE]
+    own_ns = accounts[:, SPAN] - accounts[:, EXPOSED]
 
-    by_compute = _find_ranks_above_stage(compute, stages, min_ns)
-    by_own_time = _find_ranks_above_stage(own_time, stages, min_ns)
-    for slow in by_compute:
-        yield _describe_slow_rank(slow, stage_of, stage_count, "compute")
+    slow_by_compute = _find_ranks_above_stage(compute_ns, stages, min_ns)
+    if slow_by_compute:
+        for slow in slow_by_compute:
+            yield _describe_slow_rank(slow, stage_of, stage_count, "compute")
+        return
 
-    # If several ranks have a longer own time, but none computes longer, it cannot be
-    # told which of them is slow.
-    if not by_compute and len(by_own_time) == 1:
-        (slow,) = by_own_time
-        longest = _find_longest_class(accounts, stages, slow.position)
-        yield _describe_slow_rank(slow, stage_of, stage_count, longest)
+    slow_by_own_time = _find_ranks_above_stage(own_ns, stages, min_ns)
+    if slow_by_own_time:
+        # If several ranks have a longer own time, but none computes longer, it cannot
+        # be told which of them is slow.
+        if len(slow_by_own_time) == 1:
+            slow = slow_by_own_time[0]
+            longest = _find_longest_class(accounts, stages, slow.position)
+            yield _describe_slow_rank(slow, stage_of, stage_count, longest)
+        return
 
-    if not by_compute and not by_own_time and stage_count >= 2:
-        yield from _find_slow_stages(ranks, stages, compute, min_ns)
+    if stage_count >= 2:
+        yield from _find_slow_stages(ranks, stages, compute_ns, min_ns)
 
 
 def _find_slow_stages(
-    ranks: Sequence[RankSummary], stages: Rows, compute: Floats, min_ns: float
+    ranks: Sequence[RankSummary], stages: Rows, compute_ns: Floats, min_ns: float
 ) -> Iterator[Slow]:
     """Yield the stages that compute longer than the others.
 
     Args:
         ranks: The ranks.
         stages: The stage of each rank. Every stage has a rank.
-        compute: How long each rank computes in a step, in ns.
+        compute_ns: How long each rank computes in a step.
         min_ns: The least excess that counts.
     """
     stage_count = int(stages.max()) + 1
-    medians = [np.median(compute[stages == stage]) for stage in range(stage_count)]
-    for slow_stage in _find_values_above_others(np.array(medians), min_ns):
-        ranks_of_stage = np.flatnonzero(stages == slow_stage.position).tolist()
+    median_ns = [np.median(compute_ns[stages == stage]) for stage in range(stage_count)]
+    for slow in _find_values_above_others(np.array(median_ns), min_ns):
+        stage = slow.position
+        ranks_of_stage = np.flatnonzero(stages == stage).tolist()
         yield Slow(
             index=ranks_of_stage[0],
-            stage=slow_stage.position,
+            stage=stage,
             stages=stage_count,
             like=tuple(ranks[index].rank for index in ranks_of_stage),
             what="compute",
-            excess_ns=round(slow_stage.excess),
-            others_ns=round(slow_stage.others),
+            excess_ns=round(slow.excess),
+            others_ns=round(slow.others),
         )
 
 
 def _describe_slow_rank(
-    exceeding: _OutlierAbove,
+    above: _OutlierAbove,
     stage_of: Sequence[int | None],
     stage_count: int,
     what: str,
 ) -> Slow:
-    """Describe a slow rank.
+    """Describe a rank that is slower than the other ranks of its pipeline stage.
 
     Args:
-        exceeding: The excess of the rank, whose index is its position.
+        above: By how much it is slower. Its position is the index of the rank.
         stage_of: The stage of each rank.
         stage_count: How many stages there are.
-        what: The class of its account that is longer.
+        what: In which class of time, such as compute, it takes longer.
     """
+    rank = above.position
     return Slow(
-        index=exceeding.position,
-        stage=stage_of[exceeding.position],
+        index=rank,
+        stage=stage_of[rank],
         stages=stage_count,
         like=(),
         what=what,
-        excess_ns=round(exceeding.excess),
-        others_ns=round(exceeding.others),
+        excess_ns=round(above.excess),
+        others_ns=round(above.others),
     )
 
 
@@ -285,16 +302,17 @@ def _find_ranks_above_stage(
     Returns:
         The ranks; their position is the index of the rank.
     """
-    no_stage_is_known = stages.max() == NO_STAGE
-    exceeding: list[_OutlierAbove] = []
-    for stage in distinct(stages).tolist():
-        if stage == NO_STAGE and not no_stage_is_known:
-            continue
-        ranks = np.flatnonzero(stages == stage)
-        for in_stage in _find_values_above_others(values[ranks], min_ns):
-            rank = int(ranks[in_stage.position])
-            exceeding.append(msgspec.structs.replace(in_stage, position=rank))
-    return exceeding
+    stages_to_compare = distinct(stages).tolist()
+    if len(stages_to_compare) > 1 and NO_STAGE in stages_to_compare:
+        stages_to_compare.remove(NO_STAGE)
+
+    above: list[_OutlierAbove] = []
+    for stage in stages_to_compare:
+        ranks_of_stage = np.flatnonzero(stages == stage)
+        for in_stage in _find_values_above_others(values[ranks_of_stage], min_ns):
+            rank = int(ranks_of_stage[in_stage.position])
+            above.append(msgspec.structs.replace(in_stage, position=rank))
+    return above
 
 
 def _find_longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
@@ -308,11 +326,15 @@ def _find_longest_class(accounts: Floats, stages: Rows, rank: int) -> str:
         stages: The stage of each rank.
         rank: The index of the rank.
     """
-    is_other = (stages == stages[rank]) & (np.arange(len(stages)) != rank)
-    excess_ns = accounts[rank] - np.median(accounts[is_other], axis=0)
-    excess_of_class = dict(zip(CLASSES, excess_ns.tolist(), strict=True))
-    own_classes = [name for name in CLASSES if name not in NOT_OWN]
-    return max(own_classes, key=excess_of_class.__getitem__)
+    is_other = stages == stages[rank]
+    is_other[rank] = False
+    median_of_others = np.median(accounts[is_other], axis=0)
+    excess_ns = (accounts[rank] - median_of_others).tolist()
+    excess_of_own_class = {}
+    for name, ns in zip(CLASSES, excess_ns, strict=True):
+        if name not in NOT_OWN:
+            excess_of_own_class[name] = ns
+    return max(excess_of_own_class, key=excess_of_own_class.__getitem__)
 
 
 def _find_values_above_others(values: Floats, min_ns: float) -> Iterator[_OutlierAbove]:
@@ -320,7 +342,8 @@ def _find_values_above_others(values: Floats, min_ns: float) -> Iterator[_Outlie
 
     Among MIN_RANKS_FOR_DEVIATION values or more, a value must also exceed the median of
     all by MAX_DEVIATIONS scaled median absolute deviations. Among fewer, only the
-    largest is considered.
+    largest is considered. E.g. of 10, 18 and 11 ns it is 18, at position 1, which
+    exceeds the median 10.5 of the others by 7.5 ns.
 
     Args:
         values: The values, in ns.
@@ -329,16 +352,20 @@ def _find_values_above_others(values: Floats, min_ns: float) -> Iterator[_Outlie
     if len(values) < 2:
         return
 
-    middle, limit = measure_middle_and_limit(values)
-    are_few = len(values) < MIN_RANKS_FOR_DEVIATION
     largest_first = np.argsort(-values, kind="stable").tolist()
-    candidates = largest_first[:1] if are_few else largest_first
+    if len(values) < MIN_RANKS_FOR_DEVIATION:
+        candidates = largest_first[:1]
+    else:
+        middle, limit = measure_middle_and_limit(values)
+        candidates = [
+            index for index in largest_first if values[index] - middle > limit
+        ]
+
     for index in candidates:
-        others = float(np.median(np.delete(values, index)))
-        excess = float(values[index]) - others
-        stands_out = are_few or values[index] - middle > limit
-        if excess >= min_ns and stands_out:
-            yield _OutlierAbove(position=index, excess=excess, others=others)
+        median_of_others = float(np.median(np.delete(values, index)))
+        excess = float(values[index]) - median_of_others
+        if excess >= min_ns:
+            yield _OutlierAbove(position=index, excess=excess, others=median_of_others)
 
 
 class MiddleAndLimit(NamedTuple):
@@ -351,7 +378,8 @@ class MiddleAndLimit(NamedTuple):
 def measure_middle_and_limit(values: Floats) -> MiddleAndLimit:
     """Measure the median, and the distance from it beyond which a value stands out.
 
-    The distance is MAX_DEVIATIONS scaled median absolute deviations.
+    The distance is MAX_DEVIATIONS scaled median absolute deviations. E.g. for 9, 10, 10,
+    11 and 30, the median is 10, and the distance 3 * 1.4826 * 1.
     """
     middle = float(np.median(values))
     median_deviation = float(np.median(np.abs(values - middle)))
@@ -363,7 +391,8 @@ def outliers(values: Floats, step_ns: float) -> Flags:
     """Mark the values that stand out among all.
 
     They lie further from the median than MAX_DEVIATIONS scaled median absolute
-    deviations, and further than MIN_SHARE_OF_STEP of a step.
+    deviations, and further than MIN_SHARE_OF_STEP of a step. E.g. of 9, 10, 10, 11 and
+    30 ns, in steps of 100 ns, only 30 does.
 
     Args:
         values: The values in ns, nan for an unknown one.
@@ -372,12 +401,13 @@ def outliers(values: Floats, step_ns: float) -> Flags:
     Returns:
         One flag per value; none is set if fewer than MIN_RANKS_FOR_DEVIATION are known.
     """
-    known_values = values[~np.isnan(values)]
-    if len(known_values) < MIN_RANKS_FOR_DEVIATION:
+    is_known = ~np.isnan(values)
+    if np.count_nonzero(is_known) < MIN_RANKS_FOR_DEVIATION:
         return np.zeros(len(values), dtype=np.bool_)
-    middle, limit = measure_middle_and_limit(known_values)
-    distance = np.nan_to_num(np.abs(values - middle))  # 0 for unknown values
-    return distance > max(limit, MIN_SHARE_OF_STEP * step_ns)
+
+    middle, limit = measure_middle_and_limit(values[is_known])
+    min_distance = max(limit, MIN_SHARE_OF_STEP * step_ns)
+    return is_known & (np.abs(values - middle) > min_distance)
 
 
 def balance(values: Floats) -> float | None:

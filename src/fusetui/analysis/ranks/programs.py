@@ -14,15 +14,17 @@ import numpy as np
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
+    at,
     begins_runs,
-    ordinals,
+    last_at_or_before,
+    prefix_sums,
+    rank_of_each,
     value_before,
 )
-
-NO_ROW = -1
 
 
 class Preceding(msgspec.Struct, frozen=True, eq=False):
@@ -37,7 +39,7 @@ class Preceding(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_preceding(
-    matched: Matched, waits: Waits, among: Rows, begins: Int64s
+    matched: Matched, waits: Waits, *, among: Rows, begins: Int64s
 ) -> Preceding:
     """Find the collectives that ended before each row began, on the same rank.
 
@@ -49,6 +51,7 @@ def find_preceding(
         among: The rows that may precede others; all others are passed over.
         begins: When each row of `matched` began, in ns of the common clock.
     """
+    # Times are counted from the first one, because `last_before` takes none below 0.
     first_ns = int(min(begins.min(), waits.end.min()))
     last_row = last_before(
         end_ranks=matched.rank,
@@ -58,7 +61,7 @@ def find_preceding(
         begins=begins - first_ns,
     )
 
-    # Sort the candidates by rank and end; each follows its neighbor on the same rank.
+    # Sorted by rank and end, each row follows the one that ended before it.
     by_end = among[np.lexsort((waits.end[among], matched.rank[among]))]
     begins_rank = begins_runs(matched.rank[by_end])
     row_before = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
@@ -88,16 +91,18 @@ def last_before(
 
     # Lay the times of all ranks on one axis, one rank after the other, so that one
     # sorted array can be searched for all ranks at once.
-    rank_span = int(max(ends.max(), begins.max())) + 1
-    end_on_axis = end_ranks[among] * rank_span + ends[among]
-    begin_on_axis = ranks * rank_span + begins
+    last_time = int(max(ends.max(), begins.max()))
+    ns_per_rank = last_time + 1
+    end_on_axis = end_ranks[among] * ns_per_rank + ends[among]
+    begin_on_axis = ranks * ns_per_rank + begins
 
     by_end = np.argsort(end_on_axis, kind="stable")
-    ends_before = np.searchsorted(end_on_axis[by_end], begin_on_axis, "right")
-    last_end = among[by_end[np.maximum(ends_before - 1, 0)]]
+    sorted_ends = among[by_end]
+    position = last_at_or_before(end_on_axis[by_end], begin_on_axis)
+    last_end = at(sorted_ends, position, missing=NO_ROW)
 
     # The last end on the axis may be that of the rank before.
-    is_of_rank = (ends_before > 0) & (end_ranks[last_end] == ranks)
+    is_of_rank = (last_end != NO_ROW) & (end_ranks[last_end] == ranks)
     return np.where(is_of_rank, last_end, NO_ROW)
 
 
@@ -105,31 +110,37 @@ class ProgramPositions:
     """Finds the rows of different ranks that are at the same position of the program.
 
     The position of a row is how many collectives of its kind its rank started before.
+    A kind has one name, size and number of ranks.
     """
 
     def __init__(self, matched: Matched, starts: Int64s) -> None:
         """Number the collectives of each kind on each rank.
 
         Args:
-            matched: The collectives of the job.
+            matched: The collectives of the job; a row is one rank's part in one.
             starts: The start of each row, in ns of the common clock.
         """
         self.kind_of_collective = _kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.collective_of_row]
-        self._kinds = int(self._kind.max(initial=0)) + 1
+        rank_count = len(matched.ranks)
+        kinds = int(self._kind.max(initial=0)) + 1
 
-        # Sort rows by rank and kind, then by start. `_first` says where the rows of
-        # each rank and kind begin in `_order`.
-        rank_and_kind = matched.rank * self._kinds + self._kind
-        self._order = np.lexsort((starts, rank_and_kind))
-        every_rank_and_kind = np.arange(len(matched.ranks) * self._kinds + 1)
-        self._first = np.searchsorted(rank_and_kind[self._order], every_rank_and_kind)
+        # Sort the rows by rank, kind and start. What is at position 3 of a rank and a
+        # kind is then found 3 rows behind the first one of that rank and kind.
+        self._sorted_rows = np.lexsort((starts, self._kind, matched.rank))
+        rows_of = np.zeros((rank_count, kinds), dtype=np.intp)
+        np.add.at(rows_of, (matched.rank, self._kind), 1)
+        rows_before = prefix_sums(rows_of.reshape(-1))
+        self._rows_of = rows_of
+        """How many rows each rank has of each kind, of shape [ranks, kinds]."""
+        self._first_of = rows_before[:-1].reshape(rank_count, kinds)
+        """Where these begin in `_sorted_rows`, in the same shape."""
 
-        self.position = np.empty(len(rank_and_kind), dtype=np.intp)
+        first_of_row = self._first_of[matched.rank, self._kind]
+        self.position = rank_of_each(self._sorted_rows) - first_of_row
         """For each row how many collectives of its kind its rank started before."""
-        self.position[self._order] = ordinals(rank_and_kind[self._order])
 
     def is_same_position(self, rows: Rows, other_rows: Rows) -> Flags:
         """Mark the pairs of rows that are at the same position of the program.
@@ -138,12 +149,15 @@ class ProgramPositions:
             rows: One row of each pair.
             other_rows: The other row of each pair.
         """
-        same_kind = self._kind[rows] == self._kind[other_rows]
-        same_position = self.position[rows] == self.position[other_rows]
-        return np.asarray(same_kind & same_position)
+        is_same_kind = self._kind[rows] == self._kind[other_rows]
+        is_same_count = self.position[rows] == self.position[other_rows]
+        return np.asarray(is_same_kind & is_same_count)
 
     def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
         """Find the rows that are at the same positions of the program on other ranks.
+
+        E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that size on
+        the other rank.
 
         Args:
             ranks: For each of `rows` the index of the rank to look on.
@@ -152,10 +166,11 @@ class ProgramPositions:
         Returns:
             A row of each of `ranks`, NO_ROW where that rank does not get so far.
         """
-        rank_and_kind = ranks * self._kinds + self._kind[rows]
-        index = self._first[rank_and_kind] + self.position[rows]
-        exists = index < self._first[rank_and_kind + 1]
-        row = self._order[np.where(exists, index, 0)]
+        kind = self._kind[rows]
+        position = self.position[rows]
+        exists = position < self._rows_of[ranks, kind]
+        sorted_index = self._first_of[ranks, kind] + position
+        row = self._sorted_rows[np.where(exists, sorted_index, 0)]
         return np.where(exists, row, NO_ROW)
 
 
@@ -167,9 +182,9 @@ def _kinds(matched: Matched) -> Rows:
     """
     number_of_kind: dict[tuple[str, int, int], int] = {}
     numbers = []
-    for name, size_bytes, ranks in zip(
+    kinds = zip(
         matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True
-    ):
-        kind = (name, size_bytes, ranks)
+    )
+    for kind in kinds:
         numbers.append(number_of_kind.setdefault(kind, len(number_of_kind)))
     return np.array(numbers, dtype=np.intp)

@@ -17,7 +17,7 @@ from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import LATE_NS, build_graph
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
 from fusetui.analysis.replay.graph import Graph, Node
@@ -29,7 +29,6 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
-    last_at_or_before,
     reduce_groups,
 )
 from fusetui.trace.model.columns import Trace
@@ -129,32 +128,32 @@ def build_graphs(
         WrongChangeError: For a change that changes nothing on any rank.
     """
     arrivals = _prepare_arrivals(facts)
-    ranks: list[RankGraph] = []
-    notes: list[str] = []
+    rank_graphs: list[RankGraph] = []
+    notes: dict[str, None] = {}  # an ordered set
     applied: set[str] = set()
-    not_applied: dict[str, NoMatchError] = {}
+    error_of_change: dict[str, NoMatchError] = {}
     for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
         graph = _build_rank_graph(facts, arrivals, index, trace)
-        changes_of_rank = [
+        own_changes = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
-        with_changes = _apply_changes(trace, graph, changes_of_rank, not_applied)
+        with_changes = _apply_changes(trace, graph, own_changes, error_of_change)
         applied |= with_changes.applied
-        notes += with_changes.notes
-        ranks.append(_collect_rank_graph(trace, graph, with_changes))
+        notes |= dict.fromkeys(with_changes.notes)
+        rank_graphs.append(_collect_rank_graph(trace, graph, with_changes))
 
     # A change of all ranks has to apply to one of them at least.
-    for text in not_applied.keys() - applied:
-        raise not_applied[text]
+    for change_text, error in error_of_change.items():
+        if change_text not in applied:
+            raise error
 
     # Shifts are made small, so that no time of a replay is below 0.
     shift = arrivals.to_common_ns - arrivals.to_common_ns.min()
-    distinct_notes = dict.fromkeys(notes)
     return JobGraphs(
-        ranks=tuple(ranks),
+        ranks=tuple(rank_graphs),
         arrivals=msgspec.structs.replace(arrivals, to_common_ns=shift),
-        notes=tuple(note for note in distinct_notes if note not in NOTES_OF_ONE_RANK),
+        notes=tuple(note for note in notes if note not in NOTES_OF_ONE_RANK),
     )
 
 
@@ -190,16 +189,17 @@ def _prepare_arrivals(facts: JobFacts) -> CollectiveArrivals:
     `to_common_ns` leads from the clock of each rank's file to the clock of the job.
     """
     matched = facts.matched
-    start = facts.waits.start
-    shift_ns = start - matched.start
-    last_start = matched.over_ranks(np.maximum, start)
-    end = matched.end + shift_ns
+    common_start = facts.waits.start
+    shift_ns = common_start - matched.start
+    common_end = matched.end + shift_ns
+    last_start_of_collective = matched.over_ranks(np.maximum, common_start)
+    last_start = matched.for_each_row(last_start_of_collective)
     return CollectiveArrivals(
         collective_of_row=matched.collective_of_row,
         rank=matched.rank,
         node=np.full(len(matched.rank), NO_NODE, dtype=np.intp),
         to_common_ns=shift_ns,
-        transfer_ns=end - matched.for_each_row(last_start),
+        transfer_ns=common_end - last_start,
     )
 
 
@@ -226,15 +226,20 @@ def _fill_in_nodes(
         NoAnswerError: If a collective is no kernel, or if the file is not the one that
             was summarized.
     """
-    start = facts.waits.start
-    first_ns = int(start.min())
-    nodes = _find_nodes(trace, graph, facts.matched.row[rows])
+    collectives = facts.matched.row[rows]
+    nodes = _find_nodes(trace, graph, collectives)
     arrivals.node[rows] = nodes
-    arrivals.to_common_ns[rows] += graph.origin_ns + trace.epoch_ns - first_ns
+
+    # Times of a graph count from its origin, and those of a trace from its epoch.
+    common_start = facts.waits.start
+    first_start = int(common_start.min())
+    graph_to_file_ns = graph.origin_ns + trace.epoch_ns
+    arrivals.to_common_ns[rows] += graph_to_file_ns - first_start
 
     # The graph has to give the starts that the summary has.
     start_by_graph = graph.began[nodes] + arrivals.to_common_ns[rows]
-    if (start_by_graph != start[rows] - first_ns).any():
+    start_by_summary = common_start[rows] - first_start
+    if (start_by_graph != start_by_summary).any():
         raise NoAnswerError("not_replayed")
 
 
@@ -266,12 +271,12 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
         NoAnswerError: If it was not recorded what waits for the collectives, or if
             other work of their stream begins before they end.
     """
-    unexplained_ns = _unexplained_ns(graph, collectives)
-    if unexplained_ns > MAX_REPLAY_ERROR * int(graph.ended.max()):
+    recording_ns = int(graph.ended.max())
+    if _unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
         raise NoAnswerError("not_linked")
 
     # Even without a change, `changed` corrects the edges of overlapping work.
-    unchanged, _ = changed(trace, graph, ())
+    unchanged, _ = apply_changes(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
 
@@ -280,7 +285,7 @@ def _apply_changes(
     trace: Trace,
     graph: Graph,
     changes: Sequence[RankChange],
-    not_applied: dict[str, NoMatchError],
+    error_of_change: dict[str, NoMatchError],
 ) -> _Changed:
     """Apply those changes to the graph of a rank that have something to change in it.
 
@@ -288,21 +293,25 @@ def _apply_changes(
         trace: The trace of the rank.
         graph: Its graph.
         changes: The changes of this rank, and those of all ranks.
-        not_applied: The errors of changes that have nothing to change, by their texts.
-            Those of this rank are added in place.
+        error_of_change: The errors of changes that have nothing to change, by their
+            texts. Those of this rank are added in place.
     """
-    applied: list[Change] = []
-    applied_texts: list[str] = []
-    for change_of_rank in changes:
+    applied: list[RankChange] = []
+    for change in changes:
         try:
-            changed(trace, graph, [change_of_rank.change])
-        except NoMatchError as reason:
-            not_applied[change_of_rank.text] = reason
+            apply_changes(trace, graph, [change.change])
+        except NoMatchError as error:
+            error_of_change[change.text] = error
         else:
-            applied.append(change_of_rank.change)
-            applied_texts.append(change_of_rank.text)
-    changed_graph, notes = changed(trace, graph, applied)
-    return _Changed(graph=changed_graph, applied=frozenset(applied_texts), notes=notes)
+            applied.append(change)
+    changed_graph, notes = apply_changes(
+        trace, graph, [change.change for change in applied]
+    )
+    return _Changed(
+        graph=changed_graph,
+        applied=frozenset(change.text for change in applied),
+        notes=notes,
+    )
 
 
 def _collect_rank_graph(
@@ -315,8 +324,8 @@ def _collect_rank_graph(
         graph: Its graph without changes.
         with_changes: Its graph with the changes.
     """
-    shares = [device.residual_share for device in measure_residuals(trace)]
-    residual_share = max(shares, default=0.0)
+    residuals = measure_residuals(trace)
+    residual_share = max((device.residual_share for device in residuals), default=0.0)
     return RankGraph(
         graph=graph,
         changed_graph=with_changes.graph,
@@ -339,8 +348,9 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
     Raises:
         NoAnswerError: If one of them is no kernel, so that it has no node.
     """
-    rows = find_collectives(trace).rows[collectives]
-    nodes: Rows = graph.node_of(trace, Node.ITEM)[rows]
+    trace_rows = find_collectives(trace).rows[collectives]
+    node_of_trace_row = graph.node_of(trace, Node.GPU_TASK)
+    nodes: Rows = node_of_trace_row[trace_rows]
     if (nodes == NO_NODE).any():
         raise NoAnswerError("on_cpu")
     return nodes
@@ -362,20 +372,19 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
         The sum, in ns.
     """
     delay_ns = graph.residual.max(axis=0)
-    nodes = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
+    nodes = graph.nodes(Node.GPU_TASK, Node.LAUNCH, Node.WAIT)
     late_nodes = nodes[delay_ns[nodes] > LATE_NS]
-    others = np.setdiff1d(late_nodes, collectives)
+    late_others = np.setdiff1d(late_nodes, collectives)
 
-    # The last end of a collective before each of the others begins. A time before all
-    # stands for none, so early that nothing follows it.
-    before_all = -LATE_NS - 1
-    ends = np.append(before_all, np.sort(graph.ended[collectives]))
-    began = graph.began[others]
-    last_end = ends[last_at_or_before(ends, began)]
-    follows_collective = began - last_end <= LATE_NS
+    # Count the collectives that ended in the last LATE_NS before each of them begins.
+    ends = np.sort(graph.ended[collectives])
+    began = graph.began[late_others]
+    ended_by_then = np.searchsorted(ends, began, side="right")
+    ended_long_before = np.searchsorted(ends, began - LATE_NS, side="left")
+    follows_collective = ended_by_then > ended_long_before
 
     delay_of_collectives = delay_ns[collectives].sum()
-    delay_of_others = delay_ns[others[follows_collective]].sum()
+    delay_of_others = delay_ns[late_others[follows_collective]].sum()
     return int(delay_of_collectives + delay_of_others)
 
 
@@ -395,24 +404,22 @@ def drop_removed_collectives(
     Raises:
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
+    # For each rank's part in a collective.
     arrivals = graphs.arrivals
     is_removed = np.zeros(len(arrivals.node), dtype=np.bool_)
     keeps_length = np.zeros(len(arrivals.node), dtype=np.bool_)
     for index, rank in enumerate(graphs.ranks):
         is_of_rank = arrivals.rank == index
         node = arrivals.node[is_of_rank]
-        is_removed[is_of_rank] = rank.changed_graph.gone[node]
-
+        is_removed[is_of_rank] = rank.changed_graph.is_removed[node]
+        length_before = rank.graph.dur[node]
+        length_after = rank.changed_graph.dur[node]
         # A transfer of 0 ns is as long after every change, which says nothing.
-        recorded_ns = rank.graph.dur[node]
-        is_as_long = rank.changed_graph.dur[node] == recorded_ns
-        keeps_length[is_of_rank] = is_as_long & (recorded_ns > 0)
+        keeps_length[is_of_rank] = (length_before > 0) & (length_after == length_before)
 
-    has_new_length = ~keeps_length & (arrivals.transfer_ns > 0)
-    is_removed_elsewhere = _flag_whole_collectives(arrivals, is_removed)
-    has_new_length_elsewhere = _flag_whole_collectives(arrivals, has_new_length)
-    is_partly_removed = (is_removed_elsewhere & ~is_removed).any()
-    is_partly_changed = (has_new_length_elsewhere & keeps_length).any()
+    has_new_length = (arrivals.transfer_ns > 0) & ~keeps_length
+    is_partly_removed = _differs_between_ranks(arrivals, is_removed, ~is_removed)
+    is_partly_changed = _differs_between_ranks(arrivals, has_new_length, keeps_length)
 
     # A change of all ranks may match the names of a collective on some ranks only. Its
     # transfer is then changed there, as it was asked for.
@@ -423,15 +430,17 @@ def drop_removed_collectives(
     return arrivals.take(~is_removed)
 
 
-def _flag_whole_collectives(arrivals: CollectiveArrivals, flags: Flags) -> Flags:
-    """Mark the rows of each collective of which some row is flagged.
-
-    E.g. if the flag of one rank is set, the result has those of all ranks that take
-    part in the same collective.
+def _differs_between_ranks(
+    arrivals: CollectiveArrivals, is_so: Flags, is_not_so: Flags
+) -> bool:
+    """Return whether something is so on some rank of a collective, but not on another.
 
     Args:
         arrivals: The collectives, one row for each rank that takes part.
-        flags: One flag per row.
+        is_so: One flag per row.
+        is_not_so: One flag per row. Neither flag may be set, if it cannot be told.
     """
-    flag_of_collective = reduce_groups(np.logical_or, flags, arrivals.first_rows)
-    return np.asarray(flag_of_collective[arrivals.collective_of_row])
+    first_rows = arrivals.first_rows
+    is_so_somewhere = reduce_groups(np.logical_or, is_so, first_rows)
+    is_not_so_somewhere = reduce_groups(np.logical_or, is_not_so, first_rows)
+    return bool((is_so_somewhere & is_not_so_somewhere).any())

@@ -30,12 +30,11 @@ from fusetui.analysis.ranks.model import (
     unpacked,
 )
 from fusetui.trace.model.arrays import (
-    Flags,
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
     distinct,
-    last_at_or_before,
     value_before,
 )
 from fusetui.trace.model.quantiles import median, medians
@@ -50,7 +49,7 @@ MIN_SHARE_OF_DELAY = 0.5
 """Work that explains less than this share of a delay is no cause of it."""
 MAX_REASONS = 8
 COMPUTE = CLASSES.index("compute")
-NO_ROW = -1
+SUMS_OF_CLASSES = ("span", "idle")  # whose parts are classes of their own
 
 
 class _LateBegin(msgspec.Struct, frozen=True):
@@ -87,24 +86,19 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
     sums = _SumsOfDelays(matched)
     outside_ns = 0
     late_begin: _LateBegin | None = None
-    first_row = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
 
-    delays = facts.charged.own_delays
-    is_of_rank = _mark_delays_in_late_steps(facts, rank)
-    rows = delays.row[is_of_rank].tolist()
-    delays_ns = delays.ns[is_of_rank].tolist()
-    for row, delay_ns in zip(rows, delays_ns, strict=True):
-        others = _find_other_rows(matched, row)
-        begin_of_row = None
-        if matched.row[row] == first_row:
-            begin_of_row = _measure_late_begin(
-                matched, facts.clocks, row, others, delay_ns
-            )
-        if begin_of_row is None:
-            sums.add(row, others, delay_ns)
+    collectives_of_rank = matched.row[matched.rank == rank]
+    first_collective = int(collectives_of_rank.min()) if len(collectives_of_rank) else 0
+    for delay in _list_delays_in_late_steps(facts, rank):
+        others = _find_other_rows(matched, delay.row)
+        begin_of_first = None
+        if matched.row[delay.row] == first_collective:
+            begin_of_first = _measure_late_begin(matched, facts.clocks, delay, others)
+        if begin_of_first is None:
+            sums.add(delay, others)
         else:
-            late_begin = begin_of_row
-            outside_ns += delay_ns
+            late_begin = begin_of_first
+            outside_ns += delay.ns
 
     return Reason(
         late_ns=sums.delay_ns + outside_ns,
@@ -115,6 +109,13 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
         has_step=late_begin.is_step if late_begin else False,
         excess=sums.largest(),
     )
+
+
+class _Delay(msgspec.Struct, frozen=True):
+    """That a rank was late for a collective by its own work."""
+
+    row: int  # row of Matched: the rank in this collective
+    ns: int
 
 
 class _SumsOfDelays:
@@ -132,21 +133,20 @@ class _SumsOfDelays:
         self.delay_ns = 0
         """All delays together."""
 
-    def add(self, row: int, others: Rows, delay_ns: int) -> None:
-        """Add the delay of a rank before one collective, and what explains it.
+    def add(self, delay: _Delay, others: Rows) -> None:
+        """Add a delay of the rank before one collective, and what explains it.
 
         It is compared for how long this rank and the others were in each region of the
         program. No region explains more than MAX_SHARE_OF_DELAY of the delay.
 
         Args:
-            row: The row of the late rank in the collective.
+            delay: The delay, with the row of the rank in the collective.
             others: The rows of the other ranks in it.
-            delay_ns: By how many ns the rank was late by its own work.
         """
-        self.delay_ns += delay_ns
-        max_explained_ns = round(MAX_SHARE_OF_DELAY * delay_ns)
+        self.delay_ns += delay.ns
+        max_explained_ns = round(MAX_SHARE_OF_DELAY * delay.ns)
         compared_rows = others[_choose_evenly_spaced(len(others))].tolist()
-        for difference in self._work_before.differences(row, compared_rows):
+        for difference in self._work_before.differences(delay.row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
             self._explained_ns[difference.region] += explained_ns
@@ -158,33 +158,38 @@ class _SumsOfDelays:
         at most MAX_REASONS. A region that took longer by more than MAX_SHARE_OF_DELAY
         of all delays is left out: it cannot have delayed the rank for all of that time.
         """
-        max_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
+        max_longer_ns = MAX_SHARE_OF_DELAY * max(self.delay_ns, 1)
         reasons: list[Excess] = []
-        for region, ns in self._explained_ns.items():
-            if ns > 0 and self._longer_ns[region] <= max_ns:
+        for region, explained_ns in self._explained_ns.items():
+            is_possible = self._longer_ns[region] <= max_longer_ns
+            if explained_ns > 0 and is_possible:
                 kind, name = region
-                reasons.append(Excess(kind=kind, name=name, ns=ns))
+                reasons.append(Excess(kind=kind, name=name, ns=explained_ns))
         reasons.sort(key=lambda reason: -reason.ns)
         return tuple(reasons[:MAX_REASONS])
 
 
-def _mark_delays_in_late_steps(facts: JobFacts, rank: int) -> Flags:
-    """Mark the delays that a rank caused in steps in which it holds up the others.
+def _list_delays_in_late_steps(facts: JobFacts, rank: int) -> list[_Delay]:
+    """List the delays that a rank caused in steps in which it holds up the others.
 
     Args:
         facts: The facts of the job.
         rank: The index of the rank.
-
-    Returns:
-        One flag for each of `facts.charged.own_delays`.
     """
-    rows = facts.charged.own_delays.row
-    step = facts.steps.step_of_row[rows]
-    is_late_in_step = facts.caused.is_late_in_step[rank]
-    # Before the first step the step is -1 (BEFORE_STEPS), which finds the last entry.
-    is_late = np.append(is_late_in_step, False)[step]
-    is_of_rank = facts.matched.rank[rows] == rank
-    return np.asarray(is_of_rank & is_late)
+    delays = facts.charged.own_delays
+    step = facts.steps.step_of_row[delays.row]
+    is_in_step = facts.steps.is_in_step[delays.row]
+    is_of_rank = facts.matched.rank[delays.row] == rank
+    is_late_step = facts.caused.is_late_in_step[rank]
+
+    selected = np.flatnonzero(is_of_rank & is_in_step)
+    selected = selected[is_late_step[step[selected]]]
+    return [
+        _Delay(row=row, ns=ns)
+        for row, ns in zip(
+            delays.row[selected].tolist(), delays.ns[selected].tolist(), strict=True
+        )
+    ]
 
 
 def _find_other_rows(matched: Matched, row: int) -> Rows:
@@ -193,9 +198,11 @@ def _find_other_rows(matched: Matched, row: int) -> Rows:
     A row is one rank in one collective, as in the table `matched`.
     """
     collective = matched.collective_of_row[row]
-    rows: Rows = np.arange(matched.first[collective], matched.first[collective + 1])
-    is_other: Flags = np.asarray(matched.rank[rows] != matched.rank[row])
-    return rows[is_other]
+    first = matched.first[collective]
+    end = matched.first[collective + 1]
+    rows: Rows = np.arange(first, end)
+    others: Rows = rows[rows != row]
+    return others
 
 
 def _choose_evenly_spaced(count: int) -> Rows:
@@ -208,7 +215,7 @@ def _choose_evenly_spaced(count: int) -> Rows:
 
 
 def _measure_late_begin(
-    matched: Matched, clocks: Clocks, row: int, others: Rows, delay_ns: int
+    matched: Matched, clocks: Clocks, delay: _Delay, others: Rows
 ) -> _LateBegin | None:
     """Measure how late a rank was already when its step began.
 
@@ -216,55 +223,55 @@ def _measure_late_begin(
     compared instead.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
-        row: The row of the rank in a collective.
+        delay: The delay of the rank, with its row in a collective.
         others: The rows of the other ranks in it.
-        delay_ns: The delay of the rank there.
 
     Returns:
         The late begin; None if less than MIN_SHARE_OF_DELAY of the delay was there.
     """
-    rows = np.append(row, others)
+    rows = np.append(delay.row, others)
     ranks = matched.rank[rows]
     summaries = [matched.ranks[rank] for rank in ranks.tolist()]
-    steps = _find_steps_at(summaries, matched.start[rows])
-    all_have_step = min(steps) >= 0
-    begins: list[int] = []
-    for summary, step in zip(summaries, steps, strict=True):
-        if all_have_step:
-            begins.append(int(summary.step_start[step]))
-        else:
-            begins.append(summary.begin_ns)
+    step_begins = _find_step_begins(summaries, matched.start[rows])
+    recording_begins = [summary.begin_ns for summary in summaries]
+    begins = np.array(recording_begins) if step_begins is None else step_begins
 
-    common_begins = clocks.common(ranks, np.array(begins, dtype=np.int64))
+    # Compare them on the clock that all ranks share. The rank itself comes first.
+    common_begins = clocks.common(ranks, begins)
     own_begin = int(common_begins[0])
     begins_of_others = common_begins[1:]
-    if own_begin - median(begins_of_others) < MIN_SHARE_OF_DELAY * delay_ns:
+    late_ns = own_begin - median(begins_of_others)
+    if late_ns < MIN_SHARE_OF_DELAY * delay.ns:
         return None
 
+    summaries_of_others = summaries[1:]
     earliest = int(np.argmin(begins_of_others))
     return _LateBegin(
         after_ns=own_begin - int(begins_of_others[earliest]),
-        after_rank=summaries[1 + earliest].rank,
-        is_step=all_have_step,
+        after_rank=summaries_of_others[earliest].rank,
+        is_step=step_begins is not None,
     )
 
 
-def _find_steps_at(summaries: Sequence[RankSummary], times: Int64s) -> list[int]:
-    """Return the index of the step in which each rank is at a time.
+def _find_step_begins(summaries: Sequence[RankSummary], times: Int64s) -> Int64s | None:
+    """Return when each rank began the step in which it is at a time.
 
     Args:
         summaries: The ranks.
         times: A time for each rank, on its own clock.
 
     Returns:
-        An index per rank, -1 before its first step.
+        A begin per rank, on its own clock; None if some rank is before its first step.
     """
-    steps = []
+    begins = []
     for summary, time in zip(summaries, times.tolist(), strict=True):
-        steps.append(int(last_at_or_before(summary.step_start, time)))
-    return steps
+        steps_begun = int(np.searchsorted(summary.step_start, time, side="right"))
+        if not steps_begun:
+            return None
+        begins.append(summary.step_start[steps_begun - 1])
+    return np.array(begins, dtype=np.int64)
 
 
 class _WorkBeforeCollectives:
@@ -307,23 +314,28 @@ class _WorkBeforeCollectives:
         other ranks. The sums `span` and `idle` are left out, because their parts are
         listed.
 
-        Returns none unless all of these ranks have an account.
+        Args:
+            row: The row of the rank in a collective, before which to look.
+            others: The rows of the other ranks in it.
+
+        Returns:
+            A difference per class; none at all unless all of these ranks have an account.
         """
-        account = self._account(row)
+        own_account = self._account(row)
+        if own_account is None:
+            return []
         accounts_of_others = []
         for other in others:
-            account_of_other = self._account(other)
-            if account_of_other is not None:
-                accounts_of_others.append(account_of_other)
-        if account is None or len(accounts_of_others) < len(others):
-            return []
+            account = self._account(other)
+            if account is None:
+                return []
+            accounts_of_others.append(account)
 
         median_account = medians(np.array(accounts_of_others))
-        longer_ns = (account - median_account).tolist()
+        longer_ns = (own_account - median_account).tolist()
         differences: list[_Difference] = []
         for name, ns in zip(CLASSES, longer_ns, strict=True):
-            is_sum_of_others = name in ("span", "idle")
-            if not is_sum_of_others:
+            if name not in SUMS_OF_CLASSES:
                 differences.append(_Difference(region=("class", name), ns=ns))
         return differences
 
@@ -340,18 +352,18 @@ class _WorkBeforeCollectives:
             others: The rows of the other ranks in it.
 
         Returns:
-            None at all unless the regions are known for all of these ranks; they are
-            kept only for the longest stretches.
+            A difference per region; none at all unless the regions are known for all of
+            these ranks. They are kept only for the longest stretches.
         """
-        regions_of_others: list[RegionTimes] = []
-        for other in others:
-            regions_of_other = self._regions_before(other)
-            if regions_of_other is None:
-                return []
-            regions_of_others.append(regions_of_other)
         own_regions = self._regions_before(row)
         if own_regions is None:
             return []
+        regions_of_others: list[RegionTimes] = []
+        for other in others:
+            regions = self._regions_before(other)
+            if regions is None:
+                return []
+            regions_of_others.append(regions)
 
         all_regions = dict.fromkeys(own_regions.ns)  # each once, in a fixed order
         for regions in regions_of_others:
@@ -359,8 +371,10 @@ class _WorkBeforeCollectives:
 
         differences: list[_Difference] = []
         for region in all_regions:
-            most_ns = [regions.at_most(region) for regions in regions_of_others]
-            ns = own_regions.at_least(region) - median(most_ns)
+            most_ns_of_others = [
+                regions.at_most(region) for regions in regions_of_others
+            ]
+            ns = own_regions.at_least(region) - median(most_ns_of_others)
             differences.append(_Difference(region=region, ns=ns))
         return differences
 
@@ -368,17 +382,21 @@ class _WorkBeforeCollectives:
         """Return how many ns of each class of time, such as compute or idle, a rank
         spent before a collective.
 
-        Returns None without a GPU.
+        Args:
+            row: The row of the rank in the collective.
+
+        Returns:
+            ns for each of CLASSES; None without a GPU.
         """
         matched = self._matched
         rank = int(matched.rank[row])
         if rank not in self._accounts:
-            packed = matched.ranks[rank].collectives.before
-            self._accounts[rank] = unpacked(packed, len(CLASSES))
-        accounts = self._accounts[rank]
-        if not len(accounts):
+            compressed = matched.ranks[rank].collectives.before
+            self._accounts[rank] = unpacked(compressed, len(CLASSES))
+        accounts_of_rank = self._accounts[rank]
+        if not len(accounts_of_rank):
             return None
-        account: Int64s = accounts[matched.row[row]].copy()
+        account: Int64s = accounts_of_rank[matched.row[row]].copy()
 
         # Compute counts from when the inputs of the collective before were ready, to
         # when the inputs of this one are.
@@ -399,9 +417,11 @@ class _WorkBeforeCollectives:
             row: The row of the rank in the collective.
         """
         rank = int(self._matched.rank[row])
+        collective = int(self._matched.row[row])
         if rank not in self._regions:
-            self._regions[rank] = self._matched.ranks[rank].regions.by_collective()
-        return self._regions[rank].get(int(self._matched.row[row]))
+            compressed = self._matched.ranks[rank].regions
+            self._regions[rank] = compressed.by_collective()
+        return self._regions[rank].get(collective)
 
 
 def compare_kernels(
@@ -428,10 +448,10 @@ def compare_kernels(
     median_of_others_ns = 0.0
     for kernel in summary.kernels:
         totals_ns: list[int] = []
-        for kernels_of_other in kernels_of_others:
-            same = kernels_of_other.get(kernel.name)
-            if same is not None and same.count == kernel.count:
-                totals_ns.append(same.total_ns)
+        for kernels in kernels_of_others:
+            same_kernel = kernels.get(kernel.name)
+            if same_kernel is not None and same_kernel.count == kernel.count:
+                totals_ns.append(same_kernel.total_ns)
         ran_equally_often = len(totals_ns) == len(kernels_of_others)
         if ran_equally_often:
             own_ns += kernel.total_ns

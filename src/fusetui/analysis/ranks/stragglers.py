@@ -61,7 +61,8 @@ def find_stragglers(facts: JobFacts) -> Iterator[Straggler]:
 
     if facts.pipeline is None:
         return
-    for slow in facts.pipeline.slow[: MAX_STRAGGLERS - len(stragglers)]:
+    still_allowed = MAX_STRAGGLERS - len(stragglers)
+    for slow in facts.pipeline.slow[:still_allowed]:
         if slow.index not in stragglers:
             yield _describe_slow_pipeline_rank(facts, slow)
 
@@ -76,15 +77,15 @@ def _describe_straggler(facts: JobFacts, rank: int) -> Straggler:
         facts: The facts of the job.
         rank: The index of the rank.
     """
-    ranks = facts.matched.ranks
+    summaries = facts.matched.ranks
     reason = explain_lateness(facts, rank)
     cause = _locate_cause(reason)
     slower = None
-    if cause == "inside":
-        others = [summary for summary in ranks if summary is not ranks[rank]]
-        slower = compare_kernels(ranks[rank], others)
+    if cause == "inside":  # else its own kernels do not matter
+        others = (*summaries[:rank], *summaries[rank + 1 :])
+        slower = compare_kernels(summaries[rank], others)
     return Straggler(
-        rank=ranks[rank].rank,
+        rank=summaries[rank].rank,
         last_count=int(facts.sums.last_count[rank]),
         of=int(facts.sums.collectives[rank]),
         caused_ns=int(facts.caused.mean_ns[rank]),
@@ -108,9 +109,10 @@ def _locate_cause(reason: Reason) -> StragglerCause:
     """
     if reason.outside_ns > reason.inside_ns:
         return "outside"
-    largest_ns = reason.excess[0].ns if reason.excess else 0
-    is_explained = largest_ns >= MIN_SHARE_OF_DELAY * reason.inside_ns
-    return "inside" if is_explained else "untold"
+    explained_ns = max((excess.ns for excess in reason.excess), default=0)
+    if explained_ns >= MIN_SHARE_OF_DELAY * reason.inside_ns:
+        return "inside"
+    return "untold"
 
 
 def _list_late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
@@ -126,11 +128,14 @@ def _list_late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
     names = facts.steps.names
     if not names:
         return ()
-    caused_in_step = facts.caused.mean_ns_by_step[rank]
+    caused_ns_by_step = facts.caused.mean_ns_by_step[rank].tolist()
+    is_late_by_step = facts.caused.is_late_in_step[rank].tolist()
     late_steps: list[LateStep] = []
-    for step in np.flatnonzero(facts.caused.is_late_in_step[rank]).tolist():
-        caused_ns = round(float(caused_in_step[step]))
-        late_steps.append(LateStep(name=names[step], caused_ns=caused_ns))
+    for name, caused_ns, is_late in zip(
+        names, caused_ns_by_step, is_late_by_step, strict=True
+    ):
+        if is_late:
+            late_steps.append(LateStep(name=name, caused_ns=round(caused_ns)))
     return tuple(late_steps)
 
 
@@ -182,7 +187,8 @@ def decide_verdict(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdi
             facts.matched, facts.replay, stragglers
         )
         return JobVerdict(stages=stages, if_all=if_all)
-    if not len(facts.matched) or facts.clocks.refused:
+    waits_are_known = len(facts.matched) > 0 and not facts.clocks.refused
+    if not waits_are_known:
         return JobVerdict(stages=stages)
 
     wait_of_step_ns = facts.caused.mean_wait_of_step_ns
@@ -193,18 +199,21 @@ def decide_verdict(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdi
             stages=stages,
             kind="in turn",
             waits_ns=tuple(wait_of_step_ns.tolist()),
-            in_turn=int(is_late_somewhere.sum()),
+            in_turn=int(np.count_nonzero(is_late_somewhere)),
         )
 
-    # The wait of a mean rank in a mean step, by the reason why nobody is to blame.
-    other_ranks = max(len(facts.matched.ranks) - 1, 1)
-    uncharged_ns = facts.charged.uncharged_ns / (other_ranks * len(wait_of_step_ns))
-    largest = max(UNCHARGED_TEXTS, key=lambda reason: float(uncharged_ns[reason]))
-    if uncharged_ns[largest] >= min_ns:
+    # The wait of a mean rank in a mean step, by the reason why nobody is to blame. One
+    # of the ranks does not wait, because somebody has to be last.
+    waiting_ranks = max(len(facts.matched.ranks) - 1, 1)
+    steps = len(wait_of_step_ns)
+    uncharged_ns = facts.charged.uncharged_ns / (waiting_ranks * steps)
+    reason = max(UNCHARGED_TEXTS, key=lambda reason: float(uncharged_ns[reason]))
+    longest_ns = float(uncharged_ns[reason])
+    if longest_ns >= min_ns:
         return JobVerdict(
             stages=stages,
             kind="untold",
-            waits_ns=(float(uncharged_ns[largest]),),
-            why=UNCHARGED_TEXTS[largest],
+            waits_ns=(longest_ns,),
+            why=UNCHARGED_TEXTS[reason],
         )
     return JobVerdict(stages=stages, kind="nobody")

@@ -5,8 +5,8 @@ A summary is a pure function of what lies at a path or URL.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -24,10 +24,12 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.ids import Id
 
 KEPT_AS = "ranks"
 MAX_HOST_CHARACTERS = 200
@@ -58,7 +60,8 @@ def read_summary(path: str, cached: bool = True) -> model.RankSummary | model.Le
         return cached_summary
 
     try:
-        summary = extract_summary(open_trace(path, cached=False, alone=True), path)
+        trace = open_trace(path, cached=False, alone=True)
+        summary = extract_summary(trace, path)
     except TraceError as error:
         return model.LeftOut(path, None, str(error))
     if record is not None:
@@ -81,12 +84,14 @@ def _decode_record(record: CacheRecord | None, path: str) -> model.RankSummary |
     """
     if record is None:
         return None
-    # a record that is damaged or of another version counts as missing
-    with suppress(msgspec.MsgspecError):
+    try:
         kept_summary = record.load(KeptSummary)
-        if kept_summary is not None:
-            return msgspec.structs.replace(model.decoded(kept_summary.data), path=path)
-    return None
+        if kept_summary is None:
+            return None
+        summary = model.decoded(kept_summary.data)
+    except msgspec.MsgspecError:
+        return None  # a record that is damaged or of another version counts as missing
+    return msgspec.structs.replace(summary, path=path)
 
 
 def extract_summary(trace: Trace, path: str) -> model.RankSummary:
@@ -105,11 +110,18 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
     ended_before = _find_latest_ends_before(trace, issued)
 
     device = _choose_device(trace)
+    device_number = model.NO_DEVICE
+    device_name = ""
+    if device is not None:
+        device_name = device.axis.named[device.number].name
+        if isinstance(device.pid, int):
+            device_number = device.pid
+
     steps = steps_of(trace)
     step_accounts: Sequence[DeviceAccount] = []
-    if device and len(steps):
+    if device is not None and len(steps):
         step_accounts = device.over(steps.start, steps.end)
-    whole_account = [device.span] if device else []
+    whole_account = [device.span] if device is not None else []
 
     rank, rank_by = infer_rank(trace.keys, path)
     peaks = [peak.allocated for peak in find_memory_peaks(trace).peaks]
@@ -121,11 +133,11 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         world_size=process_groups.world_size(trace.keys),
         host=_read_machine_name(trace),
         devices=_count_devices(trace),
-        device=device.pid if device and isinstance(device.pid, int) else -1,
-        device_name=device.axis.named[device.number].name if device else "",
+        device=device_number,
+        device_name=device_name,
         begin_ns=trace.begin_ns + trace.epoch_ns,
         end_ns=trace.end_ns + trace.epoch_ns,
-        steps=tuple(map(trace.name_of, steps.rows.tolist())),
+        steps=tuple(trace.name_of(row) for row in steps.rows.tolist()),
         step_start=steps.start + trace.epoch_ns,
         step_end=steps.end + trace.epoch_ns,
         accounts=_make_account_table(step_accounts),
@@ -136,7 +148,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         collectives=_make_columns(trace, issued, groups, names, device, ended_before),
         cut=_find_cut_collectives(issued),
         regions=regions_before(trace, issued, ended_before),
-        memory_peak=max(peaks, default=-1),
+        memory_peak=max(peaks, default=model.UNKNOWN_BYTES),
         note=note_of(trace),
         inferred=_collect_inferences(issued),
         damage=_describe_damage(trace, issued),
@@ -149,7 +161,9 @@ def _read_machine_name(trace: Trace) -> str:
     It is cut after MAX_HOST_CHARACTERS.
     """
     name = trace.keys.get("host_name")
-    return name[:MAX_HOST_CHARACTERS] if isinstance(name, str) else ""
+    if not isinstance(name, str):
+        return ""
+    return name[:MAX_HOST_CHARACTERS]
 
 
 def _count_devices(trace: Trace) -> int:
@@ -180,9 +194,12 @@ def _collect_inferences(issued: IssuedCollectives) -> tuple[str, ...]:
 
 def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
     """Return the first MAX_COLLECTIVES collectives."""
-    columns = msgspec.structs.asdict(issued)
-    first = {name: column[: model.MAX_COLLECTIVES] for name, column in columns.items()}
-    return IssuedCollectives(**first)
+    return IssuedCollectives(
+        rows=issued.rows[: model.MAX_COLLECTIVES],
+        issuer=issued.issuer[: model.MAX_COLLECTIVES],
+        issued=issued.issued[: model.MAX_COLLECTIVES],
+        collectives=issued.collectives[: model.MAX_COLLECTIVES],
+    )
 
 
 def _list_groups(
@@ -205,8 +222,9 @@ def _describe_damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]
     """
     report = trace.report
     damage: list[str] = []
-    if report.cut or report.missing:
-        damage.append(report.cut or report.missing)
+    what_is_missing = report.cut or report.missing
+    if what_is_missing:
+        damage.append(what_is_missing)
     if report.unreadable:
         damage.append(
             f"{report.unreadable} of {report.events} events could not be read"
@@ -222,9 +240,11 @@ def _describe_damage(trace: Trace, issued: IssuedCollectives) -> tuple[str, ...]
 
 def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
-    launches = trace.launch[trace.gpu_rows]
-    tracks = distinct(trace.track[launches[launches >= 0]]).tolist()
-    return len({trace.tracks[track].pid for track in tracks})
+    launch = trace.launch[trace.gpu_rows]
+    has_launch = launch != NO_ROW
+    launching_tracks = distinct(trace.track[launch[has_launch]]).tolist()
+    processes = {trace.tracks[track].pid for track in launching_tracks}
+    return len(processes)
 
 
 def _choose_device(trace: Trace) -> Device | None:
@@ -233,30 +253,37 @@ def _choose_device(trace: Trace) -> Device | None:
     It is the device that communicates most often, judged by the first
     MAX_KERNELS_FOR_DEVICE kernels that communicate.
     """
+    is_communication = communicates(trace, trace.gpu_rows)
+    rows = trace.gpu_rows[is_communication]
+    kernels_of_pid: Counter[Id] = Counter()
+    for row in rows[:MAX_KERNELS_FOR_DEVICE].tolist():
+        kernels_of_pid[trace.track_of(row).pid] += 1
+
     devices = Accounts(trace).devices
-    rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
-    pids = [trace.track_of(int(row)).pid for row in rows[:MAX_KERNELS_FOR_DEVICE]]
-    return max(devices, key=lambda device: pids.count(device.pid), default=None)
+    return max(devices, key=lambda device: kernels_of_pid[device.pid], default=None)
 
 
 def _find_latest_ends_before(trace: Trace, issued: IssuedCollectives) -> Int64s:
     """Find when the collectives before each collective had ended.
 
     The time from there to its start, or to its issue, is what the rank did before it.
+    E.g. for collectives from 2 to 9, from 5 to 7 and from 20 to 30 us, in a trace that
+    begins at 0: 0, 5 and 9 us.
 
     Returns:
         For each collective the latest end of those that started earlier, but at most
         its own start; for the first one the begin of the trace. In ns of the trace.
     """
     start = trace.start[issued.rows]
-    end = trace.end[issued.rows]
     by_start = np.argsort(start, kind="stable")
-    ends_before = np.concatenate(([trace.begin_ns], end[by_start][:-1]))
+    sorted_end = trace.end[issued.rows][by_start]
+    sorted_start = start[by_start]
 
-    # Without collectives there is still the begin of the trace, which is cut off.
-    latest_ends = np.maximum.accumulate(ends_before)[: len(start)]
+    # Before the first collective, the trace begins; before the n-th, n - 1 have ended.
+    latest_end = np.maximum.accumulate(np.append(trace.begin_ns, sorted_end))
+    latest_end_before = latest_end[:-1]
     ended_before = np.empty_like(start)
-    ended_before[by_start] = np.minimum(latest_ends, start[by_start])
+    ended_before[by_start] = np.minimum(latest_end_before, sorted_start)
     return ended_before
 
 
@@ -267,15 +294,19 @@ def _make_account_table(accounts: Sequence[DeviceAccount]) -> Int64s:
     An account says for how long a device computed, communicated or was idle. The
     columns are those of CLASSES. Returns an empty table for no accounts.
     """
-    rows: list[list[int]] = []
-    for account in accounts:
-        row = []
-        for name in model.CLASSES:
-            # A class is either a field of the account or one of the kinds of idle time.
-            idle_ns = account.idle.get(name, 0)
-            row.append(getattr(account, f"{name}_ns", idle_ns))
-        rows.append(row)
-    return np.array(rows, dtype=np.int64).reshape(-1, len(model.CLASSES))
+    table = np.zeros((len(accounts), len(model.CLASSES)), dtype=np.int64)
+    for row, account in enumerate(accounts):
+        ns_of_class = {
+            "span": account.span_ns,
+            "compute": account.compute_ns,
+            "exposed_comm": account.exposed_comm_ns,
+            "exposed_copy": account.exposed_copy_ns,
+            "idle": account.idle_ns,
+            **account.idle,  # the kinds of idle time that occurred
+        }
+        for column, name in enumerate(model.CLASSES):
+            table[row, column] = ns_of_class.get(name, 0)
+    return table
 
 
 def _make_columns(
@@ -294,8 +325,8 @@ def _make_columns(
         groups: The process groups, into which a column has indices.
         names: The names of collectives, likewise.
         device: The device of the rank. Without one all accounts are empty or 0.
-        ended_before: The result of `_find_latest_ends_before`. The account from there to the
-            start of each collective is kept.
+        ended_before: When the collectives before each one had ended. The account from
+            there to the start of each collective is kept.
     """
     index_of_group = {group: index for index, group in enumerate(groups)}
     index_of_name = {name: index for index, name in enumerate(names)}
@@ -303,7 +334,7 @@ def _make_columns(
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = determine_ready_times(trace, issued)
-    accounts_before = device.over(ended_before, start) if device else []
+    accounts_before = device.over(ended_before, start) if device is not None else []
     return model.Collectives(
         group=_make_array(index_of_group[each.group] for each in collectives),
         name=_make_array(index_of_name[each.name] for each in collectives),
@@ -366,18 +397,18 @@ def determine_ready_times(trace: Trace, issued: IssuedCollectives) -> Int64s:
     ready: Int64s = trace.start[issued.rows].copy()
     queued = _find_queued(trace, issued)
     compute = _find_launched_compute(trace)
-    if not len(queued.collective) or not len(compute.launched):
-        return ready
 
-    # How many kernels that compute were launched before each collective.
-    launched_before = np.searchsorted(compute.launched, issued.issued)
-    kernels_before = launched_before[queued.collective]
-    computed_between = kernels_before > launched_before[queued.behind]
+    # How many kernels that compute were launched before each collective. Those that
+    # were launched after the collective ahead of it computed its inputs.
+    kernels_before = np.searchsorted(compute.launched, issued.issued)
+    has_inputs = kernels_before[queued.collective] > kernels_before[queued.behind]
+    collective = queued.collective[has_inputs]
 
-    delayed = queued.collective[computed_between]
-    inputs_end = compute.latest_end[kernels_before[computed_between] - 1]
-    could_start = np.maximum(inputs_end, issued.issued[delayed])
-    ready[delayed] = np.minimum(ready[delayed], could_start)
+    # It cannot start before it was issued, and it did start as recorded.
+    last_kernel = kernels_before[collective] - 1
+    inputs_end = compute.latest_end[last_kernel]
+    could_start = np.maximum(inputs_end, issued.issued[collective])
+    ready[collective] = np.minimum(ready[collective], could_start)
     return ready
 
 
@@ -397,18 +428,19 @@ def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
     Kernels whose launch is unknown are left out.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    is_launched = trace.launch[kernels] >= 0
-    computes = kernels[~communicates(trace, kernels) & is_launched]
-    if len(computes):
-        track = trace.track[computes]
-        busy_ns = summed(track, trace.dur[computes], len(trace.tracks))
-        computes = computes[track == np.argmax(busy_ns)]
+    has_launch = trace.launch[kernels] != NO_ROW
+    computing = kernels[~communicates(trace, kernels) & has_launch]
+    if len(computing):
+        track = trace.track[computing]
+        busy_ns = summed(track, trace.dur[computing], len(trace.tracks))
+        busiest_track = np.argmax(busy_ns)
+        computing = computing[track == busiest_track]
 
-    launched = trace.start[trace.launch[computes]]
+    launched = trace.start[trace.launch[computing]]
     by_launch = np.argsort(launched, kind="stable")
     return _LaunchedCompute(
         launched=launched[by_launch],
-        latest_end=np.maximum.accumulate(trace.end[computes[by_launch]]),
+        latest_end=np.maximum.accumulate(trace.end[computing[by_launch]]),
     )
 
 
@@ -432,27 +464,30 @@ def _find_queued(trace: Trace, issued: IssuedCollectives) -> _Queued:
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
 
-    # Each collective with its predecessor, which counts if it is on the same track.
-    in_order = np.lexsort((start, track))
-    collective = in_order[1:]
-    behind = in_order[:-1]
+    # Pair each collective with the one before it, which may be on another track.
+    by_track_and_start = np.lexsort((start, track))
+    collective = by_track_and_start[1:]
+    behind = by_track_and_start[:-1]
     is_same_track = track[collective] == track[behind]
 
     gap_ns = start[collective] - end[behind]
-    follows = is_same_track & (gap_ns >= 0) & (gap_ns <= MAX_QUEUED_GAP_NS)
-    is_queued = follows & _has_own_launch(trace, issued)[collective]
+    is_small_gap = (gap_ns >= 0) & (gap_ns <= MAX_QUEUED_GAP_NS)
+    has_own_launch = _has_own_launch(trace, issued)[collective]
+    is_queued = is_same_track & is_small_gap & has_own_launch
     return _Queued(collective=collective[is_queued], behind=behind[is_queued])
 
 
 def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
     """Mark the collectives that were launched by a call that launched nothing else."""
     launch = trace.launch[trace.gpu_rows]
-    launched_by_call = np.bincount(launch[launch >= 0], minlength=len(trace.start))
-    is_launched = trace.launch[issued.rows] >= 0
+    known_launches = launch[launch != NO_ROW]
+    events_of_call = np.bincount(known_launches, minlength=len(trace.start))
 
-    # Without an issuer (-1) there was no launch, so any call may stand in.
-    call = np.maximum(issued.issuer, 0)
-    return np.asarray(is_launched & (launched_by_call[call] == 1))
+    has_issuer = issued.issuer != NO_ROW
+    is_launched = trace.launch[issued.rows] != NO_ROW
+    has_own_launch = has_issuer & is_launched
+    has_own_launch[has_issuer] &= events_of_call[issued.issuer[has_issuer]] == 1
+    return np.asarray(has_own_launch)
 
 
 RESUMED_NS = 5_000
@@ -465,7 +500,8 @@ def _measure_stalls(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> I
     """Measure how long compute may have waited for the result of each collective.
 
     It is the time up to its end in which the collective was ready and no kernel
-    computed.
+    computed: 15 us for one that was ready at 10 us and ended at 50 us, if the last
+    kernel before ended at 35 us.
 
     Args:
         trace: The trace.
@@ -477,19 +513,20 @@ def _measure_stalls(trace: Trace, issued: IssuedCollectives, ready: Int64s) -> I
     """
     end = trace.end[issued.rows]
     kernels = trace.rows_of(Role.KERNEL)
-    computes = kernels[~communicates(trace, kernels)]
-    if not len(computes):
-        return end - ready
+    computing = kernels[~communicates(trace, kernels)]
 
     # The latest end of all kernels that started before compute could resume.
-    by_start = computes[np.argsort(trace.start[computes], kind="stable")]
-    latest_ends = np.maximum.accumulate(trace.end[by_start])
-    kernels_before = np.searchsorted(trace.start[by_start], end - RESUMED_NS)
-    latest_end = latest_ends[np.maximum(kernels_before - 1, 0)]
-    computed_until = np.where(kernels_before > 0, latest_end, ready)
+    by_start = computing[np.argsort(trace.start[computing], kind="stable")]
+    latest_end_so_far = np.maximum.accumulate(trace.end[by_start])
+    resumes_at = end - RESUMED_NS
+    kernels_before = np.searchsorted(trace.start[by_start], resumes_at)
+    has_kernel_before = kernels_before > 0
 
-    stalled: Int64s = end - np.clip(computed_until, ready, end)
-    return stalled
+    computed_until = ready.copy()
+    last_kernel = kernels_before[has_kernel_before] - 1
+    computed_until[has_kernel_before] = latest_end_so_far[last_kernel]
+    stalled_ns: Int64s = end - np.clip(computed_until, ready, end)
+    return stalled_ns
 
 
 def _sum_kernel_runs(trace: Trace) -> tuple[model.KernelRuns, ...]:
@@ -499,25 +536,21 @@ def _sum_kernel_runs(trace: Trace) -> tuple[model.KernelRuns, ...]:
         The MAX_KERNEL_NAMES names with the longest totals, the longest first.
     """
     rows = trace.rows_of(Role.KERNEL)
-    name_of_row = trace.name[rows]
-    counts = np.bincount(name_of_row, minlength=len(trace.names))
-    total_ns = summed(name_of_row, trace.dur[rows], len(trace.names))
-
-    # Assign backwards, so that the first row of each name is assigned last and stays.
-    first_row = np.zeros(len(trace.names), dtype=np.intp)
-    first_row[name_of_row[::-1]] = rows[::-1]
+    by_name = grouped(trace.name[rows])
+    counts = by_name.counts
+    total_ns = by_name.sums(trace.dur[rows])
+    # All kernels of a name communicate, or none does.
+    is_communication = communicates(trace, rows[by_name.first])
 
     longest_first = np.argsort(-total_ns, kind="stable")
-    kept_names = min(model.MAX_KERNEL_NAMES, np.count_nonzero(counts))
-    names = longest_first[:kept_names].tolist()
-    communicates_flags = communicates(trace, first_row[names]).tolist()
     kernels = []
-    for name, name_communicates in zip(names, communicates_flags, strict=True):
+    for index in longest_first[: model.MAX_KERNEL_NAMES].tolist():
+        name = trace.names[by_name.keys[index]]
         kernel = model.KernelRuns(
-            name=trace.names[name][:MAX_KERNEL_CHARACTERS],
-            count=int(counts[name]),
-            total_ns=int(total_ns[name]),
-            communicates=name_communicates,
+            name=name[:MAX_KERNEL_CHARACTERS],
+            count=int(counts[index]),
+            total_ns=int(total_ns[index]),
+            communicates=bool(is_communication[index]),
         )
         kernels.append(kernel)
     return tuple(kernels)

@@ -17,8 +17,9 @@ import numpy as np
 from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
-from fusetui.analysis.ranks.model import KindOfCollective
+from fusetui.analysis.ranks.model import UNKNOWN_BYTES, KindOfCollective
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -33,8 +34,6 @@ from fusetui.trace.model.quantiles import median
 
 UNKNOWN = -1
 """In place of a rank or a time that cannot be known, because clocks are imprecise."""
-NO_ROW = -1
-"""In place of a row of Matched, where there is none."""
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -63,6 +62,11 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     # are too imprecise
     transfer_ns: Int64s
 
+    @property
+    def is_queued(self) -> Flags:
+        """Per row: whether it was ready before its start, and so had to queue."""
+        return np.asarray(self.ready < self.start)
+
 
 def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
     """Compute how long each rank waits in each collective, and for which rank.
@@ -72,19 +76,24 @@ def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
     all waits are 0.
 
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
     """
     start = clocks.common(matched.rank, matched.start)
     end = clocks.common(matched.rank, matched.end)
-    ready = start - (matched.start - matched.ready)
+    ready_before_start_ns = matched.start - matched.ready
+    ready = start - ready_before_start_ns
     if not len(matched):
         return _make_empty_waits(start, end)
 
     starters = _find_starters(matched, start)
     last_row = starters.last_row
     last_start = start[last_row]
-    wait_ns = np.clip(matched.for_each_row(last_start) - start, 0, end - start)
+
+    # A rank waits from its own start to the last one, but no longer than its part of
+    # the collective lasts.
+    until_last_start_ns = matched.for_each_row(last_start) - start
+    wait_ns = np.clip(until_last_start_ns, 0, end - start)
     if clocks.refused:
         wait_ns = np.zeros_like(wait_ns)
 
@@ -94,7 +103,9 @@ def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
         end=end,
         ready=ready,
         wait_ns=wait_ns,
-        idle_wait_ns=_measure_idle_waits(matched, last_row, start, ready, end, wait_ns),
+        idle_wait_ns=_measure_idle_waits(
+            matched, last_row, start=start, ready=ready, end=end, wait_ns=wait_ns
+        ),
         last_row=last_row,
         median_row=starters.median_row,
         last_rank=np.where(is_last_known, matched.rank[last_row], UNKNOWN),
@@ -115,21 +126,23 @@ def _find_starters(matched: Matched, start: Int64s) -> _Starters:
     """Find the rows that start each collective last, and in the middle.
 
     E.g. of rows that start at 0, 3, 5 and 10 ns: last that at 10, before it that at 5,
-    and in the middle that at 3.
+    and in the middle of all but the last one that at 3.
 
     Args:
-        matched: The collectives, each of at least two rows.
+        matched: The collectives. Each has at least two rows, one for each rank, which
+            are neighbors.
         start: The start of each row, on the common clock.
     """
-    # Sort rows by collective, then by start: the last row of a collective starts last.
+    # The rows of a collective stay where they are, but in the order of their starts.
     by_start = np.lexsort((start, matched.collective_of_row))
-    first_index = matched.first[:-1]
-    last_index = matched.first[1:] - 1
-    others = matched.counts - 1
+    first_position = matched.first[:-1]
+    last_position = matched.first[1:] - 1
+    rows_but_last = matched.counts - 1
+    middle_position = first_position + (rows_but_last - 1) // 2
     return _Starters(
-        last_row=by_start[last_index],
-        second_last_row=by_start[last_index - 1],
-        median_row=by_start[first_index + (others - 1) // 2],
+        last_row=by_start[last_position],
+        second_last_row=by_start[last_position - 1],
+        median_row=by_start[middle_position],
     )
 
 
@@ -142,7 +155,7 @@ def _mark_known_last(
     uncertain. It is never known for sends and receives.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one.
         clocks: The clocks of all ranks.
         start: The start of each row, on the common clock.
         starters: The rows that start each collective last.
@@ -179,6 +192,7 @@ def _make_empty_waits(start: Int64s, end: Int64s) -> Waits:
 def _measure_idle_waits(
     matched: Matched,
     last_row: Rows,
+    *,
     start: Int64s,
     ready: Int64s,
     end: Int64s,
@@ -193,7 +207,7 @@ def _measure_idle_waits(
     for the one that began to stand still first.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one of them.
         last_row: Per collective the row that starts last.
         start: The start of each row, in ns of the common clock.
         ready: When the inputs of each row were computed.
@@ -204,20 +218,21 @@ def _measure_idle_waits(
         The lost time of each row, in ns.
     """
     # Compute stands still for the last `stalled` ns of a collective.
-    stalled = np.minimum(matched.stalled, matched.end - matched.start)
-    still_since = end - stalled
+    stalled_ns = np.minimum(matched.stalled, matched.end - matched.start)
+    still_since = end - stalled_ns
 
-    last_still_since = matched.for_each_row(still_since[last_row])
+    last_rank_still_since = matched.for_each_row(still_since[last_row])
+    still_earlier_ns = last_rank_still_since - still_since
     last_start = matched.for_each_row(start[last_row])
-    still_before_last = last_still_since - still_since
-    ready_before_last = last_start - ready
+    ready_earlier_ns = last_start - ready
 
-    most_ns = np.minimum(still_before_last, ready_before_last)
-    lost_ns = np.where(wait_ns > 0, np.clip(most_ns, 0, stalled), 0)
-    return _remove_overlaps(matched.rank, still_since, lost_ns)
+    lost_ns = np.minimum(still_earlier_ns, ready_earlier_ns)
+    lost_ns = np.clip(lost_ns, 0, stalled_ns)
+    lost_ns = np.where(wait_ns > 0, lost_ns, 0)
+    return _remove_overlaps(matched.rank, begin=still_since, length=lost_ns)
 
 
-def _remove_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
+def _remove_overlaps(rank: Rows, *, begin: Int64s, length: Int64s) -> Int64s:
     """Shorten overlapping intervals of a rank so that no moment counts twice.
 
     A moment counts for the interval that began first. E.g. of the intervals from 0 to
@@ -231,17 +246,19 @@ def _remove_overlaps(rank: Rows, begin: Int64s, length: Int64s) -> Int64s:
     Returns:
         What is left of each length, in ns.
     """
-    order = np.lexsort((begin, rank))
-    sorted_begin = begin[order]
-    sorted_end = sorted_begin + length[order]
+    by_begin = np.lexsort((begin, rank))  # first by rank
+    sorted_begin = begin[by_begin]
+    sorted_end = sorted_begin + length[by_begin]
 
-    begins_rank = begins_runs(rank[order])
+    begins_rank = begins_runs(rank[by_begin])
     latest_end = running_max(sorted_end, group_numbers(begins_rank))
     counted_until = value_before(latest_end, begins_rank, missing=sorted_begin)
 
-    left_ns = np.empty_like(length)
-    left_ns[order] = np.maximum(sorted_end - np.maximum(sorted_begin, counted_until), 0)
-    return left_ns
+    # An interval keeps what lies behind all intervals before it.
+    kept_begin = np.maximum(sorted_begin, counted_until)
+    kept_ns = np.empty_like(length)
+    kept_ns[by_begin] = np.maximum(sorted_end - kept_begin, 0)
+    return kept_ns
 
 
 def _measure_transfers(
@@ -251,10 +268,11 @@ def _measure_transfers(
 
     That is the time from the last start to the median end. It is unknown if the clocks
     are not precise enough for it, and if a rank of the group was not given, because
-    that rank may have started later.
+    that rank may have started later. E.g. with the last start at 10 ns and ends at 14,
+    15 and 17 ns, it is 5 ns.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one of them.
         clocks: The clocks of all ranks.
         end: The end of each row, in ns of the common clock.
         last_start: The last start of each collective.
@@ -262,12 +280,13 @@ def _measure_transfers(
     Returns:
         ns per collective, UNKNOWN where it is unknown.
     """
-    # The median end: rows sorted by collective and end, then the two in the middle.
-    by_end = end[np.lexsort((end, matched.collective_of_row))]
-    first = matched.first[:-1]
-    lower_middle = by_end[first + (matched.counts - 1) // 2]
-    upper_middle = by_end[first + matched.counts // 2]
-    transfer_ns = (lower_middle + upper_middle) // 2 - last_start
+    # Sorted by collective and end, the median is the mean of the two in the middle.
+    sorted_end = end[np.lexsort((end, matched.collective_of_row))]
+    first_position = matched.first[:-1]
+    lower_middle = sorted_end[first_position + (matched.counts - 1) // 2]
+    upper_middle = sorted_end[first_position + matched.counts // 2]
+    median_end = (lower_middle + upper_middle) // 2
+    transfer_ns = median_end - last_start
 
     # A start and an end may each be off by the uncertainty of a clock.
     reference = np.full(len(matched.rank), clocks.reference)
@@ -297,21 +316,27 @@ class SumsOfRanks(msgspec.Struct, frozen=True, eq=False):
 def sum_by_rank(matched: Matched, waits: Waits) -> SumsOfRanks:
     """Add up the collectives and the waits of each rank.
 
+    Sends and receives do not count as collectives; waits in them are added up on their
+    own.
+
     Args:
-        matched: The collectives of the job.
+        matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
     """
-    ranks = len(matched.ranks)
-    is_send = matched.point_to_point[matched.collective_of_row]
+    rank_count = len(matched.ranks)
+    is_send = matched.for_each_row(matched.point_to_point)
     is_collective = ~is_send
+    rank_of_collectives = matched.rank[is_collective]
     known_last_ranks = waits.last_rank[waits.last_rank != UNKNOWN]
     return SumsOfRanks(
-        collectives=np.bincount(matched.rank[is_collective], minlength=ranks),
-        last_count=np.bincount(known_last_ranks, minlength=ranks),
+        collectives=np.bincount(rank_of_collectives, minlength=rank_count),
+        last_count=np.bincount(known_last_ranks, minlength=rank_count),
         waited_ns=summed(
-            matched.rank[is_collective], waits.idle_wait_ns[is_collective], ranks
+            rank_of_collectives, waits.idle_wait_ns[is_collective], rank_count
         ),
-        bubble_ns=summed(matched.rank[is_send], waits.idle_wait_ns[is_send], ranks),
+        bubble_ns=summed(
+            matched.rank[is_send], waits.idle_wait_ns[is_send], rank_count
+        ),
         worst_row=_find_worst_rows(matched, waits, is_collective),
     )
 
@@ -320,7 +345,7 @@ def _find_worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
     """Find the row with the longest wait of each rank.
 
     Args:
-        matched: The collectives.
+        matched: The collectives; a row is one rank's part in one of them.
         waits: Their waits.
         is_counted: Which rows to consider; one flag per row.
 
@@ -328,24 +353,23 @@ def _find_worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
         A row per rank, NO_ROW for a rank that never waits. Of equal waits it is the
         first row.
     """
-    worst = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
+    waiting_rows = np.flatnonzero((waits.wait_ns > 0) & is_counted)
+    rank = matched.rank[waiting_rows]
+    longest_first = np.lexsort((-waits.wait_ns[waiting_rows], rank))  # first by rank
+    begins_rank = begins_runs(rank[longest_first])
+    worst_of_ranks = waiting_rows[longest_first[begins_rank]]
 
-    # Sort by wait; among equal waits put the first row last.
-    descending_row = -np.arange(len(waits.wait_ns))
-    by_wait = np.lexsort((descending_row, waits.wait_ns))
-    is_wait = (waits.wait_ns > 0) & is_counted
-    by_wait = by_wait[is_wait[by_wait]]
-
-    # Each rank is assigned many times; its last assignment has the longest wait.
-    worst[matched.rank[by_wait]] = by_wait
-    return worst
+    worst_row = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
+    worst_row[matched.rank[worst_of_ranks]] = worst_of_ranks
+    return worst_row
 
 
 def summarize_kinds(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     """Summarize the collectives of each name, process group and size.
 
-    The wait of a kind is the sum of the mean waits of its collectives: two all-reduces,
-    in which two ranks wait 0 and 4, and 2 and 0 ns, have waits of 2 + 1 = 3 ns.
+    The wait of such a kind is the sum of the mean waits of its collectives: two
+    all-reduces, in which two ranks wait 0 and 4, and 2 and 0 ns, have waits of 2 + 1 =
+    3 ns.
 
     Args:
         matched: The collectives of the job.
@@ -359,13 +383,16 @@ def summarize_kinds(matched: Matched, waits: Waits) -> tuple[KindOfCollective, .
     wait_of_all_ranks = matched.over_ranks(np.add, waits.wait_ns)
     mean_wait_ns = wait_of_all_ranks // matched.counts
 
-    keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
-    kinds: list[KindOfCollective] = []
-    for collectives in by_key(range(len(keys)), keys.__getitem__).values():
+    kinds = list(
+        zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True)
+    )
+    collectives_of_kind = by_key(range(len(kinds)), kinds.__getitem__)
+    summaries: list[KindOfCollective] = []
+    for collectives in collectives_of_kind.values():
         wait_ns = int(mean_wait_ns[collectives].sum())
-        kinds.append(_summarize_kind(matched, waits, collectives, wait_ns))
-    kinds.sort(key=lambda kind: -kind.wait_ns)
-    return tuple(kinds)
+        summaries.append(_summarize_kind(matched, waits, collectives, wait_ns))
+    summaries.sort(key=lambda summary: -summary.wait_ns)
+    return tuple(summaries)
 
 
 def _summarize_kind(
@@ -385,16 +412,18 @@ def _summarize_kind(
     first = collectives[0]
     name = matched.names[first]
     group = matched.groups[first]
-    size_bytes = int(matched.bytes[first])
+    recorded_bytes = int(matched.bytes[first])
+    size_bytes = recorded_bytes if recorded_bytes != UNKNOWN_BYTES else None
 
+    # A transfer is unknown where clocks are imprecise; the median is of the others.
     transfers = waits.transfer_ns[collectives]
-    known_transfers = transfers[transfers > 0]  # an unknown one is UNKNOWN, below 0
+    known_transfers = transfers[transfers != UNKNOWN]
     transfer_ns = median(known_transfers) if len(known_transfers) else None
 
-    # algbw and busbw of nccl-tests, in bytes per second.
+    # The algbw and busbw of nccl-tests, in bytes per second.
     algorithm_rate = None
     bus_rate = None
-    if transfer_ns and size_bytes > 0:
+    if transfer_ns and size_bytes:
         algorithm_rate = size_bytes / transfer_ns * 1e9
         factor = bus_factor(name, group.size) if group.size else None
         if factor is not None:
@@ -405,7 +434,7 @@ def _summarize_kind(
         group=group.description or group.name,
         ranks=group.size,
         given=int(matched.counts[collectives].max()),
-        bytes=size_bytes if size_bytes >= 0 else None,
+        bytes=size_bytes,
         count=len(collectives),
         wait_ns=wait_ns,
         transfer_ns=transfer_ns,

@@ -42,10 +42,10 @@ from fusetui.analysis.replay.changes import (
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
-from fusetui.analysis.replay.times import measure_bounds
-from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs
+from fusetui.analysis.replay.times import measure_step_bounds
+from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differ_notably
 from fusetui.trace.layout.steps import labels_of, launched_bounds_of_job, step_launched
-from fusetui.trace.model.arrays import Flags, Int64s, summed
+from fusetui.trace.model.arrays import Flags, Int64s, ends_runs, summed
 from fusetui.trace.model.quantiles import lower_median
 
 ALL_WAIT = SYNCHRONOUS | {"all_to_all"}
@@ -155,20 +155,21 @@ def parse_changes(texts: Sequence[str], ranks: Sequence[int]) -> tuple[RankChang
     """
     changes: list[RankChange] = []
     for text in texts:
-        match = CHANGE_OF_RANK.fullmatch(text)
         rank = None
         change_text = text
-        if match is not None:
-            rank = int(match["rank"])
-            change_text = match["change"]
-        if rank is not None and rank not in ranks:
-            raise NoMatchError(f"There is no rank {rank}.")
-        change = parse_change(change_text)
-        changes.append(RankChange(rank=rank, text=text, change=change))
+        of_one_rank = CHANGE_OF_RANK.fullmatch(text)
+        if of_one_rank is not None:
+            rank = int(of_one_rank["rank"])
+            change_text = of_one_rank["change"]
+            if rank not in ranks:
+                raise NoMatchError(f"There is no rank {rank}.")
+        change = RankChange(rank=rank, text=text, change=parse_change(change_text))
+        changes.append(change)
 
-    if is_range([change_of_rank.change for change_of_rank in changes]):
-        refusal = "The gain of another device is not estimated for a job"
-        raise WrongChangeError(f"{refusal}: it is a range.")
+    if is_range([change.change for change in changes]):
+        raise WrongChangeError(
+            "The gain of another device is not estimated for a job: it is a range."
+        )
     return tuple(changes)
 
 
@@ -179,12 +180,10 @@ def _check_summaries(facts: JobFacts) -> None:
         NoAnswerError: If the summaries show that there cannot be an answer.
     """
     # All ranks, and all of their collectives, must be known.
-    job = facts.job
     matched = facts.matched
-    clocks = facts.clocks
-    is_damaged = any(summary.damage for summary in matched.ranks)
-    if not job.is_whole:
+    if not facts.job.is_whole:
         raise NoAnswerError("not_whole")
+    is_damaged = any(summary.damage for summary in matched.ranks)
     if is_damaged or matched.unmatched.any():
         raise NoAnswerError("unmatched")
     if not len(matched):
@@ -196,16 +195,18 @@ def _check_summaries(facts: JobFacts) -> None:
     # lets its root go on.
     if not matched.named(ALL_WAIT).all():
         raise NoAnswerError("not_all_wait")
-    if clocks.refused:
+    if facts.clocks.refused:
         raise NoAnswerError("clocks")
 
-    keys = [make_step_keys(summary) for summary in matched.ranks]
-    if any(keys_of_rank != keys[0] for keys_of_rank in keys):
+    keys_of_ranks = [make_step_keys(summary) for summary in matched.ranks]
+    have_same_steps = all(keys == keys_of_ranks[0] for keys in keys_of_ranks)
+    if not have_same_steps:
         raise NoAnswerError("steps")
 
     # Ranks of one host share its clock, whatever its offset is.
-    has_several_hosts = len(clocks.hosts.names) > 1
-    if has_several_hosts and not np.isfinite(clocks.uncertainty).all():
+    has_several_hosts = len(facts.clocks.hosts.names) > 1
+    all_are_bounded = np.isfinite(facts.clocks.uncertainty).all()
+    if has_several_hosts and not all_are_bounded:
         raise NoAnswerError("uncertain")
     if _estimate_uncertainty_ns(facts) > MAX_REPLAY_ERROR * facts.steps.length_ns:
         raise NoAnswerError("uncertain")
@@ -219,7 +220,8 @@ def _estimate_uncertainty_ns(facts: JobFacts) -> float:
     """
     steps = max(len(facts.steps.names), 1)
     collectives_per_step = len(facts.matched) / steps
-    return 2 * float(facts.clocks.uncertainty.max()) * collectives_per_step
+    largest_uncertainty_ns = float(facts.clocks.uncertainty.max())
+    return 2 * largest_uncertainty_ns * collectives_per_step
 
 
 def _replay_and_compare(
@@ -258,14 +260,14 @@ def _replay_and_compare(
     arrivals_after = _sum_arrivals(facts, job.remaining, job.after.arrived)
     uncertainty_ns = round(_estimate_uncertainty_ns(facts))
 
-    # The result is a bound rather than an estimate if nothing in it is uncertain, or if
-    # it depends on when the workers of a data loader have its batches.
+    # It is not recorded when the workers of a data loader have its batches. That does
+    # not matter if the change is that nobody waits for them.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
-    is_exact = not residual_share and not uncertainty_ns
+    notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
+    is_exact = residual_share == 0 and uncertainty_ns == 0
     saves_at_most = _is_upper_bound(changes, graphs, is_exact=is_exact)
     is_bound = saves_at_most or never_waits or batches_unknown
-    notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
 
     return msgspec.structs.replace(
         no_answer,
@@ -306,9 +308,11 @@ def _replay_before_and_after(
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
     before = replay_job(graphs.graphs, graphs.arrivals)
-    recorded = [graph.recorded for graph in graphs.graphs]
-    if before is None or not all(map(np.array_equal, before.times, recorded)):
+    if before is None:
         raise NoAnswerError("not_replayed")
+    for graph, replayed_times in zip(graphs.graphs, before.times, strict=True):
+        if not np.array_equal(replayed_times, graph.recorded):
+            raise NoAnswerError("not_replayed")
 
     has_changes_of_one = any(change.rank is not None for change in changes)
     remaining = drop_removed_collectives(graphs, has_changes_of_one=has_changes_of_one)
@@ -355,7 +359,8 @@ def _measure_step_lengths(
     # The first step does not follow the end of another one, so it counts only if it is
     # the only one.
     in_median = np.ones(len(before), dtype=np.bool_)
-    in_median[0] = len(before) == 1
+    if len(before) > 1:
+        in_median[0] = False
     after_ns = lower_median(after[in_median])
     with_late_batches_ns = lower_median(with_late_batches[in_median])
     return _StepLengths(
@@ -364,7 +369,7 @@ def _measure_step_lengths(
         in_median=in_median,
         before_ns=lower_median(before[in_median]),
         after_ns=after_ns,
-        depend_on_batches=differs(after_ns, with_late_batches_ns),
+        depend_on_batches=differ_notably(after_ns, with_late_batches_ns),
     )
 
 
@@ -381,9 +386,7 @@ def _is_upper_bound(
         graphs: The graphs of all ranks.
         is_exact: Whether all of the job is understood, and its clocks are exact.
     """
-    only_remove_waits = all(
-        isinstance(change_of_rank.change, Unsynced) for change_of_rank in changes
-    )
+    only_remove_waits = all(isinstance(change.change, Unsynced) for change in changes)
     all_are_certain = all(rank.is_certain for rank in graphs.ranks)
     return only_remove_waits and is_exact and all_are_certain
 
@@ -409,13 +412,15 @@ def _measure_steps_with_late_batches(
     Returns:
         ns per step.
     """
-    changed = graphs.changed_graphs
-    if not any(len(graph.batches.node) for graph in changed):
+    changed_graphs = graphs.changed_graphs
+    some_load_batches = any(len(graph.batches.node) for graph in changed_graphs)
+    if not some_load_batches:
         return steps_after
-    late = replay_job(changed, remaining, late=True)
+    late = replay_job(changed_graphs, remaining, late=True)
     if late is None:
         return steps_after
-    return step_launched(_find_ends_of_steps(facts, graphs, late.times, changed))
+    ends = _find_ends_of_steps(facts, graphs, late.times, changed_graphs)
+    return step_launched(ends)
 
 
 def _list_step_effects(
@@ -426,19 +431,14 @@ def _list_step_effects(
     Returns none in a job without steps. All ranks have the same steps, so the names of
     the first rank are used.
     """
-    names = labels_of(facts.matched.ranks[0].steps)
-    if not names:
-        return ()
+    first_rank = facts.matched.ranks[0]
     effects: list[StepEffect] = []
-    for name, before_ns, after_ns, is_counted in zip(
-        names,
-        lengths.before.tolist(),
-        lengths.after.tolist(),
-        lengths.in_median.tolist(),
-        strict=True,
-    ):
+    for step, name in enumerate(labels_of(first_rank.steps)):
         effect = StepEffect(
-            name=name, before_ns=before_ns, after_ns=after_ns, in_median=is_counted
+            name=name,
+            before_ns=int(lengths.before[step]),
+            after_ns=int(lengths.after[step]),
+            in_median=bool(lengths.in_median[step]),
         )
         effects.append(effect)
     return tuple(effects)
@@ -485,17 +485,17 @@ def _find_ends_of_steps(
         The begin and the ends, one time more than steps, in ns.
     """
     bounds_of_ranks: list[Int64s] = []
-    for index, (rank, own_times, graph) in enumerate(
-        zip(graphs.ranks, times, replayed_graphs, strict=True)
-    ):
+    for index, rank in enumerate(graphs.ranks):
+        recorded = measure_step_bounds(rank.graph, rank.graph.recorded, rank.ends)
+        replayed = measure_step_bounds(replayed_graphs[index], times[index], rank.ends)
+
         # The drift of a clock is known at recorded times only. So the recorded bounds
         # are put on the common clock, and the replayed ones are shifted by as much.
-        recorded = measure_bounds(rank.graph, rank.graph.recorded, rank.ends)
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
-        common = facts.clocks.common(rank_of_bound, recorded + origin_ns)
-        replayed_bounds = measure_bounds(graph, own_times, rank.ends)
-        bounds_of_ranks.append(replayed_bounds + common - recorded)
+        recorded_common = facts.clocks.common(rank_of_bound, recorded + origin_ns)
+        shift = recorded_common - recorded
+        bounds_of_ranks.append(replayed + shift)
     return launched_bounds_of_job(bounds_of_ranks)
 
 
@@ -504,30 +504,31 @@ def _sum_arrivals(
 ) -> _ArrivalSums:
     """Count how often each rank arrives last, and add up its waits.
 
+    E.g. ranks that arrive at a collective at 3, 5 and 9 ns wait 6, 4 and 0 ns.
+
     Args:
         facts: The facts of the job.
         arrivals: The collectives, one row for each rank that takes part.
         arrived: When the rank of each row arrives, in ns on the clock of its graph.
     """
-    ranks = len(facts.matched.ranks)
-    common = arrived + arrivals.to_common_ns
-    waits_ns = arrivals.last_arrival_ns(arrived) - common
+    rank_count = len(facts.matched.ranks)
+    common_arrived = arrived + arrivals.to_common_ns
+    waits_ns = arrivals.last_arrival_ns(arrived) - common_arrived
 
     # Sort the rows of each collective by arrival; its last two rows arrive last.
-    by_arrival = np.lexsort((common, arrivals.collective_of_row))
-    first_rows = arrivals.first_rows
-    next_first_rows = np.append(first_rows[1:], len(common))
-    next_first_rows = next_first_rows[: len(first_rows)]  # none without collectives
-    last_row = by_arrival[next_first_rows - 1]
-    second_last_row = by_arrival[next_first_rows - 2]
+    by_arrival = np.lexsort((common_arrived, arrivals.collective_of_row))
+    last_position = np.flatnonzero(ends_runs(arrivals.collective_of_row))
+    last_row = by_arrival[last_position]
+    second_last_row = by_arrival[last_position - 1]
 
     # Which of the two is last is known if they are further apart than clocks are
     # uncertain.
     last_rank = arrivals.rank[last_row]
     second_last_rank = arrivals.rank[second_last_row]
+    lead_ns = common_arrived[last_row] - common_arrived[second_last_row]
     resolution_ns = facts.clocks.resolution_of(last_rank, second_last_rank)
-    is_known = common[last_row] - common[second_last_row] > resolution_ns
+    is_known = lead_ns > resolution_ns
     return _ArrivalSums(
-        last_count=np.bincount(last_rank[is_known], minlength=ranks),
-        waits_ns=summed(arrivals.rank, waits_ns, ranks),
+        last_count=np.bincount(last_rank[is_known], minlength=rank_count),
+        waits_ns=summed(arrivals.rank, waits_ns, rank_count),
     )

@@ -1,6 +1,6 @@
 """Applies changes to a graph: the effect of each kind of change on nodes and edges.
 
-The words node, item, edge, lag and residual are defined in graph.py; a *draft* is a
+The words node, GPU task, edge, lag and residual are defined in graph.py; a *draft* is a
 graph that is being changed, see draft.py. A LAUNCH is the node of a call that launches
 GPU work, a WAIT that of a call that waits for the device.
 """
@@ -33,16 +33,25 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import (
-    ACROSS,
-    IN_CHAIN,
     NO_BATCHES,
+    ORIGIN_NODE,
+    OTHER_LANE,
+    SAME_LANE,
     Graph,
     Node,
 )
-from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.replay.select import LaunchRange, ThreadIntervals
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import runs_of
-from fusetui.trace.model.arrays import Flags, Floats, Rows, inside_ranges
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Floats,
+    Rows,
+    distinct,
+    inside_ranges,
+    sums_of_ranges,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover
@@ -57,12 +66,9 @@ MIN_LOADED_BATCHES = 2
 begun the only one."""
 UNKNOWN_BOUND = -1
 """The least time of a kernel is not known."""
-NO_NODE = 0
-"""In the result of Graph.node_of: there is no such node. It is the origin, which is no
-call or item."""
 
 
-def changed(
+def apply_changes(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> tuple[Graph, tuple[str, ...]]:
     """Apply changes to the graph of a trace, one after the other.
@@ -84,8 +90,10 @@ def changed(
     """
     draft = Draft(trace, graph, latest)
     for change in changes:
-        EDITS[type(change)](change, draft)
-    return draft.finished(), tuple(dict.fromkeys(draft.notes))
+        edit = EDITS[type(change)]
+        edit(change, draft)
+    notes = tuple(dict.fromkeys(draft.notes))  # each once
+    return draft.finished(), notes
 
 
 def is_range(changes: Sequence[Change]) -> bool:
@@ -109,22 +117,24 @@ def _scale_durations(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
+    trace = draft.trace
+    graph = draft.graph
     if change.what == "comm":
-        items = _find_communication(draft)
+        tasks = _find_communication(draft)
     else:
-        items = select.find_items(draft.trace, draft.graph, change.what, change.pattern)
-    if communicates(draft.trace, draft.graph.row[items]).any():
+        tasks = select.find_gpu_tasks(trace, graph, change.what, change.pattern)
+    if communicates(trace, graph.row[tasks]).any():
         draft.notes.append("waits_scaled")
 
     factor = change.factor
     fixed_ns = change.ns
     if factor is not None:
-        draft.scale_items(items, lambda current_ns: current_ns * factor)
+        draft.scale_gpu_tasks(tasks, lambda current_ns: current_ns * factor)
     elif fixed_ns is not None:
-        new_ns = np.full(len(items), float(fixed_ns))
-        draft.scale_items(items, lambda _: new_ns)
+        new_ns = np.full(len(tasks), float(fixed_ns))
+        draft.scale_gpu_tasks(tasks, lambda _: new_ns)
     else:
-        _shorten_to_bound(draft, items, change.pattern)
+        _shorten_to_bound(draft, tasks, change.pattern)
 
 
 def _scale_threads(change: Scaled, draft: Draft) -> None:
@@ -151,37 +161,38 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
         draft.scale_threads(select.find_python_time(trace, graph), factor)
         return
 
-    rows = select.find_slices(trace, graph, change.what, change.pattern)
-    covers = select.covers(trace, graph, rows)
-    draft.scale_threads(covers, factor)
-    if not factor:
-        draft.remove_nodes(select.find_calls_within(trace, graph, covers))
-        draft.wait_for_no_batch(covers)
+    slices = select.find_slices(trace, graph, change.what, change.pattern)
+    intervals = select.find_intervals(trace, graph, slices)
+    draft.scale_threads(intervals, factor)
+    is_skipped = factor == 0
+    if is_skipped:
+        draft.remove_nodes(select.find_calls_within(trace, graph, intervals))
+        draft.wait_for_no_batch(intervals)
 
     # The slices may be calls themselves (see ROLES_OF_SLICES), which are nodes of their
     # own and no time of the thread.
-    calls = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
+    calls = graph.nodes(Node.LAUNCH, Node.WAIT, rows=slices)
     draft.dur[calls] = np.rint(draft.dur[calls] * factor).astype(np.int64)
 
 
-def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
+def _shorten_to_bound(draft: Draft, kernels: Rows, pattern: str) -> None:
     """Make kernels take the least time that the device allows, if that is shorter.
 
     Kernels whose least time is not known take as long as before.
 
     Args:
         draft: The graph that is being changed.
-        items: The kernels.
+        kernels: The nodes of the kernels.
         pattern: What the user named them by, for the message.
 
     Raises:
         WrongChangeError: If the least time is known for no kernel.
     """
     trace = draft.trace
-    bound_of_row = np.full(len(trace), UNKNOWN_BOUND)
-    bound_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
-    bound_ns = bound_of_row[draft.graph.row[items]]
-    is_known = bound_ns > UNKNOWN_BOUND
+    least_of_row = np.full(len(trace), UNKNOWN_BOUND)
+    least_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
+    least_ns = least_of_row[draft.graph.row[kernels]]
+    is_known = least_ns != UNKNOWN_BOUND
     if not is_known.any():
         raise WrongChangeError(
             f"No kernel that matches {pattern} has a known roofline bound."
@@ -189,9 +200,9 @@ def _shorten_to_bound(draft: Draft, items: Rows, pattern: str) -> None:
     if not is_known.all():
         draft.notes.append("some_bounds_unknown")
 
-    known_bound_ns = bound_ns[is_known].astype(np.float64)
-    draft.scale_items(
-        items[is_known], lambda current_ns: np.minimum(current_ns, known_bound_ns)
+    known_least_ns = least_ns[is_known].astype(np.float64)
+    draft.scale_gpu_tasks(
+        kernels[is_known], lambda current_ns: np.minimum(current_ns, known_least_ns)
     )
 
 
@@ -230,13 +241,13 @@ def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
         draft.notes.append("some_runs_keep_their_time")
     share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
     fused_ns = share_of_time * runs.ns
-    item_of_row = draft.graph.node_of(draft.trace, Node.ITEM)
-    first_items = item_of_row[runs.rows[runs.begin]]
-    draft.scale_items(first_items, lambda _: fused_ns)
+    node_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
+    first_kernels = node_of_row[runs.rows[runs.begin]]
+    draft.scale_gpu_tasks(first_kernels, lambda _: fused_ns)
 
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
     other_rows = runs.rows[is_other_kernel]
-    draft.remove_nodes(item_of_row[other_rows])
+    draft.remove_nodes(node_of_row[other_rows])
     draft.remove_nodes(_find_single_launches(draft, other_rows))
 
 
@@ -253,14 +264,14 @@ def _choose_runs(trace: Trace, event: int | None) -> _ChosenRuns:
     kernels = describe_kernels(trace)
     runs = runs_of(kernels)
     rows = kernels.rows[kernels.stream_order]
-    is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
-    condition = ""
-    if event is not None:
+    if event is None:
+        is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
+        condition = ""
+    else:
+        event_of_kernel = trace.order[rows]
+        is_event = event_of_kernel == event
+        is_chosen = sums_of_ranges(is_event, runs.begin, runs.end) > 0
         condition = f" with event {event}"
-        is_chosen[:] = False
-        # There is one kernel with this index, or none.
-        for kernel in np.flatnonzero(trace.order[rows] == event).tolist():
-            is_chosen |= (runs.begin <= kernel) & (kernel < runs.end)
     if not is_chosen.any():
         raise NoMatchError(f"The trace has no fusable run of kernels{condition}.")
     return _ChosenRuns(
@@ -285,14 +296,16 @@ def _find_single_launches(draft: Draft, rows: Rows) -> Rows:
         The nodes of the calls in the graph; none for calls that are not in it.
     """
     trace = draft.trace
+    all_launches = trace.launch[trace.gpu_rows]
+    known_launches = all_launches[all_launches != NO_ROW]
+    events_of_call = np.bincount(known_launches, minlength=len(trace))
+
     calls = trace.launch[rows]
-    calls = calls[calls >= 0]
-    launch_of_event = trace.launch[trace.gpu_rows]
-    has_launch = launch_of_event >= 0
-    events_of_call = np.bincount(launch_of_event[has_launch], minlength=len(trace))
+    calls = calls[calls != NO_ROW]
     single_launches = calls[events_of_call[calls] == 1]
     nodes = draft.graph.node_of(trace, Node.LAUNCH)[single_launches]
-    launches: Rows = nodes[nodes != NO_NODE]
+    is_in_graph = nodes != ORIGIN_NODE
+    launches: Rows = nodes[is_in_graph]
     return launches
 
 
@@ -307,26 +320,26 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         NoMatchError: If no range has several launches.
         WrongChangeError: If a range waits for the device, which a graph cannot.
     """
+    trace = draft.trace
+    graph = draft.graph
     launch_ns = _measure_graph_launch(draft)
-    graphs = 0
-    for begin, end, chains in select.find_launch_ranges(
-        draft.trace, draft.graph, change
-    ):
-        calls = _find_calls_between(draft, begin, end, chains)
-        launches = calls[draft.graph.kind[calls] == Node.LAUNCH]
+    graph_launches = 0
+    for launch_range in select.find_launch_ranges(trace, graph, change):
+        calls = _find_calls_between(draft, launch_range)
+        launches = calls[graph.kind[calls] == Node.LAUNCH]
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
-        graphs += 1
-        graph_begin = begin
-        graph_end = end
+        graph_launches += 1
+        captured = launch_range
         if change.is_of_steps:
-            rows = draft.graph.row[launches]
-            graph_begin = int(draft.trace.start[rows[0]])
-            graph_end = int(draft.trace.end[rows].max())
-        _refuse_waits(draft, calls, graph_begin, graph_end)
+            rows = graph.row[launches]
+            captured = launch_range._replace(
+                begin=int(trace.start[rows[0]]), end=int(trace.end[rows].max())
+            )
+        _refuse_waits(draft, calls, captured)
         _launch_as_one_graph(draft, launches, launch_ns)
-        _skip_own_time(draft, chains, graph_begin, graph_end)
-    if not graphs:
+        _skip_own_time(draft, captured)
+    if not graph_launches:
         raise NoMatchError(
             "The trace has no matching range with several launches to capture."
         )
@@ -346,65 +359,64 @@ def _measure_graph_launch(draft: Draft) -> int:
     return ASSUMED_GRAPH_LAUNCH_NS
 
 
-def _skip_own_time(draft: Draft, chains: Rows, begin: int, end: int) -> None:
-    """Make the own time of some threads between two times disappear.
+def _skip_own_time(draft: Draft, launch_range: LaunchRange) -> None:
+    """Make the own time of the threads of a range of time disappear.
 
     It is the time in which they neither call CUDA nor wait for others.
 
     Args:
         draft: The graph that is being changed.
-        chains: The threads, as indices in Graph.chains.
-        begin: The first time, in ns of the file.
-        end: The second time.
+        launch_range: The begin and the end, and the threads.
     """
-    origin_ns = draft.graph.origin_ns
-    cover = Cover(np.array([begin - origin_ns]), np.array([end - origin_ns]))
-    draft.scale_threads(dict.fromkeys(chains.tolist(), cover), 0.0)
+    begin = launch_range.begin - draft.graph.origin_ns
+    end = launch_range.end - draft.graph.origin_ns
+    interval = Cover(np.array([begin]), np.array([end]))
+    threads = launch_range.lanes.tolist()
+    draft.scale_threads(dict.fromkeys(threads, interval), 0.0)
 
 
-def _find_calls_between(draft: Draft, begin: int, end: int, chains: Rows) -> Rows:
+def _find_calls_between(draft: Draft, launch_range: LaunchRange) -> Rows:
     """Find the nodes of the calls that launch work or wait for it, in a range of time,
     by start.
 
     Args:
         draft: The graph that is being changed.
-        begin: The begin of the range, in ns of the file.
-        end: The end of the range.
-        chains: The threads, as indices in Graph.chains.
+        launch_range: The begin and the end, and the threads whose calls count.
     """
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     call_start = trace.start[graph.row[calls]]
     call_end = trace.end[graph.row[calls]]
-    is_within = (call_start >= begin) & (call_end <= end)
-    is_of_threads = np.isin(graph.chain[calls], chains)
-    within = np.flatnonzero(is_within & is_of_threads)
-    by_start = np.argsort(call_start[within], kind="stable")
-    return calls[within[by_start]]
+    starts_inside = call_start >= launch_range.begin
+    ends_inside = call_end <= launch_range.end
+    is_of_threads = np.isin(graph.lane[calls], launch_range.lanes)
+    inside = np.flatnonzero(starts_inside & ends_inside & is_of_threads)
+    by_start = np.argsort(call_start[inside], kind="stable")
+    return calls[inside[by_start]]
 
 
-def _refuse_waits(draft: Draft, calls: Rows, begin: int, end: int) -> None:
-    """Raise an error if a call between two times waits for the device.
+def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
+    """Raise an error if a call within a range of time waits for the device.
 
     A CUDA graph is to replace these calls, and it cannot contain such a wait.
 
     Args:
         draft: The graph that is being changed.
         calls: The nodes of the launching and waiting calls to check.
-        begin: The first time, in ns of the file.
-        end: The second time.
+        captured: The range of time.
 
     Raises:
-        WrongChangeError: If one does, because a graph cannot wait.
+        WrongChangeError: If one does.
     """
     trace = draft.trace
-    row = draft.graph.row[calls]
-    is_within = (trace.start[row] >= begin) & (trace.end[row] <= end)
-    is_wait = draft.graph.kind[calls] == Node.WAIT
-    waits = row[is_within & is_wait]
-    if len(waits):
-        name = trace.name_of(int(waits[0]))
+    waits = calls[draft.graph.kind[calls] == Node.WAIT]
+    rows = draft.graph.row[waits]
+    starts_inside = trace.start[rows] >= captured.begin
+    ends_inside = trace.end[rows] <= captured.end
+    rows_inside = rows[starts_inside & ends_inside]
+    if len(rows_inside):
+        name = trace.name_of(int(rows_inside[0]))
         reason = f"{name} runs between its launches"
         raise WrongChangeError(
             f"A graph cannot contain a wait for the device: {reason}."
@@ -424,14 +436,15 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     first_launch = launches[0]
     draft.dur[launches] = 0
     draft.dur[first_launch] = launch_ns
-    draft.remove_edges(ACROSS, launches[1:])
+    draft.remove_edges(OTHER_LANE, launches[1:])
 
-    # An item waits for what the thread does before its launch call (see graph.py). So
-    # all items now wait for what is before the first call.
-    launching_row = draft.trace.launch[graph.row[draft.items]]
-    items = draft.items[np.isin(launching_row, graph.row[launches])]
-    draft.source[ACROSS, items] = draft.source[IN_CHAIN, first_launch]
-    draft.residual[ACROSS, items] = 0
+    # A GPU task waits for what the thread does before its launch call (see graph.py).
+    # So all tasks of the graph now wait for what is before the first call.
+    all_tasks = draft.gpu_tasks
+    launching_rows = draft.trace.launch[graph.row[all_tasks]]
+    tasks = all_tasks[np.isin(launching_rows, graph.row[launches])]
+    draft.source[OTHER_LANE, tasks] = draft.source[SAME_LANE, first_launch]
+    draft.residual[OTHER_LANE, tasks] = 0
 
 
 def _remove_waits(change: Unsynced, draft: Draft) -> None:
@@ -442,15 +455,16 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    rows = select.find_slices(trace, graph, "wait", change.pattern)
-    called = select.find_calls_within(trace, graph, select.covers(trace, graph, rows))
-    waits = called[graph.kind[called] == Node.WAIT]
-    waits = waits[graph.has_edge(ACROSS, waits)]
-    if not len(waits):
+    slices = select.find_slices(trace, graph, "wait", change.pattern)
+    intervals = select.find_intervals(trace, graph, slices)
+    nodes = select.find_calls_within(trace, graph, intervals)
+    waits = nodes[graph.kind[nodes] == Node.WAIT]
+    known_waits = waits[graph.has_edge(OTHER_LANE, waits)]
+    if not len(known_waits):
         raise NoMatchError(
             f"No call that matches {change.pattern} is known to wait for the device."
         )
-    draft.return_at_once(waits)
+    draft.return_at_once(known_waits)
 
 
 def _load_by_workers(change: Loaded, draft: Draft) -> None:
@@ -464,13 +478,13 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
     """
     trace = draft.trace
     graph = draft.graph
-    loading = select.covers(trace, graph, find_loader_calls(trace))
+    loading = select.find_intervals(trace, graph, find_loader_calls(trace))
     if not loading:
         raise NoMatchError(
             "No thread that launches work loads data, so there is nothing to speed up."
         )
 
-    with_workers = select.covers(trace, graph, find_worker_loader_calls(trace))
+    with_workers = select.find_intervals(trace, graph, find_worker_loader_calls(trace))
     if with_workers:
         draft.batches = NO_BATCHES
         draft.notes.append("loader_never_waits")
@@ -484,31 +498,31 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
         raise WrongChangeError(f"Only one batch is loaded, and {reason}.")
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
-    for chain, cover in loading.items():
-        _wait_for_batches(draft, chain, cover, change.workers)
+    for lane, cover in loading.items():
+        _wait_for_batches(draft, lane, cover, change.workers)
 
 
-def _wait_for_batches(draft: Draft, chain: int, loading: Cover, workers: int) -> None:
+def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> None:
     """Make a thread wait for each batch where it used to load the batch itself.
 
     What follows the loading waits until the batch is ready. A node that waits for
-    something else already, by its edge ACROSS, has no edge left and is not changed.
+    another thread or for the device already has no edge left and is not changed.
 
     Args:
         draft: The graph that is being changed.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         loading: When it loaded batches, in ns after the origin.
         workers: How many workers load them now.
     """
     graph = draft.graph
     ready = _predict_ready_batches(loading, workers)
-    nodes = np.flatnonzero(graph.chain == chain)
+    nodes = np.flatnonzero(graph.lane == lane)
     first_node_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
-    has_free_edge = ~graph.has_edge(ACROSS, first_node_after)
+    has_free_edge = ~graph.has_edge(OTHER_LANE, first_node_after)
     waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
-    draft.source[ACROSS, waiting] = 0
-    draft.lag[ACROSS, waiting] = ready[has_free_edge]
+    draft.source[OTHER_LANE, waiting] = ORIGIN_NODE
+    draft.lag[OTHER_LANE, waiting] = ready[has_free_edge]
 
 
 def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
@@ -532,22 +546,24 @@ def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
     return ready
 
 
-def _select_free_intervals(covers: Covers, others: Covers) -> Covers:
+def _select_free_intervals(
+    intervals: ThreadIntervals, others: ThreadIntervals
+) -> ThreadIntervals:
     """Select the intervals of threads that do not overlap any of some other intervals.
 
     Args:
-        covers: The intervals of each thread.
+        intervals: The intervals of each thread.
         others: The other intervals of each thread.
 
     Returns:
         The remaining intervals, without the threads that have none.
     """
-    remaining: Covers = {}
-    for chain, cover in covers.items():
-        other_ns = others.get(chain, NOTHING).within(cover.start, cover.end)
+    remaining: ThreadIntervals = {}
+    for lane, cover in intervals.items():
+        other_ns = others.get(lane, NOTHING).within(cover.start, cover.end)
         is_free = other_ns == 0
         if is_free.any():
-            remaining[chain] = Cover(cover.start[is_free], cover.end[is_free])
+            remaining[lane] = Cover(cover.start[is_free], cover.end[is_free])
     return remaining
 
 
@@ -558,8 +574,8 @@ def _find_communication(draft: Draft) -> Rows:
     Raises:
         NoMatchError: If there are none.
     """
-    items = draft.items
-    communication = items[communicates(draft.trace, draft.graph.row[items])]
+    tasks = draft.gpu_tasks
+    communication = tasks[communicates(draft.trace, draft.graph.row[tasks])]
     if not len(communication):
         raise NoMatchError("The trace has no communication between devices.")
     return communication
@@ -568,8 +584,9 @@ def _find_communication(draft: Draft) -> Rows:
 def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     """Let work that follows communication on its stream no longer wait for it.
 
-    It waits for what is before the communication instead. Work that waits for the
-    communication by an event still does.
+    It waits for what is before the communication instead: of kernel A, an all-reduce
+    and kernel B on a stream, B then waits for A. Work that waits for the communication
+    by an event still does.
 
     Raises:
         NoMatchError: If nothing communicates.
@@ -582,18 +599,18 @@ def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     node_before = _find_nodes_before(draft, communication, is_communication)
 
     followers = _find_followers(draft, is_communication)
-    new_source = node_before[draft.source[IN_CHAIN, followers]]
-    same_chain = graph.chain[new_source] == graph.chain[followers]
-    has_source = (new_source > 0) & same_chain
-    draft.source[IN_CHAIN, followers] = new_source
-    draft.residual[IN_CHAIN, followers] = 0
-    draft.remove_edges(IN_CHAIN, followers[~has_source])
+    new_source = node_before[draft.source[SAME_LANE, followers]]
+    is_same_lane = graph.lane[new_source] == graph.lane[followers]
+    has_source = (new_source != ORIGIN_NODE) & is_same_lane
+    draft.source[SAME_LANE, followers] = new_source
+    draft.residual[SAME_LANE, followers] = 0
+    draft.remove_edges(SAME_LANE, followers[~has_source])
 
 
 def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
     """Find the nodes that follow communication on a stream, but do not communicate.
 
-    An item (a kernel, copy or set) that also waits for events is preceded by JOINs,
+    A GPU task (a kernel, copy or set) that also waits for events is preceded by JOINs,
     nodes that only wait. Its first JOIN is returned in its place.
 
     Args:
@@ -601,17 +618,20 @@ def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
         is_communication: Which nodes of the graph communicate.
     """
     graph = draft.graph
-    nodes = graph.nodes(Node.ITEM, Node.JOIN)
-    source = draft.source[IN_CHAIN, nodes]
-    is_on_stream = graph.chain[source] == graph.chain[nodes]
+    nodes = graph.nodes(Node.GPU_TASK, Node.JOIN)
+    source = draft.source[SAME_LANE, nodes]
+    is_on_stream = graph.lane[source] == graph.lane[nodes]
     followers = nodes[is_communication[source] & is_on_stream]
 
-    # Look up the item of each follower: the first item of its stream from the follower
-    # on. For that, nodes are numbered by stream first, and then by their order.
-    sort_key = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
-    items = draft.items[np.argsort(sort_key[draft.items])]
-    item_of_follower = items[np.searchsorted(sort_key[items], sort_key[followers])]
-    not_communicating: Rows = followers[~is_communication[item_of_follower]]
+    # The task of a follower is the first one on its stream from the follower on.
+    tasks = draft.gpu_tasks
+    task_of_follower = np.empty_like(followers)
+    for stream in distinct(graph.lane[followers]).tolist():
+        tasks_of_stream = tasks[graph.lane[tasks] == stream]
+        is_of_stream = graph.lane[followers] == stream
+        index = np.searchsorted(tasks_of_stream, followers[is_of_stream])
+        task_of_follower[is_of_stream] = tasks_of_stream[index]
+    not_communicating: Rows = followers[~is_communication[task_of_follower]]
     return not_communicating
 
 
@@ -633,29 +653,37 @@ def _find_nodes_before(
         One node for each node of the graph. For those that do not communicate it is the
         node itself.
     """
-    graph = draft.graph
-    source = draft.source
-    node_before = np.arange(len(graph))
+    node_before = np.arange(len(draft.graph))
     for node in communication.tolist():
-        chain = graph.chain[node]
-        last_node = int(source[IN_CHAIN, node])
-        while (
-            graph.kind[last_node] == Node.JOIN
-            and is_communication[source[ACROSS, last_node]]
-        ):
-            is_of_other_stream = graph.chain[source[ACROSS, last_node]] != chain
-            if is_of_other_stream:
-                break
-            last_node = int(source[IN_CHAIN, last_node])
+        stream = draft.graph.lane[node]
+        before = int(draft.source[SAME_LANE, node])
+        while _only_awaits_communication(draft, before, stream, is_communication):
+            before = int(draft.source[SAME_LANE, before])
 
         # The nodes are in order, so the result for an earlier communication is known.
-        follows_communication = (
-            is_communication[last_node] and graph.chain[last_node] == chain
-        )
-        node_before[node] = (
-            node_before[last_node] if follows_communication else last_node
-        )
+        is_on_stream = draft.graph.lane[before] == stream
+        if is_communication[before] and is_on_stream:
+            before = int(node_before[before])
+        node_before[node] = before
     return node_before
+
+
+def _only_awaits_communication(
+    draft: Draft, node: int, stream: int, is_communication: Flags
+) -> bool:
+    """Return whether a node is a JOIN, which only waits, for communication of a stream.
+
+    Args:
+        draft: The graph that is being changed.
+        node: The node.
+        stream: The stream, an index in Graph.lanes.
+        is_communication: Which nodes of the graph communicate.
+    """
+    if draft.graph.kind[node] != Node.JOIN:
+        return False
+    awaited = draft.source[OTHER_LANE, node]
+    is_on_stream = draft.graph.lane[awaited] == stream
+    return bool(is_communication[awaited] and is_on_stream)
 
 
 class Scalable(NamedTuple):
@@ -680,22 +708,24 @@ def find_scalable_kernels(trace: Trace, graph: Graph, device: str) -> Scalable:
     Raises:
         WrongChangeError: If the device is unknown, or if there is no such kernel.
     """
-    items = graph.nodes(Node.ITEM)
-    on_device = select.on_device(describe_kernels(trace), device)
+    comparison = select.compare_with_device(describe_kernels(trace), device)
     ratio_of_row = np.full(len(trace), np.nan)
-    ratio_of_row[trace.gpu_rows] = on_device.ratio
+    ratio_of_row[trace.gpu_rows] = comparison.ratio
     least_of_row = np.full(len(trace), np.nan)
-    least_of_row[trace.gpu_rows] = on_device.least_ns
+    least_of_row[trace.gpu_rows] = comparison.least_ns
 
-    ratio = ratio_of_row[graph.row[items]]
-    least_ns = least_of_row[graph.row[items]]
-    is_known = ~np.isnan(ratio)
+    nodes = graph.gpu_tasks
+    rows = graph.row[nodes]
+    is_known = ~np.isnan(ratio_of_row[rows])
     if not is_known.any():
         raise WrongChangeError(
             f"No kernel has a known roofline bound on both this device and {device}."
         )
+    known_rows = rows[is_known]
     return Scalable(
-        nodes=items[is_known], ratio=ratio[is_known], least_ns=least_ns[is_known]
+        nodes=nodes[is_known],
+        ratio=ratio_of_row[known_rows],
+        least_ns=least_of_row[known_rows],
     )
 
 
@@ -710,7 +740,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     """
     kernels = find_scalable_kernels(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
-    if len(kernels.nodes) < len(draft.items):
+    if len(kernels.nodes) < len(draft.gpu_tasks):
         draft.notes.append("unscaled")
     earlier_or_later = np.maximum if draft.latest else np.minimum
 
@@ -722,7 +752,7 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
         return earlier_or_later(same_ratio_ns, same_excess_ns)
 
-    draft.scale_items(kernels.nodes, on_device)
+    draft.scale_gpu_tasks(kernels.nodes, on_device)
 
 
 EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {

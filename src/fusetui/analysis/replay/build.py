@@ -5,25 +5,25 @@ such work usually has after what it waits for, and a *residual* is the rest. So 
 of the unchanged graph gives the recorded times to the nanosecond.
 
 A *cut* is a call that launches work or waits, or another event of a thread that matters
-to others (see thread_cuts.py); an *item* is a kernel, copy or set (see items.py).
+to others (see thread_cuts.py); a *GPU task* is a kernel, copy or set (see items.py).
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import (
-    ACROSS,
     AS_RECORDED,
-    IN_CHAIN,
     NEVER,
+    ORIGIN_NODE,
+    OTHER_LANE,
+    SAME_LANE,
     Batches,
-    Chain,
     Graph,
+    Lane,
     Node,
     renumber_batches,
     sort_nodes,
@@ -31,10 +31,10 @@ from fusetui.analysis.replay.graph import (
 from fusetui.analysis.replay.items import (
     MAX_SWITCH_NS,
     SYNCHRONIZES,
-    Items,
+    GpuTasks,
     Syncs,
     WaitPairs,
-    collect_items,
+    collect_gpu_tasks,
     collect_syncs,
     find_recorded_waits,
     find_waits_of_calls,
@@ -46,12 +46,11 @@ from fusetui.analysis.replay.items import (
 from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int32s,
     Int64s,
     Rows,
-    distinct,
     ends_runs,
-    numbers_of_sized_groups,
     ordinals,
 )
 from fusetui.trace.model.categories import Layer
@@ -60,38 +59,37 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import upper_median
 
 LATE_NS = 5_000
-"""An item that starts more than this after its edges explain is late. It may wait for
-something that was not recorded."""
+"""A GPU task that starts more than this after its edges explain is late. It may wait
+for something that was not recorded."""
 MAX_LATENCY_NS = 100_000
-"""A longer usual latency from a launch to its item, measured from few launches, is not
-believed: the items waited for something else."""
+"""A longer usual latency from a launch to its task, measured from few launches, is not
+believed: the tasks waited for something else."""
 MAX_RETURN_NS = 100_000
-"""If a synchronization returns later than this after the item for which it waited, it
+"""If a synchronization returns later than this after the task for which it waited, it
 must have waited for something else as well."""
-NO_CHAIN = -1
-NO_ROW = -1
+NO_LANE = -1
 
 
 class NodeOrder(NamedTuple):
-    """Which nodes of a GraphDraft stand for which cuts and items.
+    """Which nodes of a GraphDraft stand for which cuts and GPU tasks.
 
     The nodes are, in this order:
 
     1. the origin;
-    2. for each thread: a HOST and a node for each of its cuts, in turn, and a last HOST
-       for the time behind its last cut;
-    3. the items;
+    2. for each thread: CPU_WORK and a node for each of its cuts, in turn, and a last
+       CPU_WORK for the time behind its last cut;
+    3. the GPU tasks;
     4. the JOINs, which are added while the draft is connected.
     """
 
     cut: Rows  # per cut: its node
-    tail: Rows  # per thread: its last HOST
-    item: Rows  # per item: its node
+    tail: Rows  # per thread: its last CPU_WORK
+    task: Rows  # per GPU task: its node
     size: int  # how many nodes there are without JOINs
 
     @property
     def before_cut(self) -> Rows:
-        """The HOST before each cut: what the thread itself does until the cut."""
+        """The CPU_WORK before each cut: what the thread itself does until the cut."""
         return self.cut - 1
 
     @property
@@ -105,15 +103,17 @@ class NodeOrder(NamedTuple):
 class _Delays(NamedTuple):
     """How long work that is ready usually takes to start, in ns."""
 
-    switch: Int64s  # per stream: from the end of an item to the start of the next one
-    latency: Int64s  # per item: from the begin of its launch call to its start
+    switch: (
+        Int64s  # per stream: from the end of a GPU task to the start of the next one
+    )
+    latency: Int64s  # per task: from the begin of its launch call to its start
 
 
 class GraphDraft:
     """The nodes of a graph while their edges are being added.
 
     The nodes are in the order of NodeOrder. Arrays have the shape [nodes], or
-    [2, nodes] for the edges IN_CHAIN and ACROSS. Times are ns after the origin.
+    [2, nodes] for the edges SAME_LANE and OTHER_LANE. Times are ns after the origin.
     """
 
     def __init__(self, size: int) -> None:
@@ -123,7 +123,7 @@ class GraphDraft:
             size: How many nodes there are.
         """
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
-        self.chain = np.full(size, NO_CHAIN, dtype=np.int32)
+        self.lane = np.full(size, NO_LANE, dtype=np.int32)
         self.row = np.full(size, NO_ROW, dtype=np.int32)
         self.began = np.zeros(size, dtype=np.int64)
         self.ended = np.zeros(size, dtype=np.int64)
@@ -142,8 +142,8 @@ class GraphDraft:
         """Make each target wait for its source by one of its two edges.
 
         Args:
-            edge: Which edge: IN_CHAIN (to the node before it on its thread or stream)
-                or ACROSS (to one of another). What it was before is lost.
+            edge: Which edge: SAME_LANE (to the node before it on its thread or stream)
+                or OTHER_LANE (to one of another). What it was before is lost.
             target: The nodes that wait.
             source: The node that each of them waits for.
             usual_lag: How long the target usually begins after its source has ended,
@@ -154,7 +154,7 @@ class GraphDraft:
 
     def follow_origin(self, target: Rows) -> None:
         """Make nodes wait for the origin only, as first nodes of threads and streams."""
-        self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
+        self.connect(SAME_LANE, target, np.full(len(target), ORIGIN_NODE))
 
     def join(self, edge: int, pairs: WaitPairs, usual_lag: Int64s | int = 0) -> None:
         """Make nodes wait for any number of sources besides those that they have.
@@ -169,25 +169,23 @@ class GraphDraft:
         If the edge of the node is still free, its first source takes it without a JOIN.
 
         Args:
-            edge: By which edge the nodes wait, IN_CHAIN or ACROSS.
+            edge: By which edge the nodes wait, SAME_LANE or OTHER_LANE.
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
-        lags = np.broadcast_to(usual_lag, len(pairs.waiting))
-        is_first_of_target = ordinals(pairs.waiting) == 0
-        is_edge_free = self.usual_lag[edge, pairs.waiting] == NEVER
+        target, source = pairs
+        lag = np.broadcast_to(usual_lag, len(target))
+        is_first_of_target = ordinals(target) == 0
+        is_edge_free = self.usual_lag[edge, target] == NEVER
         takes_edge = is_first_of_target & is_edge_free
-        self.connect(
-            edge, pairs.waiting[takes_edge], pairs.awaited[takes_edge], lags[takes_edge]
-        )
+        self.connect(edge, target[takes_edge], source[takes_edge], lag[takes_edge])
 
         needs_join = ~takes_edge
-        target = pairs.waiting[needs_join]
-        joins = self._new_joins(target)
-        self.connect(ACROSS, joins, pairs.awaited[needs_join], lags[needs_join])
-        self._chain_joins(edge, target, joins)
+        joins = self._new_joins(target[needs_join])
+        self.connect(OTHER_LANE, joins, source[needs_join], lag[needs_join])
+        self._connect_joins(edge, target[needs_join], joins)
 
-    def _chain_joins(self, edge: int, target: Rows, joins: Rows) -> None:
+    def _connect_joins(self, edge: int, target: Rows, joins: Rows) -> None:
         """Connect the JOINs of each target in a row, and the target behind the last.
 
         A JOIN is a node that takes no time and waits for two others, so that its target
@@ -200,12 +198,12 @@ class GraphDraft:
             joins: The JOINs.
         """
         is_first_of_target = ordinals(target) == 0
-        follows_join = joins[~is_first_of_target]
-        self.connect(IN_CHAIN, follows_join, follows_join - 1)
+        later_joins = joins[~is_first_of_target]
+        self.connect(SAME_LANE, later_joins, later_joins - 1)
 
         targets = target[is_first_of_target]
         self.connect(
-            IN_CHAIN,
+            SAME_LANE,
             joins[is_first_of_target],
             self.source[edge, targets],
             self.usual_lag[edge, targets],
@@ -227,12 +225,10 @@ class GraphDraft:
             The new nodes.
         """
         joins = len(self.kind) + np.arange(len(target))
-        new_columns = vars(GraphDraft(len(target)))
-        for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, new_columns[name]), axis=-1))
+        self._append(GraphDraft(len(target)))
         self.began[joins] = self.began[target]
         self.ended[joins] = self.began[target]
-        self.chain[joins] = self.chain[target]
+        self.lane[joins] = self.lane[target]
 
         # Put them between the node before the target (target - 1) and the target, in
         # the order of their sources: at target - 0.5, and then less than 0.5 later.
@@ -240,6 +236,12 @@ class GraphDraft:
         most_joins = nth_of_target.max(initial=0) + 1
         self.tie_order[joins] = target - 0.5 + nth_of_target / (2 * most_joins)
         return joins
+
+    def _append(self, other: GraphDraft) -> None:
+        """Append the nodes of another draft, column by column."""
+        for name, column in vars(self).items():
+            longer = np.concatenate((column, getattr(other, name)), axis=-1)
+            setattr(self, name, longer)
 
     def late_ns(self, nodes: Rows) -> Int64s:
         """Measure how much later some nodes begin than their edges explain.
@@ -268,36 +270,36 @@ def build_graph(trace: Trace) -> Graph:
     run backward for them. Without a GPU it has the busiest thread only.
     """
     cuts = thread_cuts_of(trace)
-    items = collect_items(trace, cuts)
-    syncs = collect_syncs(trace, items)
-    found_waits = find_waits_of_calls(trace, cuts, items, syncs)
-    waits_of_calls = _collect_waits_of_calls(trace, cuts, items, found_waits.pairs)
-    origin = _find_origin(cuts, items)
-    delays = _measure_usual_delays(trace, items)
+    tasks = collect_gpu_tasks(trace, cuts)
+    syncs = collect_syncs(trace, tasks)
+    found_waits = find_waits_of_calls(trace, cuts, tasks, syncs)
+    waits_of_calls = _collect_waits_of_calls(trace, cuts, tasks, found_waits.pairs)
+    origin = _find_origin(cuts, tasks)
+    delays = _measure_usual_delays(trace, tasks)
 
-    # Lay out threads and items, and connect each node with its thread or stream.
-    layout = _lay_out_nodes(cuts, items)
+    # Lay out threads and tasks, and connect each node with its thread or stream.
+    layout = _lay_out_nodes(cuts, tasks)
     draft = GraphDraft(layout.size)
     _fill_in_threads(draft, layout, cuts, origin)
-    _fill_in_begins_of_cuts(draft, layout, cuts, items, waits_of_calls, origin)
-    _fill_in_items(draft, layout, cuts, items, origin)
-    _connect_items(draft, layout, cuts, items, delays)
+    _fill_in_begins_of_cuts(draft, layout, cuts, tasks, waits_of_calls, origin)
+    _fill_in_gpu_tasks(draft, layout, cuts, tasks, origin)
+    _connect_gpu_tasks(draft, layout, cuts, tasks, delays)
 
-    # Make calls wait for items, threads for each other, and items for items of other
+    # Make calls wait for tasks, threads for each other, and tasks for tasks of other
     # streams.
     waiting_cuts = layout.cut[waits_of_calls.waiting]
-    awaited_items = layout.item[waits_of_calls.awaited]
-    draft.join(ACROSS, WaitPairs(waiting_cuts, awaited_items))
+    awaited_tasks = layout.task[waits_of_calls.awaited]
+    draft.join(OTHER_LANE, WaitPairs(waiting=waiting_cuts, awaited=awaited_tasks))
     _connect_threads(draft, layout, cuts)
     inferred_between_streams = _connect_streams(
-        trace, draft, layout, items, syncs, delays
+        trace, draft, layout, tasks, syncs, delays
     )
 
     _mark_unexplained_waits(trace, draft)
     return _finish_graph(
         draft,
         origin=origin,
-        chains=_list_chains(trace, cuts, items),
+        lanes=_list_lanes(trace, cuts, tasks),
         batches=_find_batches(draft, layout, cuts),
         inferred=found_waits.inferred + inferred_between_streams,
     )
@@ -307,105 +309,101 @@ def _connect_streams(
     trace: Trace,
     draft: GraphDraft,
     layout: NodeOrder,
-    items: Items,
+    tasks: GpuTasks,
     syncs: Syncs,
     delays: _Delays,
 ) -> int:
-    """Make items wait for items of other streams, as recorded or as inferred.
+    """Make GPU tasks wait for tasks of other streams, as recorded or as inferred.
 
-    A wait is inferred for an item that starts more than LATE_NS (5 us) later than what
+    A wait is inferred for a task that starts more than LATE_NS (5 us) later than what
     it is known to wait for explains, unless the recording says that it waits.
 
     Args:
         trace: The trace.
         draft: The nodes, connected with their own threads and streams; they get further
             edges, in place.
-        layout: Which nodes stand for which items.
-        items: All kernels, copies and sets, by stream and start.
+        layout: Which nodes stand for which tasks.
+        tasks: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
-        delays: How long items usually take to start.
+        delays: How long tasks usually take to start.
 
     Returns:
         How many waits were inferred.
     """
-    recorded = merge_by_waiting([*find_recorded_waits(trace, items, syncs)])
-    late = np.flatnonzero(draft.late_ns(layout.item) > LATE_NS)
-    late = np.setdiff1d(late, distinct(recorded.waiting), assume_unique=True)
-    inferred = infer_waits(trace, items, late)
-    waits = _collect_waits_of_items(trace, items, [recorded, inferred])
-    draft.join(
-        IN_CHAIN,
-        WaitPairs(
-            waiting=layout.item[waits.waiting], awaited=layout.item[waits.awaited]
-        ),
-        delays.switch[items.stream_of(waits.waiting)],
+    recorded = merge_by_waiting([*find_recorded_waits(trace, tasks, syncs)])
+    late = np.flatnonzero(draft.late_ns(layout.task) > LATE_NS)
+    waits_as_recorded = np.isin(late, recorded.waiting)
+    inferred = infer_waits(trace, tasks, late[~waits_as_recorded])
+    waits = _collect_waits_of_gpu_tasks(trace, tasks, [recorded, inferred])
+    pairs_of_nodes = WaitPairs(
+        waiting=layout.task[waits.waiting], awaited=layout.task[waits.awaited]
     )
+    switch_ns = delays.switch[tasks.stream_of(waits.waiting)]
+    draft.join(SAME_LANE, pairs_of_nodes, switch_ns)
     return len(inferred.waiting)
 
 
-def _find_origin(cuts: ThreadCuts, items: Items) -> int:
+def _find_origin(cuts: ThreadCuts, tasks: GpuTasks) -> int:
     """Find the origin of the graph: when the first thread or stream begins, in ns of
     the file.
 
     Returns 0 if the trace has neither.
     """
-    first_items = items.start[items.bounds[:-1]]
-    return min([*cuts.first.tolist(), *first_items.tolist()], default=0)
+    first_tasks = tasks.start[tasks.bounds[:-1]]
+    return min([*cuts.first.tolist(), *first_tasks.tolist()], default=0)
 
 
 def _collect_waits_of_calls(
-    trace: Trace, cuts: ThreadCuts, items: Items, found_waits: list[WaitPairs]
+    trace: Trace, cuts: ThreadCuts, tasks: GpuTasks, found_waits: list[WaitPairs]
 ) -> WaitPairs:
-    """Collect all items (kernels, copies and sets) that calls wait for, sorted by call.
+    """Collect all GPU tasks that calls wait for, sorted by call.
 
     Args:
         trace: The trace.
         cuts: The cuts of its threads.
-        items: All kernels, copies and sets, by stream and start.
-        found_waits: The items that synchronizations wait for. The communication before
-            these is added, and the items that make room in full queues.
+        tasks: All kernels, copies and sets, by stream and start.
+        found_waits: The tasks that synchronizations wait for. The communication before
+            these is added, and the tasks that make room in full queues.
 
     Returns:
-        Calls, as cuts, with the items that they wait for.
+        Calls, as cuts, with the tasks that they wait for.
     """
     communication = infer_waits_for_communication(
-        trace, items, merge_by_waiting(found_waits)
+        trace, tasks, merge_by_waiting(found_waits)
     )
-    full_queues = infer_waits_for_full_queues(cuts, items)
+    full_queues = infer_waits_for_full_queues(cuts, tasks)
     return merge_by_waiting([*found_waits, communication.implied, *full_queues])
 
 
-def _collect_waits_of_items(
-    trace: Trace, items: Items, waits_for_events: list[WaitPairs]
+def _collect_waits_of_gpu_tasks(
+    trace: Trace, tasks: GpuTasks, waits_for_events: list[WaitPairs]
 ) -> WaitPairs:
-    """Collect all items of other streams that items wait for, sorted by what waits.
+    """Collect all tasks of other streams that GPU tasks wait for, sorted by what waits.
 
-    An item is a kernel, a copy or a set.
-
-    A pair is left out if the awaited item starts after the waiting one: the recording
+    A pair is left out if the awaited task starts after the waiting one: the recording
     contradicts it.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
+        tasks: All kernels, copies and sets, by stream and start.
         waits_for_events: The waits for events, as recorded or inferred. Waits for the
             communication before these are added.
     """
     pairs = merge_by_waiting(waits_for_events)
-    communication = infer_waits_for_communication(trace, items, pairs)
-    pairs = merge_by_waiting(
+    communication = infer_waits_for_communication(trace, tasks, pairs)
+    waiting, awaited = merge_by_waiting(
         [pairs, communication.implied, communication.of_communication]
     )
-
-    starts_first = items.start[pairs.awaited] <= items.start[pairs.waiting]
-    is_possible = starts_first & (pairs.awaited != pairs.waiting)
-    return WaitPairs(pairs.waiting[is_possible], pairs.awaited[is_possible])
+    starts_first = tasks.start[awaited] <= tasks.start[waiting]
+    is_possible = starts_first & (awaited != waiting)
+    return WaitPairs(waiting=waiting[is_possible], awaited=awaited[is_possible])
 
 
 def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     """Note how much longer than usual synchronizations take to return, in the draft.
 
-    They usually return within MAX_RETURN_NS after the end of what they wait for.
+    They usually return within MAX_RETURN_NS (100 us) after the end of what they wait
+    for: of one that returns after 130 us, 30 us are unexplained.
     """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
@@ -415,17 +413,17 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     draft.unexplained[synchronizations] = unexplained_ns
 
 
-def _list_chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
-    """List the chains of the graph, in which nodes follow each other: the threads, then
+def _list_lanes(trace: Trace, cuts: ThreadCuts, tasks: GpuTasks) -> tuple[Lane, ...]:
+    """List the lanes of the graph, in which nodes follow each other: the threads, then
     the streams."""
-    tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
-    device_of_stream = {
-        thread: track.pid for thread, track in tracks if track.layer is Layer.STREAM
-    }
-    threads = [Chain(thread) for thread in cuts.threads.tolist()]
+    device_of_stream = {}
+    for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if track.layer is Layer.STREAM:
+            device_of_stream[thread] = track.pid
+    threads = [Lane(thread) for thread in cuts.threads.tolist()]
     streams = [
-        Chain(stream, is_stream=True, device=device_of_stream[stream])
-        for stream in items.streams.tolist()
+        Lane(stream, is_stream=True, device=device_of_stream[stream])
+        for stream in tasks.streams.tolist()
     ]
     return (*threads, *streams)
 
@@ -447,42 +445,40 @@ def _find_batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Bat
         node=node,
         waited=waited_ns,
         unsure=np.minimum(waited_ns, HANDING_NS),
-        loader=draft.chain[node],
+        loader=draft.lane[node],
     )
 
 
-def _lay_out_nodes(cuts: ThreadCuts, items: Items) -> NodeOrder:
+def _lay_out_nodes(cuts: ThreadCuts, tasks: GpuTasks) -> NodeOrder:
     """Decide which node of the graph stands for which part of a trace.
 
-    The origin comes first, then the nodes of each thread, and last those of the
-    kernels, copies and sets. A thread alternates between its own time and cuts, such as
-    calls.
+    Node 0 is the origin. E.g. a thread with two cuts, such as calls, has the nodes 1 to
+    5: what it does before the first cut, that cut (2), what it does between them, the
+    second cut (4), and the rest (5). The nodes of the next thread begin at 6; the GPU
+    tasks come behind those of all threads.
 
     Args:
         cuts: The cuts of all threads.
-        items: The kernels, copies and sets.
+        tasks: The kernels, copies and sets.
     """
     threads = len(cuts.threads)
     earlier_cuts = np.arange(len(cuts.kind))
-    earlier_threads = _find_threads_of_cuts(cuts)
-
+    earlier_threads = cuts.thread_of_cut
     # Before the node of a cut there are the origin, two nodes for each earlier cut, the
-    # HOST of this cut, and the last HOST of each earlier thread.
-    cut = 1 + 2 * earlier_cuts + 1 + earlier_threads
-    tail = 1 + 2 * cuts.bounds[1:] + np.arange(threads)
-    first_item = 1 + 2 * len(cut) + threads
+    # rest of each earlier thread, and what this thread does before the cut.
+    cut = 1 + 2 * earlier_cuts + earlier_threads + 1
+
+    # Before the rest of a thread there are the origin, two nodes for each cut up to its
+    # last one, and the rest of each earlier thread.
+    cuts_until_end = cuts.bounds[1:]
+    tail = 1 + 2 * cuts_until_end + np.arange(threads)
+    first_task = 1 + 2 * len(cut) + threads
     return NodeOrder(
         cut=cut,
         tail=tail,
-        item=first_item + np.arange(len(items.rows)),
-        size=first_item + len(items.rows),
+        task=first_task + np.arange(len(tasks.rows)),
+        size=first_task + len(tasks.rows),
     )
-
-
-def _find_threads_of_cuts(cuts: ThreadCuts) -> Rows:
-    """Find for each cut (a call or a wait of a thread) the index of its thread in
-    `cuts.threads`."""
-    return numbers_of_sized_groups(np.diff(cuts.bounds))
 
 
 def _fill_in_threads(
@@ -490,8 +486,8 @@ def _fill_in_threads(
 ) -> None:
     """Fill in the nodes of threads, and connect those of each thread in a row.
 
-    The time between two cuts is the thread's own time (HOST). When the cuts themselves
-    begin is filled in later, by `_fill_in_begins_of_cuts`.
+    The time between two cuts is the thread's own time (CPU_WORK). When the cuts
+    themselves begin is filled in later, by `_fill_in_begins_of_cuts`.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
@@ -499,26 +495,25 @@ def _fill_in_threads(
         cuts: The calls that launch or wait, and other cuts of the threads' time.
         origin: The time of the origin, in ns of the file.
     """
-    draft.kind[0] = Node.ORIGIN
-    thread_of_cut = _find_threads_of_cuts(cuts)
+    draft.kind[ORIGIN_NODE] = Node.ORIGIN
     draft.kind[layout.cut] = cuts.kind
     draft.row[layout.cut] = cuts.row
-    draft.chain[layout.cut] = thread_of_cut
+    draft.lane[layout.cut] = cuts.thread_of_cut
     draft.ended[layout.cut] = cuts.end - origin
 
-    draft.kind[layout.before_cut] = Node.HOST
-    draft.chain[layout.before_cut] = thread_of_cut
+    draft.kind[layout.before_cut] = Node.CPU_WORK
+    draft.lane[layout.before_cut] = cuts.thread_of_cut
     draft.ended[layout.before_cut] = cuts.begin - origin
-    draft.kind[layout.tail] = Node.HOST
-    draft.chain[layout.tail] = np.arange(len(cuts.threads))
+    draft.kind[layout.tail] = Node.CPU_WORK
+    draft.lane[layout.tail] = np.arange(len(cuts.threads))
     draft.ended[layout.tail] = cuts.last - origin
 
     # The nodes of a thread follow each other, so the one before node n is n - 1.
-    host = np.concatenate((layout.before_cut, layout.tail))
-    nodes_of_threads = np.concatenate((layout.cut, host))
-    draft.connect(IN_CHAIN, nodes_of_threads, nodes_of_threads - 1)
+    cpu_work = np.concatenate((layout.before_cut, layout.tail))
+    nodes_of_threads = np.concatenate((layout.cut, cpu_work))
+    draft.connect(SAME_LANE, nodes_of_threads, nodes_of_threads - 1)
     draft.follow_origin(layout.first_of_thread)
-    draft.began[host] = draft.ended[host - 1]
+    draft.began[cpu_work] = draft.ended[cpu_work - 1]
     draft.began[layout.first_of_thread] = cuts.first - origin
 
 
@@ -526,7 +521,7 @@ def _fill_in_begins_of_cuts(
     draft: GraphDraft,
     layout: NodeOrder,
     cuts: ThreadCuts,
-    items: Items,
+    tasks: GpuTasks,
     waits: WaitPairs,
     origin: int,
 ) -> None:
@@ -534,7 +529,7 @@ def _fill_in_begins_of_cuts(
 
     A cut is a stretch of a thread, such as a call, at which it depends on others.
 
-    The waiting of a call is over once the last item that it waits for has ended, but at
+    The waiting of a call is over once the last task that it waits for has ended, but at
     the latest when the call ends. A handoff, in which a thread waits for another
     thread, consists of waiting only, so it begins at its end.
 
@@ -542,13 +537,13 @@ def _fill_in_begins_of_cuts(
         draft: The nodes of the graph that is built; they are filled in, in place.
         layout: Which nodes stand for which cuts.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
-        items: All kernels, copies and sets, by stream and start.
-        waits: Calls, as cuts, with the items that they wait for.
+        tasks: All kernels, copies and sets, by stream and start.
+        waits: Calls, as cuts, with the tasks that they wait for.
         origin: The time of the origin, in ns of the file.
     """
     wait_is_over = cuts.begin.copy()
-    # Unlike an indexed assignment, maximum.at takes all items of one call into account.
-    np.maximum.at(wait_is_over, waits.waiting, items.end[waits.awaited])
+    # Unlike an indexed assignment, maximum.at takes all tasks of one call into account.
+    np.maximum.at(wait_is_over, waits.waiting, tasks.end[waits.awaited])
     wait_is_over = np.minimum(wait_is_over, cuts.end)
 
     is_handoff = cuts.kind == Node.HANDOFF
@@ -559,143 +554,148 @@ def _fill_in_begins_of_cuts(
 def _connect_threads(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
     """Connect threads that work for other threads, such as autograd's for backward.
 
-    The *asking* thread calls backward and waits; the *working* one runs it:
+    The *asking* thread calls backward and waits; the *engine* is the thread that runs
+    it:
 
         asking    ... own time | waits for the work              | own time ...
-        working   waits to be asked | own time (backward) | done | ...
+        engine    waits to be asked | own time (backward) | done | ...
 
-    So the working thread goes on when the own time of the asking one ends, and the
-    asking thread goes on when the working one is done. If that is the first work of the
-    working thread, it has not existed before it was asked.
+    So the engine goes on when the own time of the asking thread ends, and the asking
+    thread goes on when the engine is done. If that is the first work of the engine, it
+    has not existed before it was asked.
 
     Args:
         draft: The nodes of the graph that is built; they get edges, in place.
         layout: Which nodes stand for which cuts.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
     """
-    asking_waits, working_waits, working_is_done = layout.cut[cuts.handoffs]
+    asking_waits = layout.cut[cuts.handoffs.asking_waits]
+    engine_waits = layout.cut[cuts.handoffs.engine_waits]
+    engine_is_done = layout.cut[cuts.handoffs.engine_is_done]
     # The nodes of a thread follow each other: before node n is n - 1.
     asking_own_time = asking_waits - 1
-    working_before = working_waits - 1
-    draft.connect(ACROSS, working_waits, asking_own_time)
+    engine_before = engine_waits - 1
+    draft.connect(OTHER_LANE, engine_waits, asking_own_time)
 
-    is_first_of_thread = draft.source[IN_CHAIN, working_before] == 0
-    takes_no_time = draft.began[working_before] == draft.ended[working_waits]
+    is_first_of_thread = draft.source[SAME_LANE, engine_before] == ORIGIN_NODE
+    takes_no_time = draft.began[engine_before] == draft.ended[engine_waits]
     is_first_work = is_first_of_thread & takes_no_time
     draft.connect(
-        IN_CHAIN, working_before[is_first_work], asking_own_time[is_first_work]
+        SAME_LANE, engine_before[is_first_work], asking_own_time[is_first_work]
     )
 
     order = np.argsort(asking_waits, kind="stable")  # `join` takes ascending nodes
-    draft.join(ACROSS, WaitPairs(asking_waits[order], working_is_done[order]))
+    waits_for_engine = WaitPairs(
+        waiting=asking_waits[order], awaited=engine_is_done[order]
+    )
+    draft.join(OTHER_LANE, waits_for_engine)
 
 
-def _fill_in_items(
-    draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, items: Items, origin: int
+def _fill_in_gpu_tasks(
+    draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts, tasks: GpuTasks, origin: int
 ) -> None:
-    """Fill in the nodes of items (kernels, copies and sets), without their edges.
+    """Fill in the nodes of GPU tasks (kernels, copies and sets), without their edges.
 
     Args:
         draft: The nodes of the graph that is built; they are filled in, in place.
-        layout: Which nodes stand for which items.
-        cuts: The cuts of the threads, whose chains come before those of the streams.
-        items: All kernels, copies and sets, by stream and start.
+        layout: Which nodes stand for which tasks.
+        cuts: The cuts of the threads, whose lanes come before those of the streams.
+        tasks: All kernels, copies and sets, by stream and start.
         origin: The time of the origin, in ns of the file.
     """
-    node = layout.item
-    draft.kind[node] = Node.ITEM
-    draft.row[node] = items.rows
-    draft.chain[node] = len(cuts.threads) + items.stream_of(np.arange(len(node)))
-    draft.began[node] = items.start - origin
-    draft.ended[node] = items.end - origin
+    node = layout.task
+    draft.kind[node] = Node.GPU_TASK
+    draft.row[node] = tasks.rows
+    draft.lane[node] = len(cuts.threads) + tasks.stream_of(np.arange(len(node)))
+    draft.began[node] = tasks.start - origin
+    draft.ended[node] = tasks.end - origin
 
 
-def _connect_items(
+def _connect_gpu_tasks(
     draft: GraphDraft,
     layout: NodeOrder,
     cuts: ThreadCuts,
-    items: Items,
+    tasks: GpuTasks,
     delays: _Delays,
 ) -> None:
-    """Make each item wait for the one before it on its stream, and for its launch.
+    """Make each GPU task wait for the one before it on its stream, and for its launch.
 
-    An item (kernel, copy or set) may start while its launch call still runs, so it
-    waits for what the thread did before that call, with the usual latency as lag. E.g.
-    a thread works until 10 us, when a launch call begins: with a latency of 5 us its
+    A task (kernel, copy or set) may start while its launch call still runs, so it waits
+    for what the thread did before that call, with the usual latency as lag. E.g. a
+    thread works until 10 us, when a launch call begins: with a latency of 5 us its
     kernel starts at 15 us, or later if the kernel before it ends later.
 
     Args:
         draft: The nodes of the graph that is built; they get edges, in place.
-        layout: Which nodes stand for which cuts and items.
+        layout: Which nodes stand for which cuts and tasks.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
-        items: All kernels, copies and sets, by stream and start.
-        delays: How long items usually take to start.
+        tasks: All kernels, copies and sets, by stream and start.
+        delays: How long tasks usually take to start.
     """
-    node = layout.item
-    is_first_of_stream = np.zeros(len(node), dtype=np.bool_)
-    is_first_of_stream[items.bounds[:-1]] = True
-    later_items = np.flatnonzero(~is_first_of_stream)
-    switch_ns = delays.switch[items.stream_of(later_items)]
-    draft.connect(IN_CHAIN, node[later_items], node[later_items - 1], switch_ns)
+    node = layout.task
+    later_tasks = np.flatnonzero(~tasks.is_first_of_stream)
+    switch_ns = delays.switch[tasks.stream_of(later_tasks)]
+    draft.connect(SAME_LANE, node[later_tasks], node[later_tasks - 1], switch_ns)
 
     # The launch call may lie inside another call, which is then the cut. So it may
     # begin later than the cut does.
-    has_launch = items.launch_cut >= 0
-    launch = items.launch_cut[has_launch]
-    since_cut_began = items.launched_at[has_launch] - cuts.begin[launch]
-    lag = delays.latency[has_launch] + since_cut_began
-    draft.connect(ACROSS, node[has_launch], layout.before_cut[launch], lag)
+    launched_tasks = np.flatnonzero(tasks.has_launch)
+    launch_cut = tasks.launch_cut[launched_tasks]
+    since_cut_began = tasks.launched_at[launched_tasks] - cuts.begin[launch_cut]
+    lag = delays.latency[launched_tasks] + since_cut_began
+    before_launch = layout.before_cut[launch_cut]
+    draft.connect(OTHER_LANE, node[launched_tasks], before_launch, lag)
 
-    waits_for_nothing = is_first_of_stream & ~has_launch
+    waits_for_nothing = tasks.is_first_of_stream & ~tasks.has_launch
     draft.follow_origin(node[waits_for_nothing])
 
 
-def _measure_usual_delays(trace: Trace, items: Items) -> _Delays:
+def _measure_usual_delays(trace: Trace, tasks: GpuTasks) -> _Delays:
     """Measure how long kernels, copies and sets that are ready usually take to start.
 
     Two delays are measured: the switch of a stream from one to the next, and the
     latency from the launch call.
     """
-    process_of_item = trace.process_of_track[trace.track[items.rows]]
-    latency = _measure_latency(trace)[process_of_item]
-    return _Delays(switch=_measure_switches(items, latency), latency=latency)
+    process_of_task = trace.process_of_track[trace.track[tasks.rows]]
+    latency = _measure_latency(trace)[process_of_task]
+    return _Delays(switch=_measure_switches(tasks, latency), latency=latency)
 
 
-def _measure_switches(items: Items, latency: Int64s) -> Int64s:
-    """Measure how long each stream usually takes to switch from one item to the next.
+def _measure_switches(tasks: GpuTasks, latency: Int64s) -> Int64s:
+    """Measure how long each stream usually takes to switch from one GPU task to the
+    next.
 
-    It is the upper median of the gaps between items: 2 us for gaps of 1, 2 and 3 us. A
-    gap counts only if the second item had been launched long enough before the first
+    It is the upper median of the gaps between tasks: 2 us for gaps of 1, 2 and 3 us. A
+    gap counts only if the second task had been launched long enough before the first
     one ended, so that nothing but the switch can fill it, and if it is at most
     MAX_SWITCH_NS (10 us).
 
     Args:
-        items: All kernels, copies and sets, by stream and start.
-        latency: The usual launch latency of each item, in ns.
+        tasks: All kernels, copies and sets, by stream and start.
+        latency: The usual launch latency of each task, in ns.
 
     Returns:
         ns per stream; 0 where no gap counts.
     """
-    switches = np.zeros(len(items.streams), dtype=np.int64)
-    ready = items.launched_at + latency
-    for stream, (first, stop) in enumerate(pairwise(items.bounds.tolist())):
-        end_before = items.end[first:stop][:-1]
-        start = items.start[first:stop][1:]
-        was_ready = ready[first:stop][1:] <= end_before
-        gap_ns = (start - end_before)[was_ready]
-        gap_ns = gap_ns[gap_ns <= MAX_SWITCH_NS]
-        if len(gap_ns):
-            # Items that overlap would make it negative.
-            switches[stream] = max(0, upper_median(gap_ns))
+    switches = np.zeros(len(tasks.streams), dtype=np.int64)
+    could_start_at = tasks.launched_at + latency
+    for stream, of_stream in enumerate(tasks.slices_of_streams):
+        end_before = tasks.end[of_stream][:-1]
+        gap_ns = tasks.start[of_stream][1:] - end_before
+        was_ready = could_start_at[of_stream][1:] <= end_before
+        switch_ns = gap_ns[was_ready & (gap_ns <= MAX_SWITCH_NS)]
+        if len(switch_ns):
+            # Tasks that overlap would make it negative.
+            switches[stream] = max(0, upper_median(switch_ns))
     return switches
 
 
 def _measure_latency(trace: Trace) -> Int64s:
-    """Measure the usual latency of each device from a launch call to its item.
+    """Measure the usual latency of each device from a launch call to its GPU task.
 
-    It is measured at items that start after a gap on an otherwise idle device. If a
-    device has too few gaps for that, even few gaps and the first item count, unless the
-    result is longer than MAX_LATENCY_NS.
+    It is measured at tasks that start after a gap on an otherwise idle device. If a
+    device has too few gaps for that, even few gaps and the first task count, unless the
+    result is longer than MAX_LATENCY_NS (100 us).
 
     Returns:
         ns, indexed by the process of the device (Trace.process_of_track); 0 where it is
@@ -703,11 +703,12 @@ def _measure_latency(trace: Trace) -> Int64s:
     """
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for devices in Accounts(trace).devices_by_axis:
-        # One gap is enough here; the time before the first item is such a gap, too.
-        with_first_items = devices.with_lead(trace.begin_ns - 1)
-        by_few_gaps = devices.latency_of(with_first_items, 1)
+        # The time before the first task is a gap, too.
+        gaps = devices.with_lead(trace.begin_ns - 1)
+        by_few_gaps = devices.latency_of(gaps, fewest=1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
-        latency = np.where(devices.latency_ns > 0, devices.latency_ns, by_few_gaps)
+        by_many_gaps = devices.latency_ns
+        latency = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
         process = trace.process_of_track[trace.track[devices.events]]
         latency_of_process[process] = latency[devices.device_index(devices.events)]
     return latency_of_process
@@ -717,7 +718,7 @@ def _finish_graph(
     draft: GraphDraft,
     *,
     origin: int,
-    chains: tuple[Chain, ...],
+    lanes: tuple[Lane, ...],
     batches: Batches,
     inferred: int,
 ) -> Graph:
@@ -729,7 +730,7 @@ def _finish_graph(
     Args:
         draft: The draft with all its edges.
         origin: The time of the origin, in ns of the file.
-        chains: The threads and streams.
+        lanes: The threads and streams.
         batches: The nodes at which batches are handed over, as nodes of the draft.
         inferred: How many waits were inferred.
     """
@@ -748,12 +749,12 @@ def _finish_graph(
     batches = renumber_batches(batches, new_node)
     residual[:, batches.node] = 0
 
-    threads = sum(not chain.is_stream for chain in chains)
+    threads = sum(not lane.is_stream for lane in lanes)
     return Graph(
         origin_ns=origin,
-        chains=chains,
+        lanes=lanes,
         kind=kind,
-        chain=draft.chain[order],
+        lane=draft.lane[order],
         row=draft.row[order],
         dur=ended - began,
         unexplained=draft.unexplained[order],
@@ -762,7 +763,7 @@ def _finish_graph(
         residual=residual,
         began=began,
         lasted=ended - began,
-        gone=np.zeros(len(order), dtype=np.bool_),
+        is_removed=np.zeros(len(order), dtype=np.bool_),
         time_scales=(AS_RECORDED,) * threads,
         inferred_waits=inferred,
         batches=batches,
@@ -795,13 +796,13 @@ def _renumber_edges(draft: GraphDraft, order: Rows, new_node: Int32s) -> _Edges:
     # The edges of the origin lead to itself, and sorting breaks circles of nodes that
     # wait for each other. Both leave edges that lead backward, which are removed.
     is_backward = source >= np.arange(len(order))
-    source[is_backward] = 0
+    source[is_backward] = ORIGIN_NODE
     usual_lag[is_backward] = NEVER
 
     lag = np.minimum(usual_lag, began - ended[source])
     # A node without any edge waits for the origin.
-    has_no_edge = (lag[IN_CHAIN] == NEVER) & (lag[ACROSS] == NEVER)
-    lag[IN_CHAIN, has_no_edge] = 0
+    has_no_edge = (lag[SAME_LANE] == NEVER) & (lag[OTHER_LANE] == NEVER)
+    lag[SAME_LANE, has_no_edge] = 0
     return _Edges(source=source, lag=lag)
 
 
@@ -824,9 +825,10 @@ def _compute_residuals(
 ) -> Int64s:
     """Compute how much later each node begins than its edges explain.
 
-    The residual is put on the edge that ends last. If that edge comes from a JOIN, the
-    JOIN is delayed instead: its times in `began` and `ended` change, and the residual
-    is put on the edge of the JOIN that ends last.
+    E.g. 3 ns for a node that begins at 20 ns, if its edges let it begin at 11 and at 17
+    ns. This residual is put on the edge that ends last. If that edge comes from a JOIN,
+    the JOIN is delayed instead: its times in `began` and `ended` change, and the
+    residual is put on the edge of the JOIN that ends last.
 
     Returns:
         ns of shape [2, nodes]; 0 on the other edge of each node.
@@ -847,5 +849,5 @@ def _compute_residuals(
         ended[joins] = began[joins]
         residual[last_edge[delays_join], nodes[delays_join]] = 0
         nodes = joins
-    residual[:, 0] = 0  # the origin
+    residual[:, ORIGIN_NODE] = 0
     return residual

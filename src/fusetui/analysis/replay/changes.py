@@ -43,9 +43,8 @@ class Scaled(msgspec.Struct, frozen=True):
 class FusedKernels(msgspec.Struct, frozen=True):
     """The kernels of a run that can be fused become one kernel."""
 
-    event: int | None = (
-        None  # the index in traceEvents of a kernel of it; None: all runs
-    )
+    # The index in traceEvents of any kernel of the run; None for all runs.
+    event: int | None = None
 
 
 class Graphed(msgspec.Struct, frozen=True):
@@ -128,36 +127,39 @@ def parse_change(text: str) -> Change:
         return _parse_scaled(match)
     if match := FACTOR.fullmatch(text):
         return _parse_scaled_as_a_whole(match)
-    match = OTHER.fullmatch(text)
-    change = _parse_other(match["what"], match["rest"] or "") if match else None
-    if change is None:
-        raise WrongChangeError(f'Unknown change "{text}". Valid: {FORMS}.')
-    return change
+    if match := OTHER.fullmatch(text):
+        change = _parse_other(match["what"], match["rest"] or "")
+        if change is not None:
+            return change
+    raise WrongChangeError(f'Unknown change "{text}". Valid: {FORMS}.')
 
 
 def _parse_scaled(match: re.Match[str]) -> Scaled:
     """Make the change of `kernel:PATTERN x0.5`, `... 40us` or `... bound`.
 
     Args:
-        match: The parts of the text, by SCALED.
+        match: The parts of the text, by SCALED: `what` it is a change of, the
+            `pattern`, and a `factor`, a `time` or neither.
 
     Raises:
         WrongChangeError: If a time cannot be given here, or is no time.
     """
     what = match["what"]
     pattern = match["pattern"]
-    factor = None if match["factor"] is None else float(match["factor"])
-    if what in ("op", "module", "python") and factor is None:
+    factor_text = match["factor"]
+    time_text = match["time"]
+    if what in ("op", "module", "python") and factor_text is None:
         raise WrongChangeError(
             f"{what}:{pattern} takes a factor, not a time: {what}:{pattern} x0.5"
         )
 
+    factor = None if factor_text is None else float(factor_text)
     ns = None
-    if match["time"] is not None:
-        ns = parse_time(match["time"])
+    if time_text is not None:
+        ns = parse_time(time_text)
         if ns is None:
             raise WrongChangeError(
-                f"Invalid time {match['time']}: use a unit, for example 40us."
+                f"Invalid time {time_text}: use a unit, for example 40us."
             )
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 

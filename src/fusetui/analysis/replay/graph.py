@@ -1,8 +1,8 @@
 """The work of a trace as a graph: nodes are work, and edges are waits.
 
-A *node* is a stretch of work: a call, the time of a thread between two calls, or an
-*item*, which is a kernel, copy or set. The nodes of one thread or one stream follow
-each other and are called its *chain*.
+A *node* is a stretch of work: a call, the time of a thread between two calls, or a
+*GPU task*, which is a kernel, copy or set. A *lane* is a thread or a stream; its nodes
+follow each other.
 
 Each node has up to two *sources*, which are nodes that must end before it begins. The
 edge from a source has a delay, which consists of a *lag* and a *residual*:
@@ -14,7 +14,7 @@ edge from a source has a delay, which consists of a *lag* and a *residual*:
     end = begin + dur
 
 The lag is the part of the recorded delay that is understood: the latency of a launch,
-or the usual switch from item to item. It may be shorter than usual, and even negative,
+or the usual switch from task to task. It may be shorter than usual, and even negative,
 where the recording shows it. The residual is the rest of the recorded delay, whose
 reason is not known.
 
@@ -22,14 +22,14 @@ Nodes are in an order in which sources come first. Node 0 is the *origin*, the b
 the recording. A node that has only one source has the origin as the other, with the lag
 NEVER. A node with more than two sources waits for JOINs, which take no time.
 
-    what waits            source[0], IN_CHAIN             source[1], ACROSS
-    HOST                  the node before on the thread   -
-    MARK                  likewise                        - (a batch that workers load)
-    LAUNCH                likewise                        the item that makes room in a full queue
-    WAIT                  likewise                        the items that it waits for
-    HANDOFF               likewise                        the end of another thread's work
-    ITEM                  the item before on the stream,  the HOST before its launch call
-                          and events (JOINs)
+    what waits   source[SAME_LANE]               source[OTHER_LANE]
+    CPU_WORK     the node before on the thread   -
+    MARK         likewise                        - (a batch that workers load)
+    LAUNCH       likewise                        the task that makes room in a queue
+    WAIT         likewise                        the tasks that it waits for
+    HANDOFF      likewise                        the end of another thread's work
+    GPU_TASK     the task before on the stream,  the CPU_WORK before its launch call
+                 and events (JOINs)
 
 A HANDOFF at which workers hand over a batch also waits for that batch: see Batches.
 """
@@ -56,7 +56,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.intervals import Cover
+from fusetui.trace.model.intervals import NO_INTERVAL, Cover
 
 
 class TimeScale(NamedTuple):
@@ -110,7 +110,7 @@ class TimeScale(NamedTuple):
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
         last_change = last_at_or_before(self.times, times)
         rate = at(self.rate, last_change, missing=1.0)
-        is_covered = cover.place_of(times) >= 0
+        is_covered = cover.place_of(times) != NO_INTERVAL
         return TimeScale(times=times, rate=np.where(is_covered, rate * factor, rate))
 
 
@@ -123,7 +123,9 @@ edge of the node always ends later."""
 MAX_TIED_NODES = 100
 """How many nodes that begin at the same time and wait for each other in a row are put
 in order by `_count_tie_levels`; longer rows are left to `_sort_topologically`."""
-IN_CHAIN, ACROSS = 0, 1
+ORIGIN_NODE = 0
+"""The node of the begin of the recording. As a source it stands for none."""
+SAME_LANE, OTHER_LANE = 0, 1
 """The two edges of a node: from the node before it on its thread or stream, and from a
 node of another thread or stream."""
 
@@ -132,7 +134,7 @@ class Node(IntEnum):
     """What a node is. If calls overlap on one thread, the largest kind counts."""
 
     ORIGIN = 0  # the begin of the recording
-    HOST = 1  # a thread's own time between two of the following
+    CPU_WORK = 1  # what a thread does itself between two of the following
     MARK = 2  # where a step, or the loading of a batch, begins or ends; takes no time
     # A call that launches work, from the moment on at which its queue has room.
     LAUNCH = 3
@@ -141,7 +143,7 @@ class Node(IntEnum):
     # The rest of a call that waits for the device, once what it waits for has ended.
     WAIT = 5
     JOIN = 6  # ends when both of its sources have ended; takes no time
-    ITEM = 7  # a kernel, copy or set
+    GPU_TASK = 7  # a kernel, copy or set
 
 
 class Batches(msgspec.Struct, frozen=True, eq=False):
@@ -157,6 +159,19 @@ class Batches(msgspec.Struct, frozen=True, eq=False):
     unsure: Int64s
     loader: Int32s  # batches with the same number are loaded by the same workers
 
+    def take(self, selection: NDArray[Any]) -> Batches:
+        """Return some of the batches.
+
+        Args:
+            selection: Their indices in the wanted order, or a flag per batch.
+        """
+        return Batches(
+            node=self.node[selection],
+            waited=self.waited[selection],
+            unsure=self.unsure[selection],
+            loader=self.loader[selection],
+        )
+
 
 NO_BATCHES = Batches(
     node=np.empty(0, dtype=np.intp),
@@ -166,7 +181,7 @@ NO_BATCHES = Batches(
 )
 
 
-class Chain(msgspec.Struct, frozen=True):
+class Lane(msgspec.Struct, frozen=True):
     """A thread or a stream, whose nodes follow each other."""
 
     thread: int  # its number, as in Trace.thread_of_track
@@ -177,7 +192,7 @@ class Chain(msgspec.Struct, frozen=True):
 class Times(NamedTuple):
     """When each node begins and ends in a replay, in ns after the origin.
 
-    The times of nodes that a change removed (Graph.gone) mean nothing.
+    The times of nodes that a change removed (Graph.is_removed) mean nothing.
     """
 
     begin: Int64s
@@ -187,15 +202,16 @@ class Times(NamedTuple):
 class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The work of a trace: nodes, and two edges for each node.
 
-    Arrays have the shape [nodes], or [2, nodes] for the edges IN_CHAIN and ACROSS.
+    Arrays have the shape [nodes], or [2, nodes] for the edges SAME_LANE and OTHER_LANE.
     Times are ns after the origin. Recorded times stay as they are in a graph that has
     been changed.
     """
 
     origin_ns: int  # in ns of the file
-    chains: tuple[Chain, ...]  # threads first, then streams
+    lanes: tuple[Lane, ...]  # threads first, then streams
     kind: NDArray[np.uint8]  # see Node
-    chain: Int32s  # index in `chains`; of a JOIN that of what waits for it; -1: none
+    # The index in `lanes`; of a JOIN that of what waits for it; -1 for the origin.
+    lane: Int32s
     row: Int32s  # the row of the call or GPU event in the trace, -1: none
     began: Int64s  # recorded; of a call that waits: when the waiting was over
     lasted: Int64s  # recorded
@@ -203,11 +219,10 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     unexplained: Int64s  # the part of `dur` by which a wait returns later than usual
     source: Int32s  # the node that each edge comes from
     lag: Int64s  # the delay of each edge that is understood; NEVER: no edge
-    residual: (
-        Int64s  # the rest of the recorded delay, 0 of all edges that do not decide
-    )
-    gone: Flags  # whether a change removed the node
-    time_scales: tuple[TimeScale, ...]  # per thread, in the order of `chains`
+    # The rest of the recorded delay; 0 for all edges that do not decide.
+    residual: Int64s
+    is_removed: Flags  # whether a change removed the node
+    time_scales: tuple[TimeScale, ...]  # per thread, in the order of `lanes`
     inferred_waits: int  # how many waits were not recorded but inferred
     batches: Batches = NO_BATCHES
 
@@ -223,6 +238,16 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     def recorded(self) -> Times:
         """When each node began and ended as recorded."""
         return Times(begin=self.began, end=self.ended)
+
+    @property
+    def delay(self) -> Int64s:
+        """How long after its source each edge lets a node begin, in ns."""
+        return self.lag + self.residual
+
+    @property
+    def gpu_tasks(self) -> Rows:
+        """The nodes of all kernels, copies and sets, in ascending order."""
+        return self.nodes(Node.GPU_TASK)
 
     def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
         """Return the nodes of some kinds, such as launch calls or kernels, in ascending
@@ -244,7 +269,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         node of another one.
 
         Args:
-            edge: The edge, IN_CHAIN or ACROSS.
+            edge: The edge, SAME_LANE or OTHER_LANE.
             nodes: The nodes.
 
         Returns:
@@ -276,14 +301,9 @@ def renumber_batches(batches: Batches, new_node: NDArray[np.integer]) -> Batches
         batches: The batches, with nodes as before.
         new_node: For each node as before, which node it is now.
     """
-    node = new_node[batches.node]
-    order = np.argsort(node, kind="stable")
-    return Batches(
-        node=node[order].astype(np.intp),
-        waited=batches.waited[order],
-        unsure=batches.unsure[order],
-        loader=batches.loader[order],
-    )
+    node = new_node[batches.node].astype(np.intp)
+    renumbered = msgspec.structs.replace(batches, node=node)
+    return renumbered.take(np.argsort(node, kind="stable"))
 
 
 def sort_nodes(
@@ -309,8 +329,8 @@ def sort_nodes(
 
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
-    # The origin, 0, is the source of nodes that have none, and always comes first.
-    comes_before_source = (rank[source] >= rank) & (source > 0)
+    # The origin always comes first.
+    comes_before_source = (rank[source] >= rank) & (source != ORIGIN_NODE)
     if comes_before_source.any():
         return _sort_topologically(rank, source)
     return order
@@ -328,7 +348,7 @@ def _count_tie_levels(began: Int64s, source: Int32s) -> Int64s:
         source: The two sources of each node, of shape [2, nodes].
     """
     level = np.zeros(len(began), dtype=np.int64)
-    is_tied = (source > 0) & (began[source] == began)
+    is_tied = (source != ORIGIN_NODE) & (began[source] == began)
     edge, target = np.nonzero(is_tied)
     tied_source = source[edge, target]
 
@@ -395,16 +415,15 @@ class _Targets:
         Args:
             source: The two sources of each node, of shape [2, nodes].
         """
-        size = source.shape[1]
-        # Edge e, counted through both rows, leads to node e % size.
+        edges, size = source.shape
         source_of_edge = source.reshape(-1)
-        edges_by_source = np.argsort(source_of_edge, kind="stable")
-        targets = edges_by_source % size
-        self._targets: list[int] = targets.tolist()
+        target_of_edge = np.tile(np.arange(size), edges)
+        by_source = np.argsort(source_of_edge, kind="stable")
+        self._targets: list[int] = target_of_edge[by_source].tolist()
 
         # The edges from node n are those from bounds[n] on, up to bounds[n + 1].
         nodes = np.arange(size + 1)
-        bounds = np.searchsorted(source_of_edge[edges_by_source], nodes)
+        bounds = np.searchsorted(source_of_edge[by_source], nodes)
         self._bounds: list[int] = bounds.tolist()
 
     def of_node(self, node: int) -> list[int]:

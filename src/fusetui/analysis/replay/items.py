@@ -1,21 +1,21 @@
 """The GPU work of a trace by stream, and the waits between calls and GPU work.
 
-An *item* is one piece of GPU work: a kernel, a memory copy or a memory set. Items are
-numbered by stream and start; an "item" in an array is such an index.
+A *GPU task* is one piece of GPU work: a kernel, a memory copy or a memory set. Tasks
+are numbered by stream and start; a "task" in an array is such an index.
 
-A stream runs its items in the order in which they were launched. An item counts as
+A stream runs its tasks in the order in which they were launched. A task counts as
 launched when the call that launches it begins.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import mark_graph_calls
@@ -31,6 +31,7 @@ from fusetui.trace.model.arrays import (
     distinct,
     first_with,
     last_at_or_before,
+    last_marked,
     last_marked_of_group,
 )
 from fusetui.trace.model.categories import Role
@@ -38,11 +39,13 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.program.backward import dependencies
 
-OF_DEVICE = lazy_pattern(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
-OF_EVENT = lazy_pattern(r"EventSynchronize")
+WAITS_FOR_DEVICE = lazy_pattern(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
+WAITS_FOR_EVENT = lazy_pattern(r"EventSynchronize")
 SYNCHRONIZES = lazy_pattern(r"Synchronize")
+NAMES_EVENT = lazy_pattern(r"Event")
+"""Found in the names of synchronizations that wait for an event, not for a stream."""
 TO_DEVICE = lazy_pattern(r"HtoD|HostToDevice")
-WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+ARGS_OF_AWAITED_EVENT = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 """The args in which CUPTI says where the event was recorded that is waited for: its
 stream, and the correlation of the call that recorded it."""
 MIN_SLOW_LAUNCHES = 3
@@ -51,93 +54,108 @@ SLOW_LAUNCH_FACTOR = 2
 """A launch call is slow if it takes more than this many times the median of calls that
 certainly found room in the queue."""
 MAX_CLOCK_SKEW_NS = 20_000
-"""The clocks of CPU and device may differ by so much. An item that ends at most so long
-after a call may still be what the call waited for."""
+"""The clocks of CPU and device may differ by so much. A GPU task that ends at most so
+long after a call may still be what the call waited for."""
 MAX_SWITCH_NS = 10_000
-"""A longer gap between two queued items is no switch from one to the next: the second
+"""A longer gap between two queued tasks is no switch from one to the next: the second
 one waited for something else."""
 MAX_EVENT_DELAY_NS = 25_000
 """Work that waits for an event usually starts within this time after the event."""
-WAITS_EVENT = lazy_pattern(r"StreamWaitEvent")
+MAKES_STREAM_WAIT = lazy_pattern(r"StreamWaitEvent")
 NONE = -1
-"""In arrays of items, streams, cuts or rows: there is none, or it is not known."""
+"""In arrays of tasks, streams, cuts or rows: there is none, or it is not known."""
 
 
-class Items(msgspec.Struct, frozen=True, eq=False):
+class GpuTasks(msgspec.Struct, frozen=True, eq=False):
     """All GPU work of a trace, sorted by stream and, within a stream, by start.
 
-    Arrays have one entry per item unless noted. Times are ns of the file.
+    Arrays have one entry per task unless noted. Times are ns of the file.
     """
 
-    rows: Rows  # the row of the item in the trace
+    rows: Rows  # the row of the task in the trace
     start: Int64s
     end: Int64s
     launch_cut: Rows  # the cut of its launch call (see ThreadCuts); NONE: not known
-    # When the launch call begins. If that call is not known: as for the item before on
+    # When the launch call begins. If that call is not known: as for the task before on
     # the stream, or the begin of the trace.
     launched_at: Int64s
     streams: Rows  # per stream: its number, as in Trace.thread_of_track
-    # The items of stream s are those from bounds[s] on, up to bounds[s + 1].
+    # The tasks of stream s are those from bounds[s] on, up to bounds[s + 1].
     bounds: Rows
-    # The items of each stream in the order of their launches. Stream s has the entries
+    # The tasks of each stream in the order of their launches. Stream s has the entries
     # from bounds[s] on, up to bounds[s + 1].
     by_launch: Rows
-    # For each entry of `by_launch`: which item ends last, of that one and all that were
+    # For each entry of `by_launch`: which task ends last, of that one and all that were
     # launched on the stream before it.
     last_to_end: Rows
     process: Rows  # per stream: the process that launches its work; NONE: not known
 
-    def last_to_end_before(
-        self, stream: int, times: Int64s, ended: Int64s | None = None
-    ) -> Rows:
-        """Find the item for which a call waits that waits for a stream at some time.
+    @property
+    def slices_of_streams(self) -> list[slice]:
+        """For each stream, where its tasks are in arrays with one entry per task."""
+        return [slice(first, stop) for first, stop in pairwise(self.bounds.tolist())]
 
-        This is the item that ends last, of those that were launched on the stream
-        before that time.
+    @property
+    def is_first_of_stream(self) -> Flags:
+        """For each task, whether it is the first one of its stream."""
+        is_first = np.zeros(len(self.rows), dtype=np.bool_)
+        is_first[self.bounds[:-1]] = True
+        return is_first
+
+    @property
+    def has_launch(self) -> Flags:
+        """For each task, whether its launch call is known."""
+        return np.asarray(self.launch_cut != NONE)
+
+    def find_awaited(
+        self, stream: int, called_at: Int64s, ended_by: Int64s | None = None
+    ) -> Rows:
+        """Find for which GPU task a call waits that waits for a stream.
+
+        It is the task that ends last, of those launched on the stream before the call.
+        E.g. of tasks launched at 1, 2 and 3 ns that end at 10, 50 and 20 ns, a call at
+        4 ns waits for the second one.
 
         Args:
             stream: The index of the stream.
-            times: The times.
-            ended: If given, the search goes only as far as all items launched so far
-                had ended by this time. E.g. of three launched items that end at 10, 50
-                and 20 ns, only the first one counts at 30 ns: the stream had not got
-                past the second one.
+            called_at: When each call was made.
+            ended_by: If given, only tasks count that had ended by this time, and before
+                which all others had, too: in the example, at 30 ns only the first one.
 
         Returns:
-            An item for each time; NONE if nothing was launched before it.
+            A task for each call; NONE if there is none.
         """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
-        last_to_end = self.last_to_end[of_stream]
         launched_at = self.launched_at[self.by_launch[of_stream]]
-        launched_before = np.searchsorted(launched_at, times)
-        if ended is not None:
-            all_ended = np.searchsorted(self.end[last_to_end], ended, side="right")
-            launched_before = np.minimum(launched_before, all_ended)
-        item: Rows = at(last_to_end, launched_before - 1, missing=NONE)
-        return item
+        last_to_end = self.last_to_end[of_stream]
+        count = np.searchsorted(launched_at, called_at)
+        if ended_by is not None:
+            ended_count = np.searchsorted(self.end[last_to_end], ended_by, side="right")
+            count = np.minimum(count, ended_count)
+        awaited: Rows = at(last_to_end, count - 1, missing=NONE)
+        return awaited
 
     def first_launched_after(self, stream: int, times: Int64s) -> Rows:
-        """Find the first item (kernel, copy or set) that was launched on a stream at or
-        after each time.
+        """Find the first GPU task that was launched on a stream at or after each time.
 
         Returns:
-            An item for each time; NONE if nothing was launched from then on.
+            A task for each time; NONE if nothing was launched from then on.
         """
         by_launch = self.by_launch[self.bounds[stream] : self.bounds[stream + 1]]
         index = np.searchsorted(self.launched_at[by_launch], times)
-        next_item: Rows = at(by_launch, index, missing=NONE)
-        return next_item
+        next_task: Rows = at(by_launch, index, missing=NONE)
+        return next_task
 
-    def stream_of(self, items: Rows) -> Rows:
-        """Return the index of the stream on which each item ran."""
-        return last_at_or_before(self.bounds, items)
+    def stream_of(self, tasks: Rows) -> Rows:
+        """Return the index of the stream on which each GPU task ran."""
+        return last_at_or_before(self.bounds, tasks)
 
 
 class WaitPairs(NamedTuple):
     """Pairs of something that waits, and what it waits for; one entry per pair.
 
     Both are indices. What they index is said where the pairs are made: calls (cuts)
-    that wait for items, items that wait for items, or nodes that wait for nodes.
+    that wait for tasks, tasks that wait for tasks, or nodes that wait for nodes.
     """
 
     waiting: Rows
@@ -150,21 +168,26 @@ class _Order(NamedTuple):
     rows: Rows
     stream: Int32s  # of each event: the number of its stream, see Trace.thread_of_track
     streams: Rows  # the numbers of all streams, ascending
-    bounds: Rows  # see Items.bounds
+    bounds: Rows  # see GpuTasks.bounds
 
 
 class _Launches(NamedTuple):
-    """The call that launched each item; one entry per item."""
+    """The call that launched each GPU task; one entry per task."""
 
-    row: Int32s  # the row of the call; only meaningful where `cut` is not NONE
-    cut: Rows  # see Items.launch_cut
+    row: Int32s  # the row of the call; only meaningful where it is known
+    cut: Rows  # see GpuTasks.launch_cut
+
+    @property
+    def is_known(self) -> Flags:
+        """Whether each call is known."""
+        return np.asarray(self.cut != NONE)
 
 
-def collect_items(trace: Trace, cuts: ThreadCuts) -> Items:
+def collect_gpu_tasks(trace: Trace, cuts: ThreadCuts) -> GpuTasks:
     """Collect all GPU work of a trace, with the calls that launched it.
 
-    An *item* is a kernel, a copy or a set. Items are numbered by stream and, within a
-    stream, by start. E.g. of two streams with 2 items and 1 item, the numbers are 0, 1
+    These are kernels, copies and sets, which are numbered by stream and, within a
+    stream, by start. E.g. of two streams with 2 tasks and 1 task, the numbers are 0, 1
     and 2, and `bounds` is 0, 2, 3.
 
     Args:
@@ -179,9 +202,9 @@ def collect_items(trace: Trace, cuts: ThreadCuts) -> Items:
 
     # Sort by stream, then by launch; launches at the same time stay in order of start.
     # np.lexsort sorts by its last key first.
-    item_indices = np.arange(len(order.rows))
-    by_launch = np.lexsort((item_indices, launched_at, order.stream))
-    return Items(
+    task_indices = np.arange(len(order.rows))
+    by_launch = np.lexsort((task_indices, launched_at, order.stream))
+    return GpuTasks(
         rows=order.rows,
         start=start,
         end=end,
@@ -225,91 +248,78 @@ def _find_launches(trace: Trace, cuts: ThreadCuts, rows: Rows) -> _Launches:
         rows: The GPU events.
     """
     call = trace.launch[rows]
-    is_known = (call >= 0) & (trace.start[call] <= trace.start[rows])
-    cut = np.where(is_known, cuts.cut_of_row[call], NONE)
+    was_recorded = call != NONE
+    begins_in_time = trace.start[call] <= trace.start[rows]
+    cut = np.where(was_recorded & begins_in_time, cuts.cut_of_row[call], NONE)
     return _Launches(row=call, cut=cut)
 
 
 def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> Int64s:
-    """Determine when each item (kernel, copy or set) was launched, which is when its
-    launch call began.
+    """Determine when each GPU task was launched: when its launch call began.
 
-    If the call is not known, the item counts as launched with the last item before it
+    If the call is not known, the task counts as launched with the last task before it
     on its stream whose call is known. If there is none either, it counts as launched
     when the trace begins: e.g. with calls at (?, 30, ?, 50) ns and a trace from 10 ns
-    on, the items of a stream are launched at 10, 30, 30 and 50 ns.
+    on, the tasks of a stream are launched at 10, 30, 30 and 50 ns.
 
     Args:
         trace: The trace.
-        launches: The launch calls of the items.
-        bounds: See Items.bounds.
+        launches: The launch calls of the tasks.
+        bounds: See GpuTasks.bounds.
 
     Returns:
-        ns of the file per item.
+        ns of the file per task.
     """
-    has_launch = launches.cut >= 0
-    last_with_launch = last_marked_of_group(has_launch, bounds)
-    call_began = trace.start[launches.row[last_with_launch]]
-    return np.where(last_with_launch >= 0, call_began, trace.begin_ns)
+    last_known = last_marked_of_group(launches.is_known, bounds)
+    call_began = trace.start[launches.row[last_known]]
+    return np.where(last_known != NONE, call_began, trace.begin_ns)
 
 
 def _find_last_to_end(by_launch: Rows, end: Int64s, bounds: Rows) -> Rows:
-    """Find for each item which one ends last on its stream, of it and those launched
-    before it.
+    """Find for each GPU task which one ends last on its stream, of it and those
+    launched before it.
 
-    An item is a kernel, a copy or a set.
+    E.g. for the tasks 7, 8 and 9 of a stream, launched in this order, that end at 10,
+    50 and 20 ns: 7, 8, 8.
 
     Args:
-        by_launch: The items by stream, those of a stream by launch.
-        end: When each item ends, in ns.
-        bounds: The first item of each stream, and the number of items.
+        by_launch: The tasks by stream, those of a stream by launch.
+        end: When each task ends, in ns.
+        bounds: The first task of each stream, and the number of tasks.
     """
     last_to_end = by_launch.copy()
     for first, stop in pairwise(bounds.tolist()):
-        last_to_end[first:stop] = _find_last_to_end_so_far(by_launch[first:stop], end)
+        of_stream = by_launch[first:stop]
+        end_of_stream = end[of_stream]
+        latest_end = np.maximum.accumulate(end_of_stream)
+        last_of_stream = last_marked(end_of_stream == latest_end)
+        last_to_end[first:stop] = of_stream[last_of_stream]
     return last_to_end
 
 
 def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -> Rows:
     """Find the process that launches the work of each stream.
 
-    All items of a stream come from one process, so the first item with a known launch
-    call decides.
+    All GPU tasks of a stream come from one process, so the first task with a known
+    launch call decides.
 
     Returns:
         The process per stream; NONE if no launch of the stream is known.
     """
-    process = np.full(len(bounds[:-1]), NONE)
-    for stream, (first, stop) in enumerate(pairwise(bounds.tolist())):
-        has_launch = launches.cut[first:stop] >= 0
-        calls = launches.row[first:stop][has_launch]
-        if len(calls):
-            process[stream] = trace.process_of_track[trace.track[calls[0]]]
-    return process
-
-
-def _find_last_to_end_so_far(items: Rows, end: Int64s) -> Rows:
-    """Find for each item (kernel, copy or set) which one ends last, of it and those
-    before it.
-
-    E.g. for items that end at 10, 50 and 20 ns: the first, the second, the second.
-
-    Args:
-        items: The items of one stream, in the order of their launches.
-        end: When each item of the trace ends, in ns.
-    """
-    ends = end[items]
-    is_last_so_far = ends >= np.maximum.accumulate(ends)
-    index_if_last = np.where(is_last_so_far, np.arange(len(items)), 0)
-    index_of_last = np.maximum.accumulate(index_if_last)
-    return items[index_of_last]
+    process_of_stream = []
+    for first, stop in pairwise(bounds.tolist()):
+        is_known = launches.is_known[first:stop]
+        calls = launches.row[first:stop][is_known]
+        processes = trace.process_of_track[trace.track[calls]]
+        process_of_stream.append(int(processes[0]) if len(processes) else NONE)
+    return np.array(process_of_stream, dtype=np.intp)
 
 
 class Syncs(NamedTuple):
     """The waits that CUPTI recorded on the device; one entry per wait.
 
     A wait is for a whole stream, or for an event, which a program records on a stream
-    to mark how far that stream has got. Streams are indices into Items.streams. NONE
+    to mark how far that stream has got. Streams are indices into GpuTasks.streams. NONE
     stands for what is not known.
     """
 
@@ -317,10 +327,10 @@ class Syncs(NamedTuple):
     stream: Rows  # the stream on which the wait was recorded
     event_stream: Rows  # the stream on which the awaited event was recorded
     event_call: Rows  # the row of the call that recorded the awaited event
-    of_event: Flags  # whether it waits for an event; the two above are NONE if not
+    waits_for_event: Flags  # the two above are NONE if not
 
 
-def collect_syncs(trace: Trace, items: Items) -> Syncs:
+def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     """Collect the waits that CUPTI recorded on the device, with the calls that caused
     them.
 
@@ -330,20 +340,26 @@ def collect_syncs(trace: Trace, items: Items) -> Syncs:
     rows = trace.rows_of(Role.SYNC)
     rows = rows[trace.correlation[rows] > 0]
     index_of_stream = np.full(len(trace.tracks) + 1, NONE)
-    index_of_stream[items.streams] = np.arange(len(items.streams))
+    index_of_stream[tasks.streams] = np.arange(len(tasks.streams))
 
-    of_event = trace.matching(rows, re.compile("Event").search)
-    events = _read_recorded_events(trace, rows, np.flatnonzero(of_event))
-    calls = trace.rows_of(Role.CALL)
-    correlation_of_call = trace.correlation[calls]
-    event_call = first_with(correlation_of_call, calls, events.correlation)
+    waits_for_event = trace.matching(rows, NAMES_EVENT.search)
+    events = _read_recorded_events(trace, rows, np.flatnonzero(waits_for_event))
+    # For waits without a recorded event, this looks up the stream NONE, the last one.
+    event_stream = index_of_stream[events.thread]
+    event_call = _find_calls_by_correlation(trace, events.correlation)
     return Syncs(
-        call=first_with(correlation_of_call, calls, trace.correlation[rows]),
+        call=_find_calls_by_correlation(trace, trace.correlation[rows]),
         stream=index_of_stream[trace.thread_of_track[trace.track[rows]]],
-        event_stream=np.where(events.thread >= 0, index_of_stream[events.thread], NONE),
+        event_stream=np.where(events.thread != NONE, event_stream, NONE),
         event_call=np.where(events.correlation > 0, event_call, NONE),
-        of_event=of_event,
+        waits_for_event=waits_for_event,
     )
+
+
+def _find_calls_by_correlation(trace: Trace, correlation: NDArray[Any]) -> Int32s:
+    """Find the call with each correlation, as a row of the trace; NONE for none."""
+    calls = trace.rows_of(Role.CALL)
+    return first_with(trace.correlation[calls], calls, correlation)
 
 
 class _RecordedEvents(NamedTuple):
@@ -353,32 +369,38 @@ class _RecordedEvents(NamedTuple):
     correlation: Rows  # the correlation of the call that recorded the event
 
 
-def _read_recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _RecordedEvents:
+def _read_recorded_events(
+    trace: Trace, rows: Rows, waits_for_event: Rows
+) -> _RecordedEvents:
     """Read from the args of waits where the awaited events were recorded.
 
     Args:
         trace: The trace.
         rows: The waits.
-        of_event: The indices in `rows` of waits for an event. Only their args are read.
+        waits_for_event: The indices in `rows` of waits for an event. Only their args
+            are read.
 
     Returns:
         One entry for each of `rows`.
     """
     thread = np.full(len(rows), NONE)
     correlation = np.full(len(rows), NONE)
-    if not len(of_event):
+    if not len(waits_for_event):
         return _RecordedEvents(thread=thread, correlation=correlation)
 
-    args = arguments(trace.elements.own, trace.order[rows[of_event]], WAITS_ON)
-    thread_of_lane = _number_lanes(trace)
-    for wait, args_index in zip(of_event.tolist(), args.number.tolist(), strict=True):
+    events_in_file = trace.order[rows[waits_for_event]]
+    args = arguments(trace.elements.own, events_in_file, ARGS_OF_AWAITED_EVENT)
+    thread_by_ids = _number_threads(trace)
+    for wait, args_index in zip(
+        waits_for_event.tolist(), args.number.tolist(), strict=True
+    ):
         has_args = args_index >= 0
         if not has_args:
             continue
         stream_text, correlation_text = args.distinct[args_index]
         device = str(trace.track_of(int(rows[wait])).pid)
-        lane = (device, str(parsed(stream_text)))
-        thread[wait] = thread_of_lane.get(lane, NONE)
+        stream = str(parsed(stream_text))
+        thread[wait] = thread_by_ids.get((device, stream), NONE)
         # A file may have anything here, also a bool, which is an int to isinstance.
         recorded_by = parsed(correlation_text)
         if type(recorded_by) is int:
@@ -386,13 +408,16 @@ def _read_recorded_events(trace: Trace, rows: Rows, of_event: Rows) -> _Recorded
     return _RecordedEvents(thread=thread, correlation=correlation)
 
 
-def _number_lanes(trace: Trace) -> dict[tuple[str, str], int]:
-    """Return the number of each lane (Trace.thread_of_track) by its pid and its tid.
+def _number_threads(trace: Trace) -> dict[tuple[str, str], int]:
+    """Return the number (Trace.thread_of_track) of each thread and stream by its pid
+    and tid.
 
     Both are texts, because files have them as numbers and as texts.
     """
-    lanes = ((str(track.pid), str(track.tid)) for track in trace.tracks)
-    return dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
+    numbers = {}
+    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        numbers[str(track.pid), str(track.tid)] = number
+    return numbers
 
 
 class _WaitingCalls(NamedTuple):
@@ -412,10 +437,10 @@ class _WaitingCalls(NamedTuple):
 
 
 class WaitsOfCalls(NamedTuple):
-    """The items that calls wait for."""
+    """The GPU tasks that calls wait for."""
 
-    pairs: list[WaitPairs]  # calls, as cuts, with the items that they wait for
-    inferred: int  # how many calls wait for an item that was inferred, not recorded
+    pairs: list[WaitPairs]  # calls, as cuts, with the tasks that they wait for
+    inferred: int  # how many calls wait for a GPU task that was inferred, not recorded
 
 
 class _Synchronizations(NamedTuple):
@@ -429,99 +454,133 @@ class _Synchronizations(NamedTuple):
 
 
 def find_waits_of_calls(
-    trace: Trace, cuts: ThreadCuts, items: Items, syncs: Syncs
+    trace: Trace, cuts: ThreadCuts, tasks: GpuTasks, syncs: Syncs
 ) -> WaitsOfCalls:
-    """Find the items that each waiting call waits for.
+    """Find the GPU tasks that each waiting call waits for.
 
     A call that waits for a device waits for all its streams. For a call that waits for
     one stream or event, CUPTI may have recorded which one. If not, the stream is
-    inferred: of the items that the call may wait for, the one that ends last is taken.
+    inferred: of the tasks that the call may wait for, the one that ends last is taken.
 
     Args:
         trace: The trace.
         cuts: The calls that launch or wait, and other cuts of the threads' time.
-        items: All kernels, copies and sets, by stream and start.
+        tasks: All kernels, copies and sets, by stream and start.
         syncs: The waits that CUPTI recorded.
     """
     calls = _find_waiting_calls(trace, cuts)
     recorded = _look_up_synchronizations(trace, calls, syncs)
-    pairs = [_find_waits_for_own_launch(trace, cuts, items)]
+    inferred = _infer_waits_for_streams(tasks, calls, recorded.is_unknown)
+    pairs = [
+        _find_waits_for_own_launch(trace, cuts, tasks),
+        *_find_waits_for_device(tasks, calls),
+        *_find_recorded_waits_of_calls(trace, tasks, calls, recorded),
+        inferred,
+    ]
+    return WaitsOfCalls(pairs=pairs, inferred=len(inferred.waiting))
+
+
+def _find_waits_for_device(
+    tasks: GpuTasks, calls: _WaitingCalls
+) -> Iterator[WaitPairs]:
+    """Yield for each stream the GPU tasks that calls wait for which wait for a device.
+
+    Such a call (cudaDeviceSynchronize) waits for the last task of each stream.
+
+    Yields:
+        Calls, as cuts, with the tasks that they wait for.
+    """
+    for stream in range(len(tasks.streams)):
+        awaited = tasks.find_awaited(stream, calls.begin)
+        may_wait = _may_have_awaited(tasks, calls, stream, awaited)
+        waits = calls.for_device & may_wait
+        yield WaitPairs(calls.cut[waits], awaited[waits])
+
+
+def _find_recorded_waits_of_calls(
+    trace: Trace, tasks: GpuTasks, calls: _WaitingCalls, recorded: _Synchronizations
+) -> Iterator[WaitPairs]:
+    """Yield for each stream the GPU tasks that calls wait for by what was recorded.
+
+    Args:
+        trace: The trace.
+        tasks: All kernels, copies and sets, by stream and start.
+        calls: The waiting calls.
+        recorded: What CUPTI recorded about them.
+
+    Yields:
+        Calls, as cuts, with the tasks that they wait for.
+    """
+    for stream in range(len(tasks.streams)):
+        waits = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
+        launched_before = trace.start[recorded.launched_before_row[waits]]
+        awaited = tasks.find_awaited(stream, launched_before)
+        yield _make_known_pairs(waiting=calls.cut[waits], awaited=awaited)
+
+
+def _infer_waits_for_streams(
+    tasks: GpuTasks, calls: _WaitingCalls, is_unknown: Flags
+) -> WaitPairs:
+    """Infer the GPU task that a call waits for if its stream or event is not known.
+
+    Of the tasks that it may wait for, one on each stream, it is the one that ends last.
+
+    Args:
+        tasks: All kernels, copies and sets, by stream and start.
+        calls: The waiting calls.
+        is_unknown: For which of the calls nothing says what they wait for.
+
+    Returns:
+        Calls, as cuts, with the tasks that they are taken to wait for.
+    """
     inferred = np.full(len(calls.cut), NONE)
-    for stream in range(len(items.streams)):
-        last_launched = items.last_to_end_before(stream, calls.begin)
-        candidates = _find_candidates(items, calls, stream, last_launched)
-        for_device = candidates.is_possible_for_device & calls.for_device
-        pairs.append(WaitPairs(calls.cut[for_device], last_launched[for_device]))
+    for stream in range(len(tasks.streams)):
+        last_launched = tasks.find_awaited(stream, calls.begin)
+        # An event may have been recorded before the last launches, so work may be left
+        # on the stream when the call returns. What had ended by then still counts.
+        had_ended = tasks.find_awaited(stream, calls.begin, ended_by=calls.end)
+        candidate = np.where(calls.for_event, had_ended, last_launched)
+        may_wait = is_unknown & _may_have_awaited(tasks, calls, stream, candidate)
+        inferred = _replace_by_later(tasks, inferred, candidate, may_wait)
+    return _make_known_pairs(waiting=calls.cut, awaited=inferred)
 
-        may_be_inferred = recorded.is_unknown & candidates.is_possible
-        inferred = _replace_by_later(items, inferred, candidates.item, may_be_inferred)
 
-        on_stream = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
-        before_row = recorded.launched_before_row[on_stream]
-        awaited = items.last_to_end_before(stream, trace.start[before_row])
-        pairs.append(_make_known_pairs(waiting=calls.cut[on_stream], awaited=awaited))
+def _may_have_awaited(
+    tasks: GpuTasks, calls: _WaitingCalls, stream: int, awaited: Rows
+) -> Flags:
+    """Return whether each call may have waited for a GPU task of a stream.
 
-    is_inferred = inferred >= 0
-    pairs.append(WaitPairs(calls.cut[is_inferred], inferred[is_inferred]))
-    return WaitsOfCalls(pairs=pairs, inferred=int(is_inferred.sum()))
+    A call can wait only for work of its own process, and only for a task that had ended
+    when the call returned.
+
+    Args:
+        tasks: All kernels, copies and sets, by stream and start.
+        calls: The waiting calls.
+        stream: The index of the stream.
+        awaited: For each call a task of that stream; NONE for none.
+    """
+    process = tasks.process[stream]
+    # The work of a stream whose process is not known may be of any process.
+    may_be_of_process = (process == calls.process) | (process == NONE)
+    ended_in_time = tasks.end[awaited] <= calls.end + MAX_CLOCK_SKEW_NS
+    may_wait: Flags = (awaited != NONE) & may_be_of_process & ended_in_time
+    return may_wait
 
 
 def _replace_by_later(
-    items: Items, best: Rows, candidates: Rows, may_replace: Flags
+    tasks: GpuTasks, best: Rows, candidates: Rows, may_replace: Flags
 ) -> Rows:
-    """Replace the best items found so far by candidates that end later.
-
-    An item is a kernel, a copy or a set for which a call may have waited.
+    """Replace the GPU tasks found so far by candidates that end later.
 
     Args:
-        items: All kernels, copies and sets, by stream and start.
-        best: The best item so far of each entry; NONE if there is none yet.
-        candidates: Another item for each entry.
+        tasks: All kernels, copies and sets, by stream and start.
+        best: The task found so far for each entry; NONE if there is none yet.
+        candidates: Another task for each entry.
         may_replace: For which entries the candidate is allowed.
     """
-    ends_later = (best < 0) | (items.end[candidates] > items.end[best])
-    return np.where(may_replace & ends_later, candidates, best)
-
-
-class _Candidates(NamedTuple):
-    """The item of one stream that each waiting call may wait for; one entry per call."""
-
-    item: Rows  # for a call that waits for a stream or an event; NONE: there is none
-    is_possible: Flags  # whether such a call may wait for that item
-    # Whether a call that waits for a device may wait for what was launched before it.
-    is_possible_for_device: Flags
-
-
-def _find_candidates(
-    items: Items, calls: _WaitingCalls, stream: int, last_launched: Rows
-) -> _Candidates:
-    """Find the item of a stream that each call may wait for.
-
-    A call can wait only for work of its own process, and only for an item that had
-    ended when the call returned.
-
-    Args:
-        items: All kernels, copies and sets, by stream and start.
-        calls: The waiting calls.
-        stream: The index of the stream.
-        last_launched: For each call the item that ends last, of those that were
-            launched on the stream before the call.
-    """
-    process = items.process[stream]
-    # The work of a stream whose process is not known may be of any process.
-    is_of_process = (process == calls.process) | (process < 0)
-    ends_in_time = items.end[last_launched] <= calls.end + MAX_CLOCK_SKEW_NS
-    may_be_last = is_of_process & (last_launched >= 0) & ends_in_time
-
-    # An event may have been recorded before the last launches, so work may be left on
-    # the stream when the call returns. What had ended by then still counts.
-    had_ended = items.last_to_end_before(stream, calls.begin, calls.end)
-    may_be_event = is_of_process & (had_ended >= 0)
-    return _Candidates(
-        item=np.where(calls.for_event, had_ended, last_launched),
-        is_possible=np.where(calls.for_event, may_be_event, may_be_last),
-        is_possible_for_device=may_be_last,
-    )
+    has_none_yet = best == NONE
+    ends_later = tasks.end[candidates] > tasks.end[best]
+    return np.where(may_replace & (has_none_yet | ends_later), candidates, best)
 
 
 def _look_up_synchronizations(
@@ -537,7 +596,7 @@ def _look_up_synchronizations(
     waits = _look_up_recorded_waits(trace, syncs)
     stream = waits.stream[calls.row]
     for_one_stream = calls.is_synchronization & ~calls.for_device
-    is_recorded = for_one_stream & (stream >= 0)
+    is_recorded = for_one_stream & (stream != NONE)
     return _Synchronizations(
         stream=stream,
         launched_before_row=waits.launched_before_row[calls.row],
@@ -561,33 +620,35 @@ def _find_waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
         begin=cuts.begin[cut],
         end=cuts.end[cut],
         process=trace.process_of_track[trace.track[row]],
-        for_device=trace.matching(row, OF_DEVICE.search),
-        for_event=trace.matching(row, OF_EVENT.search),
+        for_device=trace.matching(row, WAITS_FOR_DEVICE.search),
+        for_event=trace.matching(row, WAITS_FOR_EVENT.search),
         is_synchronization=trace.matching(row, SYNCHRONIZES.search),
     )
 
 
 def _find_waits_for_own_launch(
-    trace: Trace, cuts: ThreadCuts, items: Items
+    trace: Trace, cuts: ThreadCuts, tasks: GpuTasks
 ) -> WaitPairs:
-    """Find the items whose own launch call waits until they are done, such as copies.
+    """Find the GPU tasks whose own launch call waits until they are done, such as
+    copies.
 
-    The item must have ended when the call returned. A copy to the device often has
+    The task must have ended when the call returned. A copy to the device often has
     not: its call only fills a buffer, and the copy follows later. No clock skew is
     tolerated there, or short copies would seem to be waited for.
 
     Returns:
-        Calls, as cuts, with the items that they launched.
+        Calls, as cuts, with the tasks that they launched.
     """
-    no_kind = 0  # of items whose launch call is not known; no kind of a cut
-    kind_of_launch = at(cuts.kind, items.launch_cut, missing=no_kind)
-    launched = np.flatnonzero(kind_of_launch == Node.WAIT)
+    no_kind = 0  # of tasks whose launch call is not known; no kind of a cut
+    kind_of_launch = at(cuts.kind, tasks.launch_cut, missing=no_kind)
+    may_be_awaited = np.flatnonzero(kind_of_launch == Node.WAIT)
 
-    to_device = trace.matching(items.rows[launched], TO_DEVICE.search)
-    tolerated_skew_ns = np.where(to_device, 0, MAX_CLOCK_SKEW_NS)
-    call_end = cuts.end[items.launch_cut[launched]]
-    awaited = launched[items.end[launched] <= call_end + tolerated_skew_ns]
-    return WaitPairs(items.launch_cut[awaited], awaited)
+    is_copy_to_device = trace.matching(tasks.rows[may_be_awaited], TO_DEVICE.search)
+    tolerated_skew_ns = np.where(is_copy_to_device, 0, MAX_CLOCK_SKEW_NS)
+    call_end = cuts.end[tasks.launch_cut[may_be_awaited]]
+    had_ended = tasks.end[may_be_awaited] <= call_end + tolerated_skew_ns
+    awaited = may_be_awaited[had_ended]
+    return WaitPairs(waiting=tasks.launch_cut[awaited], awaited=awaited)
 
 
 class _RecordedWaits(NamedTuple):
@@ -607,9 +668,10 @@ def _look_up_recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
     itself. A call that waits for an event waits for what was launched before the call
     that recorded the event, on the stream of the event.
     """
-    awaited_stream = np.where(syncs.of_event, syncs.event_stream, syncs.stream)
-    before_row = np.where(syncs.of_event, syncs.event_call, syncs.call)
-    is_known = (syncs.call >= 0) & (before_row >= 0)
+    for_event = syncs.waits_for_event
+    awaited_stream = np.where(for_event, syncs.event_stream, syncs.stream)
+    before_row = np.where(for_event, syncs.event_call, syncs.call)
+    is_known = (syncs.call != NONE) & (before_row != NONE)
     call = syncs.call[is_known]
 
     stream_of_call = np.full(len(trace), NONE)
@@ -620,131 +682,134 @@ def _look_up_recorded_waits(trace: Trace, syncs: Syncs) -> _RecordedWaits:
 
 
 def find_recorded_waits(
-    trace: Trace, items: Items, syncs: Syncs
+    trace: Trace, tasks: GpuTasks, syncs: Syncs
 ) -> Iterator[WaitPairs]:
-    """Yield which items (kernels, copies and sets) were recorded to wait for which
+    """Yield which GPU tasks (kernels, copies and sets) were recorded to wait for which
     others.
 
-    An item waits if its stream was told to wait for an event of another stream
-    (cudaStreamWaitEvent) before the item was launched. Nodes of a CUDA graph wait for
+    A task waits if its stream was told to wait for an event of another stream
+    (cudaStreamWaitEvent) before the task was launched. Nodes of a CUDA graph wait for
     the nodes that they depend on.
 
     Yields:
-        Items with the items that they wait for.
+        Tasks with the tasks that they wait for.
     """
-    has_streams = (syncs.stream >= 0) & (syncs.event_stream >= 0)
-    has_calls = (syncs.event_call >= 0) & (syncs.call >= 0)
-    is_recorded = syncs.of_event & has_streams & has_calls
+    knows_streams = (syncs.stream != NONE) & (syncs.event_stream != NONE)
+    knows_calls = (syncs.event_call != NONE) & (syncs.call != NONE)
+    is_recorded = syncs.waits_for_event & knows_streams & knows_calls
 
     awaited_streams = syncs.event_stream[is_recorded].tolist()
     waiting_streams = syncs.stream[is_recorded].tolist()
     stream_pairs = set(zip(awaited_streams, waiting_streams, strict=True))
     for awaited_stream, waiting_stream in sorted(stream_pairs):
-        is_of_pair = (syncs.event_stream == awaited_stream) & (
-            syncs.stream == waiting_stream
-        )
-        waits = np.flatnonzero(is_recorded & is_of_pair)
+        awaits_stream = syncs.event_stream == awaited_stream
+        is_on_stream = syncs.stream == waiting_stream
+        waits = np.flatnonzero(is_recorded & awaits_stream & is_on_stream)
         event_recorded_at = trace.start[syncs.event_call[waits]]
         wait_called_at = trace.start[syncs.call[waits]]
-        awaited = items.last_to_end_before(awaited_stream, event_recorded_at)
-        waiting = items.first_launched_after(waiting_stream, wait_called_at)
+        awaited = tasks.find_awaited(awaited_stream, event_recorded_at)
+        waiting = tasks.first_launched_after(waiting_stream, wait_called_at)
         yield _make_known_pairs(waiting=waiting, awaited=awaited)
 
     # Nodes of a graph on one stream follow each other anyway.
-    if mark_graph_calls(trace).any() and len(items.streams) > 1:
-        yield _find_dependencies_in_graphs(trace, items)
+    if mark_graph_calls(trace).any() and len(tasks.streams) > 1:
+        yield _find_dependencies_in_graphs(trace, tasks)
 
 
-def _find_dependencies_in_graphs(trace: Trace, items: Items) -> WaitPairs:
-    """Find the items of CUDA graphs (kernels, copies and sets) with the items that they
-    depend on."""
-    in_graphs = dependencies(trace)
-    item_of_row = np.full(len(trace), NONE)
-    item_of_row[items.rows] = np.arange(len(items.rows))
+def _find_dependencies_in_graphs(trace: Trace, tasks: GpuTasks) -> WaitPairs:
+    """Pair the GPU tasks of CUDA graphs with the tasks that they depend on."""
+    depends = dependencies(trace)
+    task_of_row = np.full(len(trace), NONE)
+    task_of_row[tasks.rows] = np.arange(len(tasks.rows))
     return _make_known_pairs(
-        waiting=item_of_row[in_graphs.after], awaited=item_of_row[in_graphs.before]
+        waiting=task_of_row[depends.after], awaited=task_of_row[depends.before]
     )
 
 
 def _make_known_pairs(*, waiting: Rows, awaited: Rows) -> WaitPairs:
     """Make pairs of what waits and what it waits for.
 
-    Pairs of which one side is unknown (NONE, which is below 0) are left out.
+    Pairs of which one side is not known (NONE) are left out.
     """
-    is_known = (awaited >= 0) & (waiting >= 0)
-    return WaitPairs(waiting[is_known], awaited[is_known])
+    is_known = (awaited != NONE) & (waiting != NONE)
+    return WaitPairs(waiting=waiting[is_known], awaited=awaited[is_known])
 
 
-class _LateItems(NamedTuple):
-    """Items that start late, whose launch is known; one entry per item, ns of the file."""
+class _LateTasks(NamedTuple):
+    """GPU tasks that start late, whose launch is known.
 
-    item: Rows
+    There is one entry per task. Times are ns of the file.
+    """
+
+    task: Rows
     stream: Rows  # the index of its stream
     start: Int64s
     launched_at: Int64s
-    # When the item before it on the stream was launched. For the first item of a stream
+    # When the task before it on the stream was launched. For the first task of a stream
     # it is the begin of the trace.
-    item_before_launched_at: Int64s
+    task_before_launched_at: Int64s
 
 
-def infer_waits(trace: Trace, items: Items, late: Rows) -> WaitPairs:
-    """Infer which event late items wait for, where the recording does not say it.
+def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
+    """Infer which GPU tasks late tasks wait for, where the recording does not say it.
 
-    An item waits for an event if its stream was told to (cudaStreamWaitEvent) between
-    the launch of the item before it and its own. It is then taken to wait for the item
+    A task waits for an event if its stream was told to (cudaStreamWaitEvent) between
+    the launch of the task before it and its own. It is then taken to wait for the task
     of another stream that had been launched before that call, ends last before the
-    late item starts, and ends at most MAX_EVENT_DELAY_NS before it.
+    late task starts, and ends at most MAX_EVENT_DELAY_NS (25 us) before it.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        late: The items that start later than their launch and their stream explain.
+        tasks: All kernels, copies and sets, by stream and start.
+        late: The tasks that start later than their launch and their stream explain.
 
     Returns:
-        Late items with the items that they are taken to wait for.
+        Late tasks with the tasks that they are taken to wait for.
     """
-    event_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
-    process_of_call = trace.process_of_track[trace.track[event_calls]]
-    late_items = _select_late_items(trace, items, late)
-    process_of_item = items.process[late_items.stream]
-    awaited = np.full(len(late_items.item), NONE)
-    for process in distinct(process_of_item).tolist():
-        calls = event_calls[process_of_call == process]
-        wait_called_at = _find_last_before(trace.start[calls], late_items.launched_at)
-        is_of_process = process_of_item == process
-        is_told_to_wait = wait_called_at >= late_items.item_before_launched_at
+    wait_calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
+    process_of_call = trace.process_of_track[trace.track[wait_calls]]
+    late_tasks = _select_late_tasks(trace, tasks, late)
+    process_of_task = tasks.process[late_tasks.stream]
+    awaited = np.full(len(late_tasks.task), NONE)
+    for process in distinct(process_of_task).tolist():
+        calls = wait_calls[process_of_call == process]
+        wait_called_at = _find_last_before(trace.start[calls], late_tasks.launched_at)
+        is_of_process = process_of_task == process
+        is_told_to_wait = wait_called_at >= late_tasks.task_before_launched_at
         waits = is_of_process & is_told_to_wait
-        for stream in np.flatnonzero(items.process == process).tolist():
-            ended = items.last_to_end_before(stream, wait_called_at, late_items.start)
-            is_other_stream = (late_items.stream != stream) & (ended >= 0)
-            is_soon = late_items.start - items.end[ended] <= MAX_EVENT_DELAY_NS
-            may_await = waits & is_other_stream & is_soon
-            awaited = _replace_by_later(items, awaited, ended, may_await)
-    return _make_known_pairs(waiting=late_items.item, awaited=awaited)
+        for stream in np.flatnonzero(tasks.process == process).tolist():
+            candidate = tasks.find_awaited(
+                stream, wait_called_at, ended_by=late_tasks.start
+            )
+            is_known = candidate != NONE
+            is_of_other_stream = late_tasks.stream != stream
+            ended_before_ns = late_tasks.start - tasks.end[candidate]
+            has_just_ended = ended_before_ns <= MAX_EVENT_DELAY_NS
+            may_await = waits & is_known & is_of_other_stream & has_just_ended
+            awaited = _replace_by_later(tasks, awaited, candidate, may_await)
+    return _make_known_pairs(waiting=late_tasks.task, awaited=awaited)
 
 
-def _select_late_items(trace: Trace, items: Items, late: Rows) -> _LateItems:
-    """Select those late items whose launch is known.
-
-    An item is a kernel, a copy or a set. It is late if it starts later than its launch
-    and its stream explain.
+def _select_late_tasks(trace: Trace, tasks: GpuTasks, late: Rows) -> _LateTasks:
+    """Select those late GPU tasks whose launch is known.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        late: The late items.
+        tasks: All kernels, copies and sets, by stream and start.
+        late: The tasks that start later than their launch and their stream explain.
     """
-    late = late[items.launch_cut[late] >= 0]
-    stream = items.stream_of(late)
-    is_first_of_stream = late == items.bounds[stream]
-    return _LateItems(
-        item=late,
-        stream=stream,
-        start=items.start[late],
-        launched_at=items.launched_at[late],
-        item_before_launched_at=np.where(
-            is_first_of_stream, trace.begin_ns, items.launched_at[late - 1]
-        ),
+    selected = late[tasks.has_launch[late]]
+    task_before_launched_at = np.where(
+        tasks.is_first_of_stream[selected],
+        trace.begin_ns,
+        tasks.launched_at[selected - 1],
+    )
+    return _LateTasks(
+        task=selected,
+        stream=tasks.stream_of(selected),
+        start=tasks.start[selected],
+        launched_at=tasks.launched_at[selected],
+        task_before_launched_at=task_before_launched_at,
     )
 
 
@@ -769,91 +834,92 @@ class CommunicationWaits(NamedTuple):
     """Waits for communication that are implied by other waits.
 
     As recorded they never decide when something starts. They matter if a change lets
-    the item between go ahead of the communication, as `overlap` does.
+    the task between go ahead of the communication, as `overlap` does.
     """
 
-    # What waits for an item also waits for the last communication before that item.
+    # What waits for a GPU task also waits for the last communication before that task.
     implied: WaitPairs
     # Communication waits for the communication before it on its stream.
     of_communication: WaitPairs
 
 
 def infer_waits_for_communication(
-    trace: Trace, items: Items, pairs: WaitPairs
+    trace: Trace, tasks: GpuTasks, pairs: WaitPairs
 ) -> CommunicationWaits:
-    """Infer the waits for communication that waits for other items imply.
+    """Infer the waits for communication that waits for other tasks imply.
 
     E.g. a stream runs an all-reduce, then a kernel, and a call waits for the kernel. So
     the call also waits for the all-reduce.
 
     Args:
         trace: The trace.
-        items: All kernels, copies and sets, by stream and start.
-        pairs: What waits (calls or items), with the items that it waits for.
+        tasks: All kernels, copies and sets, by stream and start.
+        pairs: What waits (calls or tasks), with the tasks that it waits for.
     """
-    is_communication = communicates(trace, items.rows)
-    last_so_far = last_marked_of_group(is_communication, items.bounds)
-
+    is_communication = communicates(trace, tasks.rows)
+    last_communication = last_marked_of_group(is_communication, tasks.bounds)
     # What waits for a communication itself is known to wait for it already.
-    before_awaited = np.where(is_communication, NONE, last_so_far)[pairs.awaited]
-    implied = _make_known_pairs(waiting=pairs.waiting, awaited=before_awaited)
+    implied_by_task = np.where(is_communication, NONE, last_communication)
+    implied = _make_known_pairs(
+        waiting=pairs.waiting, awaited=implied_by_task[pairs.awaited]
+    )
 
-    # That before a communication is the last one up to the item before it. If that item
-    # is a communication too, the two follow each other on the stream anyway.
-    item_indices = np.arange(len(items.rows))
-    is_first_of_stream = np.zeros(len(items.rows), dtype=np.bool_)
-    is_first_of_stream[items.bounds[:-1]] = True
-    follows_item = item_indices[is_communication & ~is_first_of_stream]
+    # A communication follows the task before it on its stream. If that is a
+    # communication too, nothing else is implied.
+    follows_task = np.flatnonzero(is_communication & ~tasks.is_first_of_stream)
     of_communication = _make_known_pairs(
-        waiting=follows_item,
-        awaited=np.where(is_communication, NONE, last_so_far)[follows_item - 1],
+        waiting=follows_task, awaited=implied_by_task[follows_task - 1]
     )
     return CommunicationWaits(implied=implied, of_communication=of_communication)
 
 
-def infer_waits_for_full_queues(cuts: ThreadCuts, items: Items) -> Iterator[WaitPairs]:
+def infer_waits_for_full_queues(
+    cuts: ThreadCuts, tasks: GpuTasks
+) -> Iterator[WaitPairs]:
     """Yield the launch calls that had to wait for room in a full queue of a stream.
 
-    A queue holds a fixed number of items: kernels, copies and sets. If it is full, a
-    launch call returns only when an item ends and makes room: the item that was
-    launched so many items earlier.
+    A queue holds a fixed number of GPU tasks: kernels, copies and sets. If it is full,
+    a launch call returns only when a task ends and makes room: the task that was
+    launched so many tasks earlier.
 
-    Streams with unknown launches, or with calls that launch several items, are left
-    out, because there it is not known how many items were in the queue.
+    Streams with unknown launches, or with calls that launch several tasks, are left
+    out, because there it is not known how many tasks were in the queue.
 
     Yields:
-        Launch calls, as cuts, with the item that makes room for theirs.
+        Launch calls, as cuts, with the task that makes room for theirs.
     """
-    has_launch = items.launch_cut >= 0
-    items_of_cut = np.bincount(items.launch_cut[has_launch], minlength=len(cuts.kind))
-    for first, stop in pairwise(items.bounds.tolist()):
-        launches = items.launch_cut[items.by_launch[first:stop]]
-        if not len(launches) or (launches < 0).any():
+    known_launches = tasks.launch_cut[tasks.has_launch]
+    tasks_of_cut = np.bincount(known_launches, minlength=len(cuts.kind))
+    for of_stream in tasks.slices_of_streams:
+        by_launch = tasks.by_launch[of_stream]
+        launches = tasks.launch_cut[by_launch]
+        is_unknown = ~tasks.has_launch[by_launch]
+        if not len(launches) or is_unknown.any():
             continue
-        launches_several = (items_of_cut[launches] != 1).any()
-        if launches_several:
+        launches_several = tasks_of_cut[launches] > 1
+        if launches_several.any():
             continue
-        last_to_end = items.last_to_end[first:stop]
-        queue_length = _measure_queue_length(cuts, launches, items.end[last_to_end])
+        last_to_end = tasks.last_to_end[of_stream]
+        queue_length = _measure_queue_length(cuts, launches, tasks.end[last_to_end])
         if queue_length > 0:
+            # The n-th task makes room for the task `queue_length` after it.
             makes_room = last_to_end[: len(launches) - queue_length]
             yield WaitPairs(waiting=launches[queue_length:], awaited=makes_room)
 
 
 def _measure_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> int:
-    """Measure how many items the queue of a stream holds, if it was ever full.
+    """Measure how many kernels, copies and sets the queue of a stream holds, if it was
+    ever full.
 
-    An item is a kernel, a copy or a set.
-
-    The most items that were ever in flight at the end of a launch call are taken as the
+    The most that were ever in flight at the end of a launch call are taken as the
     length of the queue. Calls that were made with so many in flight would have had to
     wait. Only if most of these were slow was the queue really full; otherwise the
     program just never launched more.
 
     Args:
         cuts: The calls of all threads.
-        launches: The cuts of the launch calls, in the order of their items.
-        ended: When all items up to that of each call had ended, in ns, ascending.
+        launches: The cuts of the launch calls, in the order of what they launch.
+        ended: When all work up to that of each call had ended, in ns, ascending.
 
     Returns:
         The length; 0 if the queue was never full.
@@ -883,7 +949,7 @@ def merge_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
     """Concatenate pairs of what waits and what it waits for, and sort them by what
     waits.
 
-    Pairs of the same waiting call, item or node stay in their order.
+    Pairs of the same waiting call, task or node stay in their order.
     """
     no_rows = np.empty(0, dtype=np.intp)
     waiting = np.concatenate([no_rows, *(each.waiting for each in pairs)])

@@ -1,6 +1,6 @@
 """Computes how much of each slice lies on the critical path, and its slack.
 
-The timeline of the app marks slices with it. The words node, item and chain are
+The timeline of the app marks slices with it. The words node, GPU task and lane are
 defined in graph.py, those of a path and its stretches in route.py.
 """
 
@@ -14,12 +14,18 @@ import numpy as np
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import NOTHING_RECORDED, divide_thread_time
-from fusetui.analysis.replay.route import LATE, OWN, Route, find_route, measure_slack
+from fusetui.analysis.replay.route import (
+    CriticalPath,
+    Part,
+    find_critical_path,
+    measure_slack,
+)
 from fusetui.timeline.cells import DepthRow
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
     Rows,
+    ordinals,
     prefix_sums,
     reduce_ranges,
 )
@@ -71,31 +77,31 @@ def compute_marks(trace: Trace) -> Marks:
     E.g. of an op from 0 to 10 ns in which the critical path runs from 2 to 6 ns, 4 ns.
     """
     graph = build_graph(trace)
-    route = find_route(graph, graph.recorded)
+    critical_path = find_critical_path(graph, graph.recorded)
     times = _TimesOfSlices(
         on_path_ns=np.zeros(len(trace), dtype=np.int64),
         slack_ns=np.full(len(trace), UNKNOWN),
     )
     slack_of_node = np.maximum(measure_slack(graph, graph.recorded), 0)
-    _add_gpu_work(times, graph, route, slack_of_node)
-    _add_threads(times, trace, graph, route, slack_of_node)
+    _add_gpu_work(times, graph, critical_path, slack_of_node)
+    _add_threads(times, trace, graph, critical_path, slack_of_node)
 
     on_path_ns = times.on_path_ns
-    stops = _find_slices_on_path(trace, graph, route)
+    stops = _find_slices_on_path(trace, graph, critical_path)
     return Marks(
         ns=on_path_ns,
         spare_ns=times.slack_ns,
         is_on=(on_path_ns > 0) & (2 * on_path_ns >= trace.dur),
         stops=stops.row,
         begin=stops.begin,
-        span_ns=route.span_ns,
-        residual_share=route.unknown_share,
+        span_ns=critical_path.span_ns,
+        residual_share=critical_path.unknown_share,
     )
 
 
-def _is_work(route: Route) -> Flags:
-    """Return which stretches of a path are the work of nodes, not delays before them."""
-    return np.isin(route.part, (OWN, LATE))
+def _is_work(critical_path: CriticalPath) -> Flags:
+    """Return which stretches of a path are work of nodes, not delays before them."""
+    return np.isin(critical_path.part, (Part.WORK, Part.LATE_RETURN))
 
 
 class _TimesOfSlices(NamedTuple):
@@ -106,29 +112,33 @@ class _TimesOfSlices(NamedTuple):
 
 
 def _add_gpu_work(
-    times: _TimesOfSlices, graph: Graph, route: Route, slack_of_node: Int64s
+    times: _TimesOfSlices,
+    graph: Graph,
+    critical_path: CriticalPath,
+    slack_of_node: Int64s,
 ) -> None:
     """Fill in the times of kernels, copies and sets, each of which is one node.
 
     Args:
         times: The times of all slices.
         graph: The work as nodes, with what each of them waits for.
-        route: The critical path.
+        critical_path: The path, as stretches that belong to nodes.
         slack_of_node: The slack of each node, in ns.
     """
-    items = graph.nodes(Node.ITEM)
-    times.slack_ns[graph.row[items]] = slack_of_node[items]
+    tasks = graph.gpu_tasks
+    times.slack_ns[graph.row[tasks]] = slack_of_node[tasks]
 
-    is_of_item = _is_work(route) & (graph.kind[route.node] == Node.ITEM)
-    row_of_stretch = graph.row[route.node[is_of_item]]
-    np.add.at(times.on_path_ns, row_of_stretch, route.ns[is_of_item])
+    is_gpu_task = graph.kind[critical_path.node] == Node.GPU_TASK
+    is_of_task = _is_work(critical_path) & is_gpu_task
+    row_of_stretch = graph.row[critical_path.node[is_of_task]]
+    np.add.at(times.on_path_ns, row_of_stretch, critical_path.ns[is_of_task])
 
 
 def _add_threads(
     times: _TimesOfSlices,
     trace: Trace,
     graph: Graph,
-    route: Route,
+    critical_path: CriticalPath,
     slack_of_node: Int64s,
 ) -> None:
     """Fill in the times of the slices of threads.
@@ -139,16 +149,16 @@ def _add_threads(
         times: The times of all slices.
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The critical path.
+        critical_path: The path, as stretches that belong to nodes.
         slack_of_node: The slack of each node, in ns.
     """
-    for chain_index, chain in enumerate(graph.chains):
-        is_of_chain = graph.chain == chain_index
-        nodes = np.flatnonzero(is_of_chain & (graph.kind != Node.JOIN))
-        if chain.is_stream or not len(nodes):
+    is_join = graph.kind == Node.JOIN  # no work of its thread, but a wait for others
+    for lane_index, lane in enumerate(graph.lanes):
+        nodes = np.flatnonzero((graph.lane == lane_index) & ~is_join)
+        if lane.is_stream or not len(nodes):
             continue
-        path = _find_path_of_thread(graph, route, chain_index)
-        for track in _find_tracks(trace, chain.thread):
+        path = _find_path_of_thread(graph, critical_path, lane_index)
+        for track in _find_tracks(trace, lane.thread):
             start = trace.start[track.rows] - graph.origin_ns
             end = trace.end[track.rows] - graph.origin_ns
             times.on_path_ns[track.rows] += path.within(start, end)
@@ -157,21 +167,21 @@ def _add_threads(
             )
 
 
-def _find_path_of_thread(graph: Graph, route: Route, chain: int) -> Cover:
+def _find_path_of_thread(graph: Graph, critical_path: CriticalPath, lane: int) -> Cover:
     """Find when the critical path runs through the work of one thread.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        route: The critical path.
-        chain: The thread, an index in Graph.chains.
+        critical_path: The path, as stretches that belong to nodes.
+        lane: The thread, an index in Graph.lanes.
 
     Returns:
         Intervals in ns after the origin, in order of time, which do not overlap.
     """
-    is_of_thread = _is_work(route) & (graph.chain[route.node] == chain)
-    stretches_of_thread = np.flatnonzero(is_of_thread & (route.ns > 0))
-    begin = route.begin[stretches_of_thread]
-    return Cover(begin, begin + route.ns[stretches_of_thread])
+    is_of_thread = _is_work(critical_path) & (graph.lane[critical_path.node] == lane)
+    stretches_of_thread = np.flatnonzero(is_of_thread & (critical_path.ns > 0))
+    begin = critical_path.begin[stretches_of_thread]
+    return Cover(begin, begin + critical_path.ns[stretches_of_thread])
 
 
 def _find_tracks(trace: Trace, thread: int) -> list[Track]:
@@ -223,29 +233,31 @@ class _Stops(NamedTuple):
     begin: Int64s  # when the path gets there, in ns of the file
 
 
-def _find_slices_on_path(trace: Trace, graph: Graph, route: Route) -> _Stops:
+def _find_slices_on_path(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> _Stops:
     """Find the slices that a path goes through, each once, in order of time.
 
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    stretches = np.flatnonzero((route.part == OWN) & (route.ns > 0))
-    node = route.node[stretches]
+    is_work = critical_path.part == Part.WORK
+    stretches = np.flatnonzero(is_work & (critical_path.ns > 0))
+    node = critical_path.node[stretches]
     # Other nodes are a thread's own time, in which any slices may be innermost.
-    is_slice = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
+    is_slice = np.isin(graph.kind[node], (Node.GPU_TASK, Node.LAUNCH, Node.WAIT))
     rows_of_nodes = graph.row[node[is_slice]]
-    begin_of_nodes = route.begin[stretches[is_slice]] + graph.origin_ns
+    begin_of_nodes = critical_path.begin[stretches[is_slice]] + graph.origin_ns
     innermost = _find_innermost_slices(trace, graph, node[~is_slice])
 
-    # Keep the first stop at each slice.
     row = np.append(rows_of_nodes, innermost.row).astype(np.intp)
     begin = np.append(begin_of_nodes, innermost.begin)
     by_begin = np.argsort(begin, kind="stable")
-    _, first_indices = np.unique(row[by_begin], return_index=True)
-    first = by_begin[np.sort(first_indices)]
-    return _Stops(row=row[first], begin=begin[first])
+    is_first_visit = ordinals(row[by_begin]) == 0
+    first_visits = by_begin[is_first_visit]
+    return _Stops(row=row[first_visits], begin=begin[first_visits])
 
 
 def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
@@ -254,7 +266,7 @@ def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        nodes: Nodes of a thread's own time (HOST).
+        nodes: Nodes of a thread's own time (CPU_WORK).
     """
     parts = divide_thread_time(trace, graph, nodes)
     is_recorded = parts.row != NOTHING_RECORDED

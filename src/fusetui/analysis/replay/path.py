@@ -1,7 +1,7 @@
 """Summarizes the critical path in a few rows, and finds work with slack.
 
-The critical path and its stretches are defined in route.py; the words node, item and
-chain in graph.py.
+The critical path and its stretches are defined in route.py; the words node, task and
+lane in graph.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import find_last_node, replay
-from fusetui.analysis.replay.route import LAG, OWN, Route, find_route, residual_share
+from fusetui.analysis.replay.route import (
+    CriticalPath,
+    Part,
+    find_critical_path,
+    measure_residual_share,
+)
 from fusetui.analysis.why.account import find_axis
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import DeviceResidual
@@ -62,7 +67,7 @@ class PathRow(msgspec.Struct, frozen=True):
     `what` is the name of the kernel or call, or that of the innermost op, Python frame
     or annotation. It is "" for several names together, for time in which nothing was
     recorded, and for delays: the latency of launches (launch) and the switches from
-    item to item (wait).
+    task to task (wait).
     """
 
     kind: Kind
@@ -105,13 +110,13 @@ def path(trace: Trace) -> Path:
     is left out of traces with more than MAX_REPLAYED_NODES nodes.
     """
     graph = build_graph(trace)
-    route = find_route(graph, graph.recorded)
+    critical_path = find_critical_path(graph, graph.recorded)
     devices = measure_residuals(trace)
     is_too_large = len(graph) > MAX_REPLAYED_NODES
     return Path(
-        span_ns=route.span_ns,
-        rows=rows_of(trace, graph, route),
-        slack=() if is_too_large else _list_slack(trace, graph, route),
+        span_ns=critical_path.span_ns,
+        rows=sum_up_path(trace, graph, critical_path),
+        slack=() if is_too_large else _list_slack(trace, graph, critical_path),
         slack_left_out=is_too_large,
         devices=devices,
         residual_share=max((device.residual_share for device in devices), default=0.0),
@@ -126,10 +131,10 @@ def measure_residuals(trace: Trace) -> tuple[DeviceResidual, ...]:
     That is the share, from 0 to 1, of delays whose reason was not recorded.
     """
     graph = build_graph(trace)
-    devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
+    devices = dict.fromkeys(lane.device for lane in graph.lanes if lane.is_stream)
     residuals = []
     for device in devices:
-        share = residual_share(graph, graph.recorded, device)
+        share = measure_residual_share(graph, graph.recorded, device)
         residuals.append(DeviceResidual(exact_id(device), share))
     return tuple(residuals)
 
@@ -143,22 +148,26 @@ class _Total(NamedTuple):
     ns: int
 
 
-def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
+def sum_up_path(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> tuple[PathRow, ...]:
     """Sum up the stretches of a path by kind and name.
 
     Args:
         trace: The trace.
         graph: Its graph, as recorded or changed.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         At most MAX_ROWS rows, the longest first. Names that get no row of their own are
         added up in one row without a name for each kind.
     """
-    totals_of_nodes = _sum_up_nodes(trace, graph, route)
-    totals_of_threads = _totals_of_threads(trace, graph, route)
-    totals = _merge_totals([*totals_of_nodes, *totals_of_threads])
-    totals = [total for total in totals if total.ns]
+    every_total = [
+        *_totals_of_gpu_and_calls(trace, graph, critical_path),
+        *_totals_of_delays(trace, graph, critical_path),
+        *_totals_of_threads(trace, graph, critical_path),
+    ]
+    totals = [total for total in _merge_totals(every_total) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
 
     named_rows = _count_named_rows(totals)
@@ -170,7 +179,7 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
             what=total.name,
             count=total.events,
             ns=total.ns,
-            share=total.ns / route.span_ns,
+            share=total.ns / critical_path.span_ns,
         )
         rows.append(row)
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
@@ -203,50 +212,51 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
     sums: dict[tuple[Kind, str], _Total] = {}
     for total in totals:
         key = (total.kind, total.name)
-        if key in sums:
-            sum_so_far = sums[key]
-            total = total._replace(
-                events=sum_so_far.events + total.events, ns=sum_so_far.ns + total.ns
-            )
-        sums[key] = total
+        sum_so_far = sums.get(key, _Total(total.kind, total.name, events=0, ns=0))
+        sums[key] = _Total(
+            kind=total.kind,
+            name=total.name,
+            events=sum_so_far.events + total.events,
+            ns=sum_so_far.ns + total.ns,
+        )
     return list(sums.values())
 
 
-def _sum_up_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
-    """Yield the totals of a path without those of the threads' own time.
-
-    First come kernels, copies, sets and calls by their names, then the delays before
-    nodes.
+def _totals_of_gpu_and_calls(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> Iterator[_Total]:
+    """Yield how much of a path is kernels, copies and sets, and calls, by their names.
 
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    kind = graph.kind[route.node]
-    row = graph.row[route.node]
-    is_work = route.part == OWN
-    is_item = kind == Node.ITEM
+    kind = graph.kind[critical_path.node]
+    row = graph.row[critical_path.node]
+    is_work = critical_path.part == Part.WORK
+    is_gpu_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
-    is_communication[is_item] = communicates(trace, row[is_item])
+    is_communication[is_gpu_task] = communicates(trace, row[is_gpu_task])
     is_kernel = trace.role[row] == Role.KERNEL
-    is_other_item = is_item & ~is_communication
+    is_other_task = is_gpu_task & ~is_communication
 
     stretches_of_kind: dict[Kind, Flags] = {
-        "kernel": is_other_item & is_kernel,
-        "copy": is_other_item & ~is_kernel,
+        "kernel": is_other_task & is_kernel,
+        "copy": is_other_task & ~is_kernel,
         "communication": is_communication,
         "launch": kind == Node.LAUNCH,
         "wait": kind == Node.WAIT,
     }
     for kind_of_row, is_of_kind in stretches_of_kind.items():
         yield from _sum_up_by_name(
-            trace, graph, route, kind_of_row, is_counted=is_work & is_of_kind
+            trace, graph, critical_path, kind_of_row, is_counted=is_work & is_of_kind
         )
-    yield from _totals_of_delays(trace, graph, route)
 
 
-def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+def _totals_of_delays(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> Iterator[_Total]:
     """Yield how much of a path is delays between the end of one node and the next.
 
     There are three sorts: the latency from a launch call to its kernel, other known
@@ -257,30 +267,36 @@ def _totals_of_delays(trace: Trace, graph: Graph, route: Route) -> Iterator[_Tot
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    kind = graph.kind[route.node]
-    is_lag = route.part == LAG
-    is_delay_without_reason = ~is_lag & (route.part != OWN)
+    kind = graph.kind[critical_path.node]
+    is_known_delay = critical_path.part == Part.KNOWN_DELAY
+    is_unknown_delay = critical_path.is_unexplained
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
-    follows_thread = graph.kind[np.roll(route.node, 1)] == Node.HOST
-    is_latency = is_lag & (kind == Node.ITEM) & follows_thread
+    follows_thread = graph.kind[np.roll(critical_path.node, 1)] == Node.CPU_WORK
+    is_latency = is_known_delay & (kind == Node.GPU_TASK) & follows_thread
     # After the change `loader`, it is the mark at which the batch arrives that waits.
-    takes_batch = np.isin(route.node, graph.batches.node) | (kind == Node.MARK)
-    is_loading = is_lag & takes_batch & (route.ns > 0)
+    takes_batch = np.isin(critical_path.node, graph.batches.node) | (kind == Node.MARK)
+    is_loading = is_known_delay & takes_batch & (critical_path.ns > 0)
+    is_switch = is_known_delay & ~is_latency & ~is_loading
 
-    yield _make_nameless_total(route, "launch", is_latency)
-    yield _make_nameless_total(route, "wait", is_lag & ~is_latency & ~is_loading)
-    yield _make_nameless_total(route, "residual", is_delay_without_reason)
+    yield _make_nameless_total(critical_path, "launch", is_latency)
+    yield _make_nameless_total(critical_path, "wait", is_switch)
+    yield _make_nameless_total(critical_path, "residual", is_unknown_delay)
     if is_loading.any():
         first_load = int(find_loader_calls(trace)[0])
-        loading = _make_nameless_total(route, "host", is_loading)
+        loading = _make_nameless_total(critical_path, "host", is_loading)
         yield loading._replace(name=trace.name_of(first_load))
 
 
 def _sum_up_by_name(
-    trace: Trace, graph: Graph, route: Route, kind: Kind, *, is_counted: Flags
+    trace: Trace,
+    graph: Graph,
+    critical_path: CriticalPath,
+    kind: Kind,
+    *,
+    is_counted: Flags,
 ) -> Iterator[_Total]:
     """Yield the totals of some stretches of a critical path by the names of their
     slices.
@@ -288,29 +304,30 @@ def _sum_up_by_name(
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
         kind: The kind of the totals.
-        is_counted: True for the stretches that count, all of calls or items; one flag
-            per stretch.
+        is_counted: True for the stretches that count, all of calls or GPU tasks; one
+            flag per stretch.
     """
-    stretches = np.flatnonzero(is_counted & (route.ns > 0))
-    rows = graph.row[route.node[stretches]].astype(np.intp)
-    for name, (events, ns) in add_up_by_text(
-        trace, rows, route.ns[stretches], str
-    ).items():
-        yield _Total(kind, name, events, ns)
+    stretches = np.flatnonzero(is_counted & (critical_path.ns > 0))
+    rows = graph.row[critical_path.node[stretches]].astype(np.intp)
+    sums = add_up_by_text(trace, rows, critical_path.ns[stretches], str)
+    for name, (events, ns) in sums.items():
+        yield _Total(kind=kind, name=name, events=events, ns=ns)
 
 
-def _make_nameless_total(route: Route, kind: Kind, is_counted: Flags) -> _Total:
+def _make_nameless_total(
+    critical_path: CriticalPath, kind: Kind, is_counted: Flags
+) -> _Total:
     """Make the total of some stretches of a path that have no name, such as delays.
 
     Args:
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
         kind: The kind of the total.
         is_counted: True for the stretches that count; one flag per stretch.
     """
-    ns = route.ns[is_counted & (route.ns > 0)]
-    return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
+    ns = critical_path.ns[is_counted & (critical_path.ns > 0)]
+    return _Total(kind=kind, name="", events=len(ns), ns=int(ns.sum()))
 
 
 class HostTimes(NamedTuple):
@@ -319,7 +336,7 @@ class HostTimes(NamedTuple):
     There is one entry per part.
     """
 
-    node: Rows  # the node (HOST) that the part belongs to
+    node: Rows  # the node (CPU_WORK) that the part belongs to
     row: Rows  # the innermost slice, a row of the trace, or NOTHING_RECORDED
     ns: Int64s  # how long the part takes with the time scale of its thread
 
@@ -333,23 +350,24 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        nodes: The nodes to divide. Those that are no HOST are ignored.
+        nodes: The nodes to divide. Those that are no CPU_WORK are ignored.
     """
     parts = _OwnTimes()
-    own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
-    for chain in distinct(graph.chain[own_time]).tolist():
-        nodes_of_thread = np.sort(own_time[graph.chain[own_time] == chain])
-        _add_parts_of_thread(parts, trace, graph, chain, nodes_of_thread)
+    own_time = nodes[(graph.kind[nodes] == Node.CPU_WORK) & (graph.lasted[nodes] > 0)]
+    for lane in distinct(graph.lane[own_time]).tolist():
+        nodes_of_thread = np.sort(own_time[graph.lane[own_time] == lane])
+        _add_parts_of_thread(parts, trace, graph, lane, nodes_of_thread)
 
     # Stretch the parts as the time scales of their threads say.
     node = np.concatenate(parts.node)
     start = np.concatenate(parts.start)
     end = np.concatenate(parts.end)
     ns = np.zeros(len(node), dtype=np.int64)
-    for chain, scale in enumerate(graph.time_scales):
-        is_of_chain = graph.chain[node] == chain
-        until_end = scale.elapsed_until(end[is_of_chain])
-        ns[is_of_chain] = until_end - scale.elapsed_until(start[is_of_chain])
+    for lane, scale in enumerate(graph.time_scales):
+        is_of_lane = graph.lane[node] == lane
+        until_start = scale.elapsed_until(start[is_of_lane])
+        until_end = scale.elapsed_until(end[is_of_lane])
+        ns[is_of_lane] = until_end - until_start
     return HostTimes(node=node, row=np.concatenate(parts.row), ns=ns)
 
 
@@ -384,7 +402,7 @@ class _OwnTimes:
 
 
 def _add_parts_of_thread(
-    parts: _OwnTimes, trace: Trace, graph: Graph, chain: int, nodes: Rows
+    parts: _OwnTimes, trace: Trace, graph: Graph, lane: int, nodes: Rows
 ) -> None:
     """Divide the own time of one thread by what it was doing.
 
@@ -397,8 +415,8 @@ def _add_parts_of_thread(
         parts: The parts of all threads so far; those of this one are added, in place.
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        chain: The thread, an index in Graph.chains.
-        nodes: Its nodes of own time (HOST), in order.
+        lane: The thread, an index in Graph.lanes.
+        nodes: Its nodes of own time (CPU_WORK), in order.
     """
     began = graph.began[nodes]
     remaining = Cover(began, graph.ended[nodes])
@@ -407,7 +425,7 @@ def _add_parts_of_thread(
         """Return the node in which each time lies."""
         return nodes[last_at_or_before(began, start)]
 
-    for threads, offset in find_axis(trace, graph.chains[chain].thread):
+    for threads, offset in find_axis(trace, graph.lanes[lane].thread):
         # To be added to times of the axis, for times after the origin.
         axis_to_graph_ns = -graph.origin_ns - offset
         # The first of LAYERS are calls, which are nodes of their own.
@@ -478,7 +496,9 @@ def _find_parts_in_slices(
     )
 
 
-def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+def _totals_of_threads(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> Iterator[_Total]:
     """Yield how much of a path is the own time of threads, by the innermost slice.
 
     A moment counts for the op, Python frame or annotation that is innermost then. If
@@ -488,29 +508,31 @@ def _totals_of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_To
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
     """
-    is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
-    stretches = np.flatnonzero(is_own_time & (route.ns > 0))
+    is_of_thread = graph.kind[critical_path.node] == Node.CPU_WORK
+    is_own_time = is_of_thread & (critical_path.part == Part.WORK)
+    stretches = np.flatnonzero(is_own_time & (critical_path.ns > 0))
     if not len(stretches):
         return
-    node = route.node[stretches]
+    node = critical_path.node[stretches]
     on_path_ns = np.zeros(len(graph), dtype=np.int64)
-    on_path_ns[node] = route.ns[stretches]
+    on_path_ns[node] = critical_path.ns[stretches]
 
     parts = _sort_last_first(divide_thread_time(trace, graph, node))
     part_on_path_ns = _measure_parts_on_path(parts, on_path_ns)
     is_on_path = part_on_path_ns > 0
-    row = parts.row[is_on_path]
-    ns = part_on_path_ns[is_on_path]
+    is_in_slice = parts.row != NOTHING_RECORDED
 
-    is_in_slice = row != NOTHING_RECORDED
-    totals_of_names = add_up_by_text(trace, row[is_in_slice], ns[is_in_slice], str)
-    for name, (events, ns_of_name) in totals_of_names.items():
-        yield _Total("host", name, events, ns_of_name)
+    named = is_on_path & is_in_slice
+    sums = add_up_by_text(trace, parts.row[named], part_on_path_ns[named], str)
+    for name, (events, ns) in sums.items():
+        yield _Total(kind="host", name=name, events=events, ns=ns)
 
-    nameless_ns = ns[~is_in_slice]
-    yield _Total("host", "", events=len(nameless_ns), ns=int(nameless_ns.sum()))
+    nameless_ns = part_on_path_ns[is_on_path & ~is_in_slice]
+    yield _Total(
+        kind="host", name="", events=len(nameless_ns), ns=int(nameless_ns.sum())
+    )
 
 
 def _sort_last_first(parts: HostTimes) -> HostTimes:
@@ -519,7 +541,8 @@ def _sort_last_first(parts: HostTimes) -> HostTimes:
     A node is a stretch of a thread between two calls, which several ops and frames
     divide into parts.
     """
-    order = np.lexsort((-np.arange(len(parts.node)), parts.node))
+    last_first = -np.arange(len(parts.node))
+    order = np.lexsort((last_first, parts.node))
     return HostTimes(node=parts.node[order], row=parts.row[order], ns=parts.ns[order])
 
 
@@ -536,36 +559,37 @@ def _measure_parts_on_path(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     Returns:
         ns per part.
     """
-    # How long the parts behind each part take until its node ends. They come before it.
-    ns_before: Int64s = prefix_sums(parts.ns)
+    # How long the later parts of the same node take. In `parts`, they come before.
+    sums: Int64s = prefix_sums(parts.ns)
     first_of_node = np.searchsorted(parts.node, parts.node)
-    behind_ns = ns_before[:-1] - ns_before[first_of_node]
+    later_parts_ns = sums[:-1] - sums[first_of_node]
 
     # What these leave of the path is on the part, up to its own length.
-    left_ns = on_path_ns[parts.node] - behind_ns
+    left_ns = on_path_ns[parts.node] - later_parts_ns
     return np.asarray(np.clip(left_ns, 0, parts.ns))
 
 
-def _list_slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
+def _list_slack(
+    trace: Trace, graph: Graph, critical_path: CriticalPath
+) -> tuple[Slack, ...]:
     """List the slack of the kernels and of the ops that take the most time.
 
-    The slack is how much longer they could take without delaying the end.
-
-    Kernels are grouped by what they do, such as all matrix products.
+    The slack is how much longer they could take without delaying the end. Kernels are
+    grouped by what they do, such as all matrix products.
 
     Returns:
         At most MAX_GROUPS of both sorts, the most slack first.
     """
     slack_of_kernels = _find_slack_by_name(
         graph,
-        route,
+        critical_path,
         kind="kernel",
         times=_measure_kernel_times(trace, graph),
         group_of_name=[_read_family(name) for name in trace.names],
     )
     slack_of_ops = _find_slack_by_name(
         graph,
-        route,
+        critical_path,
         kind="op",
         times=_measure_op_times(trace, graph),
         group_of_name=list(trace.names),
@@ -585,11 +609,12 @@ class _NamedTimes(NamedTuple):
 def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     """Measure the effective time of each kernel: without what overlaps the kernel
     before it."""
-    items = graph.nodes(Node.ITEM)
-    kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
-    rows = graph.row[kernels].astype(np.intp)
     effective_of_row = np.zeros(len(trace), dtype=np.int64)
     effective_of_row[trace.gpu_rows] = effective_ns(trace)
+    tasks = graph.gpu_tasks
+    is_kernel = trace.role[graph.row[tasks]] == Role.KERNEL
+    kernels = tasks[is_kernel]
+    rows = graph.row[kernels].astype(np.intp)
     return _NamedTimes(node=kernels, ns=effective_of_row[rows], name=trace.name[rows])
 
 
@@ -599,7 +624,7 @@ def _measure_op_times(trace: Trace, graph: Graph) -> _NamedTimes:
     A part is the time in one op between two CUDA calls. The own time is without these
     calls.
     """
-    parts = divide_thread_time(trace, graph, graph.nodes(Node.HOST))
+    parts = divide_thread_time(trace, graph, graph.nodes(Node.CPU_WORK))
     is_recorded = parts.row != NOTHING_RECORDED
     is_in_op = is_recorded & (trace.role[parts.row] == Role.OP)
     return _NamedTimes(
@@ -622,7 +647,7 @@ def _read_family(name: str) -> str:
 
 def _find_slack_by_name(
     graph: Graph,
-    route: Route,
+    critical_path: CriticalPath,
     *,
     kind: Literal["kernel", "op"],
     times: _NamedTimes,
@@ -635,28 +660,29 @@ def _find_slack_by_name(
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        route: Its critical path. A group of which anything lies on it has no slack.
+        critical_path: Its critical path. A group of which anything lies on it has no
+            slack.
         kind: What the names are of.
         times: How long nodes take under a name.
         group_of_name: For each of Trace.names the group in which it counts.
     """
     groups = list(dict.fromkeys(group_of_name))
-    index_of_group = {group: index for index, group in enumerate(groups)}
+    index_by_group = {group: index for index, group in enumerate(groups)}
     # At least one entry, because an empty array would be one of floats.
-    index_of_name = np.array([index_of_group[group] for group in group_of_name] or [0])
-    group_of_time = index_of_name[times.name]
-    ns_by_group = np.bincount(group_of_time, times.ns, minlength=len(groups))
-    largest = np.argsort(-ns_by_group, kind="stable")[:MAX_GROUPS]
+    index_of_name = np.array([index_by_group[group] for group in group_of_name] or [0])
+    index_of_time = index_of_name[times.name]
+    ns_of_group = np.bincount(index_of_time, times.ns, minlength=len(groups))
+    largest_first = np.argsort(-ns_of_group, kind="stable")
 
     end = int(graph.ended.max())
-    for group in largest.tolist():
-        is_of_group = group_of_time == group
+    for index in largest_first[:MAX_GROUPS].tolist():
+        is_of_group = index_of_time == index
         ns_of_node = summed(times.node[is_of_group], times.ns[is_of_group], len(graph))
         if not ns_of_node.any():
             continue
-        is_critical = ns_of_node[route.node].any()
+        is_critical = ns_of_node[critical_path.node].any()
         slack_ns = 0 if is_critical else _measure_slack_of_nodes(graph, ns_of_node, end)
-        yield Slack(what=groups[group], kind=kind, ns=slack_ns)
+        yield Slack(what=groups[index], kind=kind, ns=slack_ns)
 
 
 def _measure_slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
@@ -687,7 +713,7 @@ def _measure_slack_of_nodes(graph: Graph, ns_of_node: Int64s, end: int) -> int:
             return int(longer_ns.sum())
 
         # The end is late by what the nodes on the critical path take longer.
-        on_path = distinct(find_route(slower, times, last).node)
+        on_path = distinct(find_critical_path(slower, times, last).node)
         late_ns_per_factor = int(ns_of_node[on_path].sum())
         factor = max(0.0, factor - late_ns / late_ns_per_factor)
     return 0

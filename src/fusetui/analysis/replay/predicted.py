@@ -6,6 +6,7 @@ The app shows this predicted trace in the timeline, beside the recorded one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -13,30 +14,35 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.replay.apply import changed
+from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import parse_change
-from fusetui.analysis.replay.graph import Graph, Node, Times
+from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import replay
-from fusetui.analysis.replay.times import find_step_ends, measure_bounds, slices_of
+from fusetui.analysis.replay.times import (
+    compute_slice_times,
+    find_step_ends,
+    measure_step_bounds,
+)
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
     Rows,
     distinct,
     numbers_of_sized_groups,
+    run_bounds,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.ids import Id
 
 KEPT_WHOLE = ("report", "keys", "names", "categories", "elements")
 """The fields of a recorded trace that a predicted trace shares with it."""
 KEPT_OF_SLICES = ("name", "cat", "role", "correlation", "external_id", "order")
 """The columns that have the same value for a slice in both traces."""
-NO_ROW = -1
-"""A slice is not in the predicted trace."""
 
 
 class Predicted(msgspec.Struct, frozen=True, eq=False):
@@ -52,8 +58,8 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     dur: Int64s
     tree: Nesting
-    # The bounds of steps (see measure_bounds), first as recorded and then as replayed: of
-    # shape [2, steps + 1], or [2, 0] without steps.
+    # The bounds of steps (see measure_step_bounds), first as recorded and then as
+    # replayed: of shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 
     def predicted_rows(self, trace: Trace) -> Int32s:
@@ -79,12 +85,13 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         Args:
             trace: The recorded trace.
         """
+        shared = {field: getattr(trace, field) for field in KEPT_WHOLE}
+        columns_of_slices = {}
+        for column in KEPT_OF_SLICES:
+            columns_of_slices[column] = getattr(trace, column)[self.rows]
+
         predicted_row = self.predicted_rows(trace)
         slices_of_track = np.array([len(track) for track in self.tracks], np.intp)
-        shared = {field: getattr(trace, field) for field in KEPT_WHOLE}
-        of_slices = {}
-        for column in KEPT_OF_SLICES:
-            of_slices[column] = getattr(trace, column)[self.rows]
         return Trace(
             tracks=self.tracks,
             start=self.start,
@@ -94,7 +101,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             op=predicted_row[trace.op[self.rows]],
             **asdict(self.tree),
             **shared,
-            **of_slices,
+            **columns_of_slices,
         )
 
     def step_earlier_ns(self, time: int, until: int) -> int:
@@ -112,11 +119,13 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             ns; 0 if `time` lies before all steps, or the trace has none.
         """
         recorded, replayed = self.bounds
-        step = int(np.searchsorted(recorded, time))
-        begins_too_late = step == len(recorded) or recorded[step] >= until
-        if begins_too_late:
-            step -= 1
-        return int(recorded[step] - replayed[step]) if step >= 0 else 0
+        next_step = int(np.searchsorted(recorded, time))
+        begins_in_time = next_step < len(recorded) and recorded[next_step] < until
+        step = next_step if begins_in_time else next_step - 1
+        is_before_all_steps = step < 0
+        if is_before_all_steps:
+            return 0
+        return int(recorded[step] - replayed[step])
 
 
 def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
@@ -134,10 +143,10 @@ def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
     """
     graph = build_graph(trace)
     parsed = [parse_change(text) for text in changes]
-    changed_graph, _ = changed(trace, graph, parsed)
+    changed_graph, _ = apply_changes(trace, graph, parsed)
     times = replay(changed_graph)
 
-    start, end = slices_of(trace, changed_graph, times)
+    start, end = compute_slice_times(trace, changed_graph, times)
     is_kept = _mark_kept_slices(trace, changed_graph, start, end)
     laid_out = _lay_out_slices(trace, np.flatnonzero(is_kept), start, end)
     rows = laid_out.rows
@@ -168,10 +177,10 @@ def _find_step_bounds(
         begin of the first step and the end of each; [2, 0] in a trace without steps.
     """
     ends = find_step_ends(trace, graph)
-    if not len(ends.edges):
+    if not ends.has_steps:
         return np.empty((2, 0), dtype=np.int64)
-    recorded = measure_bounds(graph, graph.recorded, ends)
-    replayed = measure_bounds(changed_graph, times, ends)
+    recorded = measure_step_bounds(graph, graph.recorded, ends)
+    replayed = measure_step_bounds(changed_graph, times, ends)
     return np.stack([recorded, replayed]) + graph.origin_ns
 
 
@@ -191,19 +200,20 @@ def _mark_kept_slices(trace: Trace, graph: Graph, start: Int64s, end: Int64s) ->
     Returns:
         A flag per slice of the recorded trace.
     """
-    threads = [chain.thread for chain in graph.chains if not chain.is_stream]
+    threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
     is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
-    is_replayed = is_on_cpu & np.isin(trace.thread_of_track, threads)
-    is_kept: Flags = is_replayed[trace.track]
-    items = graph.nodes(Node.ITEM)
-    is_kept[graph.row[items]] = True
+    is_replayed_track = is_on_cpu & np.isin(trace.thread_of_track, threads)
+    is_replayed: Flags = is_replayed_track[trace.track]
+    is_replayed[graph.row[graph.gpu_tasks]] = True
 
-    has_row = graph.row >= 0
-    removed_rows = graph.row[graph.gone & has_row]
-    is_kept[removed_rows] = False
+    stands_for_slice = graph.row != NO_ROW
+    removed_rows = graph.row[graph.is_removed & stands_for_slice]
+    is_left = np.ones(len(trace), dtype=np.bool_)
+    is_left[removed_rows] = False
+
     takes_time = end > start
     took_no_time = trace.dur == 0
-    is_kept &= takes_time | took_no_time
+    is_kept: Flags = is_replayed & is_left & (takes_time | took_no_time)
     return is_kept
 
 
@@ -230,40 +240,43 @@ def _lay_out_slices(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _La
     if not len(rows):
         return _LaidOut(rows=rows, tracks=())
 
-    # Sort by lane and start; of equal starts the longer slice first, so that parents
-    # precede children. np.lexsort sorts by its last key first.
-    lane = _find_lanes(trace)[trace.track[rows]]
-    negative_length = start[rows] - end[rows]
-    order = np.lexsort((rows, negative_length, start[rows], lane))
-    lane_begins = np.flatnonzero(np.diff(lane[order])) + 1
+    # Sort by track (those of a stream are one) and start; of equal starts the longer
+    # slice first, so that parents precede children. The last key counts first.
+    first_track = _find_first_tracks(trace)[trace.track[rows]]
+    longer_first = start[rows] - end[rows]
+    order = np.lexsort((rows, longer_first, start[rows], first_track))
+    sorted_rows = rows[order]
+    sorted_first_track = first_track[order]
 
     ordered: list[Rows] = []
     tracks: list[Track] = []
-    rows_so_far = 0
-    for rows_of_lane in np.split(rows[order], lane_begins):
-        first_track_of_lane = int(lane[order[rows_so_far]])
-        track = trace.tracks[first_track_of_lane]
+    slices_so_far = 0
+    for begin, stop in pairwise(run_bounds(sorted_first_track).tolist()):
+        rows_of_lane = sorted_rows[begin:stop]
+        track = trace.tracks[int(sorted_first_track[begin])]
         subrow_of_slice = _assign_subrows(track, start[rows_of_lane], end[rows_of_lane])
         for subrow in distinct(subrow_of_slice).tolist():
             rows_of_track = rows_of_lane[subrow_of_slice == subrow]
-            first_row = rows_so_far
-            rows_so_far += len(rows_of_track)
+            first_row = slices_so_far
+            slices_so_far += len(rows_of_track)
             ordered.append(rows_of_track)
-            tracks.append(
-                replace(track, subrow=subrow, first_row=first_row, end_row=rows_so_far)
+            new_track = replace(
+                track, subrow=subrow, first_row=first_row, end_row=slices_so_far
             )
+            tracks.append(new_track)
     return _LaidOut(rows=np.concatenate(ordered), tracks=tuple(tracks))
 
 
 def _assign_subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.integer]:
-    """Assign each slice of a lane the subrow on which it is drawn.
+    """Assign each slice of a stream, or of a track of a thread, the subrow on which it
+    is drawn.
 
-    A lane of a stream gets as many subrows as slices overlap. On a thread slices nest,
-    and all keep the subrow of their track.
+    A stream gets as many subrows as slices overlap. On a thread slices nest, and all
+    keep the subrow of their track.
 
     Args:
-        track: The first track of the lane, as recorded.
-        start: The start of each slice of the lane, ascending.
+        track: The track of the thread, or the first one of the stream, as recorded.
+        start: The start of each slice, ascending.
         end: The end of each slice.
     """
     if track.layer is not Layer.STREAM:
@@ -272,19 +285,21 @@ def _assign_subrows(track: Track, start: Int64s, end: Int64s) -> NDArray[np.inte
     return arrange(start, end, call=no_calls, flat=True)
 
 
-def _find_lanes(trace: Trace) -> Rows:
-    """Find the lane to which each track belongs.
+def _find_first_tracks(trace: Trace) -> Rows:
+    """Find for each track the first track of the same stream.
 
-    The tracks of a stream are one lane, over which its slices were distributed. Each
-    track of a thread is a lane of its own.
+    Overlapping slices of a stream were distributed over several tracks. A track of a
+    thread stands for itself.
 
     Returns:
-        For each track the index of the first track of its lane.
+        The index of a track for each track.
     """
-    first_track_of_lane: dict[object, int] = {}
-    lanes = []
-    for track_index, track in enumerate(trace.tracks):
-        is_stream = track.layer is Layer.STREAM
-        lane: object = (track.pid, track.tid) if is_stream else track_index
-        lanes.append(first_track_of_lane.setdefault(lane, track_index))
-    return np.array(lanes, dtype=np.intp)
+    first_track_of_stream: dict[tuple[Id, Id], int] = {}
+    first_tracks = []
+    for index, track in enumerate(trace.tracks):
+        first_track = index
+        if track.layer is Layer.STREAM:
+            stream = (track.pid, track.tid)
+            first_track = first_track_of_stream.setdefault(stream, index)
+        first_tracks.append(first_track)
+    return np.array(first_tracks, dtype=np.intp)

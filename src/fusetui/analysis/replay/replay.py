@@ -26,8 +26,8 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
         graph: The graph, whose nodes are in an order in which sources come first.
         late: Whether batches are ready as late as possible instead of as early.
     """
-    ends = [0]
-    delay = graph.lag + graph.residual
+    ends = [0]  # of the origin
+    delay = graph.delay
     batches = graph.batches
     ready = Ready(late)
 
@@ -71,7 +71,8 @@ def _replay_range(
 ) -> None:
     """Compute the ends of a range of nodes.
 
-    This loop takes most of the time of a replay, so it is as plain as can be.
+    A node ends at the later one of what its two sources, a and b, allow. This loop
+    takes most of the time of a replay, so it is as plain as can be.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
@@ -81,8 +82,8 @@ def _replay_range(
         ends: The ends of all nodes before the range. Those of the range are appended.
     """
     append = ends.append
-    for begin in range(first, stop, BLOCK_NODES):
-        block = slice(begin, min(begin + BLOCK_NODES, stop))
+    for first_of_block in range(first, stop, BLOCK_NODES):
+        block = slice(first_of_block, min(first_of_block + BLOCK_NODES, stop))
         source_a, source_b = graph.source[:, block].tolist()
         delay_a, delay_b = delay[:, block].tolist()
         durations = graph.dur[block].tolist()
@@ -91,7 +92,8 @@ def _replay_range(
         ):
             begin_by_a = ends[a] + after_a
             begin_by_b = ends[b] + after_b
-            append((begin_by_a if begin_by_a > begin_by_b else begin_by_b) + dur)
+            begin_of_node = begin_by_a if begin_by_a > begin_by_b else begin_by_b
+            append(begin_of_node + dur)
 
 
 class Ready:
@@ -163,5 +165,5 @@ def find_last_node(graph: Graph, times: Times) -> int:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end.
     """
-    is_work = ~graph.gone & (graph.kind != Node.JOIN)
+    is_work = ~graph.is_removed & (graph.kind != Node.JOIN)
     return int(np.argmax(np.where(is_work, times.end, NEVER)))

@@ -10,31 +10,44 @@ The words node, edge, lag and residual are defined in graph.py.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from fusetui.analysis.replay.build import LATE_NS
-from fusetui.analysis.replay.graph import ACROSS, IN_CHAIN, Graph, Node, Times
+from fusetui.analysis.replay.graph import (
+    ORIGIN_NODE,
+    OTHER_LANE,
+    SAME_LANE,
+    Graph,
+    Node,
+    Times,
+)
 from fusetui.analysis.replay.replay import BLOCK_NODES, find_last_node
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
-PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
-"""The four stretches of the critical path that belong to a node, in order of time: the
-lag and the residual of the edge to it, the node's own work, and the end of that by which
-it takes unexplainedly long (Graph.unexplained)."""
+
+class Part(IntEnum):
+    """The four stretches of the critical path at each of its nodes, in order of time."""
+
+    KNOWN_DELAY = 0  # the lag of the edge to the node
+    UNEXPLAINED_DELAY = 1  # the residual of that edge
+    WORK = 2  # the node's own work
+    # The end of that by which it takes unexplainedly long (Graph.unexplained).
+    LATE_RETURN = 3
 
 
-class Route(NamedTuple):
+class CriticalPath(NamedTuple):
     """The critical path up to a node, as *stretches* without gaps between them.
 
-    Each node of the path has four stretches, see PARTS; some have no length. A stretch
+    Each node of the path has four stretches, see Part; some have no length. A stretch
     reaches from its begin to the begin of the next one.
     """
 
     node: Rows  # per stretch: its node
-    part: Rows  # per stretch: one of PARTS
+    part: Rows  # per stretch: one of Part
     # Per stretch: when it begins, in ns after the origin; and when the last one ends.
     begin: Int64s
 
@@ -49,9 +62,14 @@ class Route(NamedTuple):
         return int(self.ns.sum())
 
     @property
+    def is_unexplained(self) -> Flags:
+        """For each stretch, whether its reason is not known."""
+        return np.isin(self.part, (Part.UNEXPLAINED_DELAY, Part.LATE_RETURN))
+
+    @property
     def unknown_share(self) -> float:
         """The share of the path, from 0 to 1, whose reason is not known."""
-        return self.share_of(np.isin(self.part, (RESIDUAL, LATE)))
+        return self.share_of(self.is_unexplained)
 
     def share_of(self, stretches: Flags) -> float:
         """Return the share of the path, from 0 to 1, that some stretches take.
@@ -61,7 +79,7 @@ class Route(NamedTuple):
         """
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
-    def since(self, begin: int) -> Route:
+    def since(self, begin: int) -> CriticalPath:
         """Cut off the part of the path before a time, and return the rest.
 
         Earlier stretches remain, but have no length.
@@ -72,7 +90,9 @@ class Route(NamedTuple):
         return self._replace(begin=np.maximum(self.begin, begin))
 
 
-def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
+def find_critical_path(
+    graph: Graph, times: Times, last: int | None = None
+) -> CriticalPath:
     """Find the critical path from the origin to the end of a node.
 
     It is followed backward from that node. At each node, the edge that ends last is the
@@ -85,8 +105,8 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     """
     if last is None:
         last = find_last_node(graph, times)
-    edges_end = times.end[graph.source] + graph.lag + graph.residual
-    last_edge = np.argmax(edges_end, axis=0)  # per node: IN_CHAIN or ACROSS
+    edges_end = times.end[graph.source] + graph.delay
+    last_edge = np.argmax(edges_end, axis=0)  # per node: SAME_LANE or OTHER_LANE
     nodes = _find_nodes_to(graph, last_edge, last)
 
     begins = _find_begins_of_parts(graph, times, nodes, last_edge[nodes])
@@ -95,9 +115,9 @@ def find_route(graph: Graph, times: Times, last: int | None = None) -> Route:
     # cuts that one short: each begin becomes the least of itself and all later ones.
     begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
-    return Route(
-        node=np.repeat(nodes, len(PARTS)),
-        part=np.tile(PARTS, len(nodes)),
+    return CriticalPath(
+        node=np.repeat(nodes, len(Part)),
+        part=np.tile(np.array(list(Part)), len(nodes)),
         begin=np.maximum(begin, 0),
     )
 
@@ -107,33 +127,33 @@ def _find_begins_of_parts(
 ) -> Int64s:
     """Find when each of the four parts of each node on a critical path begins.
 
-    First comes the usual delay (LAG), then the unexplained one (RESIDUAL). Then come
-    the work of the node (OWN) and its unexplained end (LATE).
+    E.g. (10, 15, 18, 30) for a kernel that was launched at 10 us and could start 5 us
+    later, but started 3 us after that and ran until 30 us, none of it unexplained.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
         nodes: The nodes of the path.
-        edge: For each of them the edge by which it waited, IN_CHAIN or ACROSS.
+        edge: For each of them the edge by which it waited, SAME_LANE or OTHER_LANE.
 
     Returns:
-        ns after the origin, of shape [nodes, PARTS].
+        ns after the origin, of shape [nodes, parts], in the order of Part.
     """
     source_ended = times.end[graph.source[edge, nodes]]
     lag_is_over = source_ended + graph.lag[edge, nodes]
     # A thread that takes a batch waited for the data loader. That is understood, though
     # no edge has it, so all of the delay counts as lag.
-    is_batch = np.isin(nodes, graph.batches.node)
-    lag_is_over[is_batch] = times.begin[nodes[is_batch]]
+    takes_batch = np.isin(nodes, graph.batches.node)
+    lag_is_over[takes_batch] = times.begin[nodes[takes_batch]]
 
     unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = {
-        LAG: source_ended,
-        RESIDUAL: lag_is_over,
-        OWN: times.begin[nodes],
-        LATE: times.end[nodes] - unexplained_ns,
+        Part.KNOWN_DELAY: source_ended,
+        Part.UNEXPLAINED_DELAY: lag_is_over,
+        Part.WORK: times.begin[nodes],
+        Part.LATE_RETURN: times.end[nodes] - unexplained_ns,
     }
-    return np.stack([begins[part] for part in PARTS], axis=1)
+    return np.stack([begins[part] for part in Part], axis=1)
 
 
 def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
@@ -149,61 +169,65 @@ def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
     node_before = graph.source[last_edge, np.arange(len(graph))].tolist()
     backward: list[int] = []
     node = last
-    while node:  # up to the origin, which is 0
+    while node != ORIGIN_NODE:
         backward.append(node)
         node = node_before[node]
     return np.array(backward[::-1], dtype=np.intp)
 
 
-def residual_share(graph: Graph, times: Times, device: Id) -> float:
+def measure_residual_share(graph: Graph, times: Times, device: Id) -> float:
     """Measure how much of the critical path of a device is not understood.
 
-    This path leads to the last end of an item of the device. It counts from the first
-    launch for the device on, because what a program does before says nothing about it.
+    This path leads to the last end of a GPU task of the device. It counts from the
+    first launch for the device on, because what a program does before says nothing
+    about it.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: When its nodes begin and end in the replay.
-        device: The device, as in Chain.device.
+        device: The device, as in Lane.device.
 
     Returns:
         A share from 0 to 1; 0 if nothing runs on the device.
     """
-    is_of_device = []
-    for chain in graph.chains:
-        is_of_device.append(chain.is_stream and chain.device == device)
-    is_of_device.append(False)  # for the chain -1, which stands for none
-    on_device = np.array(is_of_device)[graph.chain]
-    items = np.flatnonzero(on_device & ~graph.gone)
-    if not len(items):
+    streams = []
+    for index, lane in enumerate(graph.lanes):
+        if lane.is_stream and lane.device == device:
+            streams.append(index)
+    runs_on_device = np.isin(graph.lane, streams)
+    nodes = np.flatnonzero(runs_on_device & ~graph.is_removed)
+    if not len(nodes):
         return 0.0
 
-    launch = graph.source[ACROSS, items]
-    has_launch = launch > 0  # 0, the origin, stands for none
-    launched_at = np.where(has_launch, times.end[launch], times.begin[items])
+    launch = graph.source[OTHER_LANE, nodes]
+    has_launch = launch != ORIGIN_NODE
+    launched_at = np.where(has_launch, times.end[launch], times.begin[nodes])
     first_launch = int(launched_at.min())
-    last_item = int(items[np.argmax(times.end[items])])
-    return find_route(graph, times, last_item).since(first_launch).unknown_share
+    last_node = int(nodes[np.argmax(times.end[nodes])])
+    critical_path = find_critical_path(graph, times, last_node)
+    return critical_path.since(first_launch).unknown_share
 
 
-def measure_late_share(graph: Graph, route: Route) -> float:
-    """Measure the share of a path in which items are late for no recorded reason.
+def measure_late_share(graph: Graph, critical_path: CriticalPath) -> float:
+    """Measure the share of a path in which GPU tasks are late for no recorded reason.
 
-    An item is a kernel, a copy or a set. A late one may wait for something that was not
-    recorded, which a change could remove or not: so an answer mentions it. The first
-    item of a stream does not count, because nothing says when it could have started.
+    A late task (kernel, copy or set) may wait for something that was not recorded,
+    which a change could remove or not: so an answer mentions it. The first task of a
+    stream does not count, because nothing says when it could have started.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         A share from 0 to 1.
     """
-    is_late = (route.part == RESIDUAL) & (route.ns > LATE_NS)
-    is_item = graph.kind[route.node] == Node.ITEM
-    follows_another = graph.source[IN_CHAIN, route.node] > 0
-    return route.share_of(is_late & is_item & follows_another)
+    is_late = (critical_path.part == Part.UNEXPLAINED_DELAY) & (
+        critical_path.ns > LATE_NS
+    )
+    is_of_task = graph.kind[critical_path.node] == Node.GPU_TASK
+    follows_another = graph.source[SAME_LANE, critical_path.node] != ORIGIN_NODE
+    return critical_path.share_of(is_late & is_of_task & follows_another)
 
 
 def measure_slack(graph: Graph, times: Times) -> Int64s:
@@ -222,9 +246,9 @@ def measure_slack(graph: Graph, times: Times) -> Int64s:
         ns per node; 0 for nodes of the critical path.
     """
     latest_end = [int(times.end.max())] * len(graph)
-    delay = graph.lag + graph.residual
+    delay = graph.delay
     # A thread takes over a batch only after the time that it works for it in any case.
-    delay[IN_CHAIN, graph.batches.node] += graph.batches.unsure
+    delay[SAME_LANE, graph.batches.node] += graph.batches.unsure
     for last in range(len(graph) - 1, 0, -BLOCK_NODES):
         first = max(1, last - BLOCK_NODES + 1)
         _limit_sources(graph, delay, first, last + 1, latest_end)
@@ -248,13 +272,19 @@ def _limit_sources(
         latest_end: The latest end of each node of the graph, which is changed in place.
             Those of nodes behind the range are final.
     """
-    node_range = slice(first, stop)
-    source_a, source_b = graph.source[:, node_range].tolist()
-    delay_a, delay_b = delay[:, node_range].tolist()
-    durations = graph.dur[node_range].tolist()
-    nodes = range(first, stop)
-    in_order = zip(nodes, source_a, source_b, delay_a, delay_b, durations, strict=True)
-    for node, a, b, after_a, after_b, dur in reversed(list(in_order)):
+    last_first = np.arange(first, stop)[::-1]
+    source_a, source_b = graph.source[:, last_first].tolist()
+    delay_a, delay_b = delay[:, last_first].tolist()
+    durations = graph.dur[last_first].tolist()
+    for node, a, b, after_a, after_b, dur in zip(
+        last_first.tolist(),
+        source_a,
+        source_b,
+        delay_a,
+        delay_b,
+        durations,
+        strict=True,
+    ):
         latest_begin = latest_end[node] - dur
         if latest_begin - after_a < latest_end[a]:
             latest_end[a] = latest_begin - after_a

@@ -1,8 +1,8 @@
 """Finds the target of a change in a trace and its graph: GPU work, and times of
 threads.
 
-The words node, item and chain are defined in graph.py. *Covers* say when threads do
-something: for each thread, the intervals in which it does.
+The words node, GPU task and lane are defined in graph.py. ThreadIntervals say when
+threads do something: for each thread, the intervals in which it does.
 """
 
 from __future__ import annotations
@@ -32,15 +32,22 @@ from fusetui.analysis.why.thread_activity import ThreadActivity, Threads
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Floats, Int64s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, common, joined, union, without
+from fusetui.trace.model.intervals import (
+    NO_INTERVAL,
+    Cover,
+    common,
+    joined,
+    union,
+    without,
+)
 from fusetui.trace.program.origin import origins
 
-Covers = dict[int, Cover]
-"""By thread (an index in Graph.chains): intervals, in ns after the origin of the graph."""
-NO_CHAIN = -1
+ThreadIntervals = dict[int, Cover]
+"""By thread (an index in Graph.lanes): intervals, in ns after the origin of the graph."""
+NO_LANE = -1
 """A track belongs to no thread that is replayed."""
 ROLES_OF_SLICES = {
     "op": ((Role.OP,), (Role.CALL,)),
@@ -71,24 +78,22 @@ def find_rows(trace: Trace, pattern: str, *roles: Role) -> Rows:
         WrongChangeError: If the query is wrong, or asks for args.
     """
     rows = trace.rows_of(*roles)
-    if pattern in trace.names:
-        has_name = trace.name[rows] == trace.names.index(pattern)
-        if has_name.any():
-            named: Rows = rows[has_name]
-            return named
+    has_name = trace.matching(rows, lambda name: name == pattern)
+    if has_name.any():
+        return rows[has_name]
 
     try:
         query = parse(pattern)
         hits = search(trace, collect_name_texts(trace), query)
     except WrongQueryError as error:
         # The message of the error may or may not end with a full stop.
-        raise WrongChangeError(f"{error}.".replace("..", ".")) from None
+        raise WrongChangeError(f"{str(error).removesuffix('.')}.") from None
     if query.reads_args:
         raise WrongChangeError(f"{pattern} uses args, which cannot select a change.")
     return np.intersect1d(rows, hits)
 
 
-def find_items(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
+def find_gpu_tasks(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     """Find the nodes of the kernels, copies and sets that a change names.
 
     Args:
@@ -106,10 +111,10 @@ def find_items(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
         rows = find_rows(trace, f'kind:"{pattern}"', *GPU_ROLES)
     else:
         rows = find_rows(trace, pattern, *GPU_ROLES)
-    items = graph.nodes(Node.ITEM, rows=rows)
-    if not len(items):
+    nodes = graph.nodes(Node.GPU_TASK, rows=rows)
+    if not len(nodes):
         raise NoMatchError(f"No kernel matches {what}:{pattern}.")
-    return items
+    return nodes
 
 
 def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
@@ -126,12 +131,12 @@ def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     Raises:
         WrongChangeError: If there are none.
     """
+    lane_of_track = _find_lanes_of_tracks(trace, graph)
     for roles in ROLES_OF_SLICES[what]:
         rows = find_rows(trace, pattern, *roles)
         if what == "module":
             rows = _add_backward_ops(trace, graph, rows)
-        chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
-        is_replayed: Flags = chain != NO_CHAIN
+        is_replayed: Flags = lane_of_track[trace.track[rows]] != NO_LANE
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
@@ -153,28 +158,24 @@ def _add_backward_ops(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     all_origins = origins(trace)
     backward = all_origins.backward
     modules = np.intersect1d(rows, all_origins.regions.rows)
-    has_forward = backward.forward >= 0
-    forward_ops = backward.forward[has_forward]
-    backward_ops = backward.rows[has_forward]
-    in_modules = covers(trace, graph, modules)
-    is_of_module = inside(trace, graph, in_modules, forward_ops)
-    return np.concatenate((modules, backward_ops[is_of_module]))
+    intervals = find_intervals(trace, graph, modules)
+    is_of_module = mark_slices_inside(trace, graph, intervals, backward.forward)
+    return np.concatenate((modules, backward.rows[is_of_module]))
 
 
-def _find_chains_of_tracks(trace: Trace, graph: Graph) -> Rows:
-    """Find for each track the chain of its thread, NO_CHAIN if the thread is not
-    replayed.
-
-    A chain is the index of the thread in the graph.
-    """
-    chain_of_thread = np.full(len(trace.tracks) + 1, NO_CHAIN)
-    for index, chain in enumerate(graph.chains):
-        if not chain.is_stream:
-            chain_of_thread[chain.thread] = index
-    return chain_of_thread[trace.thread_of_track]
+def _find_lanes_of_tracks(trace: Trace, graph: Graph) -> Rows:
+    """Find for each track the index of its thread in Graph.lanes, NO_LANE if the thread
+    is not replayed."""
+    lane_of_thread = np.full(len(trace.tracks) + 1, NO_LANE)
+    for index, lane in enumerate(graph.lanes):
+        if not lane.is_stream:
+            lane_of_thread[lane.thread] = index
+    return lane_of_thread[trace.thread_of_track]
 
 
-def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
+def find_intervals(
+    trace: Trace, graph: Graph, rows: NDArray[np.integer]
+) -> ThreadIntervals:
     """Find the intervals of time in which each thread is in any of some slices.
 
     Args:
@@ -185,18 +186,18 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     Returns:
         The intervals of each thread, without the threads that have none of the slices.
     """
-    chain = _find_chains_of_tracks(trace, graph)[trace.track[rows]]
+    lane_of_slice = _find_lanes_of_tracks(trace, graph)[trace.track[rows]]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
-    cover_of_chain: Covers = {}
-    for index in distinct(chain[chain != NO_CHAIN]).tolist():
-        is_of_chain = chain == index
-        cover_of_chain[index] = union(start[is_of_chain], end[is_of_chain])
-    return cover_of_chain
+    intervals: ThreadIntervals = {}
+    for lane in distinct(lane_of_slice[lane_of_slice != NO_LANE]).tolist():
+        is_of_lane = lane_of_slice == lane
+        intervals[lane] = union(start[is_of_lane], end[is_of_lane])
+    return intervals
 
 
-def inside(
-    trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
+def mark_slices_inside(
+    trace: Trace, graph: Graph, within: ThreadIntervals, rows: NDArray[np.integer]
 ) -> Flags:
     """Mark the slices of threads that lie as a whole within one of some intervals.
 
@@ -204,24 +205,26 @@ def inside(
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
-        rows: The slices; -1 stands for none, which lies nowhere.
+        rows: The slices; NO_ROW stands for none, which lies nowhere.
 
     Returns:
         A flag for each of `rows`.
     """
-    chain_of_track = _find_chains_of_tracks(trace, graph)
-    chain = np.where(rows >= 0, chain_of_track[trace.track[rows]], NO_CHAIN)
+    lane_of_track = _find_lanes_of_tracks(trace, graph)
+    lane_of_slice = np.where(rows != NO_ROW, lane_of_track[trace.track[rows]], NO_LANE)
     is_inside = np.zeros(len(rows), dtype=np.bool_)
-    for index, cover in within.items():
-        of_chain = np.flatnonzero(chain == index)
-        start = trace.start[rows[of_chain]] - graph.origin_ns
-        end = trace.end[rows[of_chain]] - graph.origin_ns
+    for lane, cover in within.items():
+        of_lane = np.flatnonzero(lane_of_slice == lane)
+        start = trace.start[rows[of_lane]] - graph.origin_ns
+        end = trace.end[rows[of_lane]] - graph.origin_ns
         interval = cover.place_of(start)
-        is_inside[of_chain] = (interval >= 0) & (end <= cover.end[interval])
+        starts_inside = interval != NO_INTERVAL
+        ends_inside = end <= cover.end[interval]
+        is_inside[of_lane] = starts_inside & ends_inside
     return is_inside
 
 
-def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
+def find_calls_within(trace: Trace, graph: Graph, within: ThreadIntervals) -> Rows:
     """Find the nodes of the calls within some intervals, and of what these launch.
 
     Args:
@@ -230,13 +233,14 @@ def find_calls_within(trace: Trace, graph: Graph, within: Covers) -> Rows:
         within: The intervals of each thread.
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    items = graph.nodes(Node.ITEM)
-    nodes = np.append(calls, items)
-    call_rows = np.append(graph.row[calls], trace.launch[graph.row[items]])
-    return nodes[inside(trace, graph, within, call_rows)]
+    is_call_inside = mark_slices_inside(trace, graph, within, graph.row[calls])
+    tasks = graph.gpu_tasks
+    launching_calls = trace.launch[graph.row[tasks]]
+    is_launched_inside = mark_slices_inside(trace, graph, within, launching_calls)
+    return np.append(calls[is_call_inside], tasks[is_launched_inside])
 
 
-def find_python_time(trace: Trace, graph: Graph) -> Covers:
+def find_python_time(trace: Trace, graph: Graph) -> ThreadIntervals:
     """Find the intervals in which threads run Python.
 
     A thread runs Python while it is in a Python frame, outside of ops and calls. It
@@ -248,14 +252,14 @@ def find_python_time(trace: Trace, graph: Graph) -> Covers:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
     """
-    cover_of_chain: Covers = {}
+    intervals: ThreadIntervals = {}
     has_frames = bool((trace.role == Role.PYTHON).any())
-    engines = find_engines(trace)
-    for index, chain in enumerate(graph.chains):
-        nodes = np.flatnonzero(graph.chain == index)
-        if chain.is_stream or chain.thread in engines or not len(nodes):
+    backward_threads = find_engines(trace)
+    for index, lane in enumerate(graph.lanes):
+        nodes = np.flatnonzero(graph.lane == index)
+        if lane.is_stream or lane.thread in backward_threads or not len(nodes):
             continue
-        for threads, offset in find_axis(trace, chain.thread):
+        for threads, offset in find_axis(trace, lane.thread):
             # To be added to times after the origin, for times of the axis.
             graph_to_axis_ns = graph.origin_ns + offset
             begin = graph.began[nodes].min() + graph_to_axis_ns
@@ -267,10 +271,8 @@ def find_python_time(trace: Trace, graph: Graph) -> Covers:
                 # The covers are ordered by activity: those of calls first, up to ops.
                 ops_and_calls = joined(*threads.covers[: ThreadActivity.OP + 1])
                 python = without(lifetime, ops_and_calls)
-            cover_of_chain[index] = Cover(
-                python.start - graph_to_axis_ns, python.end - graph_to_axis_ns
-            )
-    return cover_of_chain
+            intervals[index] = python.shifted(-graph_to_axis_ns)
+    return intervals
 
 
 def _find_time_in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
@@ -286,12 +288,11 @@ def _find_time_in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
     """
     frames = line.slices(ThreadActivity.PYTHON)
     runs_backward = trace.matching(frames.rows, RUNS_BACKWARD.search)
-    backward = frames.only(runs_backward)
-    waits = joined(
-        cover_waiting_frames(trace, line), union(backward.start, backward.end)
-    )
+    backward_frames = frames.only(runs_backward)
+    backward = union(backward_frames.start, backward_frames.end)
+    waiting = cover_waiting_frames(trace, line)
     in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
-    return without(in_frames, waits)
+    return without(in_frames, joined(waiting, backward))
 
 
 class LaunchRange(NamedTuple):
@@ -300,15 +301,15 @@ class LaunchRange(NamedTuple):
     begin: int  # ns of the file
     end: int
     # The thread of the range and those that run backward for it: indices in
-    # Graph.chains.
-    chains: Rows
+    # Graph.lanes.
+    lanes: Rows
 
 
 class _Threads:
     """The threads of a graph, and which of them belong together.
 
-    Arrays have one entry per thread, in the order of Graph.chains. Threads come first
-    there, so an index of a thread is also one of its chain.
+    Arrays have one entry per thread, in the order of Graph.lanes. Threads come first
+    there, so an index of a thread is also one of its lane.
     """
 
     def __init__(self, trace: Trace, graph: Graph) -> None:
@@ -318,12 +319,11 @@ class _Threads:
             trace: The trace.
             graph: Its work as nodes, with what each of them waits for.
         """
-        threads = [chain.thread for chain in graph.chains if not chain.is_stream]
+        threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
         self._thread = np.array(threads, dtype=np.intp)
         self._runs_backward = np.isin(self._thread, find_engines(trace))
-        process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
-        process_of_thread[trace.thread_of_track] = trace.process_of_track
-        self._process_of_thread = process_of_thread
+        self._process_of_thread = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+        self._process_of_thread[trace.thread_of_track] = trace.process_of_track
 
     @property
     def process(self) -> Int64s:
@@ -332,7 +332,7 @@ class _Threads:
         return process
 
     def with_engines(self, thread: int) -> Rows:
-        """Return the chain of a thread, and of those of its process that run backward.
+        """Return the lane of a thread, and of those of its process that run backward.
 
         Args:
             thread: The number of the thread, as in Trace.thread_of_track.
@@ -377,8 +377,8 @@ def find_launch_ranges(
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
     if not len(steps):
         for process in distinct(threads.process).tolist():
-            chains = np.flatnonzero(threads.process == process)
-            yield LaunchRange(trace.begin_ns, trace.end_ns, chains)
+            lanes = np.flatnonzero(threads.process == process)
+            yield LaunchRange(trace.begin_ns, trace.end_ns, lanes)
 
 
 def _find_ranges(
@@ -396,12 +396,12 @@ def _find_ranges(
         NoMatchError: If there are none.
     """
     rows = find_slices(trace, graph, "wait", pattern)
-    for index, cover in covers(trace, graph, rows).items():
-        chains = threads.with_engines(graph.chains[index].thread)
-        starts = (cover.start + graph.origin_ns).tolist()
+    for lane, cover in find_intervals(trace, graph, rows).items():
+        lanes = threads.with_engines(graph.lanes[lane].thread)
+        begins = (cover.start + graph.origin_ns).tolist()
         ends = (cover.end + graph.origin_ns).tolist()
-        for begin, end in zip(starts, ends, strict=True):
-            yield LaunchRange(begin, end, chains)
+        for begin, end in zip(begins, ends, strict=True):
+            yield LaunchRange(begin=begin, end=end, lanes=lanes)
 
 
 class OnOtherDevice(NamedTuple):
@@ -416,7 +416,7 @@ class OnOtherDevice(NamedTuple):
     least_ns: Floats  # the least time on the device of the trace
 
 
-def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
+def compare_with_device(kernels: Kernels, name: str) -> OnOtherDevice:
     """Compare the least times of kernels on the device of the trace and on another one.
 
     E.g. a ratio of 0.5 for a kernel that is limited by memory, if the other device has
@@ -448,11 +448,19 @@ def on_device(kernels: Kernels, name: str) -> OnOtherDevice:
     )
 
 
+class _LimitOnDevices(NamedTuple):
+    """How long a kernel takes on two devices if only one resource limits it, in ns."""
+
+    here_ns: float
+    other_ns: float  # inf if the other device lacks the resource
+
+
 def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | None:
     """Return how many times as long the least time of a kernel is on another device.
 
     The least time is the longer one of two: that of the arithmetic and that of the
-    data. So the kernel may be limited by one of them here, and by the other one there.
+    data. E.g. a kernel of 10 us (arithmetic) and 6 us (data) has the ratio 0.6 on a
+    device with twice the arithmetic and the same bandwidth, where the data limits it.
 
     Args:
         job: What the kernel does, with its limits here.
@@ -460,31 +468,43 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
         other: The limits of the other device.
 
     Returns:
-        The ratio, e.g. 0.5 for half the time; None if a least time is not known.
+        The ratio; None if a least time is not known.
     """
     limits = job.limits
     if limits.bound is None:
         return None
-
-    times_here: list[float] = []
-    times_other: list[float] = []
-    rates = (
-        (
-            limits.compute_ns,
-            here.flop_per_s(limits.kind),
-            other.flop_per_s(limits.kind),
-        ),
-        (limits.memory_ns, here.bytes_per_s, other.bytes_per_s),
+    arithmetic = _compare_limit(
+        limits.compute_ns,
+        rate_here=here.flop_per_s(limits.kind),
+        rate_other=other.flop_per_s(limits.kind),
     )
-    for ns, rate_here, rate_other in rates:
-        if ns is None or not rate_here:
-            continue
-        times_here.append(ns)
-        # A rate of 0 or none is one that the other device does not have.
-        times_other.append(ns * rate_here / rate_other if rate_other else math.inf)
-    if min(times_here) <= 0 or max(times_other) == math.inf:
+    data = _compare_limit(
+        limits.memory_ns, rate_here=here.bytes_per_s, rate_other=other.bytes_per_s
+    )
+    known = [limit for limit in (arithmetic, data) if limit is not None]
+    least_other_ns = max(limit.other_ns for limit in known)
+    if min(limit.here_ns for limit in known) <= 0 or least_other_ns == math.inf:
         return None
-    return max(times_other) / max(times_here)
+    return least_other_ns / max(limit.here_ns for limit in known)
+
+
+def _compare_limit(
+    here_ns: float | None, *, rate_here: float | None, rate_other: float | None
+) -> _LimitOnDevices | None:
+    """Compare how long a resource limits a kernel on two devices.
+
+    Args:
+        here_ns: How long it does on the device of the trace.
+        rate_here: The rate of the resource there, such as bytes/s.
+        rate_other: The rate on the other device. 0 or None means that it has none.
+
+    Returns:
+        None if the time here, or the rate here, is not known.
+    """
+    if here_ns is None or not rate_here:
+        return None
+    other_ns = here_ns * rate_here / rate_other if rate_other else math.inf
+    return _LimitOnDevices(here_ns=here_ns, other_ns=other_ns)
 
 
 def _find_peak(name: str) -> Peak:
@@ -498,11 +518,14 @@ def _find_peak(name: str) -> Peak:
     Raises:
         WrongChangeError: If no device, or more than one, may be meant.
     """
-    peaks = [peak for peak in PEAKS if re.search(peak.pattern, name)][:1]
-    if not peaks:
-        peaks = [
-            peak for peak in PEAKS if name.lower() in _make_plain_name(peak).lower()
-        ]
+    for peak in PEAKS:
+        if re.search(peak.pattern, name):
+            return peak
+
+    peaks = []
+    for peak in PEAKS:
+        if name.lower() in _make_plain_name(peak).lower():
+            peaks.append(peak)
     if not peaks:
         raise NoMatchError(f"The peak rates of {name} are unknown.")
     if len(peaks) > 1:

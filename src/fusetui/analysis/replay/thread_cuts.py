@@ -42,26 +42,28 @@ from fusetui.analysis.why.thread_activity import ThreadActivity, classify_rows
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
     distinct,
     ends_runs,
     group_numbers,
+    heaviest_id,
+    numbers_of_sized_groups,
     reduce_groups,
     running_max,
     value_before,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, outside, union
+from fusetui.trace.model.intervals import NO_INTERVAL, Cover, outside, union
 
 FREES = lazy_pattern(r"\A(?:cuda|hip)Free\Z")
 """The calls that free device memory. They wait for the device first."""
 HANDING_NS = 10_000_000
 """How long it may take to take over a batch that is ready, because its tensors are
 opened one by one. If a call for a batch takes longer, the rest is certainly waiting."""
-NO_ROW = -1
 NO_GROUP = -1
 
 
@@ -83,11 +85,24 @@ class ThreadCuts(msgspec.Struct, frozen=True, eq=False):
     row: Rows  # the call, a row of the trace; NO_ROW of handoffs and marks
     # Per row of the trace: the cut that this call is, or is part of; -1 of all others.
     cut_of_row: Rows
-    # The handoffs to engines, of shape [3, handoffs]: the cut in which the asking thread
-    # waits, the cut in which the engine waits to be asked, and the cut at which the
-    # engine has ended.
-    handoffs: Rows
+    handoffs: HandoffCuts
     batches: Rows  # the cuts in which a thread waits for a batch, in order
+
+    @property
+    def thread_of_cut(self) -> Rows:
+        """For each cut the index of its thread in `threads`."""
+        return numbers_of_sized_groups(np.diff(self.bounds))
+
+
+class HandoffCuts(NamedTuple):
+    """The handoffs of work to engines, which run backward for another thread.
+
+    There is one entry per handoff. The values are indices of cuts.
+    """
+
+    asking_waits: Rows  # in which the thread waits that asked for the work
+    engine_waits: Rows  # in which the engine waits to be asked
+    engine_is_done: Rows  # at which the engine has ended the work
 
 
 class _Cuts(NamedTuple):
@@ -107,11 +122,7 @@ class _Cuts(NamedTuple):
         return len(self.thread)
 
     def take(self, indices: Rows) -> _Cuts:
-        """Return the cuts at some indices, in the order of the indices.
-
-        A cut is a stretch of a thread, such as a call, at which threads depend on
-        others.
-        """
+        """Return the cuts at some indices, in the order of the indices."""
         return _Cuts(
             thread=self.thread[indices],
             begin=self.begin[indices],
@@ -141,8 +152,8 @@ class _Handoffs(NamedTuple):
 class _Groups(NamedTuple):
     """Groups of overlapping cuts of one thread, sorted by thread and time.
 
-    Each group becomes one of ThreadCuts. Arrays have one entry per group unless noted;
-    the fields are as in _Cuts.
+    Each group becomes one cut of ThreadCuts. Arrays have one entry per group unless
+    noted; the fields are as in _Cuts.
     """
 
     thread: NDArray[np.integer]
@@ -163,23 +174,27 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     it is the busiest thread.
     """
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    launches = launches[launches >= 0]
+    launches = launches[launches != NO_ROW]
     launching = _find_launching_threads(trace, launches)
     handoffs = _find_handoffs(trace, launching)
     threads = _list_replayed_threads(launching, handoffs)
 
-    # The cuts of batches and handoffs come first, where they are found again below.
-    batch_cuts = _make_batch_cuts(trace)
-    handoff_cuts = _make_handoff_cuts(handoffs)
-    call_cuts = _make_call_cuts(trace, launches)
-    cuts = _join_cuts([batch_cuts, *handoff_cuts, *call_cuts, *_make_marks(trace)])
+    sources = [
+        _make_batch_cuts(trace),
+        *_make_handoff_cuts(handoffs),
+        *_make_call_cuts(trace, launches),
+        *_make_marks(trace),
+    ]
+    cuts = _join_cuts(sources)
     groups = _group_overlapping(cuts, threads)
-    first_handoff = len(batch_cuts)
-    first_call = first_handoff + sum(len(each) for each in handoff_cuts)
-    groups_of_batches = groups.of_cut[:first_handoff]
-    groups_of_handoffs = groups.of_cut[first_handoff:first_call]
-    # There are as many handoff cuts of each of the three sorts as handoffs.
-    handoff_groups = groups_of_handoffs.reshape(len(handoff_cuts), -1)
+    groups_of_batches, asking_waits, engine_waits, engine_is_done = _split_by_source(
+        groups.of_cut, sources
+    )[:4]
+    handoff_groups = HandoffCuts(
+        asking_waits=asking_waits,
+        engine_waits=engine_waits,
+        engine_is_done=engine_is_done,
+    )
 
     behind_last_thread = threads[-1:] + 1  # empty if there are no threads
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
@@ -198,6 +213,19 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
         handoffs=handoff_groups,
         batches=_find_batch_groups(groups, groups_of_batches, handoff_groups),
     )
+
+
+def _split_by_source(groups_of_cuts: Rows, sources: Sequence[_Cuts]) -> list[Rows]:
+    """Split what was found for each of several joined cuts by where the cuts came from.
+
+    E.g. values for 2 + 3 cuts from two sources become an array of 2 and one of 3.
+
+    Args:
+        groups_of_cuts: A value for each cut, those of the first source first.
+        sources: The sources, in order.
+    """
+    ends = np.cumsum([len(source) for source in sources])
+    return np.split(groups_of_cuts, ends[:-1])
 
 
 def _list_replayed_threads(launching: Rows, handoffs: _Handoffs) -> Rows:
@@ -230,7 +258,9 @@ def _look_up_groups(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
     return group_of_row[:-1]
 
 
-def _find_batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> Rows:
+def _find_batch_groups(
+    groups: _Groups, of_batches: Rows, of_handoffs: HandoffCuts
+) -> Rows:
     """Find the groups of cuts in which a thread only waits for a batch, in order.
 
     Groups that are also a handoff to an autograd engine are left out. So are groups
@@ -239,10 +269,10 @@ def _find_batch_groups(groups: _Groups, of_batches: Rows, of_handoffs: Rows) -> 
     Args:
         groups: All groups of overlapping cuts.
         of_batches: For each wait for a batch the index of its group, or NO_GROUP.
-        of_handoffs: The indices of the groups of handoffs to engines.
+        of_handoffs: The groups of handoffs to engines.
     """
     waits = distinct(of_batches[of_batches != NO_GROUP])
-    is_of_engine = np.isin(waits, of_handoffs)
+    is_of_engine = np.isin(waits, np.concatenate(of_handoffs))
     # A call is of a larger kind, and gives its kind to the group.
     has_no_call = groups.kind[waits] == Node.HANDOFF
     only_waits: Rows = waits[~is_of_engine & has_no_call]
@@ -253,24 +283,24 @@ def _group_overlapping(cuts: _Cuts, threads: Rows) -> _Groups:
     """Merge the cuts of some threads that overlap into groups.
 
     The cut of the largest kind (see Node) gives the group its kind and row; of equal
-    kinds the first one does.
+    kinds the first one does. E.g. a step that begins (MARK) during a launch call
+    (LAUNCH) is one group with it, of the kind LAUNCH and with the row of the call.
 
     Args:
         cuts: All cuts.
         threads: The threads whose cuts are grouped.
     """
-    order = np.lexsort((cuts.end, cuts.begin, cuts.thread))
-    order = order[np.isin(cuts.thread[order], threads)]
-    sorted_cuts = cuts.take(order)
+    by_time = np.lexsort((cuts.end, cuts.begin, cuts.thread))
+    by_time = by_time[np.isin(cuts.thread[by_time], threads)]
+    sorted_cuts = cuts.take(by_time)
     group = _number_overlapping(sorted_cuts)
-    first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
+    first_of_group = np.flatnonzero(begins_runs(group))
 
-    # Sort each group by kind, the largest first.
-    by_importance = np.lexsort((-sorted_cuts.kind, group))
-    most_important = sorted_cuts.take(by_importance[first_of_group])
+    largest_kind_first = np.lexsort((-sorted_cuts.kind, group))
+    most_important = sorted_cuts.take(largest_kind_first[first_of_group])
 
     group_of_cut = np.full(len(cuts), NO_GROUP, dtype=np.intp)
-    group_of_cut[order] = group
+    group_of_cut[by_time] = group
     return _Groups(
         thread=sorted_cuts.thread[first_of_group],
         begin=sorted_cuts.begin[first_of_group],
@@ -296,10 +326,7 @@ def _find_launching_threads(trace: Trace, launches: Rows) -> Rows:
 
 
 def _join_cuts(sources: Sequence[_Cuts]) -> _Cuts:
-    """Concatenate several tables of cuts into one, in their order.
-
-    A cut is a stretch of a thread, such as a call, at which it depends on others.
-    """
+    """Concatenate several tables of cuts into one, in their order."""
     return _Cuts(
         thread=np.concatenate([cuts.thread for cuts in sources]),
         begin=np.concatenate([cuts.begin for cuts in sources]),
@@ -323,7 +350,7 @@ def _make_batch_cuts(trace: Trace) -> _Cuts:
 
 
 def _make_handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
-    """Return the cuts of handoffs to engines, in the order of ThreadCuts.handoffs.
+    """Return the cuts of handoffs to engines, in the order of HandoffCuts.
 
     First come the waits of the asking threads, then those of the engines for being
     asked, and last the moments at which the engines have ended.
@@ -340,10 +367,10 @@ def _make_handoff_cuts(handoffs: _Handoffs) -> list[_Cuts]:
         end=handoffs.begin,
         kind=Node.HANDOFF,
     )
-    engine_has_ended = _make_rowless_cuts(
+    engine_is_done = _make_rowless_cuts(
         handoffs.engine, begin=handoffs.end, end=handoffs.end, kind=Node.MARK
     )
-    return [asking_thread_waits, engine_waits, engine_has_ended]
+    return [asking_thread_waits, engine_waits, engine_is_done]
 
 
 def _make_call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
@@ -355,8 +382,9 @@ def _make_call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
         launches: The rows of all launch calls. Some, such as a copy that returns when
             it is done, also wait.
     """
-    waits = np.flatnonzero(classify_rows(trace) == ThreadActivity.SYNC)
-    waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
+    synchronizations = np.flatnonzero(classify_rows(trace) == ThreadActivity.SYNC)
+    frees = trace.rows_named(FREES.search, Role.CALL)
+    waits = distinct(np.concatenate((synchronizations, frees)))
     only_launch = np.setdiff1d(launches, waits, assume_unique=True)
     return [
         _make_cuts_of_calls(trace, only_launch, Node.LAUNCH),
@@ -365,10 +393,7 @@ def _make_call_cuts(trace: Trace, launches: Rows) -> list[_Cuts]:
 
 
 def _make_cuts_of_calls(trace: Trace, rows: Rows, kind: Node) -> _Cuts:
-    """Make cuts of one kind from the calls in some rows of the trace.
-
-    A cut is a stretch of a thread at which it depends on others, here a whole call.
-    """
+    """Make a cut of one kind from each of some calls, which are rows of the trace."""
     return _Cuts(
         thread=trace.thread_of_track[trace.track[rows]],
         begin=trace.start[rows],
@@ -458,12 +483,12 @@ class _Lifetimes(NamedTuple):
             bounds: See ThreadCuts.bounds.
         """
         for thread, (first_group, next_group) in enumerate(pairwise(bounds.tolist())):
-            if next_group == first_group:
-                continue
-            begin = groups.begin[first_group]
-            end = groups.end[next_group - 1]
-            self.first[thread] = min(self.first[thread], begin)
-            self.last[thread] = max(self.last[thread], end)
+            has_cuts = next_group > first_group
+            if has_cuts:
+                begin = groups.begin[first_group]
+                end = groups.end[next_group - 1]
+                self.first[thread] = min(self.first[thread], begin)
+                self.last[thread] = max(self.last[thread], end)
 
 
 def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetimes:
@@ -482,10 +507,10 @@ def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetime
     last = np.full(len(threads), limits.min)
     index_of_thread = {thread: index for index, thread in enumerate(threads.tolist())}
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        layers = (Layer.OPS,) if thread in engines else CPU_LAYERS
-        if thread not in index_of_thread or track.layer not in layers or not len(track):
+        counted_layers = (Layer.OPS,) if thread in engines else CPU_LAYERS
+        index = index_of_thread.get(thread)
+        if index is None or track.layer not in counted_layers or not len(track):
             continue
-        index = index_of_thread[thread]
         first[index] = min(first[index], int(trace.start[track.first_row]))
         last[index] = max(last[index], int(trace.end[track.rows].max()))
     return _Lifetimes(first=first, last=last)
@@ -502,12 +527,11 @@ def _find_busiest_thread(trace: Trace) -> Rows:
     """
     for role in (Role.OP, Role.PYTHON, Role.CALL, Role.ANNOTATION):
         rows = trace.rows_of(role)
-        outermost = rows[trace.parent[rows] < 0]
+        outermost = rows[trace.parent[rows] == NO_ROW]
         if len(outermost):
             threads = trace.thread_of_track[trace.track[outermost]]
             # Slices of no length count too, so each gets one ns more.
-            time_of_thread = np.bincount(threads, trace.dur[outermost] + 1)
-            return np.array([np.argmax(time_of_thread)])
+            return np.array([heaviest_id(threads, trace.dur[outermost] + 1)])
     return np.zeros(0, dtype=np.intp)
 
 
@@ -580,8 +604,9 @@ class _EngineWork(NamedTuple):
 def _find_work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _EngineWork:
     """Find what an engine does in each interval in which the asking thread is idle.
 
-    If less than MIN_SHARE_APART of the engine's work lies in such intervals, the two
-    threads work side by side, and neither waits for the other.
+    An engine is a thread that runs backward for another one. If less than
+    MIN_SHARE_APART of its work lies in such intervals, the two threads work side by
+    side, and neither waits for the other.
 
     Args:
         engine_works: When the engine works.
@@ -591,24 +616,20 @@ def _find_work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _Eng
         One stretch per interval in which the engine works, from the begin of its first
         work to the end of its last.
     """
-    interval_of_work = asking_is_idle.place_of(engine_works.start)
-    is_inside = (interval_of_work >= 0) & (
-        engine_works.end <= asking_is_idle.end[interval_of_work]
-    )
+    interval = asking_is_idle.place_of(engine_works.start)
+    ends_in_interval = engine_works.end <= asking_is_idle.end[interval]
+    is_inside = (interval != NO_INTERVAL) & ends_in_interval
     inside_ns = (engine_works.end - engine_works.start)[is_inside].sum()
     if inside_ns < MIN_SHARE_APART * engine_works.ns:
         is_inside[:] = False
 
     # The first and the last stretch of work in each interval.
     inside = np.flatnonzero(is_inside)
-    first_of_interval = inside[begins_runs(interval_of_work[inside])]
-    last_of_interval = inside[ends_runs(interval_of_work[inside])]
-    end_before = engine_works.end[first_of_interval - 1]
-    begin = engine_works.start[first_of_interval]
+    first = inside[begins_runs(interval[inside])]
+    last = inside[ends_runs(interval[inside])]
+
     # Before its very first work, an engine has not been idle: it was not there.
-    has_work_before = first_of_interval > 0
-    return _EngineWork(
-        idle_since=np.where(has_work_before, end_before, begin),
-        begin=begin,
-        end=engine_works.end[last_of_interval],
-    )
+    begin = engine_works.start[first]
+    has_work_before = first > 0
+    idle_since = np.where(has_work_before, engine_works.end[first - 1], begin)
+    return _EngineWork(idle_since=idle_since, begin=begin, end=engine_works.end[last])

@@ -22,13 +22,13 @@ from fusetui.trace.model.arrays import Floats, Int64s, Rows, at, numbers_of_size
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
-NO_CHAIN = -1
-"""A thread is not replayed, so no chain of the graph stands for it."""
+NO_LANE = -1
+"""A thread is not replayed, so no lane of the graph stands for it."""
 NO_NODE_BEGINS = -1
 """Stands for the begin of a node behind the last one; no time that is so late equals it."""
 
 
-def translate_times(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+def translate_times(graph: Graph, times: Times, lane: int, recorded: Int64s) -> Int64s:
     """Translate recorded times of a thread: when it gets to the same places in a
     replay.
 
@@ -38,26 +38,28 @@ def translate_times(graph: Graph, times: Times, chain: int, recorded: Int64s) ->
     Args:
         graph: The work as nodes, with what each of them waits for.
         times: The times of its nodes in the replay.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         recorded: The recorded times, in ns after the origin.
 
     Returns:
         ns after the origin, in the shape of `recorded`.
     """
-    nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
+    nodes = np.flatnonzero((graph.lane == lane) & (graph.kind != Node.JOIN))
     index = _find_nodes_at(graph.began[nodes], recorded)
     node = nodes[index]
     inside_until = np.clip(recorded, graph.began[node], graph.ended[node])
-    inside_ns = _measure_time_inside(graph, chain, node, inside_until)
+    inside_ns = _measure_time_inside(graph, lane, node, inside_until)
 
     # A time that lies behind the end of its node lies in a wait, or after the thread
-    # has ended. (One before the begin of its node lies before the thread begins.)
+    # has ended. (One before the begin of its node lies before the thread begins; like
+    # the time after the end, it is not stretched.)
     next_node = nodes[np.minimum(index + 1, len(nodes) - 1)]
     wait_factor = _compute_wait_factors(graph, times, node, next_node)
-    behind_ns = recorded - inside_until
-    wait_factor = np.where(behind_ns > 0, wait_factor, 1.0)
-    waited_ns = np.rint(behind_ns * wait_factor).astype(np.int64)
-    return times.begin[node] + inside_ns + waited_ns
+    outside_ns = recorded - inside_until
+    factor = np.where(outside_ns > 0, wait_factor, 1.0)
+    replayed_outside_ns = np.rint(outside_ns * factor).astype(np.int64)
+    replayed: Int64s = times.begin[node] + inside_ns + replayed_outside_ns
+    return replayed
 
 
 def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
@@ -81,7 +83,7 @@ def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
 
 
 def _measure_time_inside(
-    graph: Graph, chain: int, node: Rows, inside_until: Int64s
+    graph: Graph, lane: int, node: Rows, inside_until: Int64s
 ) -> Int64s:
     """Measure how long a thread takes in a replay to get to a time inside each node.
 
@@ -90,7 +92,7 @@ def _measure_time_inside(
 
     Args:
         graph: The work as nodes, with what each of them waits for.
-        chain: The thread, an index in Graph.chains.
+        lane: The thread, an index in Graph.lanes.
         node: The nodes.
         inside_until: For each of them a recorded time within the node.
 
@@ -98,13 +100,13 @@ def _measure_time_inside(
         ns of the replay, for each of `node`.
     """
     began = graph.began[node]
-    scale = graph.time_scales[chain]
+    scale = graph.time_scales[lane]
     own_ns = scale.elapsed_until(inside_until) - scale.elapsed_until(began)
 
     recorded_call_ns = np.maximum(graph.lasted[node], 1)  # never divide by 0
     call_factor = graph.dur[node] / recorded_call_ns
     call_ns = np.rint((inside_until - began) * call_factor).astype(np.int64)
-    return np.where(graph.kind[node] == Node.HOST, own_ns, call_ns)
+    return np.where(graph.kind[node] == Node.CPU_WORK, own_ns, call_ns)
 
 
 def _compute_wait_factors(
@@ -129,7 +131,9 @@ def _compute_wait_factors(
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
-def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
+def compute_slice_times(
+    trace: Trace, graph: Graph, times: Times
+) -> tuple[Int64s, Int64s]:
     """Compute when each slice of the trace starts and ends in a replay.
 
     Slices on threads and streams that are not replayed keep their recorded times.
@@ -144,46 +148,52 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     """
     start = trace.start.copy()
     end = trace.end.copy()
-    items = graph.nodes(Node.ITEM)
-    start[graph.row[items]] = times.begin[items] + graph.origin_ns
-    end[graph.row[items]] = times.end[items] + graph.origin_ns
+    tasks = graph.gpu_tasks
+    start[graph.row[tasks]] = times.begin[tasks] + graph.origin_ns
+    end[graph.row[tasks]] = times.end[tasks] + graph.origin_ns
 
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        if track.layer not in CPU_LAYERS:
+        lane = _find_lane(graph, thread)
+        if track.layer not in CPU_LAYERS or lane == NO_LANE:
             continue
-        for chain in _find_chains(graph, thread):
-            for column in (start, end):
-                recorded = column[track.rows] - graph.origin_ns
-                replayed = translate_times(graph, times, chain, recorded)
-                column[track.rows] = replayed + graph.origin_ns
+        for column in (start, end):
+            recorded = column[track.rows] - graph.origin_ns
+            replayed = translate_times(graph, times, lane, recorded)
+            column[track.rows] = replayed + graph.origin_ns
     return start, end
 
 
-def _find_chains(graph: Graph, thread: int) -> list[int]:
-    """Find the chain of a thread: its index in the graph.
-
-    Returns a list with that index, or an empty list if the thread is not replayed.
+def _find_lane(graph: Graph, thread: int) -> int:
+    """Find the index of a thread in Graph.lanes; NO_LANE if it is not replayed.
 
     Args:
         graph: The work as nodes, with what each of them waits for.
         thread: The number of the thread, as in Trace.thread_of_track.
     """
-    threads = range(len(graph.time_scales))
-    return [chain for chain in threads if graph.chains[chain].thread == thread]
+    for index, lane in enumerate(graph.lanes):
+        if lane.thread == thread and not lane.is_stream:
+            return index
+    return NO_LANE
 
 
 class StepEnds(NamedTuple):
     """What decides when steps end: their thread, and the work that they launched.
 
-    A step ends when the thread has ended it and all items that it launched have ended.
+    A step ends when the thread has ended it and all GPU tasks (kernels, copies and
+    sets) that it launched have ended.
     """
 
-    chain: int  # the thread, an index in Graph.chains; NO_CHAIN: it is not replayed
+    lane: int  # the thread, an index in Graph.lanes; NO_LANE: it is not replayed
     # Recorded, in ns after the origin: when the first step begins, and when the thread
     # ends each step. Empty in a trace without steps.
     edges: Int64s
-    item: Rows  # the items that steps launched, as nodes of the graph
+    task: Rows  # the GPU tasks that steps launched, as nodes of the graph
     step: Rows  # for each of them the index of its step
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the trace has steps."""
+        return len(self.edges) > 0
 
 
 def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
@@ -201,30 +211,24 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     steps = steps_of(trace, by)
     no_rows = np.empty(0, dtype=np.intp)
     if not len(steps):
-        return StepEnds(
-            chain=NO_CHAIN,
-            edges=no_rows.astype(np.int64),
-            item=no_rows,
-            step=no_rows,
-        )
-
-    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    chains = _find_chains(graph, thread)
+        no_times = np.empty(0, dtype=np.int64)
+        return StepEnds(lane=NO_LANE, edges=no_times, task=no_rows, step=no_rows)
 
     # A step launches what is launched between its begin and its end.
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
     launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
-    item_of_row = graph.node_of(trace, Node.ITEM)
+    task_of_row = graph.node_of(trace, Node.GPU_TASK)
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     return StepEnds(
-        chain=chains[0] if chains else NO_CHAIN,
+        lane=_find_lane(graph, thread),
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
-        item=item_of_row[np.concatenate([no_rows, *rows_of_steps])],
+        task=task_of_row[np.concatenate([no_rows, *rows_of_steps])],
         step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
 
-def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+def measure_step_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     """Measure when the first step begins in a replay, and when each step has ended.
 
     Step n lasts from the n-th bound to the next one; see `steps.launched_bounds`.
@@ -238,16 +242,16 @@ def measure_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     Returns:
         One time more than steps, in ns after the origin.
     """
-    if not len(ends.edges):
+    if not ends.has_steps:
         return np.array([0, times.end[find_last_node(graph, times)]])
 
     wall_bounds = ends.edges
-    if ends.chain != NO_CHAIN:
-        wall_bounds = translate_times(graph, times, ends.chain, wall_bounds)
-    is_left = ~graph.gone[ends.item]
+    if ends.lane != NO_LANE:
+        wall_bounds = translate_times(graph, times, ends.lane, wall_bounds)
+    is_left = ~graph.is_removed[ends.task]
     return launched_bounds(
         wall_bounds=wall_bounds,
-        work_end=times.end[ends.item[is_left]],
+        work_end=times.end[ends.task[is_left]],
         step_of_work=ends.step[is_left],
     )
 
@@ -257,9 +261,8 @@ def measure_lengths(
 ) -> Int64s:
     """Measure how long each step takes in a replay, in ns.
 
-    A step lasts until all work that it launched has ended.
-
-    Without steps the only length is that of the whole replay.
+    A step lasts until all work that it launched has ended. Without steps the only
+    length is that of the whole replay.
 
     Args:
         trace: The trace.
@@ -267,4 +270,5 @@ def measure_lengths(
         times: The times of its nodes in the replay.
         by: What counts as a step; see `steps_of`.
     """
-    return step_launched(measure_bounds(graph, times, find_step_ends(trace, graph, by)))
+    ends = find_step_ends(trace, graph, by)
+    return step_launched(measure_step_bounds(graph, times, ends))

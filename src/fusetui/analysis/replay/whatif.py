@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.replay.apply import changed, find_scalable_kernels, is_range
+from fusetui.analysis.replay.apply import apply_changes, find_scalable_kernels, is_range
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import (
     Change,
@@ -33,14 +33,19 @@ from fusetui.analysis.replay.changes import (
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Times
-from fusetui.analysis.replay.items import WAITS_EVENT
-from fusetui.analysis.replay.path import PathRow, measure_residuals, rows_of
+from fusetui.analysis.replay.items import MAKES_STREAM_WAIT
+from fusetui.analysis.replay.path import PathRow, measure_residuals, sum_up_path
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import OWN, Route, find_route, measure_late_share
-from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_bounds
+from fusetui.analysis.replay.route import (
+    CriticalPath,
+    Part,
+    find_critical_path,
+    measure_late_share,
+)
+from fusetui.analysis.replay.times import StepEnds, find_step_ends, measure_step_bounds
 from fusetui.analysis.why.model import MIN_DOUBTFUL_SHARE, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, step_launched, steps_of
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
@@ -182,9 +187,9 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     graph = build_graph(trace)
     replayed = _replay_changes(trace, graph, parsed)
     lengths = _measure_step_lengths(graph, replayed, counted_steps)
-    routes = _Routes(
-        recorded=find_route(graph, graph.recorded),
-        replayed=find_route(replayed.graph, replayed.times),
+    paths = _CriticalPaths(
+        recorded=find_critical_path(graph, graph.recorded),
+        replayed=find_critical_path(replayed.graph, replayed.times),
     )
     range_of_change = _estimate_range(trace, graph, parsed, replayed, counted_steps)
     effects = _list_effects(trace, lengths)
@@ -199,28 +204,28 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         before_range_ns=_shortest_and_longest(lengths.before[counted_steps]),
         after_range_ns=_shortest_and_longest(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
-        residual_share=_find_largest_residual_share(trace, routes),
+        residual_share=_find_largest_residual_share(trace, paths),
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if _is_upper_bound(trace, parsed, routes) else "estimate",
+        certainty="bound" if _is_upper_bound(trace, parsed, paths) else "estimate",
         limit=_sum_up_limit(trace, replayed, counted_steps),
-        notes=_collect_notes(trace, graph, replayed, routes, lengths),
+        notes=_collect_notes(trace, graph, replayed, paths, lengths),
         scaled_share=range_of_change.scaled_share,
     )
     answer = _mark_as_bound(answer, replayed, lengths)
     return _remove_unsupported(answer, is_range=is_range(parsed))
 
 
-def _find_largest_residual_share(trace: Trace, routes: _Routes) -> float:
+def _find_largest_residual_share(trace: Trace, paths: _CriticalPaths) -> float:
     """Find the largest share of a critical path that is not understood.
 
     These are the paths of each device as recorded, and the path after the change.
 
     Args:
         trace: The trace.
-        routes: The critical paths before and after the change.
+        paths: The critical paths before and after the change.
     """
     shares = [device.residual_share for device in measure_residuals(trace)]
-    return max([*shares, routes.replayed.unknown_share])
+    return max([*shares, paths.replayed.unknown_share])
 
 
 def _mark_as_bound(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> WhatIf:
@@ -236,7 +241,7 @@ def _mark_as_bound(answer: WhatIf, replayed: _Replayed, lengths: _Lengths) -> Wh
     """
     if "loader_never_waits" in replayed.notes:
         return replace(answer, certainty="bound")
-    if differs(lengths.after_ns, lengths.latest_ns):
+    if differ_notably(lengths.after_ns, lengths.latest_ns):
         return replace(answer, certainty="bound", latest_ns=lengths.latest_ns)
     return answer
 
@@ -289,7 +294,7 @@ def _measure_step_lengths(
         replayed: The replay with the change.
         counted_steps: The indices of the steps that count in medians.
     """
-    recorded_bounds = measure_bounds(graph, graph.recorded, replayed.ends)
+    recorded_bounds = measure_step_bounds(graph, graph.recorded, replayed.ends)
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
     latest = step_launched(replayed.late_bounds)
@@ -304,11 +309,11 @@ def _measure_step_lengths(
     )
 
 
-class _Routes(NamedTuple):
+class _CriticalPaths(NamedTuple):
     """The critical paths before and after a change."""
 
-    recorded: Route
-    replayed: Route
+    recorded: CriticalPath
+    replayed: CriticalPath
 
 
 class _RangeOfChange(NamedTuple):
@@ -353,7 +358,9 @@ def _estimate_range(
     return _RangeOfChange(between_ns=between_ns, scaled_share=scaled_share)
 
 
-def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) -> bool:
+def _is_upper_bound(
+    trace: Trace, changes: Sequence[Change], paths: _CriticalPaths
+) -> bool:
     """Return whether no program with these changes can save more than the replay.
 
     That holds if the changes only remove waits, and all of the trace is understood: a
@@ -362,16 +369,20 @@ def _is_upper_bound(trace: Trace, changes: Sequence[Change], routes: _Routes) ->
     Args:
         trace: The trace.
         changes: The changes.
-        routes: The critical paths before and after them.
+        paths: The critical paths before and after them.
     """
     only_removes_waits = all(isinstance(change, Unsynced) for change in changes)
-    return only_removes_waits and is_certain(
-        trace, routes.recorded.unknown_share, routes.replayed.unknown_share
-    )
+    if not only_removes_waits:
+        return False
+    return is_certain(trace, paths.recorded.unknown_share, paths.replayed.unknown_share)
 
 
 def _collect_notes(
-    trace: Trace, graph: Graph, replayed: _Replayed, routes: _Routes, lengths: _Lengths
+    trace: Trace,
+    graph: Graph,
+    replayed: _Replayed,
+    paths: _CriticalPaths,
+    lengths: _Lengths,
 ) -> tuple[str, ...]:
     """Collect the notes that an answer needs: what it assumes and what is doubtful,
     each once.
@@ -382,16 +393,16 @@ def _collect_notes(
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         replayed: The replay with the changes.
-        routes: The critical paths before and after the changes.
+        paths: The critical paths before and after the changes.
         lengths: How long steps take before and after the changes.
     """
     largest_late_share = max(
-        measure_late_share(graph, routes.recorded),
-        measure_late_share(replayed.graph, routes.replayed),
+        measure_late_share(graph, paths.recorded),
+        measure_late_share(replayed.graph, paths.replayed),
     )
     takes_longer = lengths.after_ns > lengths.before_ns
     never_waits = "loader_never_waits" in replayed.notes
-    depends_on_batches = differs(lengths.after_ns, lengths.latest_ns)
+    depends_on_batches = differ_notably(lengths.after_ns, lengths.latest_ns)
     is_needed: dict[Note, bool] = {
         **_check_notes_about_trace(trace),
         "late_unexplained": largest_late_share > MAX_LATE_SHARE,
@@ -421,15 +432,11 @@ def _find_range(
     Returns:
         The least and the most of the four medians, in ns.
     """
-    bounds_of_replays = (
-        earlier.bounds,
-        earlier.late_bounds,
-        later.bounds,
-        later.late_bounds,
-    )
     medians_ns = []
-    for bounds in bounds_of_replays:
-        medians_ns.append(lower_median(step_launched(bounds)[counted_steps]))
+    for replayed in (earlier, later):
+        for bounds in (replayed.bounds, replayed.late_bounds):
+            lengths = step_launched(bounds)
+            medians_ns.append(lower_median(lengths[counted_steps]))
     return min(medians_ns), max(medians_ns)
 
 
@@ -439,7 +446,7 @@ class _Replayed(NamedTuple):
     graph: Graph  # the changed one
     times: Times
     ends: StepEnds
-    bounds: Int64s  # when steps begin and end, see `measure_bounds`
+    bounds: Int64s  # when steps begin and end, see `measure_step_bounds`
     late_bounds: Int64s  # the same if batches come as late as the recording allows
     notes: tuple[str, ...]  # those of the changes, see Note
 
@@ -458,7 +465,7 @@ def _replay_changes(
     Raises:
         WrongChangeError: For a change that changes nothing.
     """
-    changed_graph, notes = changed(trace, graph, changes, latest=latest)
+    changed_graph, notes = apply_changes(trace, graph, changes, latest=latest)
     times = replay(changed_graph)
     late_times = replay_late(changed_graph, times)
     ends = find_step_ends(trace, graph)
@@ -466,8 +473,8 @@ def _replay_changes(
         graph=changed_graph,
         times=times,
         ends=ends,
-        bounds=measure_bounds(changed_graph, times, ends),
-        late_bounds=measure_bounds(changed_graph, late_times, ends),
+        bounds=measure_step_bounds(changed_graph, times, ends),
+        late_bounds=measure_step_bounds(changed_graph, late_times, ends),
         notes=notes,
     )
 
@@ -520,14 +527,17 @@ def _measure_scaled_share(
         changes: The changes, of which at least one names a device.
         replayed: Replays with these changes.
     """
-    nodes = []
+    nodes_of_changes = []
     for change in changes:
         if isinstance(change, OnDevice):
-            nodes.append(find_scalable_kernels(trace, graph, change.name).nodes)
-    scaled = np.concatenate(nodes)
-    routes = [find_route(graph, graph.recorded)]
-    routes += [find_route(each.graph, each.times) for each in replayed]
-    return max(share_of(scaled, route) for route in routes)
+            kernels = find_scalable_kernels(trace, graph, change.name)
+            nodes_of_changes.append(kernels.nodes)
+    nodes = np.concatenate(nodes_of_changes)
+
+    paths = [find_critical_path(graph, graph.recorded)]
+    for each in replayed:
+        paths.append(find_critical_path(each.graph, each.times))
+    return max(measure_work_share(nodes, path) for path in paths)
 
 
 def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
@@ -540,17 +550,14 @@ def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     steps = steps_of(trace)
     if not len(steps):
         return ()
-    in_median = np.isin(np.arange(len(steps)), select_steps_of_median(trace))
+    counted_steps = set(select_steps_of_median(trace).tolist())
     effects = []
-    for name, before_ns, after_ns, is_counted in zip(
-        labels_of(steps.names),
-        lengths.before.tolist(),
-        lengths.after.tolist(),
-        in_median.tolist(),
-        strict=True,
-    ):
+    for index, name in enumerate(labels_of(steps.names)):
         effect = StepEffect(
-            name=name, before_ns=before_ns, after_ns=after_ns, in_median=is_counted
+            name=name,
+            before_ns=int(lengths.before[index]),
+            after_ns=int(lengths.after[index]),
+            in_median=index in counted_steps,
         )
         effects.append(effect)
     return tuple(effects)
@@ -561,20 +568,22 @@ def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
     return int(lengths.min()), int(lengths.max())
 
 
-def share_of(nodes: Rows, route: Route) -> float:
+def measure_work_share(nodes: Rows, critical_path: CriticalPath) -> float:
     """Measure the share of a critical path that is the own work of some nodes.
 
     Args:
         nodes: The nodes.
-        route: The path.
+        critical_path: The path, as stretches that belong to nodes.
 
     Returns:
         A share from 0 to 1.
     """
-    return route.share_of((route.part == OWN) & np.isin(route.node, nodes))
+    is_work = critical_path.part == Part.WORK
+    is_of_nodes = np.isin(critical_path.node, nodes)
+    return critical_path.share_of(is_work & is_of_nodes)
 
 
-def differs(ns: int, other_ns: int) -> bool:
+def differ_notably(ns: int, other_ns: int) -> bool:
     """Return whether two times differ by so much that an answer has to mention it.
 
     That is more than the fraction 1 / SAME of the longer one.
@@ -599,11 +608,12 @@ def select_steps_of_median(trace: Trace, by: str | None = None) -> Rows:
     gpu_rows = trace.gpu_rows
     gpu_work = union(trace.start[gpu_rows], trace.end[gpu_rows])
     device_ran = gpu_work.within(steps.start, steps.end) > 0
+    if not device_ran.any():
+        device_ran[:] = True
     indices = np.flatnonzero(device_ran)
-    if not len(indices):
-        indices = np.arange(len(steps))
     behind_first = indices[indices > 0]
-    return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
+    only_the_first = np.zeros(1, dtype=np.intp)
+    return behind_first if len(behind_first) else only_the_first
 
 
 def _sum_up_limit(
@@ -623,13 +633,14 @@ def _sum_up_limit(
     graph = replayed.graph
     times = replayed.times
     if not len(steps_of(trace)):
-        return rows_of(trace, graph, find_route(graph, times))
+        return sum_up_path(trace, graph, find_critical_path(graph, times))
 
     begin = int(replayed.bounds[counted_steps[0]])
     end = replayed.bounds[counted_steps[-1] + 1]
-    is_in_steps = ~graph.gone & (times.end <= end)
-    last_node = int(np.argmax(np.where(is_in_steps, times.end, NO_TIME)))
-    return rows_of(trace, graph, find_route(graph, times, last_node).since(begin))
+    ends_in_steps = ~graph.is_removed & (times.end <= end)
+    last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
+    critical_path = find_critical_path(graph, times, last_node)
+    return sum_up_path(trace, graph, critical_path.since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -638,12 +649,12 @@ def leaves_waits_out(trace: Trace) -> bool:
     Some recorders keep no other calls. In a full recording of a program that launches
     much there are others: the profiler itself waits for the device when it stops.
     """
-    launching = distinct(trace.launch[trace.gpu_rows])
-    launching = launching[launching >= 0]
-    if len(launching) <= MANY_LAUNCHES:
+    launches = distinct(trace.launch[trace.gpu_rows])
+    launches = launches[launches != NO_ROW]
+    if len(launches) <= MANY_LAUNCHES:
         return False
     names_of_calls = trace.name[trace.rows_of(Role.CALL)]
-    is_name_of_launch = np.isin(names_of_calls, trace.name[launching])
+    is_name_of_launch = np.isin(names_of_calls, trace.name[launches])
     return bool(is_name_of_launch.all())
 
 
@@ -657,12 +668,13 @@ def is_certain(trace: Trace, *unknown_shares: float) -> bool:
         trace: The trace.
         unknown_shares: The shares of critical paths that are not understood.
     """
-    if leaves_waits_out(trace) or events_unknown(trace):
+    if leaves_waits_out(trace) or lacks_awaited_events(trace):
         return False
-    return not build_graph(trace).inferred_waits and not any(unknown_shares)
+    was_inferred = build_graph(trace).inferred_waits > 0
+    return not was_inferred and not any(unknown_shares)
 
 
-def events_unknown(trace: Trace) -> bool:
+def lacks_awaited_events(trace: Trace) -> bool:
     """Return whether a stream was told to wait for an event that was not recorded.
 
     A single stream runs its work in order anyway, so events matter only if there are
@@ -671,9 +683,10 @@ def events_unknown(trace: Trace) -> bool:
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     if len(streams) <= 1:
         return False
-    waiting_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
-    recorded = trace.correlation[trace.rows_of(Role.SYNC)]
-    return not np.isin(trace.correlation[waiting_calls], recorded).all()
+    calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
+    synchronizations = trace.rows_of(Role.SYNC)
+    is_recorded = np.isin(trace.correlation[calls], trace.correlation[synchronizations])
+    return not is_recorded.all()
 
 
 def _check_notes_about_trace(trace: Trace) -> dict[Note, bool]:
@@ -684,7 +697,7 @@ def _check_notes_about_trace(trace: Trace) -> dict[Note, bool]:
     """
     return {
         "no_waits": leaves_waits_out(trace),
-        "events_unknown": events_unknown(trace),
+        "events_unknown": lacks_awaited_events(trace),
         "no_gpu": not len(trace.gpu_rows),
         "other_ranks_unchanged": bool(communicates(trace, trace.gpu_rows).any()),
     }
@@ -769,6 +782,9 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
     E.g. if a step takes 50, 50, 70 and 100 us at the factors 0.1, 0.4, 0.7 and 1, the
     knee is 0.4: making it even faster does not help.
 
+    Args:
+        points: The length of a step at each factor, from the smallest factor on.
+
     Returns:
         The factor. None if it is the smallest one, because the gain may continue below
         it, and None if no factor gains anything.
@@ -777,6 +793,6 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
     if not times_ns or max(times_ns) == min(times_ns):
         return None
     nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    last_index = max(index for index, ns in enumerate(times_ns) if ns <= nearly_all_ns)
-    # At the smallest factor the gain may continue below it.
-    return points[last_index].factor if last_index else None
+    factors = [point.factor for point in points if point.after_ns <= nearly_all_ns]
+    knee = factors[-1]
+    return None if knee == points[0].factor else knee

@@ -19,18 +19,18 @@ from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.changes import WrongChangeError, parse_change
 from fusetui.analysis.replay.draft import Draft
-from fusetui.analysis.replay.graph import ACROSS, Graph, Node, Times
+from fusetui.analysis.replay.graph import OTHER_LANE, Graph, Node, Times
 from fusetui.analysis.replay.path import measure_residuals
 from fusetui.analysis.replay.replay import replay, replay_late
-from fusetui.analysis.replay.route import find_route, measure_late_share
-from fusetui.analysis.replay.select import covers
+from fusetui.analysis.replay.route import find_critical_path, measure_late_share
+from fusetui.analysis.replay.select import find_intervals
 from fusetui.analysis.replay.times import measure_lengths
 from fusetui.analysis.replay.whatif import (
     MAX_LATE_SHARE,
     UNKNOWN,
-    differs,
-    events_unknown,
+    differ_notably,
     is_certain,
+    lacks_awaited_events,
     leaves_waits_out,
     select_steps_of_median,
 )
@@ -88,24 +88,27 @@ def with_worth(
         asked: Whether a user requested the gains, however long they take. Otherwise
             they are left out of large traces.
     """
+    changes = why._wanted
+    notes = []
+    for finding, change in zip(why.findings, changes, strict=True):
+        notes.append(_note_assumption(finding, change))
     refusal = _explain_not_replayed(trace, why, asked)
-    notes = list(map(_note_assumption, why.findings, why._wanted))
-    has_changes = any(change is not None for change in why._wanted)
+    has_changes = any(change is not None for change in changes)
     if refusal or not has_changes:
         return replace(why, findings=_add_notes(why, notes, refusal))
 
     gains = _Gains(trace, by)
     findings = []
-    for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
+    for finding, change, note in zip(why.findings, changes, notes, strict=True):
         findings.append(gains.with_gain(finding, change, note))
 
-    order = _rank_findings(trace, why, findings, gains.usual_ns, by)
-    changes_with_gain = [why._wanted[n] for n in order if _has_gain(findings[n])]
+    best_first = _rank_findings(trace, why, findings, gains.usual_ns, by)
+    changes_with_gain = [changes[n] for n in best_first if _has_gain(findings[n])]
     combined = gains.combined(changes_with_gain[:together])
     return replace(
         why,
-        findings=tuple(findings[n] for n in order),
-        _wanted=tuple(why._wanted[n] for n in order),
+        findings=tuple(findings[n] for n in best_first),
+        _wanted=tuple(changes[n] for n in best_first),
         worth_of="step" if len(steps_of(trace, by)) else "span",
         worth_before_ns=gains.usual_ns,
         residuals=measure_residuals(trace),
@@ -197,28 +200,30 @@ def _rank_findings(
     """
     steps = max(len(steps_of(trace, by)), 1)
     devices = max(len(why.devices), 1)
-    ranks = []
-    for finding in findings:
-        rank = _make_sort_key(finding, steps=steps, devices=devices, usual_ns=usual_ns)
-        ranks.append(rank)
-    return sorted(range(len(findings)), key=ranks.__getitem__)
+
+    def sort_key(index: int) -> tuple[int, int, int]:
+        return _make_sort_key(
+            findings[index], steps=steps, devices=devices, usual_ns=usual_ns
+        )
+
+    return sorted(range(len(findings)), key=sort_key)
 
 
 def _add_notes(
-    why: Why, notes: Sequence[WorthNote | None], reason: WorthNote | None
+    why: Why, notes: Sequence[WorthNote | None], refusal: WorthNote | None
 ) -> tuple[Finding, ...]:
     """Add to each finding of an answer a note why it has no gain.
 
     Args:
         why: The answer.
         notes: The note of each finding about its own change, or why it has none.
-        reason: Why nothing is replayed at all. It replaces the note of the findings
+        refusal: Why nothing is replayed at all. It replaces the note of the findings
             that have a change.
     """
     findings = []
     for finding, change, note in zip(why.findings, why._wanted, notes, strict=True):
-        worth_note = reason if change and reason else note
-        findings.append(replace(finding, worth_note=worth_note))
+        is_refused = change is not None and refusal is not None
+        findings.append(replace(finding, worth_note=refusal if is_refused else note))
     return tuple(findings)
 
 
@@ -255,12 +260,12 @@ def _measure_result(
     latest = lengths
     if late_times is not times:
         latest = _measure_lengths(trace, graph, late_times, by)[counted_steps]
-    route = find_route(graph, times)
+    critical_path = find_critical_path(graph, times)
     return ReplayResult(
         lengths=lengths,
         latest=latest,
-        unknown_share=route.unknown_share,
-        may_wait_for_more=measure_late_share(graph, route) > MAX_LATE_SHARE,
+        unknown_share=critical_path.unknown_share,
+        may_wait_for_more=measure_late_share(graph, critical_path) > MAX_LATE_SHARE,
     )
 
 
@@ -294,13 +299,13 @@ def _measure_lengths(
         times: The times of its nodes.
         by: What counts as a step; see `steps_of`.
     """
-    if len(steps_of(trace, by)):
+    all_tasks = graph.gpu_tasks
+    gpu_tasks = all_tasks[~graph.is_removed[all_tasks]]
+    if len(steps_of(trace, by)) or not len(gpu_tasks):
         return measure_lengths(trace, graph, times, by)
-    items = graph.nodes(Node.ITEM)
-    items = items[~graph.gone[items]]
-    if not len(items):
-        return measure_lengths(trace, graph, times, by)
-    return np.array([times.end[items].max() - times.begin[items].min()])
+    first_start = times.begin[gpu_tasks].min()
+    last_end = times.end[gpu_tasks].max()
+    return np.array([last_end - first_start])
 
 
 LOADER_CHANGE = "loader"
@@ -422,14 +427,15 @@ def _choose_note(
         after: The steps with the change.
         median_step_gains: Whether the median step gains more than next to nothing.
     """
-    if note == "at_most" and median_step_gains:
-        is_sure = is_certain(trace, before.unknown_share, after.unknown_share)
-        note = note if is_sure else None
+    is_bound = note == "at_most" and median_step_gains
+    if is_bound and not is_certain(trace, before.unknown_share, after.unknown_share):
+        note = None
     # If batches come later than in the replay, the change saves less.
-    depends_on_batches = differs(
-        lower_median(after.lengths), lower_median(after.latest)
-    )
-    return "at_most" if note is None and depends_on_batches else note
+    after_ns = lower_median(after.lengths)
+    latest_ns = lower_median(after.latest)
+    if note is None and differ_notably(after_ns, latest_ns):
+        return "at_most"
+    return note
 
 
 def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
@@ -443,7 +449,8 @@ def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
         before: The steps as recorded.
         after: The steps with the change.
     """
-    if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
+    may_wait_for_more = before.may_wait_for_more or after.may_wait_for_more
+    if may_wait_for_more or lacks_awaited_events(trace):
         return True
     hardly_more_share = before.unknown_share + 1 / MIN_GAIN_DIVISOR
     tolerated_share = min(MIN_DOUBTFUL_SHARE, hardly_more_share)
@@ -524,15 +531,16 @@ def _explain_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | No
         return "part"
     if leaves_waits_out(trace):
         return "no_waits"
-    changes = sum(change is not None for change in why._wanted)
-    nodes = NODES_OF_GPU_EVENT * len(trace.gpu_rows) * (RUNS_OF_GRAPH + changes)
+
+    nodes_of_graph = NODES_OF_GPU_EVENT * len(trace.gpu_rows)
+    replays = sum(change is not None for change in why._wanted)
+    nodes = nodes_of_graph * (RUNS_OF_GRAPH + replays)
     if nodes > MAX_REPLAYED_NODES and not asked:
         return "large"
-    unknown_shares = [
-        residuals.residual_share for residuals in measure_residuals(trace)
-    ]
-    if max(unknown_shares, default=0.0) > UNKNOWN:
-        return "residual"
+
+    for device in measure_residuals(trace):
+        if device.residual_share > UNKNOWN:
+            return "residual"
     return None
 
 
@@ -553,14 +561,16 @@ def _replay_changes(
     draft = Draft(trace, graph, latest=False)
     for wanted in changes:
         change: Any = parse_change(wanted) if isinstance(wanted, str) else wanted
+        edit = _EDITS[type(change)]
         try:
-            _EDITS[type(change)](change, draft)
+            edit(change, draft)
         except WrongChangeError:
             return "not_found"
     changed = draft.finished()
     times = replay(changed)
     result = _measure_result(trace, changed, times, replay_late(changed, times), by)
-    return result if result.unknown_share <= UNKNOWN else "unclear"
+    is_understood = result.unknown_share <= UNKNOWN
+    return result if is_understood else "unclear"
 
 
 def _shorten_durations(wanted: ReducedDurations, draft: Draft) -> None:
@@ -569,16 +579,19 @@ def _shorten_durations(wanted: ReducedDurations, draft: Draft) -> None:
     Raises:
         WrongChangeError: If none of the rows is a GPU event or a launch call.
     """
-    saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
-    saved_of_row[wanted.rows] = wanted.ns
-    items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
-    calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
-    if not len(items) and not len(calls):
+    graph = draft.graph
+    tasks = graph.nodes(Node.GPU_TASK, rows=wanted.rows)
+    calls = graph.nodes(Node.LAUNCH, rows=wanted.rows)
+    if not len(tasks) and not len(calls):
         raise WrongChangeError("Nothing to shorten.")
 
-    saved_ns = saved_of_row[draft.graph.row[items]]
-    draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
-    saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
+    saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
+    saved_of_row[wanted.rows] = wanted.ns
+    saved_ns = saved_of_row[graph.row[tasks]]
+    draft.scale_gpu_tasks(
+        tasks, lambda current_ns: np.maximum(current_ns - saved_ns, 0)
+    )
+    saved_by_calls_ns = saved_of_row[graph.row[calls]]
     draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
 
 
@@ -589,9 +602,10 @@ def _remove_calls(wanted: RemovedCalls, draft: Draft) -> None:
         wanted: The change, which has the rows of the calls.
         draft: The graph that is changed in place.
     """
-    draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
+    in_calls = find_intervals(draft.trace, draft.graph, wanted.rows)
+    draft.scale_threads(in_calls, 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
-    draft.remove_edges(ACROSS, waits)
+    draft.remove_edges(OTHER_LANE, waits)
     draft.dur[waits] = 0
     draft.unexplained[waits] = 0
 
@@ -607,13 +621,14 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
-    does_wait = graph.has_edge(ACROSS, calls)
+    does_wait = graph.has_edge(OTHER_LANE, calls)
     copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
-    copies = graph.nodes(Node.ITEM, rows=copy_rows)
+    copies = graph.nodes(Node.GPU_TASK, rows=copy_rows)
     if not does_wait.any() and not len(copies):
         raise WrongChangeError("Nothing is known to wait.")
 
-    draft.scale_items(copies, np.zeros_like)
+    takes_no_time = np.zeros_like
+    draft.scale_gpu_tasks(copies, takes_no_time)
     launching_rows = trace.launch[trace.gpu_rows]
     does_launch = np.isin(graph.row[calls], launching_rows)
     draft.dur[calls[~does_wait & does_launch]] = 0
@@ -630,12 +645,12 @@ def _free_threads(wanted: FreeThreadTime, draft: Draft) -> None:
         draft: The graph that is changed in place.
     """
     trace = draft.trace
-    origin_ns = draft.graph.origin_ns
+    # The intervals may be open-ended, as the complement of others is.
     span = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
     within_span = common(span, wanted.cover)
-    cover = Cover(within_span.start - origin_ns, within_span.end - origin_ns)
+    intervals = within_span.shifted(-draft.graph.origin_ns)
     threads = range(len(draft.time_scales))
-    draft.scale_threads(dict.fromkeys(threads, cover), 0.0)
+    draft.scale_threads(dict.fromkeys(threads, intervals), 0.0)
 
 
 _EDITS: dict[type[Any], Callable[[Any, Draft], None]] = {

@@ -11,6 +11,7 @@ generator.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -76,6 +77,7 @@ MAX_ARGUMENTS: Final = 256
 MAX_DIMENSIONS: Final = 64  # torch itself allows no more
 MAX_TENSORS_OF_LIST: Final = 4096
 MAX_NUMBER_CHARS: Final = 40
+MAX_LIST_DEPTH: Final = 3  # of recorded dims: those of the tensors of a list have 2
 MAX_ELEMENTS: Final = 2**48
 """Of a tensor: more would need a petabyte."""
 
@@ -139,8 +141,13 @@ def parse_recorded_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
         RefusedError: The call cannot be made again from what was recorded. The
             error names the argument that is the reason.
     """
-    dims, types, strides, values = (parsed(text) for text in texts)
-    entries = _split_by_argument(dims, types, strides, values)
+    dims_text, types_text, strides_text, values_text = texts
+    strides = parsed(strides_text)
+    values = parsed(values_text)
+    has_strides = isinstance(strides, list)
+    has_values = isinstance(values, list)
+    entries = _split_by_argument(parsed(dims_text), parsed(types_text), strides, values)
+
     arguments: list[Argument] = []
     remarks: list[Remark] = []
     for position, entry in enumerate(entries):
@@ -149,20 +156,24 @@ def parse_recorded_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
         except RefusedError as error:
             type_name = entry.type if error.refusal is Refusal.DTYPE else ""
             raise RefusedError(error.refusal, position, type_name) from None
+
         arguments.append(argument)
         for kind in _kinds_of_remarks(argument, entry):
             remarks.append(Remark(kind, position))
-    _mark_python_numbers(op, arguments, remarks)
-    if not isinstance(values, list):
+
+    python_number = _find_python_number(op, arguments)
+    if python_number is not None:
+        arguments[1] = python_number
+        remarks.append(Remark(RemarkKind.SCALAR_TENSOR, position=1))
+    if not has_values:
         remarks.append(Remark(RemarkKind.VALUES_UNKNOWN))
-    if not isinstance(strides, list):
+    if not has_strides:
         remarks.append(Remark(RemarkKind.STRIDES))
+
     return ParsedInputs(
         arguments=tuple(arguments),
         remarks=tuple(remarks),
-        recorded=_freeze_recorded_inputs(
-            entries, has_strides=isinstance(strides, list)
-        ),
+        recorded=_freeze_recorded_inputs(entries, has_strides=has_strides),
     )
 
 
@@ -182,12 +193,14 @@ def count_storage_elements(tensor: TensorArgument) -> int:
     if 0 in tensor.shape:
         needed_elements = 0
     elif tensor.strides is None:
-        needed_elements = _multiply_sizes(tensor.shape)
+        needed_elements = math.prod(tensor.shape)
     else:
-        needed_elements = 1
+        needed_elements = 1  # the first one
         for size, stride in zip(tensor.shape, tensor.strides, strict=True):
             needed_elements += (size - 1) * stride
-    return max(needed_elements, tensor.storage or 0)
+
+    known_elements = tensor.storage or 0
+    return max(needed_elements, known_elements)
 
 
 def collect_tensors(arguments: Sequence[Argument]) -> list[TensorArgument]:
@@ -244,21 +257,27 @@ def _split_by_argument(
     argument_count = len(dims)
     if argument_count > MAX_ARGUMENTS:
         raise RefusedError(Refusal.DAMAGED)
-    for entries in (types, strides, values):
-        if isinstance(entries, list) and len(entries) != argument_count:
-            raise RefusedError(Refusal.DAMAGED)
     if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
         raise RefusedError(Refusal.DAMAGED)
-    strides_of_each = strides if isinstance(strides, list) else [None] * argument_count
-    values_of_each = values if isinstance(values, list) else [None] * argument_count
-    entries_of_call = []
-    for entry in zip(dims, types, strides_of_each, values_of_each, strict=True):
-        dims_of_entry, type_of_entry, strides_of_entry, value = entry
-        text = value if isinstance(value, str) else None
-        entries_of_call.append(
-            _Entry(dims_of_entry, type_of_entry, strides_of_entry, text)
+
+    nothing = [None] * argument_count
+    all_strides = strides if isinstance(strides, list) else nothing
+    all_values = values if isinstance(values, list) else nothing
+    for recorded_list in (types, all_strides, all_values):
+        if len(recorded_list) != argument_count:
+            raise RefusedError(Refusal.DAMAGED)
+
+    entries = []
+    for position in range(argument_count):
+        value = all_values[position]
+        entry = _Entry(
+            dims=dims[position],
+            type=types[position],
+            strides=all_strides[position],
+            value=value if isinstance(value, str) else None,
         )
-    return entries_of_call
+        entries.append(entry)
+    return entries
 
 
 def _convert_argument(entry: _Entry) -> Argument:
@@ -270,12 +289,17 @@ def _convert_argument(entry: _Entry) -> Argument:
     Raises:
         RefusedError: The argument is a tensor that cannot be made again.
     """
-    if entry.type == "TensorList" or (entry.type == "GenericList" and entry.dims):
+    # A GenericList without shapes is a list of numbers.
+    is_generic_list_of_tensors = entry.type == "GenericList" and bool(entry.dims)
+    if entry.type == "TensorList" or is_generic_list_of_tensors:
         return _convert_tensor_list(entry)
-    if dtype_of_profiler_type(entry.type) is not None or _quantized_type(entry.type):
+
+    has_known_type = dtype_of_profiler_type(entry.type) is not None
+    if has_known_type or _quantized_type(entry.type):
         return _convert_tensor(entry)
+
+    # Whatever else has sizes is a tensor of an element type without a name here.
     if _has_any_size(entry.dims):
-        # a tensor, and not one of the element types that have a name here
         raise RefusedError(Refusal.DTYPE)
     return _parse_numbers(entry.value or "")
 
@@ -287,17 +311,26 @@ def _parse_numbers(text: str) -> Argument:
     E.g. `0.5` and `True` are numbers, and `[1, 2]` is a list. Any other text becomes a
     NothingArgument. So does one with a number of more than MAX_NUMBER_CHARS characters.
     """
-    if len(text) <= MAX_NUMBER_CHARS and NUMBER.fullmatch(text):
+    if _is_number(text):
         return NumberArgument(text)
+
     in_brackets = NUMBERS_IN_BRACKETS.fullmatch(text)
     if in_brackets is None:
         return NothingArgument()
+
     inner = in_brackets[1].strip()
-    numbers = tuple(number.strip() for number in inner.split(",")) if inner else ()
-    for number in numbers:
-        if len(number) > MAX_NUMBER_CHARS or not NUMBER.fullmatch(number):
-            return NothingArgument()
+    if not inner:
+        return NumbersArgument(())
+    numbers = tuple(number.strip() for number in inner.split(","))
+    if not all(_is_number(number) for number in numbers):
+        return NothingArgument()
     return NumbersArgument(numbers)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number or a truth value, such as `-0.5` or `True`, of
+    at most MAX_NUMBER_CHARS characters."""
+    return len(text) <= MAX_NUMBER_CHARS and NUMBER.fullmatch(text) is not None
 
 
 def _convert_tensor(entry: _Entry) -> TensorArgument:
@@ -309,10 +342,8 @@ def _convert_tensor(entry: _Entry) -> TensorArgument:
             tensor has no strides in a trace that records them. The latter is so
             for a sparse tensor.
     """
-    quantized = _quantized_type(entry.type)
-    if quantized:
-        return _make_tensor(quantized, entry.dims, entry.strides)
-    dtype = TORCH_DTYPES.get(dtype_of_profiler_type(entry.type) or "")
+    profiler_dtype = dtype_of_profiler_type(entry.type) or ""
+    dtype = _quantized_type(entry.type) or TORCH_DTYPES.get(profiler_dtype)
     if dtype is None:
         raise RefusedError(Refusal.DTYPE)
     return _make_tensor(dtype, entry.dims, entry.strides)
@@ -341,15 +372,19 @@ def _make_tensor(dtype: str, dims: Any, strides: Any) -> TensorArgument:
     shape = _parse_sizes(dims)
     if shape is None:
         raise RefusedError(Refusal.DAMAGED)
-    # an empty tensor with a huge size is refused too
-    if _multiply_sizes([max(size, 1) for size in shape]) > MAX_ELEMENTS:
+
+    # Sizes of 0 are left out: an empty tensor with a huge size is refused too.
+    if math.prod(size for size in shape if size) > MAX_ELEMENTS:
         raise RefusedError(Refusal.TOO_LARGE)
     if strides is None:
         return TensorArgument(shape=shape, dtype=dtype)
-    strides_of_shape = _parse_sizes(strides)
-    if strides_of_shape is None or len(strides_of_shape) != len(shape):
+
+    parsed_strides = _parse_sizes(strides)
+    if parsed_strides is None or len(parsed_strides) != len(shape):
         raise RefusedError(Refusal.LAYOUT)
-    tensor = TensorArgument(shape=shape, dtype=dtype, strides=strides_of_shape)
+
+    # Large strides need a large storage for few elements.
+    tensor = TensorArgument(shape=shape, dtype=dtype, strides=parsed_strides)
     if count_storage_elements(tensor) > MAX_ELEMENTS:
         raise RefusedError(Refusal.TOO_LARGE)
     return tensor
@@ -368,17 +403,22 @@ def _convert_tensor_list(entry: _Entry) -> TensorsArgument | UnrecordedListArgum
     """
     if not isinstance(entry.dims, list) or not entry.dims:
         return UnrecordedListArgument()
-    if len(entry.dims) > MAX_TENSORS_OF_LIST:
+
+    tensor_count = len(entry.dims)
+    if tensor_count > MAX_TENSORS_OF_LIST:
         raise RefusedError(Refusal.DAMAGED)
-    strides = entry.strides
-    if strides is not None and (
-        not isinstance(strides, list) or len(strides) != len(entry.dims)
-    ):
+
+    # Each tensor has a list of strides, or none of them in a trace without strides.
+    all_strides = entry.strides
+    if all_strides is None:
+        all_strides = [None] * tensor_count
+    if not isinstance(all_strides, list) or len(all_strides) != tensor_count:
         raise RefusedError(Refusal.DAMAGED)
-    tensors = []
-    for number, dims in enumerate(entry.dims):
-        strides_of_tensor = None if strides is None else strides[number]
-        tensors.append(_make_tensor(ASSUMED_DTYPE, dims, strides_of_tensor))
+
+    tensors = [
+        _make_tensor(ASSUMED_DTYPE, dims, strides)
+        for dims, strides in zip(entry.dims, all_strides, strict=True)
+    ]
     return TensorsArgument(tuple(tensors))
 
 
@@ -393,14 +433,15 @@ def _kinds_of_remarks(argument: Argument, entry: _Entry) -> list[RemarkKind]:
         argument: The argument after its conversion.
         entry: What was recorded of it.
     """
-    if isinstance(argument, NothingArgument):
-        return [RemarkKind.NOTHING] if entry.value is not None else []
+    if isinstance(argument, NothingArgument) and entry.value is not None:
+        return [RemarkKind.NOTHING]
     if isinstance(argument, TensorsArgument):
         return [RemarkKind.LIST_DTYPE]
-    if isinstance(argument, TensorArgument) and argument.dtype in QUANTIZED_BYTES:
-        return [RemarkKind.QUANTIZED]
-    if isinstance(argument, TensorArgument) and _is_expanded(argument):
-        return [RemarkKind.EXPANDED]
+    if isinstance(argument, TensorArgument):
+        if argument.dtype in QUANTIZED_BYTES:
+            return [RemarkKind.QUANTIZED]
+        if _is_expanded(argument):
+            return [RemarkKind.EXPANDED]
     return []
 
 
@@ -415,28 +456,28 @@ def _is_expanded(tensor: TensorArgument) -> bool:
     )
 
 
-def _mark_python_numbers(
-    op: str, arguments: list[Argument], remarks: list[Remark]
-) -> None:
-    """Replace a tensor that stands for a Python number, as in `x + 1`, by such a
-    number.
+def _find_python_number(
+    op: str, arguments: Sequence[Argument]
+) -> ScalarTensorArgument | None:
+    """Return the Python number that the second argument of a call is, as in `x + 1`.
 
-    torch passes the number to some ops as a second tensor without dimensions. It is
-    recognized by its element type. Both lists are changed in place.
-
-    Args:
-        op: The name of the op.
-        arguments: The arguments of the call.
-        remarks: The remarks about them, to which one is added for such a number.
+    torch passes the number to some ops as a tensor without dimensions. It is recognized
+    by its element type. Returns None for any other second argument.
     """
     if op not in WITH_PYTHON_NUMBERS or len(arguments) < 2:
-        return
-    first, second = arguments[:2]
+        return None
+
+    first = arguments[0]
+    second = arguments[1]
     if not isinstance(first, TensorArgument) or not isinstance(second, TensorArgument):
-        return
-    if first.shape and not second.shape and second.dtype in PYTHON_NUMBER_DTYPES:
-        arguments[1] = ScalarTensorArgument(second.dtype)
-        remarks.append(Remark(RemarkKind.SCALAR_TENSOR, 1))
+        return None
+
+    has_dimensions = len(first.shape) > 0
+    has_no_dimensions = len(second.shape) == 0
+    is_number_type = second.dtype in PYTHON_NUMBER_DTYPES
+    if has_dimensions and has_no_dimensions and is_number_type:
+        return ScalarTensorArgument(second.dtype)
+    return None
 
 
 def _freeze_recorded_inputs(
@@ -468,10 +509,14 @@ def freeze_dims(dims: object) -> tuple[object, ...]:
 
 def _freeze_nested_lists(value: object, depth: int = 0) -> object:
     """Turn lists of integers, nested up to three levels deep, into tuples. Anything
-    that is neither a list nor an integer becomes 0."""
-    if isinstance(value, list) and depth < 3:
+    that is neither a list nor an integer becomes 0.
+
+    `depth` is how many lists are around the value.
+    """
+    if isinstance(value, list) and depth < MAX_LIST_DEPTH:
         return tuple(_freeze_nested_lists(inner, depth + 1) for inner in value)
-    return value if type(value) is int else 0
+    is_integer = type(value) is int  # not a bool
+    return value if is_integer else 0
 
 
 def _has_any_size(dims: object) -> bool:
@@ -489,11 +534,3 @@ def _parse_sizes(value: object) -> Shape | None:
         if type(size) is not int or size < 0:
             return None
     return tuple(value)
-
-
-def _multiply_sizes(sizes: Sequence[int]) -> int:
-    """Return the product of some sizes; 1 for none."""
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

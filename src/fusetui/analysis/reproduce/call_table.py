@@ -8,7 +8,13 @@ import msgspec
 import numpy as np
 
 from fusetui.gpu.roofline.many import read_inputs_of_ops
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import (
+    Int64s,
+    Rows,
+    distinct_rows,
+    summed,
+    sums_of_ranges,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, arguments
@@ -37,22 +43,23 @@ class CallTable(msgspec.Struct, frozen=True, eq=False):
         """Whether any op launched GPU work."""
         return bool(self.own_gpu_ns.any())
 
-    def place_of(self, row: int) -> int:
-        """Return the index of an op in `rows`. Returns -1 if this row of the trace is
-        no op."""
-        place = int(np.searchsorted(self.rows, row))
-        if place < len(self.rows) and self.rows[place] == row:
-            return place
-        return -1
+    def index_of(self, row: int) -> int | None:
+        """Return the index of an op in `rows`; None if this row of the trace is no op."""
+        index = int(np.searchsorted(self.rows, row))
+        if index < len(self.rows) and self.rows[index] == row:
+            return index
+        return None
 
-    def inputs_at(self, place: int) -> tuple[bytes, ...]:
-        """Return the JSON texts of the recorded inputs of the op at an index of `rows`.
+    def inputs_of(self, row: int) -> tuple[bytes, ...]:
+        """Return the JSON texts of the recorded inputs of the op in a row of the trace.
 
         There are four: dims, types, strides and values. A text is b"" where nothing was
         recorded.
         """
-        number = int(self.inputs.number[place])
-        return (b"", b"", b"", b"") if number < 0 else self.inputs.distinct[number]
+        index = self.index_of(row)
+        if index is None or self.inputs.number[index] < 0:
+            return b"", b"", b"", b""
+        return self.inputs.distinct[self.inputs.number[index]]
 
 
 @memo()
@@ -64,19 +71,17 @@ def call_table(trace: Trace) -> CallTable:
     """
     rows = rows_there(trace, Role.OP)
     inputs = read_inputs_of_ops(trace, rows)
-    name_number = trace.name[rows].astype(np.int64)
-    group_key = name_number * (len(inputs.texts) + 1) + inputs.number + 1
-    collective_number = _number_collectives(trace, rows)
-    group_key = (
-        group_key * (collective_number.max(initial=-1) + 2) + collective_number + 1
-    )
-    _, group = np.unique(group_key, return_inverse=True)
-    cpu_ns = np.where(trace.role[rows] == Role.OP, trace.dur[rows], 0)
+    collective = _number_collectives(trace, rows)
+    _, group = distinct_rows((trace.name[rows], inputs.number, collective))
+
+    # Ops of the capture of a graph have another role; their time is not of this trace.
+    is_recorded_here = trace.role[rows] == Role.OP
+    cpu_ns = np.where(is_recorded_here, trace.dur[rows], 0)
     own_gpu_ns = _sum_own_gpu_ns(trace, rows)
     return CallTable(
         rows=rows,
         inputs=inputs,
-        group=group.reshape(-1),
+        group=group,
         gpu_ns=_add_inner_times(trace, rows, own_gpu_ns),
         own_gpu_ns=own_gpu_ns,
         cpu_ns=cpu_ns,
@@ -94,55 +99,56 @@ def _number_collectives(trace: Trace, rows: Rows) -> Int64s:
     Returns:
         A number for each of `rows`; -1 for ops that describe no collective.
     """
-    collective_numbers = np.full(len(rows), -1, dtype=np.int64)
+    numbers = np.full(len(rows), -1, dtype=np.int64)
     if PARAM_COMMS in trace.names:
-        name_index = trace.names.index(PARAM_COMMS)
-        places = np.flatnonzero(trace.name[rows] == name_index)
-        orders = trace.order[rows[places]]
-        collective_numbers[places] = arguments(
-            trace.elements, orders, COLLECTIVE_ARGS
-        ).number
-    return collective_numbers
+        describes_collective = trace.name[rows] == trace.names.index(PARAM_COMMS)
+        orders = trace.order[rows[describes_collective]]
+        read = arguments(trace.elements, orders, COLLECTIVE_ARGS)
+        numbers[describes_collective] = read.number
+    return numbers
 
 
 def _sum_own_gpu_ns(trace: Trace, rows: Rows) -> Int64s:
     """Add up the GPU time that each op launched itself, without that of the ops inside
     it. Returns ns for each of `rows`."""
-    gpu_rows = trace.gpu_rows
-    gpu_rows = gpu_rows[trace.op[gpu_rows] >= 0]
-    gpu_ns_of_slice = np.zeros(len(trace), dtype=np.int64)
-    np.add.at(gpu_ns_of_slice, trace.op[gpu_rows], trace.dur[gpu_rows])
-    own: Int64s = gpu_ns_of_slice[rows]
+    op = trace.op[trace.gpu_rows]
+    ns = trace.dur[trace.gpu_rows]
+    has_op = op >= 0
+    ns_of_every_row = summed(op[has_op], ns[has_op], len(trace))
+    own: Int64s = ns_of_every_row[rows]
     return own
 
 
 def _add_inner_times(trace: Trace, rows: Rows, own_ns: Int64s) -> Int64s:
     """Add to the time of each op the times of all ops inside it, at any depth.
 
-    The ops inside an op follow it in `rows`, up to the end of its subtree. So each sum
-    is the difference of two running totals.
+    E.g. an op of 5 ns around an op of 3 ns, which is around one of 2 ns: the sums are
+    10, 5 and 2 ns. The ops inside an op follow it in `rows`, up to the end of its
+    subtree.
 
     Args:
         trace: The trace.
         rows: The ops, ascending.
         own_ns: The time of each op itself.
     """
-    ns_before = np.append(0, np.cumsum(own_ns))
+    begin_of_subtree = np.arange(len(rows))
     end_of_subtree = np.searchsorted(rows, trace.end_row[rows])
-    with_inner: Int64s = ns_before[end_of_subtree] - ns_before[np.arange(len(rows))]
-    return with_inner
+    return sums_of_ranges(own_ns, begin_of_subtree, end_of_subtree)
 
 
 def _subtract_inner_cpu_ns(trace: Trace, rows: Rows, cpu_ns: Int64s) -> Int64s:
     """Return the CPU time of each op without that of the ops directly inside it, at
     least 0.
 
+    E.g. an op of 10 ns around ops of 3 and 4 ns took 3 ns itself.
+
     Args:
         trace: The trace.
         rows: The ops, ascending.
         cpu_ns: The CPU time of each op, including the ops inside it.
     """
-    inner_ns = np.zeros(len(trace) + 1, dtype=np.int64)
-    np.add.at(inner_ns, trace.parent[rows], cpu_ns)  # -1: no parent, the last entry
-    own: Int64s = np.maximum(cpu_ns - inner_ns[rows], 0)
+    parent = trace.parent[rows]
+    has_parent = parent >= 0
+    inner_ns_of_row = summed(parent[has_parent], cpu_ns[has_parent], len(trace))
+    own: Int64s = np.maximum(cpu_ns - inner_ns_of_row[rows], 0)
     return own

@@ -45,6 +45,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import parsed
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import lower_median_index
 from fusetui.trace.program.backward import ENGINE, Backward, backward_ops
@@ -128,15 +129,17 @@ def describe_call_without_op(trace: Trace, rows: Rows) -> Call:
         rows: The GPU events, at least one.
     """
     durations_ns = trace.dur[rows]
+    total_ns = int(durations_ns.sum())
     median_row = int(rows[lower_median_index(durations_ns)])
     name = trace.name_of(median_row)
+    is_compiled = COMPILED_NAME.match(name) is not None
     return Call(
-        kind=CallKind.COMPILED if COMPILED_NAME.match(name) else CallKind.NONE,
+        kind=CallKind.COMPILED if is_compiled else CallKind.NONE,
         op="",
         row=median_row,
         count=len(rows),
-        total_ns=int(durations_ns.sum()),
-        own_ns=int(durations_ns.sum()),
+        total_ns=total_ns,
+        own_ns=total_ns,
         median_ns=int(trace.dur[median_row]),
         on_gpu=True,
         device=_name_of_device(find_device_properties(trace, median_row)),
@@ -151,7 +154,8 @@ def name_executing_device(trace: Trace, row: int) -> str:
     gpu_rows = _launched_gpu_rows(trace, row)
     if not len(gpu_rows):
         return ""
-    return _name_of_device(find_device_properties(trace, int(gpu_rows[0]))) or "GPU"
+    properties = find_device_properties(trace, int(gpu_rows[0]))
+    return _name_of_device(properties) or "GPU"
 
 
 def _name_of_device(properties: dict[str, Any]) -> str:
@@ -171,11 +175,11 @@ def _add_arguments(trace: Trace, call: Call) -> Call:
     """
     name = call.op
     if COLLECTIVE_NAME.match(name):
-        facts = read_collective(trace, call.row)
-        return replace(call, kind=CallKind.COLLECTIVE, collective=facts)
+        collective = read_collective(trace, call.row)
+        return replace(call, kind=CallKind.COLLECTIVE, collective=collective)
     if COMPILED_NAME.match(name.removeprefix(ENGINE)):
-        recorded = _read_recorded_inputs(trace, call.row, name)
-        return replace(call, kind=CallKind.COMPILED, recorded=recorded)
+        inputs = _parse_inputs_or_nothing(trace, call.row)
+        return replace(call, kind=CallKind.COMPILED, recorded=inputs.recorded)
     if _autograd_node_name(name):
         return _complete_backward_call(trace, call)
     if OP_NAME.fullmatch(name):
@@ -209,18 +213,18 @@ def _read_inputs(trace: Trace, row: int) -> _Inputs:
         RefusedError: The inputs cannot be made, or a list of tensors was too long
             to be recorded and nothing shows its tensors.
     """
-    table = call_table(trace)
     op = trace.name_of(row)
-    recorded_inputs = parse_recorded_inputs(op, table.inputs_at(table.place_of(row)))
     inner = list_inner_calls(trace, row)
-    completed_inputs = completed(trace, row, op, recorded_inputs, inner)
+    parsed_inputs = parse_recorded_inputs(op, call_table(trace).inputs_of(row))
+    completed_inputs = completed(trace, row, op, parsed_inputs, inner)
     for position, argument in enumerate(completed_inputs.arguments):
         if isinstance(argument, UnrecordedListArgument):
             raise RefusedError(Refusal.LONG_LIST, position)
+
     filled_inputs = choose_fillings(op, completed_inputs.arguments)
     return _Inputs(
         arguments=filled_inputs.arguments,
-        recorded=recorded_inputs.recorded,
+        recorded=parsed_inputs.recorded,
         remarks=(*completed_inputs.remarks, *filled_inputs.remarks),
         inner=tuple(inner),
     )
@@ -241,16 +245,16 @@ def _complete_forward_call(trace: Trace, call: Call) -> Call:
     if _has_backward(trace, call.row) and not _is_in_place(call.op):
         arguments = require_gradients(arguments)
         remarks = (*remarks, Remark(RemarkKind.GRADIENTS))
-    return _measure_inputs(
-        replace(
-            call,
-            kind=CallKind.OP,
-            arguments=arguments,
-            recorded=inputs.recorded,
-            remarks=remarks,
-            inner=_describe_inner_ops(trace, call.row, inputs.inner),
-            cost=_estimate_cost(trace, call.row),
-        )
+
+    return replace(
+        call,
+        kind=CallKind.OP,
+        arguments=arguments,
+        input_bytes=_sum_input_bytes(arguments),
+        recorded=inputs.recorded,
+        remarks=remarks,
+        inner=_describe_inner_ops(trace, call.row, inputs.inner),
+        cost=_estimate_cost(trace, call.row),
     )
 
 
@@ -265,72 +269,84 @@ def _complete_backward_call(trace: Trace, call: Call) -> Call:
         RefusedError: The forward op is not known, or its inputs cannot be made.
     """
     node = _autograd_node_name(call.op)
-    forward_row = int(_backward_ops_of_trace(trace).forward_of(np.array([call.row]))[0])
-    if forward_row < 0 or not OP_NAME.fullmatch(trace.name_of(forward_row)):
+    forward_row = _find_forward_op(trace, call.row)
+    if forward_row is None:
         raise RefusedError(Refusal.NO_FORWARD)
+
     inputs = _read_inputs(trace, forward_row)
+    arguments = require_gradients(inputs.arguments)
+
     inner = list_inner_calls(trace, call.row)
     node_inputs = _read_node_inputs(trace, call.row, node, inner)
+    ops_inside_node = [other for other in inner if not _autograd_node_name(other.name)]
+    return replace(
+        call,
+        kind=CallKind.BACKWARD,
+        op=trace.name_of(forward_row),
+        arguments=arguments,
+        input_bytes=_sum_input_bytes(arguments),
+        recorded=inputs.recorded,
+        node=node,
+        node_recorded=node_inputs.recorded,
+        gradients=_make_incoming_gradients(node_inputs.arguments),
+        remarks=(*inputs.remarks, Remark(RemarkKind.GRADIENTS)),
+        inner=_describe_inner_ops(trace, call.row, ops_inside_node),
+    )
+
+
+def _find_forward_op(trace: Trace, row: int) -> int | None:
+    """Return the row of the forward op that created the node of autograd in a row; None
+    if it is not known, or is no op of torch."""
+    (forward_row,) = _backward_ops_of_trace(trace).forward_of(np.array([row])).tolist()
+    is_known = forward_row >= 0
+    if is_known and OP_NAME.fullmatch(trace.name_of(forward_row)):
+        return int(forward_row)
+    return None
+
+
+def _make_incoming_gradients(
+    arguments: Sequence[Argument],
+) -> tuple[TensorArgument, ...]:
+    """Return the gradients with which a node of autograd is called: the tensors among
+    its recorded arguments, filled with any numbers."""
     gradients = []
-    for argument in node_inputs.arguments if node_inputs else ():
+    for argument in arguments:
         if isinstance(argument, TensorArgument):
             is_quantized = argument.dtype in QUANTIZED_BYTES
             filling = Filling.QUANTIZED if is_quantized else Filling.NORMAL
             gradients.append(replace(argument, filling=filling, below=None))
-    ops_inside_node = [other for other in inner if not _autograd_node_name(other.name)]
-    return _measure_inputs(
-        replace(
-            call,
-            kind=CallKind.BACKWARD,
-            op=trace.name_of(forward_row),
-            arguments=require_gradients(inputs.arguments),
-            recorded=inputs.recorded,
-            node=node,
-            node_recorded=node_inputs.recorded if node_inputs else RecordedInputs(),
-            gradients=tuple(gradients),
-            remarks=(*inputs.remarks, Remark(RemarkKind.GRADIENTS)),
-            inner=_describe_inner_ops(trace, call.row, ops_inside_node),
-        )
-    )
+    return tuple(gradients)
+
+
+NO_INPUTS: Final = ParsedInputs(arguments=(), remarks=(), recorded=RecordedInputs())
 
 
 def _read_node_inputs(
     trace: Trace, row: int, node: str, inner: Sequence[InnerCall]
-) -> ParsedInputs | None:
-    """Return what was recorded of the inputs of a node of autograd; None if nothing
-    usable was.
+) -> ParsedInputs:
+    """Return what was recorded of the inputs of a node of autograd; NO_INPUTS if
+    nothing usable was.
 
-    The op of the autograd engine has no inputs itself: they are those of the node
-    inside it.
-
-    Args:
-        trace: The trace.
-        row: The op of the engine, or the node itself.
-        node: The name of the node.
-        inner: The ops inside that row.
+    The row is the node itself, or the op of the autograd engine around it, which has no
+    inputs: they are those of the node among the ops inside it, `inner`.
     """
-    if trace.name_of(row) != node:
-        for call in inner:
-            if call.name == node:
-                return call.inputs
-        return None
-    table = call_table(trace)
-    try:
-        return parse_recorded_inputs(node, table.inputs_at(table.place_of(row)))
-    except RefusedError:
-        return None
+    if trace.name_of(row) == node:
+        return _parse_inputs_or_nothing(trace, row)
+
+    for call in inner:
+        if call.name == node:
+            return call.inputs or NO_INPUTS
+    return NO_INPUTS
 
 
-def _read_recorded_inputs(trace: Trace, row: int, name: str) -> RecordedInputs:
-    """Return what was recorded of the inputs of the op in a row. The result has no
-    inputs if they cannot be used."""
-    table = call_table(trace)
+def _parse_inputs_or_nothing(trace: Trace, row: int) -> ParsedInputs:
+    """Parse the recorded inputs of the op in a row; NO_INPUTS if they cannot be used."""
     try:
         return parse_recorded_inputs(
-            name, table.inputs_at(table.place_of(row))
-        ).recorded
+            trace.name_of(row), call_table(trace).inputs_of(row)
+        )
     except RefusedError:
-        return RecordedInputs()
+        return NO_INPUTS
 
 
 def require_gradients(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
@@ -376,19 +392,17 @@ def _is_in_place(op: str) -> bool:
     return op.endswith("_")
 
 
-def _measure_inputs(call: Call) -> Call:
-    """Add to a call how many bytes its input tensors have together.
+def _sum_input_bytes(arguments: Sequence[Argument]) -> int:
+    """Return how many bytes the tensors among some arguments have together.
 
     Raises:
         RefusedError: They have more than MAX_INPUT_BYTES (1 TB), which no machine
             has.
     """
-    input_bytes = sum(
-        storage_bytes(tensor) for tensor in collect_tensors(call.arguments)
-    )
+    input_bytes = sum(storage_bytes(tensor) for tensor in collect_tensors(arguments))
     if input_bytes > MAX_INPUT_BYTES:
         raise RefusedError(Refusal.TOO_LARGE)
-    return replace(call, input_bytes=input_bytes)
+    return input_bytes
 
 
 def _summarize_times(trace: Trace, rows: Rows) -> CallTimes:
@@ -403,17 +417,21 @@ def _summarize_times(trace: Trace, rows: Rows) -> CallTimes:
     """
     table = call_table(trace)
     indices = np.searchsorted(table.rows, rows)
-    gpu_ns = table.gpu_ns[indices]
-    on_gpu = bool(gpu_ns.any())
-    ns_per_call = gpu_ns if on_gpu else table.cpu_ns[indices]
-    own_ns = table.own_gpu_ns if on_gpu else table.own_cpu_ns
-    median_index = lower_median_index(ns_per_call)
+    on_gpu = bool(table.gpu_ns[indices].any())
+    if on_gpu:
+        call_ns = table.gpu_ns[indices]
+        own_ns = table.own_gpu_ns[indices]
+    else:
+        call_ns = table.cpu_ns[indices]
+        own_ns = table.own_cpu_ns[indices]
+
+    median_call = lower_median_index(call_ns)
     return CallTimes(
-        row=int(rows[median_index]),
+        row=int(rows[median_call]),
         calls=len(rows),
-        total_ns=int(ns_per_call.sum()),
-        own_ns=int(own_ns[indices].sum()),
-        median_ns=int(ns_per_call[median_index]),
+        total_ns=int(call_ns.sum()),
+        own_ns=int(own_ns.sum()),
+        median_ns=int(call_ns[median_call]),
         on_gpu=on_gpu,
     )
 
@@ -448,35 +466,35 @@ def _describe_inner_ops(
         inner: The ops inside it; at most MAX_INNER_OPS are looked at.
     """
     table = call_table(trace)
-    index_of_row: dict[int, int] = {}
     ops: list[InnerOp] = []
+    index_of_row: dict[int, int] = {}  # the index in `ops` of each op that is in it
     for call in inner[:MAX_INNER_OPS]:
-        dims_text = table.inputs_at(table.place_of(call.row))[0]
-        if dims_text and OP_NAME.fullmatch(call.name):
-            parent = _find_numbered_parent(trace, call.row, row, index_of_row)
-            index_of_row[call.row] = len(ops)
-            dims = freeze_dims(parsed(dims_text))
-            ops.append(InnerOp(call.name, dims, parent))
+        dims_text, _, _, _ = table.inputs_of(call.row)
+        if not dims_text or not OP_NAME.fullmatch(call.name):
+            continue
+
+        op = InnerOp(
+            name=call.name,
+            dims=freeze_dims(parsed(dims_text)),
+            parent=_find_op_around(trace, call.row, row, index_of_row),
+        )
+        index_of_row[call.row] = len(ops)
+        ops.append(op)
     return tuple(ops)
 
 
-def _find_numbered_parent(
-    trace: Trace, row: int, call_row: int, number_of_row: Mapping[int, int]
+def _find_op_around(
+    trace: Trace, row: int, call_row: int, index_of_row: Mapping[int, int]
 ) -> int:
-    """Return the number of the innermost numbered op around a row.
+    """Return the index of the innermost op around a row that has one in `index_of_row`.
 
-    Returns -1 if there is none between the row and the call.
-
-    Args:
-        trace: The trace.
-        row: The row to start from.
-        call_row: The row of the call, where the search ends.
-        number_of_row: The numbers of those rows that have one.
+    Returns -1 if there is none between the row and that of the call around it.
     """
+    # Slices around a row have smaller rows, so the search does not miss the call.
     parent = int(trace.parent[row])
-    while parent > call_row and parent not in number_of_row:
+    while parent > call_row and parent not in index_of_row:
         parent = int(trace.parent[parent])
-    return number_of_row.get(parent, -1)
+    return index_of_row.get(parent, -1)
 
 
 def _estimate_cost(trace: Trace, row: int) -> Cost:
@@ -486,36 +504,29 @@ def _estimate_cost(trace: Trace, row: int) -> Cost:
     The first kernel whose work is known decides. Without one, the inputs of the op
     decide. Then the FLOP and the bytes may be unknown, and the least time always is.
     """
-    for gpu_row in _launched_gpu_rows(trace, row).tolist():
-        job = work_of(trace, gpu_row)
-        if job is not None:
+    gpu_rows = _launched_gpu_rows(trace, row).tolist()
+    for gpu_row in gpu_rows:
+        work = work_of(trace, gpu_row)
+        if work is not None:
             return Cost(
-                flop=job.amount.flop,
-                bytes=job.amount.bytes,
-                attainable_ns=job.attainable.least_ns,
+                flop=work.amount.flop,
+                bytes=work.amount.bytes,
+                attainable_ns=work.attainable.least_ns,
             )
+
     inputs = inputs_of(trace.name_of(row), trace.args_of(row))
-    kernel = None
-    gpu_rows = _launched_gpu_rows(trace, row)
-    if len(gpu_rows) == 1:
-        kernel = decode(trace.name_of(int(gpu_rows[0])))
-    amount = None if inputs is None else compute_amount(inputs, kernel)
-    if amount is None:
+    if inputs is None:
         return Cost()
-    return Cost(flop=amount.flop, bytes=amount.bytes)
+
+    # The name of a single kernel tells the types of its operands.
+    kernel = decode(trace.name_of(gpu_rows[0])) if len(gpu_rows) == 1 else None
+    amount = compute_amount(inputs, kernel)
+    return Cost() if amount is None else Cost(flop=amount.flop, bytes=amount.bytes)
 
 
-def group_rows(table: CallTable, places: Rows) -> list[Rows]:
-    """Divide some ops into the groups of equal calls.
-
-    Args:
-        table: The calls of the trace.
-        places: Indices in `table.rows`.
-
-    Returns:
-        The rows of each group, in no particular order.
-    """
-    by_group = np.argsort(table.group[places], kind="stable")
-    places = places[by_group]
-    _, first_of_group = np.unique(table.group[places], return_index=True)
-    return [table.rows[group] for group in np.split(places, first_of_group[1:])]
+def group_rows(table: CallTable, indices: Rows) -> list[Rows]:
+    """Divide some ops, given by their indices in `table.rows`, into groups of equal
+    calls. Returns the rows of each group, in no particular order."""
+    rows = table.rows[indices]
+    groups = grouped(table.group[indices])
+    return [rows[members] for members in groups.members_of_each()]

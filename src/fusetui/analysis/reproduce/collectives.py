@@ -79,21 +79,23 @@ def read_collective(trace: Trace, row: int) -> CollectiveFacts:
     comms_args = _find_comms_args(trace, row)
     if not comms_args:
         return _infer_from_inputs(trace, row)
+
     try:
         comms = msgspec.convert(comms_args, _ParamComms)
     except msgspec.ValidationError:
         raise RefusedError(Refusal.DAMAGED) from None
     if comms.name in NO_COLLECTIVES:
         raise RefusedError(Refusal.NOT_AN_OP)
-    return _check_sizes(
-        CollectiveFacts(
-            name=comms.name,
-            dtype=comms.dtype,
-            in_elements=comms.in_elements,
-            out_elements=comms.out_elements,
-            ranks=comms.ranks,
-        )
+
+    collective = CollectiveFacts(
+        name=comms.name,
+        dtype=comms.dtype,
+        in_elements=comms.in_elements,
+        out_elements=comms.out_elements,
+        ranks=comms.ranks,
     )
+    _check_sizes(collective)
+    return collective
 
 
 def _find_comms_args(trace: Trace, row: int) -> dict[str, Any]:
@@ -117,44 +119,30 @@ def _infer_from_inputs(trace: Trace, row: int) -> CollectiveFacts:
     op = trace.name_of(row)
     if not op.startswith(OP_PREFIX):
         raise RefusedError(Refusal.NO_INPUTS)
-    table = call_table(trace)
-    arguments = parse_recorded_inputs(
-        op, table.inputs_at(table.place_of(row))
-    ).arguments
-    element_counts = []
+
+    inputs = parse_recorded_inputs(op, call_table(trace).inputs_of(row))
     dtype = ""
-    for argument in arguments:
+    sizes: list[int] = []  # of each argument with tensors, in elements
+    for argument in inputs.arguments:
         tensors = collect_tensors([argument])
         if tensors:
-            element_counts.append(sum(math.prod(tensor.shape) for tensor in tensors))
+            sizes.append(sum(math.prod(tensor.shape) for tensor in tensors))
         if isinstance(argument, TensorArgument):
             dtype = SCALAR_TYPES.get(argument.dtype, "")
+
+    # An op with one such argument overwrites its input.
     name = op.removeprefix(OP_PREFIX).removesuffix("_")
-    return _check_sizes(
-        CollectiveFacts(
-            name=name,
-            dtype=dtype,
-            in_elements=_choose_input_size(name, element_counts),
-            out_elements=element_counts[0] if element_counts else 0,
-            ranks=_recorded_world_size(trace),
-        )
+    first_size = sizes[0] if sizes else 0
+    last_size = sizes[-1] if sizes else 0
+    collective = CollectiveFacts(
+        name=name,
+        dtype=dtype,
+        in_elements=last_size if name in OUTPUT_FIRST else first_size,
+        out_elements=first_size,
+        ranks=_recorded_world_size(trace),
     )
-
-
-def _choose_input_size(name: str, sizes: list[int]) -> int:
-    """Choose the number of elements of the input among the sizes of the arguments.
-
-    Some collectives take their output before their input: there the last size counts,
-    else the first.
-
-    Args:
-        name: The name of the collective.
-        sizes: The number of elements of each argument with tensors. Without any,
-            the result is 0.
-    """
-    if not sizes:
-        return 0
-    return sizes[-1] if name in OUTPUT_FIRST else sizes[0]
+    _check_sizes(collective)
+    return collective
 
 
 def _recorded_world_size(trace: Trace) -> int:
@@ -162,21 +150,23 @@ def _recorded_world_size(trace: Trace) -> int:
     it does not."""
     info = trace.keys.get("distributedInfo")
     ranks = info.get("world_size") if isinstance(info, dict) else None
-    return ranks if isinstance(ranks, int) and ranks > 0 else UNKNOWN_RANKS
+    if isinstance(ranks, int) and ranks > 0:
+        return ranks
+    return UNKNOWN_RANKS
 
 
-def _check_sizes(facts: CollectiveFacts) -> CollectiveFacts:
-    """Return the details of a collective unchanged if its sizes are possible.
+def _check_sizes(collective: CollectiveFacts) -> None:
+    """Check that a collective has a name and possible sizes.
 
     Raises:
         RefusedError: It has no name, or a number of ranks or elements that no
             collective has.
     """
-    if not facts.name or not 1 <= facts.ranks <= MAX_RANKS:
+    has_possible_ranks = 1 <= collective.ranks <= MAX_RANKS
+    if not collective.name or not has_possible_ranks:
         raise RefusedError(Refusal.NO_INPUTS)
-    for elements in (facts.in_elements, facts.out_elements):
+    for elements in (collective.in_elements, collective.out_elements):
         if elements < 0:
             raise RefusedError(Refusal.DAMAGED)
         if elements > MAX_ELEMENTS:
             raise RefusedError(Refusal.TOO_LARGE)
-    return facts

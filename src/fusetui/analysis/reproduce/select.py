@@ -18,7 +18,7 @@ from fusetui.analysis.reproduce.calls import (
     group_rows,
 )
 from fusetui.analysis.reproduce.model import Call
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median_index
@@ -59,11 +59,14 @@ def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
         NothingToReproduceError: Not exactly one is given, or the trace does not
             have it.
     """
-    if bool(op) + bool(kernel) + (row is not None) != 1:
+    is_given = [op != "", kernel != "", row is not None]
+    if is_given.count(True) != 1:
         raise NothingToReproduceError("Specify either an op, a kernel or a row.")
+
     if row is not None:
         return call_of_slice(trace, row)
-    return (calls_of_op(trace, op) if op else calls_of_kernel(trace, kernel))[0]
+    largest_first = calls_of_op(trace, op) if op else calls_of_kernel(trace, kernel)
+    return largest_first[0]
 
 
 def calls_of_op(trace: Trace, name: str) -> list[Call]:
@@ -78,12 +81,13 @@ def calls_of_op(trace: Trace, name: str) -> list[Call]:
         NothingToReproduceError: The trace has no op of this name.
     """
     table = call_table(trace)
+    name_of_op = trace.name[table.rows]
     for full_name in (name, DEFAULT_NAMESPACE + name, ENGINE + name):
-        if full_name in trace.names:
-            name_index = trace.names.index(full_name)
-            places = np.flatnonzero(trace.name[table.rows] == name_index)
-            if len(places):
-                return _describe_calls(trace, table, places)
+        if full_name not in trace.names:
+            continue
+        indices = np.flatnonzero(name_of_op == trace.names.index(full_name))
+        if len(indices):
+            return _describe_calls(trace, table, indices)
     raise NothingToReproduceError(f"No op of this trace is named {name}.")
 
 
@@ -107,17 +111,19 @@ def calls_of_kernel(trace: Trace, pattern: str) -> list[Call]:
     rows = _find_gpu_rows(trace, pattern)
     if not len(rows):
         raise NothingToReproduceError(f"No kernel of this trace matches {pattern}.")
-    calls: list[Call] = []
+
     table = call_table(trace)
-    ops = distinct(trace.op[rows])
-    ops = ops[ops >= 0]
-    if len(ops):
-        calls = _describe_calls(trace, table, np.searchsorted(table.rows, ops))
-    without_op = rows[trace.op[rows] < 0]
-    if len(without_op):
-        by_name = trace.name[without_op]
-        for name in distinct(by_name).tolist():
-            calls.append(describe_call_without_op(trace, without_op[by_name == name]))
+    op = trace.op[rows]
+    has_op = op >= 0
+    op_indices = np.searchsorted(table.rows, distinct(op[has_op]))
+    calls = _describe_calls(trace, table, op_indices)
+
+    without_op = rows[~has_op]
+    name_of_row = trace.name[without_op]
+    for name in distinct(name_of_row).tolist():
+        rows_of_name = without_op[name_of_row == name]
+        calls.append(describe_call_without_op(trace, rows_of_name))
+
     return sorted(calls, key=lambda call: -call.total_ns)
 
 
@@ -135,12 +141,15 @@ def call_of_slice(trace: Trace, row: int) -> Call:
         raise NothingToReproduceError(
             f"There is no row {row}: this trace has {len(trace)}."
         )
+    # The slice may be an op itself; else `trace.op` has the op that it belongs to.
     table = call_table(trace)
-    op = row if table.place_of(row) >= 0 else int(trace.op[row])
-    place = table.place_of(op)
-    if place >= 0:
-        group = np.flatnonzero(table.group == table.group[place])
-        return describe_equal_calls(trace, table.rows[group])
+    index = table.index_of(row)
+    if index is None:
+        index = table.index_of(int(trace.op[row]))
+
+    if index is not None:
+        is_equal_call = table.group == table.group[index]
+        return describe_equal_calls(trace, table.rows[is_equal_call])
     if trace.role[row] in GPU_ROLES:
         return describe_call_without_op(trace, np.array([row]))
     raise NothingToReproduceError(
@@ -160,13 +169,14 @@ def most_expensive_calls(trace: Trace, count: int) -> list[Call]:
     table = call_table(trace)
     if not len(table.rows):
         raise NothingToReproduceError("This trace has no op.")
-    own_ns = own_times(table)
-    total_ns = np.bincount(table.group, weights=own_ns)
-    largest_first = np.argsort(-total_ns, kind="stable")[:count]
-    groups = largest_first[total_ns[largest_first] > 0]
+
+    total_ns = np.bincount(table.group, weights=own_times(table))
+    largest_groups = np.argsort(-total_ns, kind="stable")[:count]
     calls: list[Call] = []
-    for group in groups.tolist():
-        calls.append(describe_equal_calls(trace, table.rows[table.group == group]))
+    for group in largest_groups.tolist():
+        if total_ns[group] > 0:
+            rows = table.rows[table.group == group]
+            calls.append(describe_equal_calls(trace, rows))
     return calls
 
 
@@ -191,28 +201,30 @@ def calls_of_module(trace: Trace, name: str) -> ModuleCalls:
     Raises:
         NothingToReproduceError: The trace has no such module, or no op in it.
     """
-    module_origins = origins(trace)
-    row = _find_median_module_call(module_origins, name)
+    every_origin = origins(trace)
+    row = _find_median_module_call(every_origin, name)
     table = call_table(trace)
-    is_outermost = _mark_outermost_ops(module_origins, table, row)
-    places = np.flatnonzero(is_outermost)
-    if not len(places):
+    is_outermost = _mark_outermost_ops(every_origin, table, row)
+    if not is_outermost.any():
         raise NothingToReproduceError(f"No op was recorded in the module {name}.")
+
+    # Equal ops are one call, whose index each of them gets.
+    rows = table.rows[is_outermost]
+    group_of_op = table.group[is_outermost]
     calls: list[Call] = []
-    call_indices = []
     call_of_group: dict[int, int] = {}
-    for place in places.tolist():
-        group = int(table.group[place])
+    order = []
+    for group in group_of_op.tolist():
         if group not in call_of_group:
             call_of_group[group] = len(calls)
-            equal_ops = places[table.group[places] == group]
-            calls.append(describe_equal_calls(trace, table.rows[equal_ops]))
-        call_indices.append(call_of_group[group])
+            calls.append(describe_equal_calls(trace, rows[group_of_op == group]))
+        order.append(call_of_group[group])
+
     return ModuleCalls(
         name=label_of(trace.name_of(row), expanded=True),
         row=row,
         calls=tuple(calls),
-        order=tuple(call_indices),
+        order=tuple(order),
     )
 
 
@@ -228,20 +240,21 @@ def _find_median_module_call(every_origin: Origins, name: str) -> int:
     """
     trace = every_origin.trace
     rows = every_origin.regions.rows
-    wanted = []
-    for row_name in distinct(trace.name[rows]).tolist():
-        text = trace.names[row_name]
-        if name in (text, label_of(text), label_of(text, expanded=True)):
-            wanted.append(row_name)
-    rows = rows[np.isin(trace.name[rows], wanted)]
-    if not len(rows):
+    wanted_names = []
+    for name_index in distinct(trace.name[rows]).tolist():
+        recorded = trace.names[name_index]
+        if name in (recorded, label_of(recorded), label_of(recorded, expanded=True)):
+            wanted_names.append(name_index)
+
+    calls = rows[np.isin(trace.name[rows], wanted_names)]
+    if not len(calls):
         raise NothingToReproduceError(
             f"No module or annotation of this trace is named {name}."
         )
-    return int(rows[lower_median_index(trace.dur[rows])])
+    return int(calls[lower_median_index(trace.dur[calls])])
 
 
-def _mark_outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Rows:
+def _mark_outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Flags:
     """Mark the ops that lie in a module call, on its thread, and in no other op of that
     call.
 
@@ -256,13 +269,13 @@ def _mark_outermost_ops(every_origin: Origins, table: CallTable, row: int) -> Ro
     trace = every_origin.trace
     ops = table.rows
     thread = trace.thread_of_track[trace.track]
-    is_inside = thread[ops] == thread[row]
-    is_inside &= trace.start[ops] >= trace.start[row]
-    is_inside &= trace.end[ops] <= trace.end[row]
-    is_of_call = np.zeros(len(trace) + 1, dtype=np.bool_)
-    is_of_call[ops[is_inside]] = True
-    is_of_call[-1] = False  # of no parent
-    outermost: Rows = is_inside & ~is_of_call[trace.parent[ops]]
+    is_on_thread = thread[ops] == thread[row]
+    starts_inside = trace.start[ops] >= trace.start[row]
+    ends_inside = trace.end[ops] <= trace.end[row]
+    is_inside = is_on_thread & starts_inside & ends_inside
+
+    has_parent_inside = np.isin(trace.parent[ops], ops[is_inside])
+    outermost: Flags = is_inside & ~has_parent_inside
     return outermost
 
 
@@ -273,21 +286,23 @@ def _find_gpu_rows(trace: Trace, pattern: str) -> Rows:
     Raises:
         NothingToReproduceError: The text cannot be understood as a search.
     """
-    rows = trace.gpu_rows
     if pattern in trace.names:
-        is_named_so = trace.name[rows] == trace.names.index(pattern)
-        if is_named_so.any():
-            named: Rows = rows[is_named_so]
-            return named
+        rows = trace.gpu_rows
+        has_name = trace.name[rows] == trace.names.index(pattern)
+        if has_name.any():
+            rows_of_name: Rows = rows[has_name]
+            return rows_of_name
+
     try:
         hits = search(trace, collect_name_texts(trace), parse(pattern))
     except WrongQueryError as error:
-        raise NothingToReproduceError(f"{error}.".replace("..", ".")) from None
+        message = str(error).removesuffix(".")
+        raise NothingToReproduceError(f"{message}.") from None
     return np.intersect1d(trace.rows_of(Role.KERNEL), hits)
 
 
-def _describe_calls(trace: Trace, table: CallTable, places: Rows) -> list[Call]:
+def _describe_calls(trace: Trace, table: CallTable, indices: Rows) -> list[Call]:
     """Return the distinct calls among the ops at some indices of the table, the largest
     total time first."""
-    calls = [describe_equal_calls(trace, rows) for rows in group_rows(table, places)]
+    calls = [describe_equal_calls(trace, rows) for rows in group_rows(table, indices)]
     return sorted(calls, key=lambda call: -call.total_ns)

@@ -6,6 +6,7 @@ Without a known bound, integers are 0 or 1, which are valid indices almost every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -45,9 +46,10 @@ def _bound_by_size(position: int, dimension: int) -> Bound:
 
     def bound(arguments: Arguments) -> int | None:
         shape = _shape_at(arguments, position)
-        if shape is None or not -len(shape) <= dimension < len(shape):
+        if shape is None:
             return None
-        return shape[dimension]
+        has_dimension = -len(shape) <= dimension < len(shape)
+        return shape[dimension] if has_dimension else None
 
     return bound
 
@@ -85,12 +87,7 @@ def _bound_by_elements(position: int, last_dimensions: int) -> Bound:
 
     def bound(arguments: Arguments) -> int | None:
         shape = _shape_at(arguments, position)
-        if shape is None:
-            return None
-        elements = 1
-        for size in shape[-last_dimensions:]:
-            elements *= size
-        return elements
+        return None if shape is None else math.prod(shape[-last_dimensions:])
 
     return bound
 
@@ -103,11 +100,9 @@ def _bound_by_number(position: int) -> Bound:
     """
 
     def bound(arguments: Arguments) -> int | None:
-        return (
-            integer_of_argument(arguments[position])
-            if position < len(arguments)
-            else None
-        )
+        if position >= len(arguments):
+            return None
+        return integer_of_argument(arguments[position])
 
     return bound
 
@@ -124,7 +119,8 @@ def _bound_by_classes(position: int) -> Bound:
         shape = _shape_at(arguments, position)
         if not shape:
             return None
-        return shape[0] if len(shape) == 1 else shape[1]
+        has_batch = len(shape) > 1
+        return shape[1] if has_batch else shape[0]
 
     return bound
 
@@ -132,7 +128,9 @@ def _bound_by_classes(position: int) -> Bound:
 def _shape_at(arguments: Arguments, position: int) -> tuple[int, ...] | None:
     """Return the shape of the tensor at a position among the arguments; None if there
     is no tensor."""
-    argument = arguments[position] if position < len(arguments) else None
+    if position >= len(arguments):
+        return None
+    argument = arguments[position]
     return argument.shape if isinstance(argument, TensorArgument) else None
 
 
@@ -301,8 +299,9 @@ def _choose_filling(
         rule: What bounds its integers; None if no rule of the op does.
         arguments: All arguments of the call, which tell the bound.
     """
-    if tensor.filling is Filling.INTEGERS and tensor.below is not None:
-        return tensor  # an index whose bound is known already
+    is_bounded_index = tensor.filling is Filling.INTEGERS and tensor.below is not None
+    if is_bounded_index:
+        return tensor
     if tensor.dtype in QUANTIZED_BYTES:
         return replace(tensor, filling=Filling.QUANTIZED)
     if tensor.dtype == "bool":
@@ -311,13 +310,12 @@ def _choose_filling(
         is_positive = position in POSITIVE.get(op, ())
         filling = Filling.POSITIVE if is_positive else Filling.NORMAL
         return replace(tensor, filling=filling)
-    if rule is not None:
-        bound = rule.bound(arguments)
-        if bound is not None and bound > 0:
-            return replace(tensor, filling=rule.filling, below=bound)
-    if DIVISORS.get(op) == position:
-        return replace(tensor, filling=Filling.POSITIVE)
-    return replace(tensor, filling=Filling.INTEGERS)
+
+    bound = None if rule is None else rule.bound(arguments)
+    if rule is not None and bound is not None and bound > 0:
+        return replace(tensor, filling=rule.filling, below=bound)
+    is_divisor = DIVISORS.get(op) == position
+    return replace(tensor, filling=Filling.POSITIVE if is_divisor else Filling.INTEGERS)
 
 
 def _choose_list_fillings(

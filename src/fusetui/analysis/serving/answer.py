@@ -132,12 +132,18 @@ def serving(
         step_indices = _find_steps_of_phase(model_passes, phase)
         if not step_indices:
             continue
+
         model_ns = [steps[step_index].model_ns for step_index in step_indices]
         phases.append(_summarize_phase_times(phase, model_ns))
-        median_index = step_indices[lower_median_index(model_ns)]
-        median_pass = model_passes[median_index]
+
+        median_step = step_indices[lower_median_index(model_ns)]
         limit = _describe_phase_limit(
-            trace, phase, median_index, median_pass, model, peak_overrides
+            trace,
+            phase,
+            step_index=median_step,
+            step=model_passes[median_step],
+            model=model,
+            peak_overrides=peak_overrides,
         )
         limits.append(limit)
 
@@ -285,13 +291,18 @@ def _find_captured_tokens(
         return [None] * len(model_passes)
 
     tokens_of_capture: dict[int, int | None] = {}  # by one call of the capture
-    captured_tokens = []
+    captured_tokens: list[int | None] = []
     for step in model_passes:
-        # -1 if no event of the model was joined with a captured call
-        last_call = int(trace.captured[step.model].max(initial=-1))
-        if last_call >= 0 and last_call not in tokens_of_capture:
+        captured_calls = trace.captured[step.model]
+        is_joined = captured_calls >= 0
+        if not is_joined.any():
+            captured_tokens.append(None)
+            continue
+
+        last_call = int(captured_calls.max())
+        if last_call not in tokens_of_capture:
             tokens_of_capture[last_call] = find_products(trace, step.model).rows
-        captured_tokens.append(tokens_of_capture.get(last_call))
+        captured_tokens.append(tokens_of_capture[last_call])
     return captured_tokens
 
 

@@ -115,7 +115,10 @@ def describe_between_passes(
     """
     passes_on_device = []
     for step in model_passes:
-        if len(step.model) and trace.track_of(int(step.model[0])).pid == device.pid:
+        if not len(step.model):
+            continue
+        first_event = int(step.model[0])
+        if trace.track_of(first_event).pid == device.pid:
             passes_on_device.append(step)
 
     if len(passes_on_device) == 1:
@@ -238,19 +241,22 @@ def _list_activities(device: Device, windows: _Windows) -> tuple[GapActivity, ..
     else for the annotation. The part of a gap in which the CPU waited for the device
     counts for the call that waits.
     """
-    ns_by_activity: Counter[tuple[str, str]] = Counter()  # by (what, kind)
+    ns_by_name_and_kind: Counter[tuple[str, str]] = Counter()
     for gap in _select_gaps(device, windows):
-        activity_name = gap.frame or gap.op or gap.annotation or "nothing recorded"
+        name = gap.frame or gap.op or gap.annotation or "nothing recorded"
         waiting_ns = gap.idle.get(HOST_SYNC, 0)
         working_ns = _measure_host_ns(gap) - waiting_ns
-        if working_ns:
-            ns_by_activity[activity_name, _classify_work(gap)] += working_ns
-        if waiting_ns:
-            ns_by_activity[gap.drained_by or activity_name, WAITING] += waiting_ns
 
-    activities = []
-    for (activity_name, kind), ns in ns_by_activity.items():
-        activities.append(GapActivity(what=activity_name, kind=kind, dur_ns=ns))
+        if working_ns:
+            ns_by_name_and_kind[name, _classify_work(gap)] += working_ns
+        if waiting_ns:
+            waiting_call = gap.drained_by or name
+            ns_by_name_and_kind[waiting_call, WAITING] += waiting_ns
+
+    activities = [
+        GapActivity(what=name, kind=kind, dur_ns=ns)
+        for (name, kind), ns in ns_by_name_and_kind.items()
+    ]
     return tuple(sorted(activities, key=_make_sort_key))
 
 
@@ -265,16 +271,17 @@ def _select_gaps(device: Device, windows: _Windows) -> list[Gap]:
     A *gap* is a time in which the device runs nothing. Each comes with what the CPU did
     during it. Gaps that reach beyond their window are left out.
     """
-    devices = device.axis
-    gaps = devices.gaps.only(device.gap_positions)
+    all_devices = device.axis
+    gaps = all_devices.gaps.only(device.gap_positions)
 
-    last_begun = last_at_or_before(windows.begin, gaps.begin)
-    is_inside = (last_begun >= 0) & (gaps.end <= windows.end[last_begun])
+    # Only the last window that begins at or before a gap can have it.
+    window = last_at_or_before(windows.begin, gaps.begin)
+    has_window = window >= 0
+    is_inside = has_window & (gaps.end <= windows.end[window])
 
     # describe_gaps takes positions among the gaps of all devices.
-    first_position = device.gap_positions.start
-    positions = first_position + np.flatnonzero(is_inside)
-    return describe_gaps(devices, devices.gaps, devices.reasons, positions)
+    positions = device.gap_positions.start + np.flatnonzero(is_inside)
+    return describe_gaps(all_devices, all_devices.gaps, all_devices.reasons, positions)
 
 
 def _measure_host_ns(gap: Gap) -> int:

@@ -94,10 +94,13 @@ def read_config(path: str) -> ModelConfig:
     if isinstance(document, dict):
         text_model = document.get("text_config", document)
 
-    if not isinstance(text_model, dict) or not extract_config(text_model).layers:
+    is_model = isinstance(text_model, dict) and extract_config(text_model).layers > 0
+    if not is_model:
         raise NoConfigError(
             f"{path} is not the config.json of a model: it has no num_hidden_layers."
         )
+
+    # What the part for text lacks, such as the dtype, may be stated for the whole.
     return extract_config({**document, **text_model})
 
 
@@ -197,37 +200,41 @@ def derive_products(
         model: The configuration.
         requested: The work of the step.
     """
-    mismatch = _explain_mismatch(trace, products, layers, model)
-    if mismatch:
-        return ConfiguredProducts(products=products, missing=mismatch)
+    why_not = _explain_unsupported_model(model) or _explain_other_model(
+        trace, products, layers, model
+    )
+    if why_not:
+        return ConfiguredProducts(products=products, missing=why_not)
 
-    layer_matrices = _list_matrices_of_layer(model)
-    vocabulary_matrix = WeightShape(k=model.hidden, n=model.vocabulary)
+    # Products have one row for each token; 0 rows if the number is not known.
+    tokens = requested.new_tokens or 0
+    matrices = _list_matrices_of_layer(model)
+    products_of_layer = [
+        _compute_product(model.dtype, tokens, matrix) for matrix in matrices
+    ]
+    products_of_pass = products_of_layer * model.layers
 
-    configured = []
-    for matrix in layer_matrices * model.layers:
-        configured.append(
-            _compute_product(model, requested, requested.new_tokens, matrix)
-        )
-    shapes = set(layer_matrices)
-    # `_explain_mismatch` allows one product more than those of the layers: that with the
-    # vocabulary, which has one row for each request.
+    # `_explain_other_model` allows one product more than those of the layers: that with
+    # the vocabulary, which has one row for each request.
     ran_vocabulary_product = products.unknown % model.layers > 0
     if ran_vocabulary_product:
-        configured.append(
-            _compute_product(model, requested, requested.batch, vocabulary_matrix)
+        requests = (requested.batch or 0) if tokens else 0
+        vocabulary_matrix = WeightShape(k=model.hidden, n=model.vocabulary)
+        matrices.append(vocabulary_matrix)
+        products_of_pass.append(
+            _compute_product(model.dtype, requests, vocabulary_matrix)
         )
-        shapes.add(vocabulary_matrix)
 
+    configured = replace(
+        products,
+        known=products.unknown,
+        each=tuple(products_of_pass),
+        shapes=tuple(sorted(set(matrices))),
+        unknown=0,
+        source="config",
+    )
     return ConfiguredProducts(
-        products=replace(
-            products,
-            known=products.unknown,
-            each=tuple(configured),
-            shapes=tuple(sorted(shapes)),
-            unknown=0,
-            source="config",
-        ),
+        products=configured,
         remark=(
             f"weight sizes are from the configuration ({model.architecture}), because "
             f"the trace has no shapes; its {model.layers} layers match the number of "
@@ -242,51 +249,30 @@ def _list_matrices_of_layer(model: ModelConfig) -> list[WeightShape]:
     Matrices with the same input count as one: q, k and v, and gate and up. Whether they
     ran in one product or apart, they have as many bytes and FLOP.
     """
-    width = model.heads * model.depth
+    q_width = model.heads * model.depth
     kv_width = model.kv_heads * model.depth
-    return [
-        WeightShape(k=model.hidden, n=width + 2 * kv_width),
-        WeightShape(k=width, n=model.hidden),
-        WeightShape(k=model.hidden, n=2 * model.inner),
-        WeightShape(k=model.inner, n=model.hidden),
-    ]
+    q_k_and_v = WeightShape(k=model.hidden, n=q_width + 2 * kv_width)
+    attention_output = WeightShape(k=q_width, n=model.hidden)
+    gate_and_up = WeightShape(k=model.hidden, n=2 * model.inner)
+    down = WeightShape(k=model.inner, n=model.hidden)
+    return [q_k_and_v, attention_output, gate_and_up, down]
 
 
-def _compute_product(
-    model: ModelConfig, requested: Requested, rows: int | None, weights: WeightShape
-) -> Product:
+def _compute_product(dtype: str, rows: int, weights: WeightShape) -> Product:
     """Compute the bytes and FLOP of the product of some rows with a weight matrix.
 
     Args:
-        model: The configuration, which has the element type.
-        requested: The work of the step.
-        rows: The number of rows of the activations (M); None if it is not known.
+        dtype: The element type, such as "bf16".
+        rows: The number of rows of the activations (M).
         weights: The shape of the weight matrix.
     """
     elements = weights.k * weights.n
     return Product(
         op="",
-        bytes=ELEMENT_BYTES[model.dtype] * elements,
-        flop=2 * (rows or 0) * elements if requested.new_tokens else 0,
-        dtype=model.dtype,
+        bytes=ELEMENT_BYTES[dtype] * elements,
+        flop=2 * rows * elements,  # a multiplication and an addition for each element
+        dtype=dtype,
     )
-
-
-def _explain_mismatch(
-    trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
-) -> str:
-    """Say why the configuration does not tell the products that ran; "" if it does.
-
-    Either the products of such a model are not known, or another model ran.
-
-    Args:
-        trace: The trace of the server.
-        products: The matrix products that ran in the pass.
-        layers: The layers of the pass; None if none were recognized.
-        model: The configuration.
-    """
-    unsupported = _explain_unsupported_model(model)
-    return unsupported or _explain_other_model(trace, products, layers, model)
 
 
 def _explain_unsupported_model(model: ModelConfig) -> str:
@@ -295,9 +281,9 @@ def _explain_unsupported_model(model: ModelConfig) -> str:
     They follow only for known architectures whose weights are not quantized, and if all
     sizes are given. Returns "" if they do follow.
     """
+    if not model.architecture:
+        return "the configuration does not state the architecture"
     if model.architecture not in DENSE:
-        if not model.architecture:
-            return "the configuration does not state the architecture"
         return (
             f"the matrix products of the architecture {model.architecture} are not "
             "known"
@@ -316,7 +302,13 @@ def _explain_other_model(
     """Say in what the pass differs from what the configured model would run, or "".
 
     E.g. 28 layers run 28 x 4 products, and one more for the vocabulary; so 80 products
-    are those of another model. The arguments are those of `_explain_mismatch`.
+    are those of another model.
+
+    Args:
+        trace: The trace of the server.
+        products: The matrix products that ran in the pass.
+        layers: The layers of the pass; None if none were recognized.
+        model: The configuration.
     """
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:
@@ -326,7 +318,8 @@ def _explain_other_model(
         )
     if layers is None:
         return f"nothing repeats, but the configuration has {model.layers} layers"
-    if not model.layers - 1 <= layers.count <= model.layers:
+    # The first or the last layer may differ, and then does not repeat with the others.
+    if layers.count not in (model.layers - 1, model.layers):
         return (
             f"the kernels repeat {layers.count} times, but the configuration has"
             f" {model.layers} layers"

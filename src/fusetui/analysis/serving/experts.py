@@ -14,7 +14,7 @@ import numpy as np
 
 from fusetui.analysis.serving.products import PRODUCT_KINDS
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Flags, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import Flags, Rows, distinct_rows, heaviest_id
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
@@ -66,9 +66,10 @@ def describe_experts(trace: Trace, rows: Rows) -> Experts | None:
     if not len(expert_kernels):
         return None
 
-    name_index = _find_dominant_name(trace, expert_kernels)
-    has_name = trace.name[expert_kernels] == name_index
-    run_ns = trace.dur[expert_kernels[has_name]]
+    # Only runs of the same kernel can be compared: those of the one with the most time.
+    name_of_kernel = trace.name[expert_kernels]
+    name_index = heaviest_id(name_of_kernel, trace.dur[expert_kernels])
+    run_ns = trace.dur[expert_kernels[name_of_kernel == name_index]]
     if len(run_ns) < MIN_RUNS:
         return None
 
@@ -86,15 +87,6 @@ def describe_experts(trace: Trace, rows: Rows) -> Experts | None:
     )
 
 
-def _find_dominant_name(trace: Trace, kernels: Rows) -> int:
-    """Return the index of the name whose kernels take the longest in total."""
-    names = distinct(trace.name[kernels])
-    # Number the names that occur from 0, and add up the durations per name.
-    position_of_name = np.searchsorted(names, trace.name[kernels])
-    ns_by_name = np.bincount(position_of_name, weights=trace.dur[kernels])
-    return int(names[ns_by_name.argmax()])
-
-
 def _mark_expert_kernels(trace: Trace, kernels: Rows) -> Flags:
     """Tell which kernels compute experts of a mixture, by their names and those of
     their ops.
@@ -106,17 +98,18 @@ def _mark_expert_kernels(trace: Trace, kernels: Rows) -> Flags:
     Returns:
         One flag per kernel, in the order of `kernels`.
     """
-    ops = trace.op[kernels]  # rows; -1 where no op is known
-    op_name_or_none = np.where(ops >= 0, trace.name[ops], -1)
+    no_name = -1
+    ops = trace.op[kernels]
+    has_op = ops >= 0
+    op_name_index = np.where(has_op, trace.name[ops], no_name)
 
     # Decide once per distinct pair of a kernel name and an op name.
-    name_pairs = (trace.name[kernels], op_name_or_none)
+    name_pairs = (trace.name[kernels], op_name_index)
     first_of_pair, pair_of_kernel = distinct_rows(name_pairs)
     is_pair_of_experts = []
     for position in first_of_pair.tolist():
-        op = int(ops[position])
-        op_name = trace.name_of(op) if op >= 0 else ""
         kernel_name = trace.name_of(int(kernels[position]))
+        op_name = trace.name_of(int(ops[position])) if has_op[position] else ""
         is_pair_of_experts.append(_is_expert_kernel(kernel_name, op_name))
     return np.array(is_pair_of_experts, dtype=np.bool_)[pair_of_kernel]
 

@@ -23,8 +23,8 @@ from fusetui.gpu.roofline.many import read_inputs_by_op
 from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.columns import Trace
 
-MAX_RANKS = 64
-"""Over at most so many ranks the heads may be divided."""
+RANKS_TRIED = (1, 2, 4, 8, 16, 32, 64)
+"""Over how many ranks the heads may be divided."""
 
 KEYS_AND_VALUES = 2
 """The cache of a layer consists of two tensors of the same shape."""
@@ -75,17 +75,16 @@ def measure_key_value_cache(
             checked.
         model: The configuration of the model, if the user gave one.
     """
-    attention_ops = []
-    for op in distinct(trace.op[kernels]).tolist():
-        has_op = op >= 0  # -1 stands for kernels without one
-        if has_op and is_attention(trace.name_of(op)):
-            attention_ops.append(op)
+    ops = distinct(trace.op[kernels])
+    ops = ops[ops >= 0]  # -1 stands for kernels without one
+    attention_ops = [op for op in ops.tolist() if is_attention(trace.name_of(op))]
+
+    # Each layer runs one op of attention. 0 bytes: its shapes do not tell.
     inputs_of_ops = read_inputs_by_op(trace, np.array(attention_ops, dtype=np.intp))
     bytes_of_layers = [
         _compute_bytes_per_token(inputs, tokens or 0)
         for inputs in inputs_of_ops.values()
     ]
-
     if bytes_of_layers and all(bytes_of_layers):
         return KeyValueCache(
             bytes_per_token=sum(bytes_of_layers),
@@ -125,12 +124,11 @@ def _compute_bytes_per_token(inputs: Inputs, tokens: int) -> int:
     possible_caches = _find_possible_caches(tensors)
     if len(possible_caches) != 1:
         return 0
-    (cache,) = possible_caches
 
-    if not any(_may_be_queries_of(cache, tensor) for tensor in tensors):
-        return 0
+    (cache,) = possible_caches
+    has_queries = any(_may_be_queries_of(cache, tensor) for tensor in tensors)
     has_room = 0 < tokens <= cache.blocks * cache.tokens_of_block
-    if cache.dtype is None or not has_room:
+    if cache.dtype is None or not has_queries or not has_room:
         return 0
 
     element_bytes = ELEMENT_BYTES[cache.dtype]
@@ -261,17 +259,17 @@ def _infer_tensor_parallel_ranks(
     Returns:
         The number of ranks; None if none fits, because another model ran.
     """
+    # Of the products whose input is as wide as that of attention.
     output_widths = {shape.n for shape in shapes if shape.k == model.hidden}
-    ranks = 1
-    while ranks <= MAX_RANKS:
-        # With more ranks than heads of keys, several ranks keep the same head.
-        ranks_of_kv_head = min(ranks, model.kv_heads)
+    for ranks in RANKS_TRIED:
         q_width = model.heads * model.depth // ranks
-        k_width = model.kv_heads * model.depth // ranks_of_kv_head
+
+        # With more ranks than heads of keys, several ranks keep the same head.
+        different_ranks = min(ranks, model.kv_heads)
+        k_width = model.kv_heads * model.depth // different_ranks
 
         is_one_matrix = q_width + 2 * k_width in output_widths
         are_separate = q_width in output_widths and k_width in output_widths
         if is_one_matrix or are_separate:
             return ranks
-        ranks *= 2
     return None

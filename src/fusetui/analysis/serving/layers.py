@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Integers, Rows, run_bounds
+from fusetui.trace.model.arrays import Integers, Rows, runs_of_true
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.quantiles import lower_median
@@ -96,11 +96,14 @@ def _measure_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers
         kernels: All kernels of the pass, in order.
         repeated: The part of `kernels` that is layers.
     """
+    # One row per layer, one column per kernel of a layer.
     after_last = repeated.first + repeated.length
     kernels_in_layers = kernels[repeated.first : after_last]
     kernels_by_layer = kernels_in_layers.reshape(repeated.count, repeated.period)
+    first_kernels = kernels_by_layer[:, 0]
+
     layer_ns = trace.dur[kernels_by_layer].sum(axis=1)
-    start_ns = trace.start[kernels_by_layer[:, 0]] - trace.begin_ns
+    layer_start_ns = trace.start[first_kernels] - trace.begin_ns
     total_ns = int(layer_ns.sum())
     median_ns = lower_median(layer_ns)
 
@@ -110,7 +113,7 @@ def _measure_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers
             layer = ModelLayer(
                 number=layer_index + 1,
                 dur_ns=int(layer_ns[layer_index]),
-                start_ns=int(start_ns[layer_index]),
+                start_ns=int(layer_start_ns[layer_index]),
             )
             slow_layers.append(layer)
 
@@ -128,8 +131,7 @@ def _measure_layers(trace: Trace, kernels: Rows, repeated: Repetition) -> Layers
 def find_repetition(names: Integers) -> Repetition | None:
     """Find the longest part of a sequence of kernel names that repeats.
 
-    A shorter period is preferred: one that is longer must explain more kernels than
-    that, by more than its own length.
+    E.g. in x a b a b a b y it is a b a b a b: 3 repetitions of 2 kernels.
 
     Args:
         names: The index of the name of each kernel, in order.
@@ -137,16 +139,19 @@ def find_repetition(names: Integers) -> Repetition | None:
     Returns:
         None if too little of the sequence repeats.
     """
-    longest: Repetition | None = None
-    for period in _list_candidate_periods(names):
+    best: Repetition | None = None
+    for period in _list_candidate_periods(names):  # ascending
         repeated = _find_longest_repetition(names, period)
         if repeated is None or repeated.count < MIN_REPETITIONS:
             continue
         if repeated.length <= MIN_REPEATED_SHARE * len(names):
             continue
-        if longest is None or repeated.length > longest.length + period:
-            longest = repeated
-    return longest
+
+        # Multiples of a period repeat too. So a longer period must explain more, by at
+        # least a repetition.
+        if best is None or repeated.length > best.length + period:
+            best = repeated
+    return best
 
 
 def _find_longest_repetition(names: Integers, period: int) -> Repetition | None:
@@ -164,15 +169,17 @@ def _find_longest_repetition(names: Integers, period: int) -> Repetition | None:
     """
     # Whether the name a period later is the same; one flag for each position.
     recurs = names[period:] == names[:-period]
-    bounds = run_bounds(recurs)
-    run_lengths = np.where(recurs[bounds[:-1]], np.diff(bounds), 0)
-    if not run_lengths.any():
+    runs = runs_of_true(recurs)
+    if not len(runs.begin):
         return None
 
+    run_lengths = runs.end - runs.begin
     longest = int(np.argmax(run_lengths))
     # The last repetition does not recur, so it is not in the run.
     length = int(run_lengths[longest]) + period
-    return Repetition(first=int(bounds[longest]), period=period, count=length // period)
+    return Repetition(
+        first=int(runs.begin[longest]), period=period, count=length // period
+    )
 
 
 def _list_candidate_periods(names: Integers) -> list[int]:
@@ -184,12 +191,14 @@ def _list_candidate_periods(names: Integers) -> list[int]:
     """
     distinct_names, counts = np.unique(names, return_counts=True)
     recurs = counts >= MIN_REPETITIONS
+    recurring_names = distinct_names[recurs]
     rarest_first = np.argsort(counts[recurs], kind="stable")
 
     periods: set[int] = set()
-    for name_index in distinct_names[recurs][rarest_first].tolist():
+    for name_index in recurring_names[rarest_first].tolist():
         positions = np.flatnonzero(names == name_index)
-        periods |= set(np.diff(positions).tolist())
+        distances = np.diff(positions)
+        periods.update(distances.tolist())
         if len(periods) >= MAX_PERIODS:
             break
     return sorted(periods)[:MAX_PERIODS]

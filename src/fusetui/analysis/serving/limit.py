@@ -131,10 +131,16 @@ def compute_limit(
 
     needs = _Needs(products=products, kv_bytes=kv_bytes, peak=peak)
     least_ns = needs.least_ns
+    share: float | None = None
+    if least_ns is not None and dur_ns > 0:
+        share = least_ns / dur_ns
+
     uncounted = [
         *_list_uncounted_parts(needs, configured.missing),
         *_explain_uncounted_cache(needs, cache),
     ]
+    assumptions = _list_assumptions(configured, device, needs, cache)
+    least_times = _compute_least_times(needs, step.requested.phase)
     return Limit(
         dur_ns=dur_ns,
         products=products.known,
@@ -151,13 +157,11 @@ def compute_limit(
         memory_ns=needs.memory_ns,
         compute_ns=needs.compute_ns,
         least_ns=least_ns,
-        share=least_ns / dur_ns if least_ns is not None and dur_ns else None,
+        share=share,
         bound=_determine_bound(least_ns, needs.memory_ns),
         cannot_tell=tuple(uncounted),
-        remarks=tuple(_list_assumptions(configured, device, needs, cache)),
-        losses=_divide_into_losses(
-            trace, rows, dur_ns, _compute_least_times(needs, step.requested.phase)
-        ),
+        remarks=tuple(assumptions),
+        losses=_divide_into_losses(trace, rows, dur_ns, least_times),
     )
 
 
@@ -330,9 +334,11 @@ class _Needs(msgspec.Struct, frozen=True):
         """
         if self.peak is None:
             return None
-        if dtype.startswith("fp8"):
+        if dtype.startswith("fp8"):  # such as fp8_e4m3
             return self.peak.flop_per_s("fp8")
-        return self.peak.flop_per_s("tf32" if dtype == "fp32" else dtype)
+        if dtype == "fp32":  # tensor cores compute it as TF32
+            return self.peak.flop_per_s("tf32")
+        return self.peak.flop_per_s(dtype)
 
 
 def _list_uncounted_parts(needs: _Needs, why_no_weights: str) -> Iterator[str]:
@@ -462,23 +468,21 @@ def _sum_losses_by_op(
     Returns:
         One part of the pass for each name of an op.
     """
-    op_names = trace.name[trace.op[kernels]]
-    name_indices = distinct(op_names).tolist()
-    attention_names = []
-    for name_index in name_indices:
-        if is_attention(trace.names[name_index]):
-            attention_names.append(name_index)
+    op_name_of_kernel = trace.name[trace.op[kernels]]
+    name_indices = distinct(op_name_of_kernel).tolist()
+    op_names = [trace.names[name_index] for name_index in name_indices]
+    attention_ops = [op_name for op_name in op_names if is_attention(op_name)]
 
     losses = []
-    for name_index in name_indices:
-        kernels_of_name = kernels[op_names == name_index]
-        op_name = trace.names[name_index]
+    for name_index, op_name in zip(name_indices, op_names, strict=True):
+        kernels_of_name = kernels[op_name_of_kernel == name_index]
         op_calls = len(distinct(trace.op[kernels_of_name]))
+        are_all_products_known = least_times.products.get(op_name, 0) >= op_calls
 
         least_ns: float | None = None
-        if attention_names == [name_index]:
+        if attention_ops == [op_name]:
             least_ns = least_times.attention_ns
-        elif least_times.products.get(op_name, 0) >= op_calls:
+        elif are_all_products_known:
             least_ns = least_times.products_ns[op_name]
 
         loss = Loss(

@@ -64,41 +64,55 @@ def outliers(
         For the index of each such step its explanations; () if nothing that was
         recorded explains it.
     """
-    span_ns = np.array(
-        [measure_busy_interval(trace, step.rows).span_ns for step in steps]
-    )
-    launching_steps = [index for index, step in enumerate(steps) if len(step.rows)]
-    steps_by_phase = by_key(
-        launching_steps, key=lambda index: steps[index].requested.phase
+    with_events = [index for index, step in enumerate(steps) if len(step.rows)]
+    indices_by_phase = by_key(
+        with_events, key=lambda index: steps[index].requested.phase
     )
 
     explanations = {}
-    for phase_steps in steps_by_phase.values():
-        if len(phase_steps) < MIN_STEPS:
+    for indices in indices_by_phase.values():
+        if len(indices) < MIN_STEPS:
             continue
-        median_step = phase_steps[lower_median_index(span_ns[phase_steps])]
-        usual_mode = _find_most_frequent_mode(
-            [steps[index].mode for index in phase_steps]
-        )
-        for index in phase_steps:
-            if span_ns[index] <= OUTLIER_FACTOR * span_ns[median_step]:
-                continue
-            outlier = _Outlier(
-                step=steps[index],
-                previous=steps[index - 1] if index else None,
-                median_step=steps[median_step],
-                usual_mode=usual_mode,
-                excess_ns=int(span_ns[index] - span_ns[median_step]),
-            )
+        for index, outlier in _find_outliers_of_phase(trace, steps, indices).items():
             unusual = _list_unusual_circumstances(trace, outlier)
             longer = _list_longer_parts(trace, outlier, devices)
             explanations[index] = (*unusual, *longer)
     return explanations
 
 
-def _find_most_frequent_mode(modes: Sequence[Mode]) -> Mode:
-    """Return the most frequent mode; of several equally frequent ones the first."""
-    return max(modes, key=modes.count)
+def _find_outliers_of_phase(
+    trace: Trace, steps: Sequence[Pass], indices: Sequence[int]
+) -> dict[int, _Outlier]:
+    """Find the steps of a phase that take much longer than its median step.
+
+    Args:
+        trace: The trace of the server.
+        steps: The passes of all steps, of any phase.
+        indices: The indices of the steps of the phase; all have GPU events.
+
+    Returns:
+        The outliers by the indices of their steps.
+    """
+    span_ns = [
+        measure_busy_interval(trace, steps[index].rows).span_ns for index in indices
+    ]
+    median_position = lower_median_index(span_ns)
+    median_ns = span_ns[median_position]
+    median_step = steps[indices[median_position]]
+    modes = [steps[index].mode for index in indices]
+    most_frequent_mode = max(modes, key=modes.count)  # of equals the first
+
+    outliers_by_index = {}
+    for index, step_ns in zip(indices, span_ns, strict=True):
+        if step_ns > OUTLIER_FACTOR * median_ns:
+            outliers_by_index[index] = _Outlier(
+                step=steps[index],
+                previous=steps[index - 1] if index else None,
+                median_step=median_step,
+                usual_mode=most_frequent_mode,
+                excess_ns=step_ns - median_ns,
+            )
+    return outliers_by_index
 
 
 def _list_unusual_circumstances(trace: Trace, outlier: _Outlier) -> Iterator[str]:
@@ -149,9 +163,13 @@ def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
 
     prefill = measure_busy_interval(trace, previous.rows)
     step = measure_busy_interval(trace, outlier.step.rows)
-    if prefill.end_ns <= outlier.step.start_ns:
-        return False
-    return step.end_ns > prefill.end_ns > step.begin_ns - outlier.excess_ns
+    runs_when_step_begins = prefill.end_ns > outlier.step.start_ns
+
+    # The wait ends with the prefill. If the step would have started earlier by its
+    # whole excess, it would have started before that end.
+    explains_excess = prefill.end_ns > step.begin_ns - outlier.excess_ns
+    ends_first = prefill.end_ns < step.end_ns
+    return runs_when_step_begins and explains_excess and ends_first
 
 
 def _describe_surplus_tokens(
@@ -212,11 +230,13 @@ def _divide_excess(
     if account is None or usual_account is None:
         return []
 
-    # Whatever the account has beyond the kernels of the step itself is of other steps.
-    own_kernels_ns = _measure_compute_ns(trace, step) - _measure_compute_ns(
-        trace, median_step
-    )
-    compute_ns = account.compute_ns - usual_account.compute_ns
+    # The account is of all kernels that ran in the time of the step. Those that the
+    # step did not launch itself are of other steps.
+    all_kernels_ns = account.compute_ns - usual_account.compute_ns
+    compute_ns = _measure_compute_ns(trace, step)
+    usual_compute_ns = _measure_compute_ns(trace, median_step)
+    own_kernels_ns = compute_ns - usual_compute_ns
+
     own_kernels = _TimeDifference(
         subject="kernels run",
         circumstance=_describe_dominant_kernel(trace, step, median_step),
@@ -225,7 +245,7 @@ def _divide_excess(
     other_kernels = _TimeDifference(
         subject="kernels of other steps run",
         circumstance=" in between",
-        ns=compute_ns - own_kernels_ns,
+        ns=all_kernels_ns - own_kernels_ns,
     )
     return [own_kernels, other_kernels, *_compare_other_classes(account, usual_account)]
 
@@ -319,16 +339,16 @@ def _describe_dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> st
     if not ns_by_name:
         return ""
 
-    excess_ns_by_name = {
-        name: ns - usual_ns_by_name[name] for name, ns in ns_by_name.items()
-    }
-    name_index = max(excess_ns_by_name, key=excess_ns_by_name.__getitem__)
+    name_index = max(
+        ns_by_name, key=lambda name: ns_by_name[name] - usual_ns_by_name[name]
+    )
 
     launches = int(np.count_nonzero(trace.name[kernels] == name_index))
     usual_launches = int(np.count_nonzero(trace.name[usual_kernels] == name_index))
-    comparison = f"instead of {count(usual_launches)}"
     if launches == usual_launches:
         comparison = "as in the median step"
+    else:
+        comparison = f"instead of {count(usual_launches)}"
     kernel = short_name(trace.names[name_index])
     return f", mostly {kernel} ({count(launches)} launches, {comparison})"
 

@@ -211,11 +211,14 @@ def _select_model_events(
     is_kernel = trace.role[rows] == Role.KERNEL
     kernels = int(is_kernel.sum())
     kernels_of_graphs = int((is_of_graph & is_kernel).sum())
-    if 2 * kernels_of_graphs <= kernels:
+    graphs_launch_most = kernels_of_graphs > kernels / 2
+    if not graphs_launch_most:
         after_inputs = _drop_events_before_inputs(trace, rows, names)
         return _ModelEvents(mode=Mode.EAGER, rows=after_inputs, replays=replays)
+
     if replays == 1:
         return _ModelEvents(mode=Mode.GRAPH, rows=graph_rows, replays=1)
+
     from_first_to_last = _select_within_span(trace, rows, graph_rows)
     return _ModelEvents(mode=Mode.PIECEWISE, rows=from_first_to_last, replays=replays)
 
@@ -272,18 +275,18 @@ def _drop_events_before_inputs(trace: Trace, rows: Rows, names: _EventNames) -> 
         rows: The GPU events of the step.
         names: Which names are of copies from the host, and which of computing.
     """
-    name_indices = trace.name[rows]
-    computing = rows[names.computes[name_indices]]
+    name_of_row = trace.name[rows]
+    computing = rows[names.computes[name_of_row]]
     if not len(computing):
         return rows
 
     first_computing_ns = trace.start[computing].min()
-    copies = rows[names.copies_from_host[name_indices]]
-    copy_ends_ns = trace.end[copies]
-    ends_before_ns = copy_ends_ns[copy_ends_ns <= first_computing_ns]
-    if not len(ends_before_ns):
+    copies = rows[names.copies_from_host[name_of_row]]
+    copy_end_ns = trace.end[copies]
+    is_copy_of_inputs = copy_end_ns <= first_computing_ns
+    if not is_copy_of_inputs.any():
         return rows
 
-    inputs_ready_ns = ends_before_ns.max()
+    inputs_ready_ns = copy_end_ns[is_copy_of_inputs].max()
     after_inputs: Rows = rows[trace.start[rows] >= inputs_ready_ns]
     return after_inputs

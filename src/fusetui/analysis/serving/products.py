@@ -143,34 +143,32 @@ def _find_shaped_products(trace: Trace, ops: Integers) -> list[_ShapedProduct]:
         trace: The trace of the server.
         ops: The rows of the ops that launched kernels; -1 for a kernel without one.
     """
-    product_ops = []
-    for op in distinct(ops).tolist():
-        if op >= 0 and trace.name_of(op) in WEIGHTS_INPUT_OF_OP:
-            product_ops.append(op)
+    known_ops = distinct(ops[ops >= 0]).tolist()
+    product_ops = [op for op in known_ops if trace.name_of(op) in WEIGHTS_INPUT_OF_OP]
 
     inputs_of_ops = read_inputs_by_op(trace, np.array(product_ops, dtype=np.intp))
     shaped_products = []
     for op, inputs in inputs_of_ops.items():
         amount = matmul(inputs)
         weights = inputs.tensor(WEIGHTS_INPUT_OF_OP[inputs.op])
-        if amount is None or weights is None or len(weights.shape) != 2:
+        if amount is None or weights is None or weights.bytes is None:
             continue
-        if weights.bytes is None:
+        if len(weights.shape) != 2:  # no matrix
             continue
+
         product = Product(
             op=inputs.op,
             bytes=weights.bytes,
             flop=amount.flop or 0,
             dtype=amount.dtype or "",
         )
-        shaped_products.append(
-            _ShapedProduct(
-                op=op,
-                m=amount.m or 0,
-                weights=WeightShape(k=amount.k or 0, n=amount.n or 0),
-                product=product,
-            )
+        shaped = _ShapedProduct(
+            op=op,
+            m=amount.m or 0,
+            weights=WeightShape(k=amount.k or 0, n=amount.n or 0),
+            product=product,
         )
+        shaped_products.append(shaped)
     return shaped_products
 
 
@@ -181,7 +179,7 @@ def _find_dominant_m(products: Sequence[_ShapedProduct]) -> int | None:
     None if no number is that frequent.
     """
     products_by_m = Counter(shaped.m for shaped in products)
-    for m, product_count in products_by_m.most_common(1):
-        if 2 * product_count > len(products):
+    for m, product_count in products_by_m.items():
+        if product_count > len(products) / 2:
             return m
     return None

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import find_lent_work
-from fusetui.analysis.why.devices import Devices, NamedDevice
+from fusetui.analysis.why.devices import NO_DEVICE, Devices, NamedDevice
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
+    Loan,
     SharedAxis,
     ThreadActivity,
     Threads,
@@ -34,6 +35,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
 from fusetui.trace.model.memo import memo
@@ -72,16 +74,13 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def _recorded_threads(self) -> NDArray[np.integer]:
         """Return the indices of the threads that have a slice of some ThreadActivity."""
-        first_rows = [track.first_row for track in self.trace.tracks]
+        row_has_activity = self.kinds != ThreadActivity.NOTHING
+        first_rows = np.array(
+            [track.first_row for track in self.trace.tracks], dtype=np.intp
+        )
+        has_activity = reduce_groups(np.logical_or, row_has_activity, first_rows)
 
-        # NOTHING is the greatest activity, so the least one of a track tells whether the
-        # track has any other.
-        least_activity = self.kinds
-        if first_rows:
-            least_activity = reduce_groups(np.minimum, self.kinds, np.array(first_rows))
-
-        has_slices = least_activity != ThreadActivity.NOTHING
-        return distinct(self.trace.thread_of_track[has_slices])
+        return distinct(self.trace.thread_of_track[has_activity])
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
@@ -99,10 +98,10 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         axes = []
         for threads in self.threads:
-            if threads.tracks[lent.track].any():
-                axes.append(
-                    msgspec.structs.replace(threads, lent=lent, without_lent=threads)
-                )
+            is_lent_to = threads.tracks[lent.track].any()
+            if is_lent_to:
+                loan = Loan(work=lent, to=threads)
+                axes.append(msgspec.structs.replace(threads, loan=loan))
             else:
                 axes.append(threads)
 
@@ -162,17 +161,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         properties = device_properties(trace)
         tracks_with_events = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
 
-        devices: dict[int, NamedDevice] = {}
+        device_of_process: dict[int, NamedDevice] = {}
         for track in tracks_with_events.tolist():
             pid = trace.tracks[track].pid
-            name = properties.get(pid, {}).get("name")
-            if not isinstance(name, str):
-                name = ""
-
+            recorded_name = properties.get(pid, {}).get("name")
+            name = recorded_name if isinstance(recorded_name, str) else ""
             process = int(trace.process_of_track[track])
-            devices[process] = NamedDevice(pid, name)
+            device_of_process[process] = NamedDevice(pid=pid, name=name)
 
-        return devices
+        return device_of_process
 
     def _make_axes(self, processes: Sequence[int]) -> tuple[Devices, ...]:
         """Put some devices on as many time axes as they need.
@@ -189,7 +186,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         axes = []
         for first in range(0, len(processes), fit_on_axis):
             processes_of_axis = processes[first : first + fit_on_axis]
-            index_of_process = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
+            index_of_process = np.full(len(trace.tracks) + 1, NO_DEVICE, dtype=np.int32)
             index_of_process[processes_of_axis] = np.arange(len(processes_of_axis))
             devices = Devices(
                 trace,
@@ -294,8 +291,9 @@ def _account_for_threads(
     begin_ns = spans.begin_ns
     end_ns = spans.end_ns
     if window is not None:
-        begin_ns = np.clip(begin_ns, *window)
-        end_ns = np.clip(end_ns, *window)
+        window_begin_ns, window_end_ns = window
+        begin_ns = np.clip(begin_ns, window_begin_ns, window_end_ns)
+        end_ns = np.clip(end_ns, window_begin_ns, window_end_ns)
 
     times = _measure_thread_times(
         trace,
@@ -325,9 +323,9 @@ def _account_for_threads(
 
 
 class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
-    """What some threads did in a stretch of time each (ns); arrays of shape [threads].
+    """What some threads did in an interval each (ns); arrays of shape [threads].
 
-    All but `collective_ns`, which is a part of `wait_ns`, add up to the stretch.
+    All but `collective_ns`, which is a part of `wait_ns`, add up to the interval.
     """
 
     op_ns: Int64s
@@ -344,13 +342,13 @@ class _ThreadTimes(msgspec.Struct, frozen=True, eq=False):
 def _measure_thread_times(
     trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> _ThreadTimes:
-    """Divide a stretch of time of each thread by what the thread did.
+    """Divide an interval of each thread by what the thread did.
 
     A frame of a function that waits counts as waiting, and so does the annotation of a
     collective, which lasts until the collective is done.
 
     Args:
-        begin: The begin of the stretch of each thread, as a time on the axis.
+        begin: The begin of the interval of each thread, as a time on the axis.
         end: Its end, likewise.
     """
     split_ns = threads.split(begin, end)
@@ -391,23 +389,27 @@ def _find_thread_spans(trace: Trace, axis: Threads) -> ThreadSpans:
 
     The threads are in the order of their indices.
     """
+    # Rows of a track are in order of their starts, but not of their ends.
     first_row = np.array([track.first_row for track in trace.tracks])
-    last_end_ns_of_track = reduce_groups(np.maximum, trace.end, first_row)
+    begin_ns_of_track = trace.start[first_row]
+    end_ns_of_track = reduce_groups(np.maximum, trace.end, first_row)
     is_on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
 
-    # Number the threads of the axis from 0; a thread may have several tracks.
+    # A thread may have several tracks.
     tracks = np.flatnonzero(axis.tracks & is_on_cpu)
-    _, first_track, thread = np.unique(
-        trace.thread_of_track[tracks], return_index=True, return_inverse=True
+    tracks_by_thread = grouped(trace.thread_of_track[tracks])
+    ordered_tracks = tracks[tracks_by_thread.order]
+    first_of_thread = tracks_by_thread.begins[:-1]
+
+    return ThreadSpans(
+        track=ordered_tracks[first_of_thread],
+        begin_ns=reduce_groups(
+            np.minimum, begin_ns_of_track[ordered_tracks], first_of_thread
+        ),
+        end_ns=reduce_groups(
+            np.maximum, end_ns_of_track[ordered_tracks], first_of_thread
+        ),
     )
-    thread_count = len(first_track)
-
-    begin_ns = np.full(thread_count, np.iinfo(np.int64).max)
-    np.minimum.at(begin_ns, thread, trace.start[first_row[tracks]])
-    end_ns = np.full(thread_count, np.iinfo(np.int64).min)
-    np.maximum.at(end_ns, thread, last_end_ns_of_track[tracks])
-
-    return ThreadSpans(track=tracks[first_track], begin_ns=begin_ns, end_ns=end_ns)
 
 
 def _cover_collectives(trace: Trace, threads: Threads) -> Cover:

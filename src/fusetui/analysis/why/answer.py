@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from fusetui.analysis.why.causes import format_module
 from fusetui.analysis.why.cpu_work import cpu_work
 from fusetui.analysis.why.engine import answer_early, collect_findings
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, add_up_by_text
+from fusetui.analysis.why.kernels import NO_TIME, Kernels, Total, add_up_by_text
 from fusetui.analysis.why.model import (
     LISTED_DEVICE,
     Breakdown,
@@ -31,10 +32,10 @@ from fusetui.analysis.why.selection import (
     resolve_selection,
     word_for_recorder,
 )
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import NO_ROW, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import (
@@ -81,28 +82,30 @@ def answer_question(question: Question) -> tuple[Why, Facts]:
         facts = Facts(question.accounts, question.devices_by_axis, question.window)
         answer_early(facts)
 
+    kernels = facts.kernels
     lacks = list_lacks(facts)
     rules = collect_findings(facts)
-    modules = module_times(facts.kernels.origins) if question.is_whole else None
+    modules = module_times(kernels.origins) if question.is_whole else None
     unknown = [
         *account.cannot_tell,
-        *_explain_missing_ceiling(facts.kernels, lacks),
+        *_explain_missing_ceiling(kernels, lacks),
         *rules.unknown,
     ]
     has_devices = bool(account.devices)
+    left_out_steps = 0 if facts.steady is facts else 1
     answers = msgspec.structs.replace(
         account,
         findings=rules.findings,
         _wanted=rules.wanted,
         cannot_tell=word_for_recorder(facts.trace, unknown),
-        ceiling=facts.kernels.ceiling if has_devices else None,
+        ceiling=kernels.ceiling if has_devices else None,
         modules=modules.modules if modules else None,
         _module_times=modules,
-        _breakdown=break_down_gpu_time(facts.kernels, modules) if has_devices else None,
+        _breakdown=break_down_gpu_time(kernels, modules) if has_devices else None,
         cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
-        _families=facts.kernels.family_ns,
+        _families=kernels.family_ns,
         _below=rules.below,
-        _left_out=int(facts.steady is not facts),
+        _left_out=left_out_steps,
         _lacks=lacks,
     )
 
@@ -122,11 +125,11 @@ def _explain_missing_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Un
     if not kernels.is_kernel.any():
         return []
 
-    some_have_ops = (kernels.trace.op[kernels.rows] >= 0).any()
+    has_op = kernels.trace.op[kernels.rows] != NO_ROW
     missing = []
     if "CPU ops" in lacks:
         missing.append("CPU ops")
-    elif some_have_ops and "input shapes" in lacks:
+    elif has_op.any() and "input shapes" in lacks:
         missing.append("input shapes")
 
     if LISTED_DEVICE in lacks:
@@ -163,44 +166,45 @@ def break_down_gpu_time(kernels: Kernels, modules: Modules | None) -> Breakdown:
     )
 
 
-def _add_up_classes(modules: Modules) -> dict[str, tuple[int, int]]:
+def _add_up_classes(modules: Modules) -> dict[str, Total]:
     """Return for each class of module the number of calls and their own GPU time (ns)."""
-    count_and_ns: dict[str, tuple[int, int]] = {}
+    total_of_class: dict[str, Total] = {}
     for module in modules.modules:
         name = format_module(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
-        count, ns = count_and_ns.get(name, (0, 0))
-        count_and_ns[name] = (count + module.count, ns + module.gpu_self_ns)
+        so_far = total_of_class.get(name, NO_TIME)
+        total_of_class[name] = so_far.plus(
+            occurrences=module.count, ns=module.gpu_self_ns
+        )
 
-    return count_and_ns
+    return total_of_class
 
 
 def _shorten_kernel_name(name: str) -> str:
     """Return the short name of a kernel, or the begin of a name that is not recognized."""
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     return kernel.short if kernel else name[:MAX_NAME_CHARACTERS]
 
 
-def _choose_longest_names(
-    count_and_ns_of: dict[str, tuple[int, int]],
-) -> tuple[Share, ...]:
+def _choose_longest_names(total_of_name: dict[str, Total]) -> tuple[Share, ...]:
     """Return the MAX_SHARES names with the most time, in this order, without zeros.
 
     A trace may have a million names, so the others are never sorted.
 
     Args:
-        count_and_ns_of: How often each name occurs, and its time.
+        total_of_name: How often each name occurs, and its time.
     """
 
-    def by_time(item: tuple[str, tuple[int, int]]) -> tuple[int, str]:
-        name, (_, ns) = item
-        return -ns, name
+    def by_time(name: str) -> tuple[int, str]:
+        return -total_of_name[name].ns, name
 
-    longest = nsmallest(MAX_SHARES, count_and_ns_of.items(), key=by_time)
-    return tuple(
-        Share(name=printable(name), count=count, ns=ns)
-        for name, (count, ns) in longest
-        if ns
-    )
+    shares = []
+    for name in nsmallest(MAX_SHARES, total_of_name, key=by_time):
+        total = total_of_name[name]
+        if total.ns:
+            share = Share(name=printable(name), count=total.occurrences, ns=total.ns)
+            shares.append(share)
+
+    return tuple(shares)
 
 
 MIN_BYTES_FOR_THREADS = 32 << 20
@@ -237,27 +241,30 @@ def args_read(trace: Trace) -> Iterator[None]:
 
     events.warm()  # once, before several threads need it
     questions = _list_args_questions(trace, kernels)
-    has_numbers = backward.may_run_backward(trace)
     orders, names = joined(list(questions.values()))
-    reread = Reread(events, orders, names, has_numbers)
+    may_run_backward = backward.may_run_backward(trace)
+    reread = Reread(events, orders, names, may_run_backward)
 
-    def read_stretch(number: int) -> _RereadStretch:
-        args = reread.part(number)
-        peaks = memory.find_peaks_in_stretch(events, number, args.totals)
-        return _RereadStretch(args._replace(totals=None), peaks)
-
+    read_stretch = partial(_read_stretch, events, reread)
     is_large = _measure_document(events) >= MIN_BYTES_FOR_THREADS
     with in_threads(read_stretch, reread.stretches, is_large) as wait_for_results:
         yield
         stretches = wait_for_results()
 
     args_of_stretches = [stretch.args for stretch in stretches]
+    peaks_of_stretches = [stretch.peaks for stretch in stretches]
     _keep_args(events, questions, reread.args(args_of_stretches))
-    events.keep(
-        memory.KEPT_AS, memory.combine_peaks([part.peaks for part in stretches])
-    )
-    if has_numbers:
+    events.keep(memory.KEPT_AS, memory.combine_peaks(peaks_of_stretches))
+    if may_run_backward:
         events.keep(backward.KEPT_AS, reread.autograd(args_of_stretches))
+
+
+def _read_stretch(events: Events, reread: Reread, number: int) -> _RereadStretch:
+    """Read the wanted args of one stretch of the document, by its number."""
+    args = reread.part(number)
+    peaks = memory.find_peaks_in_stretch(events, number, args.totals)
+    without_totals = args._replace(totals=None)  # large, and not needed any more
+    return _RereadStretch(args=without_totals, peaks=peaks)
 
 
 def _list_args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:
@@ -272,9 +279,10 @@ def _list_args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]
         collectives.KEPT_AS: collectives.args_to_read(trace),
     }
     with_events = {}
-    for name, (orders, arg_names) in questions.items():
+    for name, question in questions.items():
+        orders, _ = question
         if len(orders):
-            with_events[name] = (orders, arg_names)
+            with_events[name] = question
 
     return with_events
 
@@ -293,6 +301,7 @@ def _keep_args(
         all_args: The answers to all questions together, as they were joined.
     """
     answers = parted(all_args, list(questions.values()))
-    for (name, question), args in zip(questions.items(), answers, strict=True):
-        orders, names = question
-        events.keep(name, msgspec.structs.replace(args, asked=digest(orders, names)))
+    for kept_as, answer in zip(questions, answers, strict=True):
+        orders, arg_names = questions[kept_as]
+        with_digest = msgspec.structs.replace(answer, asked=digest(orders, arg_names))
+        events.keep(kept_as, with_digest)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, outside, ranges, union
+from fusetui.trace.model.intervals import NO_INTERVAL, Cover, outside, ranges, union
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.backward import NODE
 
@@ -60,9 +60,9 @@ NOTHING_LENT: Final = LentWork(rows=NO_ROWS, track=NO_ROWS.astype(np.int64))
 def find_outermost_work(trace: Trace) -> ThreadWork:
     """Find the ops and calls of all threads that lie in no other slice."""
     is_work = np.isin(trace.role, (Role.OP, Role.CALL))
-    is_outermost = trace.parent < 0
+    is_outermost = trace.parent == NO_ROW
     rows = np.flatnonzero(is_work & is_outermost)
-    return ThreadWork(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
+    return ThreadWork(rows=rows, thread=trace.thread_of(rows))
 
 
 @memo()
@@ -79,9 +79,10 @@ def find_engines(trace: Trace) -> Rows:
     counted_ns = trace.dur[work.rows] + 1  # so that ops of 0 ns count too
     ops_ns_of_thread = np.bincount(work.thread, counted_ns * is_op)
     backward_ns_of_thread = np.bincount(work.thread, counted_ns * is_backward)
-    is_engine = (ops_ns_of_thread > 0) & (2 * backward_ns_of_thread > ops_ns_of_thread)
+    has_ops = ops_ns_of_thread > 0
+    is_mostly_backward = 2 * backward_ns_of_thread > ops_ns_of_thread
 
-    return np.flatnonzero(is_engine)
+    return np.flatnonzero(has_ops & is_mostly_backward)
 
 
 def find_asking_threads(trace: Trace) -> dict[int, int]:
@@ -99,16 +100,18 @@ def find_asking_threads(trace: Trace) -> dict[int, int]:
     process_of_thread[trace.thread_of_track] = trace.process_of_track
 
     counted_ns = trace.dur[work.rows] + 1  # so that work of 0 ns counts too
-    work_ns = np.bincount(work.thread, counted_ns, minlength=len(process_of_thread))
-    work_ns[engines] = 0  # an engine asks nobody
+    work_ns_of_thread = np.bincount(
+        work.thread, counted_ns, minlength=len(process_of_thread)
+    )
+    work_ns_of_thread[engines] = 0  # an engine asks nobody
 
     asking_of_engine: dict[int, int] = {}
     for engine in engines.tolist():
         is_same_process = process_of_thread == process_of_thread[engine]
-        work_in_process_ns = np.where(is_same_process, work_ns, 0)
-        busiest = int(np.argmax(work_in_process_ns))
-        if work_in_process_ns[busiest]:
-            asking_of_engine[engine] = busiest
+        work_ns_in_process = np.where(is_same_process, work_ns_of_thread, 0)
+        busiest_thread = int(np.argmax(work_ns_in_process))
+        if work_ns_in_process[busiest_thread] > 0:
+            asking_of_engine[engine] = busiest_thread
 
     return asking_of_engine
 
@@ -139,19 +142,18 @@ def find_engine_pairs(trace: Trace) -> tuple[EnginePair, ...]:
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
         engine_work = work.of(engine)
-        apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
-        apart_ns = int(trace.dur[apart].sum())
+        work_apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
+        apart_ns = int(trace.dur[work_apart].sum())
         engine_ns = int(trace.dur[engine_work].sum())
-        if apart_ns < MIN_SHARE_APART * engine_ns:
-            continue
-
-        pair = EnginePair(
-            engine=engine,
-            asking=asking,
-            is_only=engines_of_asking[asking] == 1,
-            outermost=apart,
-        )
-        pairs.append(pair)
+        take_turns = apart_ns >= MIN_SHARE_APART * engine_ns
+        if take_turns:
+            pair = EnginePair(
+                engine=engine,
+                asking=asking,
+                is_only=engines_of_asking[asking] == 1,
+                outermost=work_apart,
+            )
+            pairs.append(pair)
 
     return tuple(pairs)
 
@@ -179,11 +181,11 @@ def find_lent_work(trace: Trace) -> LentWork:
     """
     lent: list[LentWork] = [NOTHING_LENT]
     for pair in find_engine_pairs(trace):
-        by_engine = _find_work_for_asking(trace, pair)
-        if pair.is_only and len(by_engine):
-            by_asking = _find_work_for_engine(trace, pair)
-            lent.append(_lend_to(trace, pair.asking, by_engine))
-            lent.append(_lend_to(trace, pair.engine, by_asking))
+        engine_work = _find_work_for_asking(trace, pair)
+        if pair.is_only and len(engine_work):
+            asking_work = _find_work_for_engine(trace, pair)
+            lent.append(_lend_to(trace, pair.asking, engine_work))
+            lent.append(_lend_to(trace, pair.engine, asking_work))
 
     return LentWork(
         rows=np.concatenate([work.rows for work in lent]),
@@ -197,21 +199,21 @@ def _lend_to(trace: Trace, waiting_thread: int, rows: Rows) -> LentWork:
     return LentWork(rows=rows, track=np.full(len(rows), first_track, dtype=np.int64))
 
 
-def number_leads(trace: Trace) -> Rows:
+def number_thread_pairs(trace: Trace) -> Rows:
     """Give the two threads of a pair one number, and each other thread its own.
 
-    A pair is a thread of autograd's engine and the thread that calls backward(). The
-    *lead* of a thread is how far its launches are ahead of the GPU. The threads of a
-    pair share it, because they work by turns: each begins when the other has ended.
+    A pair is a thread of autograd's engine and the thread that calls backward(). They
+    work by turns, each beginning when the other has ended, so they launch like one
+    thread.
 
     Returns:
         A number for each thread; shape [threads].
     """
-    lead_of_thread: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
+    number: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
     for pair in find_engine_pairs(trace):
-        lead_of_thread[pair.engine] = pair.asking
+        number[pair.engine] = pair.asking
 
-    return lead_of_thread
+    return number
 
 
 def _find_work_for_engine(trace: Trace, pair: EnginePair) -> Rows:
@@ -234,7 +236,7 @@ def _find_work_for_asking(trace: Trace, pair: EnginePair) -> Rows:
     """
     outermost = pair.outermost
     frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
-    frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
+    frames = frames[trace.thread_of(frames) == pair.asking]
     if len(frames):
         running = union(trace.start[frames], trace.end[frames])
         outermost = outermost[_lie_in_cover(trace, outermost, running)]
@@ -251,5 +253,7 @@ def _add_all_inside(trace: Trace, rows: Rows) -> Rows:
 def _lie_in_cover(trace: Trace, rows: Rows, cover: Cover) -> Flags:
     """Tell which rows lie as a whole in one interval of a cover (ns of the file)."""
     interval = cover.place_of(trace.start[rows])
-    lies_in: Flags = (interval >= 0) & (trace.end[rows] <= cover.end[interval])
+    starts_in_interval = interval != NO_INTERVAL
+    ends_in_it = trace.end[rows] <= cover.end[interval]
+    lies_in: Flags = starts_in_interval & ends_in_it
     return lies_in

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.devices import HOST_REASONS
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
@@ -30,9 +31,9 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     heaviest_id,
-    summed,
 )
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
@@ -45,7 +46,19 @@ from fusetui.trace.model.intervals import (
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_module
 
 
-def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
+class SliceTimes(NamedTuple):
+    """Slices and a time of each; arrays of one shape. A slice may occur several times."""
+
+    rows: Rows
+    """Rows of the trace."""
+    ns: Int64s
+
+    def only(self, is_selected: Flags) -> SliceTimes:
+        """Return some of the slices, chosen by one flag each."""
+        return SliceTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
+
+
+def find_idle_causes(trace: Trace) -> SliceTimes | None:
     """Find for which slices the devices waited for a launch, and how long.
 
     Each moment counts for the innermost slice of the launching thread. Time in which
@@ -53,16 +66,14 @@ def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     function.
 
     Returns:
-        Rows of the trace and their times in ns, of one shape; a row may occur several
-        times. None if no launch call is known.
+        None if no launch call is known.
     """
     facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
 
-    all_gaps = np.ones(len(facts.idle), dtype=np.bool_)
-    without_annotations = LAYERS[:-1]
-    return find_slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
+    all_gaps = np.ones(len(facts.gaps), dtype=np.bool_)
+    return find_slices_in_idle_time(facts, all_gaps, NOTHING, WORK_LAYERS)
 
 
 def find_slices_in_idle_time(
@@ -70,11 +81,11 @@ def find_slices_in_idle_time(
     is_counted: Flags,
     leaving_out: Cover,
     layers: Sequence[tuple[ThreadActivity, ...]],
-) -> tuple[Rows, Int64s]:
+) -> SliceTimes:
     """Find what launching threads did while the GPU waited for their next launch.
 
-    That is the innermost slice at each moment of the host part of a gap, which goes
-    from the begin of the gap to the begin of the call that launches the next event.
+    That is the innermost slice at each moment from the begin of a gap to the begin of
+    the call that launches the next event.
 
     Args:
         is_counted: True for the gaps that count; shape [gaps].
@@ -83,27 +94,28 @@ def find_slices_in_idle_time(
             before one of a later layer.
 
     Returns:
-        Rows of the trace, and how long (ns) each was the innermost slice. A row may
-        occur several times.
+        How long each slice was the innermost one.
     """
-    idle = facts.idle
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
-    with_host_part = is_counted & (idle.call_begin > idle.begin)
+    gaps = facts.gaps
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
+    is_launched_late = is_counted & (gaps.call_begin > gaps.begin)
 
-    for threads, _, on_axis in facts.gaps_by_axis(with_host_part):
+    for threads, _, on_axis in facts.gaps_by_axis(is_launched_late):
         # Counted, because several devices may wait for a thread at the same time.
-        waiting = counted(on_axis(idle.begin), on_axis(idle.call_begin))
+        waiting = counted(on_axis(gaps.begin), on_axis(gaps.call_begin))
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:
-            innermost = _cut_innermost_slices(threads, activities, waiting)
-            rows.append(innermost.rows)
-            times_ns.append(waiting.within(innermost.start, innermost.end))
-            explained = union(innermost.start, innermost.end)
+            parts = _cut_innermost_slices(threads, activities, waiting)
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(waiting.within(parts.start, parts.end))
+            explained = union(parts.start, parts.end)
             waiting = waiting.only(outside(explained))
 
-    return np.concatenate(rows), np.concatenate(times_ns)
+    return SliceTimes(
+        rows=np.concatenate(rows_of_parts), ns=np.concatenate(ns_of_parts)
+    )
 
 
 def _cut_innermost_slices(
@@ -158,25 +170,26 @@ def idle_by_cause(
     first_to_last = (int(begin.min()), int(end.max()))
     facts = Facts(accounts, (all_as_one,), first_to_last)
     windows = union(begin, end)
-    loading = common(facts.loading_cover, windows)
-    compiling = without(common(facts.compiling_cover, windows), loading)
-    _move_to_cause(total_ns, LOADER, facts.host_ns_during(loading))
-    _move_to_cause(total_ns, COMPILER, facts.host_ns_during(compiling))
+    loading = common(facts.loading_time, windows)
+    compiling = without(common(facts.compiling_time, windows), loading)
+    _move_to_cause(total_ns, LOADER, facts.activity_ns_during(loading))
+    _move_to_cause(total_ns, COMPILER, facts.activity_ns_during(compiling))
 
     return _average_by_cause(total_ns, windows=len(begin), sum_ns=idle_ns)
 
 
-def _move_to_cause(total_ns: Counter[str], cause: str, host_ns: Int64s) -> None:
-    """Move time from the reasons that begin with `host_` to a cause, in place.
+def _move_to_cause(total_ns: Counter[str], cause: str, activity_ns: Int64s) -> None:
+    """Move idle time before launches from its reasons to a cause, in place.
 
     Args:
         total_ns: The time of each reason and cause.
         cause: Where the time goes.
-        host_ns: How much of each reason moves, of shape [ThreadActivity, gaps].
+        activity_ns: How much of each of HOST_REASONS moves, of shape [ThreadActivity,
+            gaps].
     """
-    ns_of_activity = host_ns.sum(axis=1).tolist()
-    for activity, ns in zip(ThreadActivity, ns_of_activity, strict=True):
-        total_ns[f"host_{activity.name.lower()}"] -= ns
+    ns_of_activity = activity_ns.sum(axis=1).tolist()
+    for reason, ns in zip(HOST_REASONS, ns_of_activity, strict=True):
+        total_ns[reason] -= ns
         total_ns[cause] += ns
 
 
@@ -220,12 +233,11 @@ def find_heaviest_call(trace: Trace, calls: Rows, amounts: Int64s) -> CallAndOp:
     name = heaviest_id(name_of_call, amounts)
     has_name = name_of_call == name
 
-    # heaviest_id takes no negative ids, but -1 stands for a call outside of ops.
+    # heaviest_id takes no negative ids, so -1 for a call outside of ops becomes 0.
     op_of_call = trace.op[calls[has_name]]
     op = heaviest_id(op_of_call + 1, amounts[has_name]) - 1
-    return CallAndOp(
-        name=trace.names[name], op=trace.name_of(op) if op != NO_ROW else None
-    )
+    op_name = trace.name_of(op) if op != NO_ROW else None
+    return CallAndOp(name=trace.names[name], op=op_name)
 
 
 FRAME: Final = lazy_pattern(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
@@ -272,39 +284,49 @@ def format_module(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
 
 
 MAX_NAMES: Final = 2
-"""How many names are told of one kind."""
+"""How many names of one kind are reported."""
 _STEP_NUMBER: Final = lazy_pattern(r"#[0-9]{1,18}\Z")
 MIN_SHARE_TO_NAME: Final = 0.02
-"""A name with a smaller share of all time is not told."""
+"""A name with a smaller share of all time is not reported."""
+
+
+class Delay(NamedTuple):
+    """What kept launching threads from launching, and how long."""
+
+    text: str
+    """Such as `aten::conv2d (265 x, 21.3 ms)`."""
+    ns: int
 
 
 def rank_delaying_names(
-    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
-) -> list[tuple[str, int]]:
+    trace: Trace, slices: SliceTimes, make_text: Callable[[str], str], all_ns: int
+) -> list[Delay]:
     """List the names under which launching threads spent most of some time.
 
     Args:
-        rows: Slices, as rows of the trace; a row may occur several times.
-        ns: How long each kept a launching thread.
-        text: Makes the text for a name, under which slices count together.
+        slices: How long each slice kept a launching thread.
+        make_text: Makes the text for a name, under which slices count together.
         all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
-        At most MAX_NAMES texts with their ns, the longest first, such as `aten::conv2d
-        (265 x, 21.3 ms)`.
+        At most MAX_NAMES names, the longest first.
     """
+    if all_ns <= 0:
+        return []
+
     # Count each slice once, with the sum of its times.
-    slices, index_of_slice = np.unique(rows, return_inverse=True)
-    ns_of_slice = summed(index_of_slice, ns, len(slices))
+    by_row = grouped(slices.rows)
+    ns_of_slice = by_row.sums(slices.ns)
 
-    ns_of_text = {}
-    by_name = add_up_by_text(trace, slices, ns_of_slice, text)
-    for name, (calls, name_ns) in by_name.items():
-        if name_ns >= MIN_SHARE_TO_NAME * all_ns > 0:
-            ns_of_text[f"{name} ({count(calls)} x, {duration(name_ns)})"] = name_ns
+    delays = []
+    by_name = add_up_by_text(trace, by_row.keys, ns_of_slice, make_text)
+    for name, total in by_name.items():
+        if total.ns >= MIN_SHARE_TO_NAME * all_ns:
+            text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
+            delays.append(Delay(text=text, ns=total.ns))
 
-    longest_first = sorted(ns_of_text.items(), key=lambda item: -item[1])
-    return longest_first[:MAX_NAMES]
+    delays.sort(key=lambda delay: -delay.ns)
+    return delays[:MAX_NAMES]
 
 
 def make_grouping_label(name: str) -> str:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.gpu.kernel_names import KernelName
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.text.patterns import MAX_SEARCHED_CHARS, lazy_pattern
 from fusetui.trace.model.arrays import used_ids
 from fusetui.trace.model.categories import Role
@@ -54,8 +53,8 @@ The others are those of one conversion, such as bfloat16_copy_kernel_cuda.
 """
 _WIDE_TYPES = frozenset({"fp32", "fp64", "int32", "int64", "c64", "c128"})
 """Words of a decoded name for types of 4 bytes or more."""
-_COPY_OP = "aten::copy_"
-_TYPES = 1  # the place of `Input type` among the recorded inputs
+_COPY_OPS = frozenset({"aten::copy_"})
+_TYPES = 1
 """The index of `Input type` among the recorded inputs."""
 
 
@@ -73,7 +72,7 @@ def classify_copies(kernels: Kernels) -> NDArray[np.int8]:
     name_of_row = trace.name[kernels.rows]
     for name_index in used_ids(name_of_row):
         name = trace.names[name_index][:MAX_SEARCHED_CHARS]
-        kernel = role_of_kernel(name).decoded
+        kernel = decode(name)
         if kernel is not None:
             kind_of_name[name_index] = _classify_by_name(
                 kernel, casts_are_apart=casts_are_apart
@@ -125,14 +124,12 @@ def _classify_by_types(kernels: Kernels) -> NDArray[np.int8]:
         The CopyKind of each event, EITHER for other ops and where types were not
         recorded.
     """
-    trace = kernels.trace
     inputs = kernels.inputs
     kind_of_inputs = [_classify_type_pair(texts[_TYPES]) for texts in inputs.distinct]
-    kind_of_inputs.append(CopyKind.EITHER)  # for index -1, no inputs
+    kind_of_inputs.append(CopyKind.EITHER)  # index -1 finds it: no recorded inputs
     kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
 
-    op = trace.op[kernels.rows]
-    is_copy = (op >= 0) & trace.named(_COPY_OP.__eq__)[trace.name[op]]
+    is_copy = kernels.launched_by_ops(_COPY_OPS)
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
 
 

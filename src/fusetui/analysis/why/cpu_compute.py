@@ -31,7 +31,7 @@ Dispatching an op takes far less, even beside a profiler that records stacks.
 """
 
 COMPUTES_SHARE = 0.25
-"""From this share of the host part of a gap on, computing ops explain the gap.
+"""From this share of the wait for a launch on, computing ops explain it.
 
 The rest usually prepares the tensors for these ops.
 """
@@ -122,8 +122,8 @@ def _find_launch_calls(trace: Trace) -> Rows:
 
     Returns rows of the trace, ascending.
     """
-    calls = trace.launch[trace.gpu_rows]
-    with_event = calls[calls >= 0].astype(np.intp)
-    by_name = trace.rows_named(LAUNCHES.search, Role.CALL)
+    launch = trace.launch[trace.gpu_rows]
+    calls_with_event = launch[launch != NO_ROW].astype(np.intp)
+    calls_by_name = trace.rows_named(LAUNCHES.search, Role.CALL)
 
-    return distinct(np.concatenate((with_event, by_name)))
+    return distinct(np.concatenate((calls_with_event, calls_by_name)))

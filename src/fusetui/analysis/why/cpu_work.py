@@ -12,15 +12,23 @@ from fusetui.analysis.why.account import WAITS, Accounts
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
     merge_slices,
 )
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct_rows,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union, without
 
 MAX_NAMES = 10
@@ -39,9 +47,9 @@ class OwnTimes(NamedTuple):
     rows: Rows
     ns: Int64s
 
-    def only(self, mask: Flags) -> OwnTimes:
+    def only(self, is_selected: Flags) -> OwnTimes:
         """Return some of the slices, chosen by one flag each."""
-        return OwnTimes(rows=self.rows[mask], ns=self.ns[mask])
+        return OwnTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
 
 
 def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
@@ -57,19 +65,19 @@ def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     Returns:
         Slices with an own time above 0, each once, in the order of the trace.
     """
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
     for threads in accounts.threads:
         unclaimed = _repeat_on_threads(threads, cover)
-        for innermost in _cut_layers(accounts.trace, threads):
-            rows.append(innermost.rows)
-            times_ns.append(unclaimed.within(innermost.start, innermost.end))
-            unclaimed = without(unclaimed, union(innermost.start, innermost.end))
+        for parts in _cut_layers(accounts.trace, threads):
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(unclaimed.within(parts.start, parts.end))
+            unclaimed = without(unclaimed, union(parts.start, parts.end))
 
-    # Add up the parts of each slice.
-    distinct_rows, slice_index = np.unique(np.concatenate(rows), return_inverse=True)
-    own_ns = summed(slice_index, np.concatenate(times_ns), len(distinct_rows))
-    return OwnTimes(rows=distinct_rows, ns=own_ns).only(own_ns > 0)
+    # A slice may have several parts: add them up.
+    parts_by_row = grouped(np.concatenate(rows_of_parts))
+    own_ns = parts_by_row.sums(np.concatenate(ns_of_parts))
+    return OwnTimes(rows=parts_by_row.keys, ns=own_ns).only(own_ns > 0)
 
 
 def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
@@ -80,9 +88,9 @@ def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     in the order of LAYERS, in which they claim time. Of annotations, the last layer,
     only collectives count.
     """
-    *layers, _ = LAYERS  # the last one is that of annotations
-    for kinds in layers:
-        yield merge_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
+    for kinds in WORK_LAYERS:
+        slices = merge_slices([threads.slices(kind) for kind in kinds])
+        yield slices.innermost_parts()
 
     annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
@@ -146,8 +154,8 @@ def _mark_program_rows(trace: Trace, rows: Rows) -> Flags:
     if not len(ops):
         return np.ones(len(rows), dtype=np.bool_)
 
-    thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread_of_op = trace.thread_of_track[trace.track[ops]]
+    thread_of_row = trace.thread_of(rows)
+    thread_of_op = trace.thread_of(ops)
     return np.isin(thread_of_row, thread_of_op)
 
 
@@ -188,26 +196,21 @@ def rank_names(
     if not len(own.rows):
         return []
 
-    name = trace.name[own.rows].astype(np.int64)
-    caller = np.full_like(name, NO_CALLER)
+    name = trace.name[own.rows]
+    caller = np.full(len(own.rows), NO_CALLER, dtype=np.int64)
     if with_caller:
         caller = _find_callers(trace, own.rows)
 
-    first, group = distinct_rows((name, caller))
-    total_ns = summed(group, own.ns, len(first))
-    longest_first = np.lexsort((first, -total_ns))  # then in the order of first slices
+    first_slice, name_and_caller = distinct_rows((name, caller))
+    total_ns = summed(name_and_caller, own.ns, len(first_slice))
+    longest_first = np.lexsort((first_slice, -total_ns))
 
     times: list[NamedTime] = []
-    for group_index in longest_first[:MAX_NAMES].tolist():
-        slices = own.only(group == group_index)
-        first_slice = first[group_index]
-        share = Share(
-            name=_format_named_call(
-                trace, int(name[first_slice]), int(caller[first_slice])
-            ),
-            count=len(slices.rows),
-            ns=int(total_ns[group_index]),
-        )
+    for group in longest_first[:MAX_NAMES].tolist():
+        first = first_slice[group]
+        text = _format_named_call(trace, int(name[first]), int(caller[first]))
+        slices = own.only(name_and_caller == group)
+        share = Share(name=text, count=len(slices.rows), ns=int(total_ns[group]))
         times.append(NamedTime(share=share, own=slices))
 
     return times
@@ -233,7 +236,8 @@ def _find_callers(trace: Trace, rows: Rows) -> Int64s:
     """
     caller = np.full(len(rows), NO_CALLER, dtype=np.int64)
     parent = trace.parent[rows]
-    is_called = (parent >= 0) & (trace.role[rows] == Role.PYTHON)
+    is_python = trace.role[rows] == Role.PYTHON
+    is_called = is_python & (parent != NO_ROW)
     caller[is_called] = trace.name[parent[is_called]]
 
     return caller

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
@@ -26,6 +25,7 @@ from fusetui.analysis.why.thread_activity import (
     group_calls_by_axis,
 )
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -60,12 +60,32 @@ QUEUED: Final = _INDEX_OF_REASON["queued"]
 AFTER: Final = _INDEX_OF_REASON["after"]
 
 
+HOST_REASONS: Final = tuple(IDLE)[HOST:LAUNCH_CALL]
+"""What a thread did before it launched, in the order of ThreadActivity."""
+
+
+def name_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
+    """Return the reasons of some idle time with their times, without zeros.
+
+    >>> name_reasons([0] * (len(IDLE) - 1) + [50])
+    {'after': 50}
+
+    Args:
+        ns_in_order: The time of each reason, in the order of IDLE.
+    """
+    ns_of_reason = {}
+    for reason, ns in zip(IDLE, ns_in_order, strict=True):
+        if ns:
+            ns_of_reason[reason] = ns
+
+    return ns_of_reason
+
+
 class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Idle time of devices, in order of device and time; arrays of shape [gaps], in ns.
 
-    The *host part* of a gap is the time from its begin until the call begins that
-    launches the next event. A gap is *plain* if that launch is known and is no replay
-    of a graph that runs already.
+    The *wait for the launch* is the part of a gap from its begin until the call begins
+    that launches the next event. It is empty unless the gap `has_own_launch`.
     """
 
     begin: Int64s
@@ -79,18 +99,39 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     in_graph: Flags
     """Whether that call launched earlier events of the device too."""
     call_begin: Int64s
-    """The end of the host part, when the call begins. If the gap is not plain, this is
-    `begin`."""
+    """When the call begins, which ends the wait for the launch; `begin` without one."""
     call_end: Int64s
-    """The end of the call as far as it lies in the gap. If it is not plain, this is
-    `begin`."""
+    """The end of the call as far as it lies in the gap; `begin` if it has none of its
+    own."""
 
     def __len__(self) -> int:
         return len(self.begin)
 
     def only(self, selected: Rows | slice | Flags) -> Gaps:
         """Return some of the gaps, chosen by indices, a slice or one flag per gap."""
-        return Gaps(*(column[selected] for column in astuple(self)))
+        return Gaps(
+            begin=self.begin[selected],
+            end=self.end[selected],
+            event=self.event[selected],
+            before=self.before[selected],
+            launch=self.launch[selected],
+            in_graph=self.in_graph[selected],
+            call_begin=self.call_begin[selected],
+            call_end=self.call_end[selected],
+        )
+
+    def followed_by(self, later: Gaps) -> Gaps:
+        """Return these gaps and after them some others."""
+        return Gaps(
+            begin=np.concatenate((self.begin, later.begin)),
+            end=np.concatenate((self.end, later.end)),
+            event=np.concatenate((self.event, later.event)),
+            before=np.concatenate((self.before, later.before)),
+            launch=np.concatenate((self.launch, later.launch)),
+            in_graph=np.concatenate((self.in_graph, later.in_graph)),
+            call_begin=np.concatenate((self.call_begin, later.call_begin)),
+            call_end=np.concatenate((self.call_end, later.call_end)),
+        )
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
         """Return the gaps that lie at least partly in a window, clipped to it."""
@@ -115,11 +156,23 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         )
 
     @property
-    def plain(self) -> Flags:
-        """Tell which gaps are neither unlinked nor within a graph."""
-        return (self.launch >= 0) & ~self.in_graph
+    def has_launch(self) -> Flags:
+        """Tell of which gaps the launch of the next event is known."""
+        is_known: Flags = self.launch != NO_ROW
+        return is_known
+
+    @property
+    def has_own_launch(self) -> Flags:
+        """Tell which gaps end with the first event that a known call launched.
+
+        The replay of a graph launches many events: only the first of them has the
+        launch for its own.
+        """
+        return self.has_launch & ~self.in_graph
 
 
+NO_DEVICE: Final = -1
+"""Stands for no device in columns of device indices."""
 MIN_GAPS_FOR_LATENCY: Final = 20
 """From fewer gaps than these, no usual launch latency is derived."""
 
@@ -134,7 +187,7 @@ class NamedDevice(NamedTuple):
     name: str
 
 
-class Stretch(msgspec.Struct, frozen=True, eq=False):
+class ReasonInterval(msgspec.Struct, frozen=True, eq=False):
     """When one reason holds in each gap; shape [gaps], in ns of the file."""
 
     holds: Flags
@@ -150,19 +203,9 @@ class LaunchingCalls(msgspec.Struct, frozen=True, eq=False):
     """
 
     key: Int64s
-    """A number for the device and the call, ascending; see Devices._key."""
+    """A number for the device and the call, ascending; see Devices._make_call_keys."""
     first_start_ns: Int64s
     """The first start of the events that the call launched on the device."""
-
-
-class BusyTime(NamedTuple):
-    """How long a device ran something in one window, by class of the account."""
-
-    compute_ns: int
-    exposed_comm_ns: int
-    exposed_copy_ns: int
-    hidden_comm_ns: int
-    hidden_copy_ns: int
 
 
 class BusyTimes(msgspec.Struct, frozen=True, eq=False):
@@ -173,11 +216,6 @@ class BusyTimes(msgspec.Struct, frozen=True, eq=False):
     exposed_copy_ns: Int64s
     hidden_comm_ns: Int64s
     hidden_copy_ns: Int64s
-
-    def by_window(self) -> list[BusyTime]:
-        """Return the times of each window as a record of its own."""
-        columns = [column.tolist() for column in astuple(self)]
-        return [BusyTime(*times) for times in zip(*columns, strict=True)]
 
 
 class BusyCovers(msgspec.Struct, frozen=True, eq=False):
@@ -200,8 +238,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     threads: tuple[Threads, ...]
     named: Sequence[NamedDevice]
     index_of_track: Int32s
-    """The index of the device whose events each track has, -1 for none; shape [tracks].
-    """
+    """The index of the device whose events each track has, NO_DEVICE for none; shape
+    [tracks]."""
     as_one: bool = False
     """Whether all devices stand for one, of which it does not matter what they run."""
 
@@ -235,8 +273,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def events(self) -> Int32s:
         """Return all GPU events by device and start; of equal starts the longest first."""
         rows = self.trace.gpu_rows.astype(np.int32)
-        is_of_device = self.device_index(rows) >= 0
-        if not is_of_device.all():
+        is_of_device = self.device_index(rows) != NO_DEVICE
+        if not is_of_device.all():  # usually it is all, and a copy may be large
             rows = rows[is_of_device]
 
         start, end = self.bounds_on(rows)
@@ -274,14 +312,17 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         device = self.device_index(events[ends_gap])
         device_before = self.device_index(events[ends_gap - 1])
         ends_gap = ends_gap[device == device_before]
+        event_after = events[ends_gap]
 
         # The event that ended last is the first one at which the latest end is reached.
-        last = events[positions_of(latest_end, latest_end[ends_gap - 1])]
+        event_before = events[positions_of(latest_end, latest_end[ends_gap - 1])]
         del start, end, latest_end  # large
-        event = events[ends_gap]
 
-        return self._linked(
-            begin=trace.end[last], end=trace.start[event], event=event, before=last
+        return self._make_gaps(
+            begin=trace.end[event_before],
+            end=trace.start[event_after],
+            event=event_after,
+            before=event_before,
         )
 
     def lead(self, begin_ns: int) -> Gaps:
@@ -294,25 +335,18 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         starts_later = self.begin_ns > begin_ns
         first = self._first_events[starts_later]
-        return self._linked(
+        return self._make_gaps(
             begin=np.full(len(first), begin_ns, dtype=np.int64),
             end=self.trace.start[first],
             event=first,
-            before=np.full_like(first, -1),
+            before=np.full_like(first, NO_ROW),
         )
 
     def with_lead(self, begin_ns: int) -> Gaps:
         """Return the gaps of `lead`, and after them all others."""
-        lead = self.lead(begin_ns)
-        columns: dict[str, Any] = {}
-        for name in Gaps.__struct_fields__:
-            columns[name] = np.concatenate(
-                (getattr(lead, name), getattr(self.gaps, name))
-            )
+        return self.lead(begin_ns).followed_by(self.gaps)
 
-        return Gaps(**columns)
-
-    def _linked(
+    def _make_gaps(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
     ) -> Gaps:
         """Make gaps from their bounds, and add the calls that launched the events that
@@ -325,14 +359,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         trace = self.trace
         launch = trace.launch[event]
         # The event cannot start before its launch: the clocks of CPU and GPU differ.
-        launch[trace.start[launch] > end] = -1
+        launch[trace.start[launch] > end] = NO_ROW
         in_graph = self._were_launched_after_others(event, launch, end)
 
-        is_plain = (launch >= 0) & ~in_graph
-        launch_begin_ns = np.maximum(trace.start[launch], begin)
-        call_begin = np.where(is_plain, launch_begin_ns, begin)
-        launch_end_ns = np.clip(trace.end[launch], call_begin, end)
-        call_end = np.where(is_plain, launch_end_ns, begin)
+        has_own_launch = (launch != NO_ROW) & ~in_graph
+        call_begin = np.where(
+            has_own_launch, np.maximum(trace.start[launch], begin), begin
+        )
+        call_end = np.where(
+            has_own_launch, np.clip(trace.end[launch], call_begin, end), begin
+        )
 
         return Gaps(
             begin=begin,
@@ -357,23 +393,27 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             launch: The call that launched each event, -1 if it is not known.
             end: A time for each event, in ns of the file.
         """
-        has_launch = launch >= 0
+        has_launch = launch != NO_ROW
         calls = self._launching_calls
-        key = self._key(event[has_launch], launch[has_launch])
+        key = self._make_call_keys(event[has_launch], launch[has_launch])
         first_start_ns = calls.first_start_ns[positions_of(calls.key, key)]
 
-        launched_before = has_launch.copy()
-        launched_before[has_launch] = first_start_ns < end[has_launch]
-        return launched_before
+        launched_others = np.zeros(len(event), dtype=np.bool_)
+        launched_others[has_launch] = first_start_ns < end[has_launch]
+        return launched_others
 
-    def _key(self, events: Int32s, calls: Int32s) -> Int64s:
+    def _make_call_keys(self, events: Int32s, calls: Int32s) -> Int64s:
         """Return one number for each pair of a device and a launch call.
+
+        Calls are rows of the trace, so they are less than the number of its rows.
 
         Args:
             events: GPU events, as rows of the trace; they determine the device.
             calls: The call that launched each event, as a row of the trace.
         """
-        return self.device_index(events).astype(np.int64) * len(self.trace) + calls
+        device = self.device_index(events).astype(np.int64)
+        rows_of_trace = len(self.trace)
+        return device * rows_of_trace + calls
 
     @cached_property
     def _launching_calls(self) -> LaunchingCalls:
@@ -382,16 +422,17 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         A call that starts after its event does not count.
         """
         trace = self.trace
-        events = self.events[trace.launch[self.events] >= 0]
-        calls = trace.launch[events]
-        is_before = trace.start[calls] <= trace.start[events]
-        events = events[is_before]
-        key = self._key(events, calls[is_before])
+        calls = trace.launch[self.events]
+        is_known = calls != NO_ROW
+        is_in_order = trace.start[calls] <= trace.start[self.events]
+        counts = is_known & is_in_order
 
         # Events are in order of start, so the first of a call is the earliest.
-        distinct_key, first = np.unique(key, return_index=True)
+        events = self.events[counts]
+        events_of_calls = grouped(self._make_call_keys(events, calls[counts]))
         return LaunchingCalls(
-            key=distinct_key, first_start_ns=trace.start[events[first]]
+            key=events_of_calls.keys,
+            first_start_ns=trace.start[events[events_of_calls.first]],
         )
 
     @cached_property
@@ -452,19 +493,21 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             One array for each reason in IDLE, of shape [gaps], in ns. Together they
                 add up to the length of each gap.
         """
-        columns = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
-        for reason, stretch in self.stretches(gaps).items():
-            if stretch.holds.any():
-                length_ns = stretch.end - stretch.begin
-                columns[reason] = np.where(stretch.holds, length_ns, 0)
+        zeros = np.broadcast_to(np.int64(0), len(gaps))  # takes no memory
+        ns_of_reasons: list[Int64s] = [zeros for _ in IDLE]
+        for reason, interval in self.intervals(gaps).items():
+            if interval.holds.any():
+                length_ns = interval.end - interval.begin
+                ns_of_reasons[reason] = np.where(interval.holds, length_ns, 0)
 
-        for positions, activity_ns in self._measure_activities(gaps):
-            for reason, ns in enumerate(activity_ns, HOST):
+        for gap_indices, ns_of_activities in self._measure_activities(gaps):
+            for reason, ns in enumerate(ns_of_activities, start=HOST):
                 if ns.any():
-                    columns[reason] = np.array(columns[reason])  # writable
-                    columns[reason][positions] = ns
+                    ns_of_gaps = np.array(ns_of_reasons[reason])  # a writable copy
+                    ns_of_gaps[gap_indices] = ns
+                    ns_of_reasons[reason] = ns_of_gaps
 
-        return tuple(columns)
+        return tuple(ns_of_reasons)
 
     def _measure_activities(self, gaps: Gaps) -> Iterator[tuple[Rows, Int64s]]:
         """Yield what the launching threads did from the begin of each gap to its launch
@@ -474,45 +517,48 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         gaps. Each result has the indices of its gaps among `gaps`, and ns of shape
         [ThreadActivity, these gaps].
         """
-        host_part_ns = gaps.call_begin - gaps.begin
-        for threads, positions, on_axis in group_calls_by_axis(
-            self.trace, self.threads, gaps.launch, host_part_ns > 0
+        until_launch_ns = gaps.call_begin - gaps.begin
+        for threads, gap_indices, on_axis in group_calls_by_axis(
+            self.trace, self.threads, gaps.launch, until_launch_ns > 0
         ):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
-            activity_ns = threads.split(begin, end)
+            ns_of_activities = threads.split(begin, end)
 
-            # Nothing was recorded outside the trace, which the axis does not have.
-            outside_ns = host_part_ns[positions] - (end - begin)
-            activity_ns[ThreadActivity.NOTHING] += outside_ns
-            yield positions, activity_ns
+            # The axis ends with the trace. Nothing was recorded outside of it.
+            outside_ns = until_launch_ns[gap_indices] - (end - begin)
+            ns_of_activities[ThreadActivity.NOTHING] += outside_ns
+            yield gap_indices, ns_of_activities
 
-    def stretches(self, gaps: Gaps) -> dict[int, Stretch]:
+    def intervals(self, gaps: Gaps) -> dict[int, ReasonInterval]:
         """Return when each reason for idle time holds, for reasons that hold once in a
         gap.
 
-        A stretch is a part of a gap, which may be empty. What the CPU did before the
+        An interval is a part of a gap, which may be empty. What the CPU did before the
         launch is left out, because those reasons alternate within a gap.
 
         Returns:
-            The stretches by the index of the reason in IDLE, with one entry per gap.
+            The intervals by the index of the reason in IDLE, with one entry per gap.
         """
         latency_ns = self.latency_ns[self.device_index(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
         expected_start = np.clip(usual_start, gaps.call_end, gaps.end)
-        is_unlinked = gaps.launch < 0
-        is_plain = gaps.plain
+        has_own_launch = gaps.has_own_launch
 
         return {
-            UNLINKED: Stretch(holds=is_unlinked, begin=gaps.begin, end=gaps.end),
-            GRAPH: Stretch(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
-            LAUNCH_CALL: Stretch(
-                holds=is_plain, begin=gaps.call_begin, end=gaps.call_end
+            UNLINKED: ReasonInterval(
+                holds=~gaps.has_launch, begin=gaps.begin, end=gaps.end
             ),
-            LAUNCH_LATENCY: Stretch(
-                holds=is_plain, begin=gaps.call_end, end=expected_start
+            GRAPH: ReasonInterval(holds=gaps.in_graph, begin=gaps.begin, end=gaps.end),
+            LAUNCH_CALL: ReasonInterval(
+                holds=has_own_launch, begin=gaps.call_begin, end=gaps.call_end
             ),
-            QUEUED: Stretch(holds=is_plain, begin=expected_start, end=gaps.end),
+            LAUNCH_LATENCY: ReasonInterval(
+                holds=has_own_launch, begin=gaps.call_end, end=expected_start
+            ),
+            QUEUED: ReasonInterval(
+                holds=has_own_launch, begin=expected_start, end=gaps.end
+            ),
         }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
@@ -531,9 +577,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         begin_ns, end_ns = window
         gaps = self.with_lead(begin_ns)
         by_device = np.argsort(self.device_index(gaps.event), kind="stable")
-        inside = gaps.only(by_device).within(begin_ns, end_ns)
+        gaps_inside = gaps.only(by_device).within(begin_ns, end_ns)
 
-        return inside, self.reasons_of(inside)
+        return gaps_inside, self.reasons_of(gaps_inside)
 
     @cached_property
     def spans(self) -> list[DeviceAccount]:
@@ -583,31 +629,23 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             idle_ns: How long the device was idle, of shape [IDLE, windows].
         """
         busy_ns = busy.compute_ns + busy.exposed_comm_ns + busy.exposed_copy_ns
-
-        # Lists, because reading single figures of arrays is slow.
-        spans = span_ns.tolist()
-        idle = (span_ns - busy_ns).tolist()
-        idle_by_reason = idle_ns.T.tolist()
-        latency = self.latency_ns.tolist()
-        busy_of_windows = busy.by_window()
-
+        all_idle_ns = span_ns - busy_ns
+        reasons_ns = idle_ns.T.tolist()  # a list for each window
         accounts = []
         for window, device in enumerate(device_of_window.tolist()):
-            busy_of_window = busy_of_windows[window]
-            reasons = zip(IDLE, idle_by_reason[window], strict=True)
             accounts.append(
                 DeviceAccount(
                     device=exact_id(self.named[device].pid),
                     name=self.named[device].name,
-                    span_ns=spans[window],
-                    compute_ns=busy_of_window.compute_ns,
-                    exposed_comm_ns=busy_of_window.exposed_comm_ns,
-                    exposed_copy_ns=busy_of_window.exposed_copy_ns,
-                    idle_ns=idle[window],
-                    hidden_comm_ns=busy_of_window.hidden_comm_ns,
-                    hidden_copy_ns=busy_of_window.hidden_copy_ns,
-                    launch_latency_usual_ns=latency[device],
-                    idle={reason: ns for reason, ns in reasons if ns},
+                    span_ns=int(span_ns[window]),
+                    compute_ns=int(busy.compute_ns[window]),
+                    exposed_comm_ns=int(busy.exposed_comm_ns[window]),
+                    exposed_copy_ns=int(busy.exposed_copy_ns[window]),
+                    idle_ns=int(all_idle_ns[window]),
+                    hidden_comm_ns=int(busy.hidden_comm_ns[window]),
+                    hidden_copy_ns=int(busy.hidden_copy_ns[window]),
+                    launch_latency_usual_ns=int(self.latency_ns[device]),
+                    idle=name_reasons(reasons_ns[window]),
                 )
             )
 
@@ -688,21 +726,21 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         # For each time the first gap of its device, and the last one begun by then. It
         # is one of an earlier device if no gap of the device has begun.
-        last_gap = last_at_or_before(begins, self.on_axis(device, times))
-        first_gap = count_below(device_of_gap, device)
-        has_gap = np.flatnonzero(last_gap >= first_gap)
-        last_gap = last_gap[has_gap]
-        first_gap = first_gap[has_gap]
+        last_begun = last_at_or_before(begins, self.on_axis(device, times))
+        first_of_device = count_below(device_of_gap, device)
+        after_gap = np.flatnonzero(last_begun >= first_of_device)  # indices of `times`
+        first_gap = first_of_device[after_gap]
+        last_gap = last_begun[after_gap]
 
         # The last gap may still go on: only the part before the time counts.
-        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[has_gap])
+        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[after_gap])
         last_gap_ns = self.reasons_of(last_gaps)
 
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
-        for reason, ns in enumerate(self.reasons):
-            before_ns = prefix_sums(ns)
-            earlier_gaps_ns = before_ns[last_gap] - before_ns[first_gap]
-            idle_ns[reason, has_gap] = earlier_gaps_ns + last_gap_ns[reason]
+        for reason, ns_of_gap in enumerate(self.reasons):
+            ns_before_gap = prefix_sums(ns_of_gap)
+            earlier_gaps_ns = ns_before_gap[last_gap] - ns_before_gap[first_gap]
+            idle_ns[reason, after_gap] = earlier_gaps_ns + last_gap_ns[reason]
 
         return idle_ns
 
@@ -710,13 +748,16 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Measure how long devices were idle for each reason before their first events.
 
         Args:
-            device: The index of the device of each stretch.
-            begin: The begins of the stretches, in ns of the file.
+            device: The index of the device of each interval.
+            begin: The begins of the intervals, in ns of the file.
             end: Their ends, no later than the first event of the device.
 
         Returns:
-            ns, of shape [IDLE, stretches].
+            ns, of shape [IDLE, intervals].
         """
-        lead = self.lead(int(begin.min()))
-        lead_of_stretch = lead.only(positions_of(self.device_index(lead.event), device))
-        return np.stack(self.reasons_of(lead_of_stretch.clipped(begin, end)))
+        lead = self.lead(int(begin.min()))  # one gap for each device
+        lead_of_interval = lead.only(
+            positions_of(self.device_index(lead.event), device)
+        )
+        intervals = lead_of_interval.clipped(begin, end)
+        return np.stack(self.reasons_of(intervals))

@@ -132,11 +132,12 @@ def collect_findings(facts: Facts) -> Answers:
     below: Counter[str] = Counter()
     for rule in RULES:
         rule_facts = facts.steady if rule.of_kernels else facts
-        claims, lack = run_rule(rule_facts, rule)
-        if lack is not None:
-            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+        answer = run_rule(rule_facts, rule)
+        if answer.lack is not None:
+            missing = answer.lack.missing
+            unknown.append(Unknown(rule.id, missing, answer.lack.record_with))
 
-        for claim in claims:
+        for claim in answer.claims:
             if claim.at_stake_ns is None or is_finding(rule_facts, rule, claim):
                 reported.append(_report_claim(rule, claim, rule_facts, tags))
             else:
@@ -144,11 +145,11 @@ def collect_findings(facts: Facts) -> Answers:
 
     reported = _clear_missing_wholes(reported)
     reported = _mark_negligible(reported, _find_compared_time(facts))
-    reported.sort(key=lambda each: _rank_by_upper_bound(each.finding))
+    reported.sort(key=lambda report: _rank_by_upper_bound(report.finding))
 
     return Answers(
-        findings=tuple(each.finding for each in reported),
-        wanted=tuple(each.wanted for each in reported),
+        findings=tuple(report.finding for report in reported),
+        wanted=tuple(report.wanted for report in reported),
         unknown=tuple(unknown),
         below=below,
     )
@@ -177,20 +178,18 @@ def _clear_missing_wholes(reported: list[_Reported]) -> list[_Reported]:
     A finding is part of another rule's finding only if that rule reports at least as
     much time.
     """
-    largest_ns: dict[str, int] = {}
+    largest_ns_of_rule: dict[str, int] = {}
     for finding, _ in reported:
-        known_ns = largest_ns.get(finding.rule, 0)
-        largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
+        known_ns = largest_ns_of_rule.get(finding.rule, 0)
+        largest_ns_of_rule[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
 
     result = []
     for finding, wanted in reported:
-        whole_ns = -1  # the rule reports nothing
         if finding.part_of is not None:
-            whole_ns = largest_ns.get(finding.part_of, -1)
-
-        part_ns = finding.at_stake_ns or 0
-        if part_ns > whole_ns:
-            finding = msgspec.structs.replace(finding, part_of=None)
+            part_ns = finding.at_stake_ns or 0
+            whole_ns = largest_ns_of_rule.get(finding.part_of)
+            if whole_ns is None or part_ns > whole_ns:
+                finding = msgspec.structs.replace(finding, part_of=None)
 
         result.append(_Reported(finding, wanted))
 

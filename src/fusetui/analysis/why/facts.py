@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-from msgspec.structs import asdict
 
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, find_cpu_compute_ops
-from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
+from fusetui.analysis.why.devices import (
+    HOST,
+    LAUNCH_CALL,
+    Devices,
+    Gaps,
+    NamedDevice,
+    Reasons,
+)
 from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
@@ -39,8 +45,16 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, sums_of_ranges
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int32s,
+    Int64s,
+    Rows,
+    sums_of_ranges,
+)
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import (
     FOREVER,
     NOTHING,
@@ -81,8 +95,7 @@ class Facts:
 
     In a window, the time before the first event of a device counts as a gap; in a whole
     trace it does not. Times are in ns of the file unless a docstring says otherwise.
-    "The gaps" are always those of `idle`, and arrays of shape [gaps] are in their
-    order.
+    Arrays of shape [gaps] are in the order of `gaps`.
     """
 
     def __init__(
@@ -105,9 +118,9 @@ class Facts:
         self.devices_by_axis = tuple(
             accounts.devices_by_axis if devices_by_axis is None else devices_by_axis
         )
-        self.devices = [
-            device for devices in self.devices_by_axis for device in devices.named
-        ]
+        self.devices: list[NamedDevice] = []
+        for devices in self.devices_by_axis:
+            self.devices.extend(devices.named)
         self.window = window
         self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
@@ -120,10 +133,10 @@ class Facts:
         """
         rows = self.trace.gpu_rows
         events_of_axes = [devices.events for devices in self.devices_by_axis]
-
-        has_other_devices = sum(map(len, events_of_axes)) < len(rows)
-        if has_other_devices:
+        event_count = sum(len(events) for events in events_of_axes)
+        if event_count < len(rows):  # the trace has other devices too
             rows = np.sort(np.concatenate([NO_ROWS, *events_of_axes]))
+
         return self.rows_in_window(rows)
 
     def rows_in_window(self, rows: Rows) -> Rows:
@@ -149,7 +162,7 @@ class Facts:
 
         begin_ns = int(intervals.end[0])
         last_end_ns = int(self.trace.end[self.gpu_rows].max(initial=begin_ns))
-        if last_end_ns <= begin_ns:
+        if last_end_ns <= begin_ns:  # no GPU work comes after it
             return self
 
         return Facts(
@@ -177,11 +190,11 @@ class Facts:
         if self.window:
             return len(self.devices) * recorded_ns
 
-        span_ns_of_axes = [
-            int((devices.end_ns - devices.begin_ns).sum())
-            for devices in self.devices_by_axis
-        ]
-        return sum(span_ns_of_axes)
+        span_ns = 0
+        for devices in self.devices_by_axis:
+            span_ns += int((devices.end_ns - devices.begin_ns).sum())
+
+        return span_ns
 
     @cached_property
     def whole_time(self) -> Cover:
@@ -189,21 +202,23 @@ class Facts:
         return Cover(np.array([self.begin_ns]), np.array([self.end_ns]))
 
     @cached_property
-    def idle(self) -> Idle:
+    def gaps(self) -> IdleGaps:
         """Return the gaps of all these devices, one device after the other.
 
         A gap is a time in which a device runs nothing, clipped to the window. Its
         device is an index over the devices of all axes.
         """
-        idle_of_axes = []
+        gaps_of_axes = []
         devices_before = 0
         for devices in self.devices_by_axis:
             gaps, reasons = devices.idle_in(self.window)
             device = devices.device_index(gaps.event) + devices_before
-            idle_of_axes.append(Idle.from_gaps(gaps, device=device, reasons=reasons))
+            gaps_of_axes.append(
+                IdleGaps.from_gaps(gaps, device=device, reasons=reasons)
+            )
             devices_before += len(devices)
 
-        return Idle.joined(idle_of_axes)
+        return IdleGaps.joined(gaps_of_axes)
 
     def idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
@@ -215,65 +230,63 @@ class Facts:
         Args:
             rows: The slices, as rows of the trace.
         """
-        cover = without(self.cover_on_launching_threads(rows), self.warm_up_cover)
-        return int(cover.within(self.idle.begin, self.idle.end).sum())
+        cover = without(self.time_on_launching_threads(rows), self.warm_up_time)
+        return int(cover.within(self.gaps.begin, self.gaps.end).sum())
 
     @cached_property
     def launching_tracks(self) -> Flags:
         """Tell which tracks belong to a thread that launches GPU work; shape [tracks]."""
         trace = self.trace
-        calls = trace.launch[trace.gpu_rows]
-        calls = calls[calls >= 0]  # -1: the launch was not recorded
-        launching_threads = trace.thread_of_track[trace.track[calls]]
+        launch = trace.launch[trace.gpu_rows]
+        recorded_calls = launch[launch != NO_ROW]
+        launching_threads = trace.thread_of(recorded_calls)
         return np.isin(trace.thread_of_track, launching_threads)
 
-    def cover_on_launching_threads(self, rows: Rows) -> Cover:
+    def time_on_launching_threads(self, rows: Rows) -> Cover:
         """Return the time in which any of some slices runs on a thread that launches."""
         rows = rows[self.launching_tracks[self.trace.track[rows]]]
         return union(self.trace.start[rows], self.trace.end[rows])
 
-    def host_ns_during(self, cover: Cover) -> Int64s:
-        """Measure what the launching threads did before late launches, within a cover.
-
-        The *host part* of a gap goes from its begin until the call begins that launches
-        the next event.
+    def activity_ns_during(self, cover: Cover) -> Int64s:
+        """Measure what the launching threads did before late launches, during some
+        time.
 
         Args:
             cover: The time that counts: disjoint intervals, in ns of the file.
 
         Returns:
-            ns of each activity in the host part of each gap, as far as it lies in the
-                cover; shape [ThreadActivity, gaps].
+            ns of each activity from the begin of each gap until the call begins that
+                launches the next event; shape [ThreadActivity, gaps].
         """
-        activity_ns = np.zeros((len(ThreadActivity), len(self.idle)), dtype=np.int64)
+        activity_ns = np.zeros((len(ThreadActivity), len(self.gaps)), dtype=np.int64)
         if not len(cover.start):
             return activity_ns
 
-        for host in self._cut_host_parts(cover):
-            ns_of_parts = host.threads.split(host.parts.start, host.parts.end)
-            activity_ns[:, host.gaps] = host.sums_of_gaps(ns_of_parts)
+        for waits in self._cut_waits_for_launches(cover):
+            ns_of_parts = waits.threads.split(waits.parts.start, waits.parts.end)
+            activity_ns[:, waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
 
         return activity_ns
 
-    def _cut_host_parts(self, cover: Cover) -> Iterator[HostStretches]:
-        """Yield the host part of each gap as far as it lies in a cover, axis by axis.
+    def _cut_waits_for_launches(self, cover: Cover) -> Iterator[WaitsForLaunches]:
+        """Yield the wait for the launch in each gap, as far as it lies in a cover.
 
-        The host part of a gap of idle GPU time goes from its begin to the call that
-        launches the next event. A cover is a set of disjoint intervals, here in ns of
-        the file. There is one record for each axis of threads with such gaps.
+        It goes from the begin of the gap to the call that launches the next event. A
+        cover is a set of disjoint intervals, here in ns of the file. There is one
+        record for each axis of threads with such gaps.
         """
-        idle = self.idle
-        has_host_part = idle.call_begin > idle.begin
-        for threads, gaps, on_axis in self.gaps_by_axis(has_host_part):
-            begin = on_axis(idle.begin)
-            end = on_axis(idle.call_begin)
+        gaps = self.gaps
+        is_launched_late = gaps.call_begin > gaps.begin
+        for threads, gap_indices, on_axis in self.gaps_by_axis(is_launched_late):
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
             parts = threads.parts(counted(begin, end), cover)
-            yield HostStretches(
+            yield WaitsForLaunches(
                 threads=threads,
-                gaps=gaps,
+                gap_indices=gap_indices,
                 parts=parts,
                 first_part=count_below(parts.start, begin),
                 after_last_part=count_below(parts.start, end),
@@ -305,27 +318,27 @@ class Facts:
         )
 
     @cached_property
-    def warm_up_cover(self) -> Cover:
+    def warm_up_time(self) -> Cover:
         """Return the time of the whole warm-up."""
         return joined(NOTHING, *(piece.cover for piece in self.warm_up_pieces))
 
     def late_ns_during(self, cover: Cover) -> int:
         """Measure how long the devices waited for a launch during some time, in ns.
 
-        Both the host part of a gap and the launch call itself count.
+        Both the wait until the launch call and the call itself count.
         """
-        return int(cover.within(self.idle.begin, self.idle.call_end).sum())
+        return int(cover.within(self.gaps.begin, self.gaps.call_end).sum())
 
     @cached_property
-    def explained_cover(self) -> Cover:
+    def explained_time(self) -> Cover:
         """Return the time that other rules explain, which host-bound leaves out.
 
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
         """
-        idle = self.idle
+        gaps = self.gaps
         before_first_run = self.before_first_runs
         compiling = union(
-            idle.begin[before_first_run], idle.call_begin[before_first_run]
+            gaps.begin[before_first_run], gaps.call_begin[before_first_run]
         )
 
         return joined(self._claimed_by_slices, compiling)
@@ -333,7 +346,7 @@ class Facts:
     @cached_property
     def _claimed_by_slices(self) -> Cover:
         """Return the time that data-loading, recompilation and warm-up claim."""
-        return joined(self.loading_cover, self.compiling_cover, self.warm_up_cover)
+        return joined(self.loading_time, self.compiling_time, self.warm_up_time)
 
     @cached_property
     def before_first_runs(self) -> Rows:
@@ -348,43 +361,61 @@ class Facts:
         Returns:
             Indices of gaps.
         """
-        idle = self.idle
-        gaps = self._before_compiled_kernels
-        if not len(gaps):  # then the costly figures below are not needed
+        before_compiled = self._before_compiled_kernels
+        if not len(before_compiled):  # then the costly figures below are not needed
             return NO_ROWS
 
-        name = self.trace.name[idle.event]  # of the kernel that ends each gap
-        unrecorded_ns = (
-            self.unclaimed_host_ns[ThreadActivity.NOTHING] + self._in_steps_alone_ns
-        )
-        is_first_run = np.isin(idle.event[gaps], self._find_first_runs(name[gaps]))
+        kernels = self.gaps.event[before_compiled]
+        first_runs = self._find_first_runs(self.trace.name[kernels])
+        is_first_run = np.isin(kernels, first_runs)
+        first_gaps = before_compiled[is_first_run]
+        later_gaps = before_compiled[~is_first_run]
 
-        # For each name the longest unrecorded time before one of its later runs.
-        longest_later_ns = np.zeros(len(self.trace.names), dtype=np.int64)
-        gaps_of_later_runs = gaps[~is_first_run]
+        first_ns = self._unrecorded_ns[first_gaps]
+        later_ns = self._find_longest_unrecorded(later_gaps, like=first_gaps)
+        until_launch_ns = self.gaps.activity_ns[:, first_gaps].sum(axis=0)
+        is_long = first_ns >= COMPILING_NS
+        is_unusual = first_ns >= MIN_RATIO_TO_LATER_CALLS * later_ns
+        is_most = 2 * first_ns > until_launch_ns
+        probably_compiles = is_long & is_unusual & is_most
+
+        return np.asarray(first_gaps[probably_compiles])
+
+    @cached_property
+    def _unrecorded_ns(self) -> Int64s:
+        """Measure how long nothing but steps was recorded before each launch.
+
+        What other findings claim does not count. Returns ns, of shape [gaps].
+        """
+        nothing_ns = self.unclaimed_activity_ns[ThreadActivity.NOTHING]
+        unrecorded_ns: Int64s = nothing_ns + self._in_steps_alone_ns
+        return unrecorded_ns
+
+    def _find_longest_unrecorded(self, gap_indices: Rows, like: Rows) -> Int64s:
+        """Find the longest unrecorded time before runs of the same kernels.
+
+        Args:
+            gap_indices: The gaps before the runs.
+            like: The gaps before other runs, for each of which there is a result.
+
+        Returns:
+            The longest time (ns) of the gaps whose kernel has the same name; 0 without
+                such a gap.
+        """
+        kernel_name = self.trace.name[self.gaps.event]  # of the event after each gap
+        longest_ns_of_name = np.zeros(len(self.trace.names), dtype=np.int64)
         np.maximum.at(
-            longest_later_ns,
-            name[gaps_of_later_runs],
-            unrecorded_ns[gaps_of_later_runs],
+            longest_ns_of_name,
+            kernel_name[gap_indices],
+            self._unrecorded_ns[gap_indices],
         )
-
-        gaps_of_first_runs = gaps[is_first_run]
-        first_ns = unrecorded_ns[gaps_of_first_runs]
-        host_ns = idle.host_ns[:, gaps_of_first_runs].sum(axis=0)
-        probably_compiles = first_ns >= COMPILING_NS
-        probably_compiles &= (
-            first_ns
-            >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns[name[gaps_of_first_runs]]
-        )
-        probably_compiles &= 2 * first_ns > host_ns
-        with_compiler: Rows = gaps_of_first_runs[probably_compiles]
-
-        return with_compiler
+        longest_ns: Int64s = longest_ns_of_name[kernel_name[like]]
+        return longest_ns
 
     @property
     def _before_compiled_kernels(self) -> Rows:
         """Find the gaps that end with a kernel that torch.compile generated."""
-        events = self.idle.event
+        events = self.gaps.event
         is_kernel = self.trace.role[events] == Role.KERNEL
         is_generated = self.trace.matching(events, COMPILED.match)
         return np.flatnonzero(is_kernel & is_generated)
@@ -402,10 +433,9 @@ class Facts:
         trace = self.trace
         kernels = trace.rows_of(Role.KERNEL)
         kernels = kernels[np.isin(trace.name[kernels], names)]
-        by_start = kernels[np.argsort(trace.start[kernels], kind="stable")]
-        _, first_of_name = np.unique(trace.name[by_start], return_index=True)
+        by_name = grouped(trace.name[kernels], then_by=trace.start[kernels])
 
-        return by_start[first_of_name]
+        return kernels[by_name.first]
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
@@ -416,16 +446,18 @@ class Facts:
         """
         annotations = self.rows_in_window(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.steps.rows)]
-        during_others_ns = self.host_ns_during(self.cover_on_launching_threads(others))
+        during_others_ns = self.activity_ns_during(
+            self.time_on_launching_threads(others)
+        )
 
-        in_annotations_ns = self.unclaimed_host_ns[ThreadActivity.ANNOTATION]
+        in_annotations_ns = self.unclaimed_activity_ns[ThreadActivity.ANNOTATION]
         in_other_annotations_ns = during_others_ns[ThreadActivity.ANNOTATION]
         in_steps_ns = in_annotations_ns - in_other_annotations_ns
 
         return np.asarray(np.maximum(in_steps_ns, 0), dtype=np.int64)
 
     @cached_property
-    def unclaimed_host_ns(self) -> Int64s:
+    def unclaimed_activity_ns(self) -> Int64s:
         """Measure the time from the begin of each gap to its launch that nothing
         claims.
 
@@ -433,47 +465,58 @@ class Facts:
         slices were recorded. Returns ns of each activity in each gap, of shape
         [ThreadActivity, gaps].
         """
-        claimed_ns = self.host_ns_during(self._claimed_by_slices)
-        unclaimed_ns: Int64s = self.idle.host_ns - claimed_ns
+        claimed_ns = self.activity_ns_during(self._claimed_by_slices)
+        unclaimed_ns: Int64s = self.gaps.activity_ns - claimed_ns
         return unclaimed_ns
 
     @cached_property
-    def late_host_ns(self) -> Int64s:
+    def late_activity_ns(self) -> Int64s:
         """Measure what kept the CPU in each gap from launching, as far as it is
         unexplained.
 
         Waiting for the device and allocating memory do not count: they have rules of
-        their own. What `explained_cover` holds does not count either, such as data
+        their own. What `explained_time` holds does not count either, such as data
         loading and the warm-up.
 
         Returns:
             ns of each activity in each gap, of shape [ThreadActivity, gaps].
         """
-        unexplained_ns = self.idle.host_ns - self.host_ns_during(self.explained_cover)
-        late_ns: Int64s = unexplained_ns * LATE_ACTIVITIES[:, None]
+        unexplained_ns = self.gaps.activity_ns - self.activity_ns_during(
+            self.explained_time
+        )
+        late_activity_ns: Int64s = np.where(LATE_ACTIVITIES[:, None], unexplained_ns, 0)
+        return late_activity_ns
+
+    @cached_property
+    def late_ns(self) -> Int64s:
+        """Measure how long the CPU was late with the launch after each gap.
+
+        It is the sum of `late_activity_ns` over the activities; shape [gaps].
+        """
+        late_ns: Int64s = self.late_activity_ns.sum(axis=0)
         return late_ns
 
     @cached_property
     def computing_ns(self) -> Int64s:
         """Measure how long the launching thread computed on the CPU before each launch.
 
-        Only the host part of a gap counts, from its begin to the launch call, and only
-        where no other rule explains it. Which ops compute on the CPU is decided by
+        Only the time from the begin of a gap to the launch call counts, and only where
+        no other rule explains it. Which ops compute on the CPU is decided by
         `find_cpu_compute_ops`.
 
         Returns:
             ns, of shape [gaps].
         """
-        computing_ns = np.zeros(len(self.idle), dtype=np.int64)
+        computing_ns = np.zeros(len(self.gaps), dtype=np.int64)
         rows = find_cpu_compute_ops(self.trace)
         if not len(rows):
             return computing_ns
 
-        for host in self._cut_host_parts(outside(self.explained_cover)):
-            start, end = host.threads.bounds(host.threads.own_rows(rows))
+        for waits in self._cut_waits_for_launches(outside(self.explained_time)):
+            start, end = waits.threads.bounds(waits.threads.own_rows(rows))
             computing = union(start, end)
-            ns_of_parts = computing.within(host.parts.start, host.parts.end)
-            computing_ns[host.gaps] = host.sums_of_gaps(ns_of_parts)
+            ns_of_parts = computing.within(waits.parts.start, waits.parts.end)
+            computing_ns[waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
 
         return computing_ns
 
@@ -481,11 +524,12 @@ class Facts:
     def has_cpu_compute(self) -> Flags:
         """Tell in which gaps the launching thread mostly computed on the CPU.
 
-        That is so from COMPUTES_SHARE of the late host part on: the rest usually
-        prepares tensors in the memory of the host for the same ops. Shape [gaps].
+        That is so from COMPUTES_SHARE of the late time on: the rest usually prepares
+        tensors in the memory of the host for the same ops. Shape [gaps].
         """
-        least_ns = COMPUTES_SHARE * self.late_host_ns.sum(axis=0)
-        computes: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
+        is_any = self.computing_ns > 0
+        is_enough = self.computing_ns >= COMPUTES_SHARE * self.late_ns
+        computes: Flags = is_any & is_enough
         return computes
 
     @cached_property
@@ -493,39 +537,37 @@ class Facts:
         """Tell in which gaps the launching thread did other work than launching.
 
         Such a gap is a case for the rule cpu-work, and no other gap is: host-bound is
-        about the rest. The thread computed on the CPU, or the late host part is longer
-        than a sequence of ops takes and not made of many small slices. The set-up of
-        the program does not count. Shape [gaps].
+        about the rest. The thread computed on the CPU, or the late time is longer than
+        a sequence of ops takes and not made of many small slices. The set-up of the
+        program does not count. Shape [gaps].
         """
-        late_ns = self.late_host_ns.sum(axis=0)
-        is_launched = self.idle.launch >= 0
-        is_long = is_launched & (late_ns > WORK_NS)
+        is_long = self.gaps.has_launch & (self.late_ns > WORK_NS)
 
         launching_takes_ns = SLICE_NS * self._count_begun_slices(is_long)
-        has_few_slices = late_ns > launching_takes_ns
-        is_very_long = late_ns > LONG_WORK_NS
+        has_few_slices = self.late_ns > launching_takes_ns
+        is_very_long = self.late_ns > LONG_WORK_NS
         is_work = is_long & (has_few_slices | is_very_long)
 
         is_busy: Flags = is_work | self.has_cpu_compute
         return is_busy & ~self.is_set_up_gap
 
-    def _count_begun_slices(self, mask: Flags) -> Int64s:
+    def _count_begun_slices(self, is_counted: Flags) -> Int64s:
         """Count the ops, calls and frames that begin in some gaps until the launch call.
 
         Args:
-            mask: True for the gaps that count; shape [gaps].
+            is_counted: True for the gaps that count; shape [gaps].
 
         Returns:
             A number for each gap, 0 for gaps that do not count; shape [gaps].
         """
-        idle = self.idle
-        slices_of_gap = np.zeros(len(idle), dtype=np.int64)
-        for threads, gaps, on_axis in self.gaps_by_axis(mask):
-            begin = on_axis(idle.begin)
-            end = on_axis(idle.call_begin)
+        gaps = self.gaps
+        slices_of_gap = np.zeros(len(gaps), dtype=np.int64)
+        for threads, gap_indices, on_axis in self.gaps_by_axis(is_counted):
+            begin = on_axis(gaps.begin)
+            end = on_axis(gaps.call_begin)
             for kind in _RECORDED_WORK:
                 start = threads.slices(kind).start
-                slices_of_gap[gaps] += count_between(start, begin, end)
+                slices_of_gap[gap_indices] += count_between(start, begin, end)
 
         return slices_of_gap
 
@@ -536,15 +578,17 @@ class Facts:
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
-        host_ns = self.idle.host_ns - self.host_ns_during(self.warm_up_cover)
-        late_ns_of_gap = host_ns[LATE_ACTIVITIES].sum(axis=0)
+        without_warm_up_ns = self.gaps.activity_ns - self.activity_ns_during(
+            self.warm_up_time
+        )
+        late_ns_of_gap = without_warm_up_ns[LATE_ACTIVITIES].sum(axis=0)
 
         set_up_ns = int(late_ns_of_gap[self.is_set_up_gap].sum())
         late_ns = int(late_ns_of_gap.sum()) - set_up_ns
-        warm_up_ns = self.late_ns_during(self.warm_up_cover)
+        warm_up_ns = self.late_ns_during(self.warm_up_time)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
-        return late_ns >= MIN_SHARE_CPU_BOUND * span_ns > 0
+        return span_ns > 0 and late_ns >= MIN_SHARE_CPU_BOUND * span_ns
 
     @cached_property
     def is_set_up_gap(self) -> Flags:
@@ -554,19 +598,20 @@ class Facts:
         steps. There are none on a device that runs no kernel. Shape [gaps].
         """
         trace = self.trace
-        events = self.idle.event
+        events = self.gaps.event
         kernels = trace.rows_of(Role.KERNEL)
         if len(self.steps) or not len(kernels):
             return np.zeros(len(events), dtype=np.bool_)
 
-        # For each device the start of its first kernel; -FOREVER if it has none.
-        device_of_kernel = trace.process_of_track[trace.track[kernels]]
-        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)
-        first_kernel_ns[device_of_kernel] = FOREVER
-        np.minimum.at(first_kernel_ns, device_of_kernel, trace.start[kernels])
+        # In a trace, a device is a process. No gap ends before -FOREVER, so a device
+        # without a kernel has no such gap.
+        process_of_kernel = trace.process_of(kernels)
+        first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)  # by process
+        first_kernel_ns[process_of_kernel] = FOREVER
+        np.minimum.at(first_kernel_ns, process_of_kernel, trace.start[kernels])
 
-        device_of_gap = trace.process_of_track[trace.track[events]]
-        is_before: Flags = self.idle.end <= first_kernel_ns[device_of_gap]
+        process_of_gap = trace.process_of(events)
+        is_before: Flags = self.gaps.end <= first_kernel_ns[process_of_gap]
         return is_before
 
     @cached_property
@@ -580,13 +625,16 @@ class Facts:
     @cached_property
     def is_replayed(self) -> bool:
         """Whether replays of CUDA graphs launched at least half of the GPU events."""
-        calls = self.trace.launch[self.gpu_rows]
-        is_known = calls >= 0
-        is_replay = mark_graph_calls(self.trace)[calls] & is_known
-        replays = int(np.count_nonzero(is_replay))
-        return 2 * replays >= len(calls) > 0
+        launch = self.trace.launch[self.gpu_rows]
+        if not len(launch):
+            return False
 
-    def gaps_by_axis(self, mask: Flags | None = None) -> Iterator[CallsOnAxis]:
+        is_known = launch != NO_ROW
+        is_replay = is_known & mark_graph_calls(self.trace)[launch]
+        replayed_events = int(np.count_nonzero(is_replay))
+        return 2 * replayed_events >= len(launch)
+
+    def gaps_by_axis(self, is_counted: Flags | None = None) -> Iterator[CallsOnAxis]:
         """Yield the gaps that end with a known launch, for each axis of threads.
 
         An axis puts the times of several threads one after another, so that they can be
@@ -594,12 +642,12 @@ class Facts:
         event.
 
         Args:
-            mask: True for the gaps that count; None for all. Shape [gaps].
+            is_counted: True for the gaps that count; None for all. Shape [gaps].
         """
-        launch = self.idle.launch
-        is_wanted = launch >= 0 if mask is None else mask
+        if is_counted is None:
+            is_counted = self.gaps.has_launch
         return group_calls_by_axis(
-            self.trace, self.accounts.launchers, launch, is_wanted
+            self.trace, self.accounts.launchers, self.gaps.launch, is_counted
         )
 
     @cached_property
@@ -610,19 +658,19 @@ class Facts:
         )
 
     @cached_property
-    def loading_cover(self) -> Cover:
+    def loading_time(self) -> Cover:
         """Return when a thread that launches fetches a batch from a data loader."""
-        return self.cover_on_launching_threads(find_loader_calls(self.trace))
+        return self.time_on_launching_threads(find_loader_calls(self.trace))
 
     @cached_property
-    def compiling_cover(self) -> Cover:
+    def compiling_time(self) -> Cover:
         """Return when a thread that launches compiles something, as far as recorded."""
-        return self.cover_on_launching_threads(self.compiler_rows)
+        return self.time_on_launching_threads(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
         """Whether the launch of any GPU event is known."""
-        return bool((self.trace.launch[self.gpu_rows] >= 0).any())
+        return bool((self.trace.launch[self.gpu_rows] != NO_ROW).any())
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -656,10 +704,10 @@ class Facts:
         """
         waited_ns = np.zeros(len(rows), dtype=np.int64)
         for threads, _, on_axis in self.gaps_by_axis():
-            gaps = union(on_axis(self.idle.begin), on_axis(self.idle.end))
+            idle_time = union(on_axis(self.gaps.begin), on_axis(self.gaps.end))
             is_of_axis = threads.tracks[self.trace.track[rows]]
             start, end = threads.bounds(rows[is_of_axis])
-            waited_ns[is_of_axis] = gaps.within(start, end)
+            waited_ns[is_of_axis] = idle_time.within(start, end)
 
         return waited_ns
 
@@ -686,21 +734,21 @@ _RECORDED_WORK: Final = (
 )
 
 
-class HostStretches(msgspec.Struct, frozen=True, eq=False):
+class WaitsForLaunches(msgspec.Struct, frozen=True, eq=False):
     """The time until the launch calls of some gaps, cut to a cover, on one axis.
 
     All times are times on the axis of the threads.
     """
 
     threads: Threads
-    gaps: Rows
-    """The gaps that end with a launch of these threads; shape [their gaps]."""
+    gap_indices: Rows
+    """The gaps that end with a launch of these threads, as indices into Facts.gaps."""
     parts: Cover
     """In order. Each part lies wholly in one gap, or outside of all."""
     first_part: Rows
-    """The index of the first part of each gap; shape of `gaps`."""
+    """The index of the first part of each gap; shape of `gap_indices`."""
     after_last_part: Rows
-    """One more than the index of the last part of each gap; shape of `gaps`."""
+    """One more than the index of the last part of each gap; shape of `gap_indices`."""
 
     def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
         """Add up a figure of the parts for each gap.
@@ -714,7 +762,7 @@ class HostStretches(msgspec.Struct, frozen=True, eq=False):
         return sums_of_ranges(ns_of_parts, self.first_part, self.after_last_part)
 
 
-class Idle(Gaps, frozen=True, eq=False):
+class IdleGaps(Gaps, frozen=True, eq=False):
     """The gaps of several devices, clipped to the window."""
 
     device: Int32s
@@ -723,40 +771,54 @@ class Idle(Gaps, frozen=True, eq=False):
     """How long each gap lasted for each reason; see devices.Reasons."""
 
     @classmethod
-    def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> Idle:
+    def from_gaps(cls, gaps: Gaps, device: Int32s, reasons: Reasons) -> IdleGaps:
         """Make the record of some gaps, their devices and their reasons."""
-        return cls(**asdict(gaps), device=device, reasons=reasons)
+        return cls(
+            begin=gaps.begin,
+            end=gaps.end,
+            event=gaps.event,
+            before=gaps.before,
+            launch=gaps.launch,
+            in_graph=gaps.in_graph,
+            call_begin=gaps.call_begin,
+            call_end=gaps.call_end,
+            device=device,
+            reasons=reasons,
+        )
 
     @classmethod
-    def joined(cls, parts: Sequence[Idle]) -> Idle:
+    def joined(cls, parts: Sequence[IdleGaps]) -> IdleGaps:
         """Concatenate the gaps of several records, of which there may be none."""
         if not parts:
             return cls._empty()
-        if len(parts) == 1:
-            return parts[0]
 
-        columns: dict[str, Any] = {}
-        for name in cls._columns():
-            columns[name] = np.concatenate([getattr(part, name) for part in parts])
+        gaps: Gaps = parts[0]
+        device = parts[0].device
+        reasons = parts[0].reasons
+        for part in parts[1:]:
+            gaps = gaps.followed_by(part)
+            device = np.concatenate((device, part.device))
+            reasons = tuple(map(np.append, reasons, part.reasons))
 
-        reasons = []
-        for reason in range(len(IDLE)):
-            reasons.append(np.concatenate([part.reasons[reason] for part in parts]))
-
-        return cls(**columns, reasons=tuple(reasons))
+        return cls.from_gaps(gaps, device=device, reasons=reasons)
 
     @classmethod
-    def _empty(cls) -> Idle:
+    def _empty(cls) -> IdleGaps:
         """Make the record without any gap."""
-        no_rows = NO_ROWS.astype(np.int32)
-        columns: dict[str, Any] = dict.fromkeys(cls._columns(), no_rows)
-        no_ns = NO_ROWS.astype(np.int64)
-        return cls(**columns, reasons=(no_ns,) * len(IDLE))
-
-    @staticmethod
-    def _columns() -> tuple[str, ...]:
-        """List the fields that are arrays of shape [gaps]."""
-        return (*Gaps.__struct_fields__, "device")
+        no_ns = np.empty(0, dtype=np.int64)
+        no_rows = np.empty(0, dtype=np.int32)
+        return cls(
+            begin=no_ns,
+            end=no_ns,
+            event=no_rows,
+            before=no_rows,
+            launch=no_rows,
+            in_graph=np.empty(0, dtype=np.bool_),
+            call_begin=no_ns,
+            call_end=no_ns,
+            device=no_rows,
+            reasons=(no_ns,) * len(IDLE),
+        )
 
     def ns_of_reasons(self, *names: str) -> Int64s:
         """Add up how long each gap lasted for some reasons, in ns.
@@ -771,9 +833,9 @@ class Idle(Gaps, frozen=True, eq=False):
         return total_ns
 
     @property
-    def host_ns(self) -> Int64s:
+    def activity_ns(self) -> Int64s:
         """Return what the launching thread did in each gap, in ns.
 
         Its shape is [ThreadActivity, gaps].
         """
-        return np.stack(self.reasons[HOST : HOST + len(ThreadActivity)])
+        return np.stack(self.reasons[HOST:LAUNCH_CALL])

@@ -9,13 +9,16 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.loaders import find_loader_calls
-from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.backward_threads import number_thread_pairs
 from fusetui.analysis.why.causes import find_heaviest_call
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.thread_activity import COPIES_LATER, ThreadActivity
 from fusetui.text.patterns import lazy_pattern
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.layout.steps import Steps
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import NO_INTERVAL
 from fusetui.trace.model.sorted_arrays import is_in, positions_of
 
@@ -52,23 +55,23 @@ def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
     if not len(launches):
         return None
 
-    stretches = _LaunchStretches.of(facts, launches)
+    intervals = _LaunchIntervals.of(facts, launches)
 
     name = ""
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    obstacles = stretches.rows_within(facts, all_waits)
+    obstacles = intervals.rows_within(facts, all_waits)
     if len(obstacles):
-        name = _name_most_frequent(facts, obstacles)
+        name = _name_most_frequent(facts.trace, obstacles)
     else:
-        obstacles = stretches.rows_within(facts, find_loader_calls(trace))
+        obstacles = intervals.rows_within(facts, find_loader_calls(trace))
 
     if not len(obstacles):
         return None
 
     return GraphObstacle(
         name=name,
-        steps=_count_steps(facts, trace.start[obstacles]),
-        of_steps=_count_steps(facts, trace.start[launches]),
+        steps=_count_steps(facts.steps, trace.start[obstacles]),
+        of_steps=_count_steps(facts.steps, trace.start[launches]),
     )
 
 
@@ -77,21 +80,23 @@ def _list_kernel_launches(facts: Facts) -> Rows:
     trace = facts.trace
     kernels = facts.gpu_rows[trace.role[facts.gpu_rows] == Role.KERNEL]
     launches = distinct(trace.launch[kernels].astype(np.int64))
-    return launches[launches >= 0].astype(np.intp)
+    known: Rows = launches[launches != NO_ROW].astype(np.intp)
+    return known
 
 
-def _count_steps(facts: Facts, times_ns: Int64s) -> int:
+def _count_steps(steps: Steps, times_ns: Int64s) -> int:
     """Count the steps that hold any of some times (ns of the file); 0 without steps."""
-    if not len(facts.steps):
+    if not len(steps):
         return 0
-    steps = distinct(facts.steps.at(times_ns).astype(np.int64))
-    return int(np.count_nonzero(steps != NO_INTERVAL))
+    step_of_time = steps.at(times_ns)
+    is_in_step = step_of_time != NO_INTERVAL
+    return len(distinct(step_of_time[is_in_step]))
 
 
-class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
-    """The stretches in which one thread launches the kernels of one step.
+class _LaunchIntervals(msgspec.Struct, frozen=True, eq=False):
+    """The intervals in which one thread launches the kernels of one step.
 
-    Each goes from the first to the last launch, in ns of the file; shape [stretches].
+    Each goes from the first to the last launch, in ns of the file; shape [intervals].
     """
 
     key: Int64s
@@ -100,39 +105,39 @@ class _LaunchStretches(msgspec.Struct, frozen=True, eq=False):
     last_ns: Int64s
 
     @classmethod
-    def of(cls, facts: Facts, launches: Rows) -> _LaunchStretches:
+    def of(cls, facts: Facts, launches: Rows) -> _LaunchIntervals:
         """Find the time from the first to the last launch, for each step and thread.
 
         Args:
             launches: The calls that launch, as rows of the trace; at least one.
         """
-        trace = facts.trace
-        keys, stretch = np.unique(
-            _number_steps_and_threads(facts, launches), return_inverse=True
+        launched_ns = facts.trace.start[launches]
+        key = _number_steps_and_threads(facts, launches)
+        by_key = grouped(key, then_by=launched_ns)
+        launched_in_order = launched_ns[by_key.order]
+        first = by_key.begins[:-1]
+        last = by_key.begins[1:] - 1
+
+        return cls(
+            key=by_key.keys,
+            first_ns=launched_in_order[first],
+            last_ns=launched_in_order[last],
         )
-        launched_ns = trace.start[launches]
-
-        # The first and the last launch of each stretch.
-        first_ns = np.full(len(keys), trace.end_ns)
-        np.minimum.at(first_ns, stretch, launched_ns)
-        last_ns = np.full(len(keys), trace.begin_ns)
-        np.maximum.at(last_ns, stretch, launched_ns)
-
-        return cls(key=keys, first_ns=first_ns, last_ns=last_ns)
 
     def rows_within(self, facts: Facts, rows: Rows) -> Rows:
         """Return the rows that lie between the launches of their step and thread.
 
-        They start after the first and before the last launch of the stretch.
+        They start after the first and before the last launch of the interval.
         """
         key = _number_steps_and_threads(facts, rows)
-        start = facts.trace.start[rows]
-        has_stretch = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
-        stretch = positions_of(self.key, key[has_stretch])
+        has_interval = is_in(self.key, key) & (key != OUTSIDE_OF_STEPS)
+        candidates = rows[has_interval]
+        interval = positions_of(self.key, key[has_interval])
 
-        is_after_first = start[has_stretch] > self.first_ns[stretch]
-        is_before_last = start[has_stretch] < self.last_ns[stretch]
-        within: Rows = rows[has_stretch][is_after_first & is_before_last]
+        start = facts.trace.start[candidates]
+        is_after_first = start > self.first_ns[interval]
+        is_before_last = start < self.last_ns[interval]
+        within: Rows = candidates[is_after_first & is_before_last]
         return within
 
 
@@ -144,24 +149,23 @@ def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
     that of autograd's engine which works for it count as one.
     """
     trace = facts.trace
-    thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread = number_leads(trace)[thread_of_row].astype(np.int64)
+    thread_of_row = trace.thread_of(rows)
+    thread = number_thread_pairs(trace)[thread_of_row].astype(np.int64)
     if not len(facts.steps):
         return thread
 
     step = facts.steps.at(trace.start[rows]).astype(np.int64)
-    more_than_threads = len(trace.tracks) + 1
+    more_than_threads = len(trace.tracks) + 1  # so no two pairs have one number
     step_and_thread = step * more_than_threads + thread
     return np.where(step != NO_INTERVAL, step_and_thread, OUTSIDE_OF_STEPS)
 
 
-def _name_most_frequent(facts: Facts, calls: Rows) -> str:
+def _name_most_frequent(trace: Trace, calls: Rows) -> str:
     """Name the most frequent of some calls: `cudaStreamSynchronize (aten::item)`.
 
     The op around most calls of that name is added, if there is one. Copies that may
     return at once count only if there is nothing else.
     """
-    trace = facts.trace
     blocking = calls[~trace.matching(calls, COPIES_LATER.search)]
     if len(blocking):
         calls = blocking

@@ -1,12 +1,12 @@
 """Describe the longest gaps, and prepare the idle time of devices for the timeline.
 
 The first half lists gaps with what is known about each. The second half cuts all idle
-time of a device into stretches of one reason each, so that a few binary searches tell
+time of a device into intervals of one reason each, so that a few binary searches tell
 how much of each reason any window holds.
 
-What covered most of a stretch of a thread's time is the innermost slice that covers
+What covered most of an interval of a thread's time is the innermost slice that covers
 more than half of it. If there is none, it is the first slice of the name that was
-innermost for the longest time, if that is at least a tenth of the stretch; of several
+innermost for the longest time, if that is at least a tenth of the interval; of several
 such names, the one that was innermost first.
 """
 
@@ -19,7 +19,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
+from fusetui.analysis.why.devices import (
+    AFTER,
+    HOST,
+    Devices,
+    Gaps,
+    Reasons,
+    name_reasons,
+)
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.analysis.why.thread_activity import (
     Slices,
@@ -34,10 +41,10 @@ from fusetui.trace.model.arrays import (
     Rows,
     at,
     begins_runs,
+    distinct_rows,
     last_at_or_before,
     ordinals,
     prefix_sums,
-    reduce_groups,
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
@@ -64,18 +71,24 @@ class LongestGaps(msgspec.Struct, frozen=True):
     """The longest first."""
     count: int
     """How many gaps there are in all."""
-    rows: tuple[tuple[int, int], ...]
-    """For each of `gaps` the event that ends it and the call that launched that.
+    rows: tuple[GapRows, ...]
+    """The rows behind each of `gaps`."""
 
-    Both are rows of the trace; -1 for none.
-    """
+
+class GapRows(NamedTuple):
+    """The rows of the trace behind a gap."""
+
+    event: int
+    """The event that ends the gap."""
+    launch: int
+    """The call that launched it; -1 if it is not known."""
 
 
 class _GapWithRows(NamedTuple):
-    """A gap as it is listed, and the rows behind it; see LongestGaps.rows."""
+    """A gap as it is listed, and the rows behind it."""
 
     gap: Gap
-    rows: tuple[int, int]
+    rows: GapRows
 
 
 def longest_gaps(
@@ -96,13 +109,15 @@ def longest_gaps(
     for devices in devices_by_axis:
         gaps, reasons = devices.idle_in(window)
         count += len(gaps)
+
+        # No other gap of this axis can be among the longest of all axes.
         longest = _choose_longest_gaps(gaps, most)
+        described = describe_gaps(devices, gaps, reasons, longest)
         events = gaps.event[longest].tolist()
         launches = gaps.launch[longest].tolist()
-        described = describe_gaps(devices, gaps, reasons, longest)
-
         for gap, event, launch in zip(described, events, launches, strict=True):
-            candidates.append(_GapWithRows(gap, (event, launch)))
+            rows = GapRows(event=event, launch=launch)
+            candidates.append(_GapWithRows(gap=gap, rows=rows))
 
     candidates.sort(key=_rank_by_length)
     listed = candidates[:most]
@@ -133,52 +148,52 @@ def _choose_longest_gaps(gaps: Gaps, most: int | None) -> Rows:
     length_ns = gaps.end - gaps.begin
 
     # Sort only gaps that may be chosen: a trace may have a million of them.
-    least_ns = 0
+    candidates = np.arange(len(gaps))
     if most is not None and most < len(gaps):
         least_ns = np.partition(length_ns, -most)[-most]
+        candidates = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
 
-    long_enough = np.flatnonzero(length_ns >= least_ns)  # more than `most` if tied
-    order = np.lexsort((gaps.begin[long_enough], -length_ns[long_enough]))
-    return long_enough[order][:most]
+    order = np.lexsort((gaps.begin[candidates], -length_ns[candidates]))
+    return candidates[order][:most]
 
 
 def describe_gaps(
-    devices: Devices, every: Gaps, reasons: Reasons, selected: Rows
+    devices: Devices, all_gaps: Gaps, reasons: Reasons, selected: Rows
 ) -> list[Gap]:
     """Describe some gaps of an axis of devices.
 
     Args:
-        every: All gaps.
-        reasons: How long each of `every` lasted for which reason.
-        selected: The gaps to describe, as indices into `every`.
+        all_gaps: All gaps.
+        reasons: How long each of `all_gaps` lasted for which reason.
+        selected: The gaps to describe, as indices into `all_gaps`.
 
     Returns:
         One record for each of `selected`, in their order.
     """
     trace = devices.trace
-    gaps = every.only(selected)
-    waits = _find_waits_at_begin(devices, gaps)
+    gaps = all_gaps.only(selected)
+    device_of_gap = devices.device_index(gaps.event)
+    ns_of_reasons = np.stack([ns_of_gap[selected] for ns_of_gap in reasons])
+    ns_by_gap = ns_of_reasons.T  # [gaps, IDLE]
+    waiting_call = _find_waits_at_begin(devices, gaps)
     cover = _find_coverings(devices, gaps)
-    ns_by_reason = np.stack([column[selected] for column in reasons]).T.tolist()
-    device_of_gap = devices.device_index(gaps.event).tolist()
-    start_ns = (gaps.begin - trace.begin_ns).tolist()
-    dur_ns = (gaps.end - gaps.begin).tolist()
 
     described = []
-    for index, device in enumerate(device_of_gap):
+    for index in range(len(gaps)):
+        device = devices.named[device_of_gap[index]]
         described.append(
             Gap(
-                device=exact_id(devices.named[device].pid),
-                start_ns=start_ns[index],
-                dur_ns=dur_ns[index],
-                idle=_drop_absent_reasons(ns_by_reason[index]),
+                device=exact_id(device.pid),
+                start_ns=int(gaps.begin[index]) - trace.begin_ns,
+                dur_ns=int(gaps.end[index] - gaps.begin[index]),
+                idle=name_reasons(ns_by_gap[index].tolist()),
                 previous=_get_name(trace, gaps.before[index]),
                 next=_get_name(trace, gaps.event[index]) or "",
                 op=_get_name(trace, cover.op[index]),
                 annotation=_get_name(trace, cover.annotation[index]),
                 module=_get_module_name(trace, cover.module[index]),
                 frame=_get_name(trace, cover.frame[index]),
-                drained_by=_get_name(trace, waits[index]),
+                drained_by=_get_name(trace, waiting_call[index]),
             )
         )
 
@@ -194,40 +209,23 @@ def _find_waits_at_begin(devices: Devices, gaps: Gaps) -> Rows:
         The innermost call that waits for the device, as a row; -1 for none.
     """
     is_launched_later = devices.trace.start[gaps.launch] > gaps.begin
-    late_launch = np.where(is_launched_later, gaps.launch, -1)
+    late_launch = np.where(is_launched_later, gaps.launch, NO_ROW)
     return find_waiting_calls(devices.trace, devices.threads, late_launch, gaps.begin)
 
 
-def _drop_absent_reasons(ns_in_order: Sequence[int]) -> dict[str, int]:
-    """Return the reasons that a gap has, with their times.
-
-    >>> _drop_absent_reasons([0] * (len(IDLE) - 1) + [50])
-    {'after': 50}
-
-    Args:
-        ns_in_order: The time of each reason, in the order of IDLE.
-    """
-    ns_of_reason = {}
-    for reason, ns in zip(IDLE, ns_in_order, strict=True):
-        if ns:
-            ns_of_reason[reason] = ns
-
-    return ns_of_reason
-
-
 def _get_name(trace: Trace, row: np.integer) -> str | None:
-    """Return the name of a row of the trace, None for row -1."""
-    return trace.name_of(int(row)) if row >= 0 else None
+    """Return the name of a row of the trace, None for NO_ROW."""
+    return None if row == NO_ROW else trace.name_of(int(row))
 
 
 def _get_module_name(trace: Trace, row: np.integer) -> str | None:
-    """Return the module of a row without the profiler's prefix, None for row -1."""
+    """Return the module of a row without the profiler's prefix, None for NO_ROW."""
     name = _get_name(trace, row)
     return name.removeprefix(MODULE_PREFIX) if name else None
 
 
 class Covering(msgspec.Struct, frozen=True, eq=False):
-    """What covered most of each of some stretches of time; arrays of shape [stretches].
+    """What covered most of each of some intervals; arrays of shape [intervals].
 
     All are rows of the trace, NO_ROW for none.
     """
@@ -238,27 +236,27 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
     frame: Rows
 
     @classmethod
-    def nothing(cls, stretches: int) -> Covering:
-        """Make the record of stretches that nothing covers, to be filled in place."""
+    def nothing(cls, intervals: int) -> Covering:
+        """Make the record of intervals that nothing covers, to be filled in place."""
 
         def no_rows() -> Rows:
-            return np.full(stretches, NO_ROW, dtype=np.intp)
+            return np.full(intervals, NO_ROW, dtype=np.intp)
 
         return cls(
             op=no_rows(), annotation=no_rows(), module=no_rows(), frame=no_rows()
         )
 
-    def fill(self, stretches: Rows, cover: Covering) -> None:
-        """Replace what covers some of the stretches, in place.
+    def fill(self, intervals: Rows, cover: Covering) -> None:
+        """Replace what covers some of the intervals, in place.
 
         Args:
-            stretches: The indices of these stretches.
+            intervals: The indices of these intervals.
             cover: What covers each of them.
         """
-        self.op[stretches] = cover.op
-        self.annotation[stretches] = cover.annotation
-        self.module[stretches] = cover.module
-        self.frame[stretches] = cover.frame
+        self.op[intervals] = cover.op
+        self.annotation[intervals] = cover.annotation
+        self.module[intervals] = cover.module
+        self.frame[intervals] = cover.frame
 
 
 def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
@@ -268,16 +266,16 @@ def _find_coverings(devices: Devices, gaps: Gaps) -> Covering:
     before the gap, the result is what covered most of the part of the call inside the
     gap.
     """
-    has_host_part = gaps.call_begin > gaps.begin
-    begin = np.where(has_host_part, gaps.begin, gaps.call_begin)
-    end = np.where(has_host_part, gaps.call_begin, gaps.call_end)
+    is_launched_late = gaps.call_begin > gaps.begin
+    begin = np.where(is_launched_late, gaps.begin, gaps.call_begin)
+    end = np.where(is_launched_late, gaps.call_begin, gaps.call_end)
 
     coverings = Covering.nothing(len(gaps))
-    for threads, positions, on_axis in group_calls_by_axis(
+    for threads, gap_indices, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, end > begin
     ):
         cover = find_covering(devices.trace, threads, on_axis(begin), on_axis(end))
-        coverings.fill(positions, cover)
+        coverings.fill(gap_indices, cover)
 
     return coverings
 
@@ -293,12 +291,12 @@ class Pieces(NamedTuple):
 
 
 class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
-    """When a device was idle for one reason, as sorted and disjoint stretches."""
+    """When a device was idle for one reason, as sorted and disjoint intervals."""
 
     name: str  # a key of IDLE
-    start: Int64s  # of each stretch, in ns of the file; shape [n]
+    start: Int64s  # of each interval, in ns of the file; shape [n]
     end: Int64s  # likewise
-    before: Int64s  # ns of all stretches before each, then the total; shape [n + 1]
+    before: Int64s  # ns of all intervals before each, then the total; shape [n + 1]
 
     def ns_before(self, times: Int64s) -> Int64s:
         """Measure how long the device was idle for this reason before each of some
@@ -308,15 +306,15 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
             times: In ns of the file, in any order.
 
         Returns:
-            ns, of the shape of `times`; 0 before the first such stretch.
+            ns, of the shape of `times`; 0 before the first such interval.
         """
         last_begun = last_at_or_before(self.start, times)
         has_begun = last_begun != BEFORE_ALL
-        stretch = np.where(has_begun, last_begun, 0)
+        interval = np.where(has_begun, last_begun, 0)
 
-        # All stretches before the last one, and of the last one the part until then.
-        ns_of_last = np.minimum(times, self.end[stretch]) - self.start[stretch]
-        return np.where(has_begun, self.before[stretch] + ns_of_last, 0)
+        # All intervals before the last one, and of the last one the part until then.
+        ns_of_last = np.minimum(times, self.end[interval]) - self.start[interval]
+        return np.where(has_begun, self.before[interval] + ns_of_last, 0)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
@@ -353,13 +351,14 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
             begin: In ns of the file.
             end: Likewise.
         """
-        amounts_ns = self.within(np.array([begin, end]))[:, 0].tolist()
-        by_reason = {}
-        for reason, ns in zip(self.reasons, amounts_ns, strict=True):
+        only_window = np.array([begin, end])
+        ns_of_reasons = self.within(only_window)[:, 0].tolist()
+        ns_by_name = {}
+        for reason, ns in zip(self.reasons, ns_of_reasons, strict=True):
             if ns:
-                by_reason[reason.name] = ns
+                ns_by_name[reason.name] = ns
 
-        return by_reason
+        return ns_by_name
 
     def gap_at(self, time: int) -> int:
         """Return the index of the gap at a time (ns of the file), NO_INTERVAL for none."""
@@ -380,20 +379,21 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     described = tuple(describe_gaps(devices, gaps, devices.reasons, longest))
     reasons = _find_reason_times(devices)
 
+    # Both the gaps and the longest of them lie one device after the other.
     gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
     longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
-    for device, named in enumerate(devices.named):
-        gaps_of_device = gaps_of_devices[device]
-        longest_of_device = longest_of_devices[device]
+    for index, device in enumerate(devices.named):
+        own_gaps = gaps_of_devices[index]
+        own_longest = longest_of_devices[index]
         idle_times.append(
             IdleTime(
-                device=named.pid,
-                reasons=reasons[device],
-                begin=gaps.begin[gaps_of_device],
-                end=gaps.end[gaps_of_device],
-                longest=longest[longest_of_device] - gaps_of_device.start,
-                longest_gaps=described[longest_of_device],
+                device=device.pid,
+                reasons=reasons[index],
+                begin=gaps.begin[own_gaps],
+                end=gaps.end[own_gaps],
+                longest=longest[own_longest] - own_gaps.start,
+                longest_gaps=described[own_longest],
             )
         )
 
@@ -443,32 +443,35 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
         Records of pieces for each reason, in the order of IDLE.
     """
     trace = devices.trace
-    by_reason: list[list[Pieces]] = [[] for _ in IDLE]
-    for gaps in (devices.lead(trace.begin_ns), devices.gaps):
-        device = devices.device_index(gaps.event)
-        for reason, stretch in devices.stretches(gaps).items():
-            holds = stretch.holds
-            by_reason[reason].append(
-                Pieces(
-                    device=device[holds],
-                    start=stretch.begin[holds],
-                    end=stretch.end[holds],
-                )
-            )
+    gaps = devices.with_lead(trace.begin_ns)
+    device = devices.device_index(gaps.event)
 
-        for activity, host_pieces in _cut_host_parts(devices, gaps):
-            by_reason[HOST + activity].append(host_pieces)
+    pieces_of_reasons: list[list[Pieces]] = [[] for _ in IDLE]
+    for reason, interval in devices.intervals(gaps).items():
+        holds = interval.holds
+        pieces_of_reasons[reason].append(
+            Pieces(
+                device=device[holds],
+                start=interval.begin[holds],
+                end=interval.end[holds],
+            )
+        )
+
+    for activity, wait_pieces in _cut_waits_for_launches(devices, gaps):
+        pieces_of_reasons[HOST + activity].append(wait_pieces)
 
     after_last_event = Pieces(
         device=np.arange(len(devices)),
         start=devices.end_ns,
         end=np.full(len(devices), trace.end_ns),
     )
-    by_reason[AFTER].append(after_last_event)
-    return by_reason
+    pieces_of_reasons[AFTER].append(after_last_event)
+    return pieces_of_reasons
 
 
-def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+def _cut_waits_for_launches(
+    devices: Devices, gaps: Gaps
+) -> Iterator[tuple[int, Pieces]]:
     """Yield the time until the launch call of each gap, cut into pieces of one
     activity.
 
@@ -476,23 +479,26 @@ def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]
     result is the index of a ThreadActivity and the pieces of that activity, in ns of
     the file.
     """
-    device = devices.device_index(gaps.event)
-    has_host_part = gaps.call_begin > gaps.begin
-    for threads, positions, on_axis in group_calls_by_axis(
-        devices.trace, devices.threads, gaps.launch, has_host_part
+    device_of_gap = devices.device_index(gaps.event)
+    is_launched_late = gaps.call_begin > gaps.begin
+    for threads, gap_indices, on_axis in group_calls_by_axis(
+        devices.trace, devices.threads, gaps.launch, is_launched_late
     ):
-        host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
-        axis_to_file_ns = gaps.begin[positions] - host_parts.start
-        unrecorded = outside(joined(*threads.covers))
+        waits = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
+        device = device_of_gap[gap_indices]
+        axis_to_file_ns = gaps.begin[gap_indices] - waits.start
 
-        for activity, cover in enumerate((*threads.covers, unrecorded)):
-            inside, host_part = pieces(host_parts, cover)
-            pieces_in_file = Pieces(
-                device=device[positions[host_part]],
-                start=inside.start + axis_to_file_ns[host_part],
-                end=inside.end + axis_to_file_ns[host_part],
+        recorded_covers = threads.covers
+        unrecorded = outside(joined(*recorded_covers))
+        for activity, cover in enumerate((*recorded_covers, unrecorded)):
+            parts, wait_of_part = pieces(waits, cover)
+            to_file_ns = axis_to_file_ns[wait_of_part]
+            parts_in_file = Pieces(
+                device=device[wait_of_part],
+                start=parts.start + to_file_ns,
+                end=parts.end + to_file_ns,
             )
-            yield activity, pieces_in_file
+            yield activity, parts_in_file
 
 
 def _collect_times_of_devices(
@@ -506,21 +512,20 @@ def _collect_times_of_devices(
 
     Yields:
         The index of each device that has pieces, and its times; adjacent pieces become
-        one stretch.
+        one interval.
     """
     if not all_pieces:
         return
 
-    merged_pieces = _merge_pieces(all_pieces)
-    device_count = int(merged_pieces.device.max(initial=-1)) + 1
-    for device, pieces_of_device in enumerate(
-        slices_of_ids(merged_pieces.device, device_count)
+    merged = _merge_pieces(all_pieces)
+    by_device = grouped(merged.device)
+    for device, members in zip(
+        by_device.keys.tolist(), by_device.members_of_each(), strict=True
     ):
-        start = merged_pieces.start[pieces_of_device]
-        end = merged_pieces.end[pieces_of_device]
-        if len(start):
-            before = prefix_sums(end - start)
-            yield device, ReasonTimes(name=name, start=start, end=end, before=before)
+        start = merged.start[members]
+        end = merged.end[members]
+        before = prefix_sums(end - start)
+        yield device, ReasonTimes(name=name, start=start, end=end, before=before)
 
 
 def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
@@ -532,8 +537,12 @@ def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
     start = np.concatenate([record.start for record in all_pieces])
     end = np.concatenate([record.end for record in all_pieces])
 
+    is_not_empty = start < end
+    device = device[is_not_empty]
+    start = start[is_not_empty]
+    end = end[is_not_empty]
+
     order = np.lexsort((start, device))
-    order = order[(start < end)[order]]  # without empty pieces
     device = device[order]
     start = start[order]
     end = end[order]
@@ -547,7 +556,7 @@ def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
 
 
 MIN_COVERING_DIVISOR: Final = 10
-"""A name that covers less than this fraction (1 / n) of a stretch says nothing about
+"""A name that covers less than this fraction (1 / n) of an interval says nothing about
 it."""
 MAX_DEPTH: Final = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
@@ -556,10 +565,10 @@ MAX_DEPTH: Final = 2000
 def find_covering(
     trace: Trace, threads: Threads, begin: Int64s, end: Int64s
 ) -> Covering:
-    """Find what covered most of each of some stretches on an axis of threads.
+    """Find what covered most of each of some intervals on an axis of threads.
 
     Args:
-        begin: The begins of the stretches, as times on the axis.
+        begin: The begins of the intervals, as times on the axis.
         end: Their ends; shape of `begin`.
     """
 
@@ -582,24 +591,24 @@ def find_covering(
 def find_longest_slices(
     trace: Trace, slices: Slices, begin: Int64s, end: Int64s
 ) -> Rows:
-    """Find the slice that covered most of each of some stretches of time.
+    """Find the slice that covered most of each of some intervals.
 
-    A slice that covers more than half of a stretch comes first, the innermost of
-    several. Otherwise the name counts that was innermost in the stretch for longest.
+    A slice that covers more than half of an interval comes first, the innermost of
+    several. Otherwise the name counts that was innermost in the interval for longest.
 
     Args:
         slices: The slices from which one is chosen.
-        begin: The begins of the stretches, as times on the axis.
+        begin: The begins of the intervals, as times on the axis.
         end: Their ends; shape of `begin`.
 
     Returns:
-        A row of the trace for each stretch, -1 for none.
+        A row of the trace for each interval, -1 for none.
     """
     if not len(slices.rows) or not len(begin):
-        return np.full(len(begin), -1, dtype=np.intp)
+        return np.full(len(begin), NO_ROW, dtype=np.intp)
 
     rows = _find_majority_slices(slices, begin, end)
-    undecided = np.flatnonzero(rows < 0)
+    undecided = np.flatnonzero(rows == NO_ROW)
     if len(undecided):
         begin_of_undecided = begin[undecided]
         end_of_undecided = end[undecided]
@@ -612,30 +621,32 @@ def find_longest_slices(
 
 
 def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
-    """Find the innermost slice that covers more than half of each stretch.
+    """Find the innermost slice that covers more than half of each interval.
 
-    Such a slice covers the middle of the stretch. So the slices around the middle are
+    Such a slice covers the middle of the interval. So the slices around the middle are
     tried from the inside outward, at most MAX_DEPTH of them.
 
     Returns:
-        A row of the trace for each stretch, -1 for none.
+        A row of the trace for each interval, -1 for none.
     """
     middle = begin + (end - begin) // 2
     enclosing_slices = EnclosingIndex(slices.end)
-    candidate = enclosing_slices.last(last_at_or_before(slices.start, middle), middle)
+    last_begun = last_at_or_before(slices.start, middle)
+    candidate = enclosing_slices.last(last_begun, middle)
 
     for _ in range(MAX_DEPTH):
         inside_begin = np.maximum(slices.start[candidate], begin)
-        inside_ns = np.minimum(slices.end[candidate], end) - inside_begin
-        is_too_short = 2 * inside_ns <= end - begin
-        undecided = np.flatnonzero((candidate != NO_INTERVAL) & is_too_short)
+        inside_end = np.minimum(slices.end[candidate], end)
+        covers_most = 2 * (inside_end - inside_begin) > end - begin
+        undecided = np.flatnonzero((candidate != NO_INTERVAL) & ~covers_most)
         if not len(undecided):
             break
+
         next_outward = enclosing_slices.last(
             candidate[undecided] - 1, middle[undecided]
         )
         candidate[undecided] = next_outward
-    else:
+    else:  # the slices lie too deep in each other
         candidate[undecided] = NO_INTERVAL
 
     return at(slices.rows, candidate, missing=NO_ROW)
@@ -644,72 +655,68 @@ def _find_majority_slices(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
 def _find_longest_names(
     trace: Trace, slices: Slices, begin: Int64s, end: Int64s
 ) -> Rows:
-    """Find the name that was innermost in each stretch for the longest time.
+    """Find the name that was innermost in each interval for the longest time.
 
     Returns:
-        For each stretch the first slice of that name which was innermost in it, as a
+        For each interval the first slice of that name which was innermost in it, as a
         row. It is -1 if the name takes less than 1 / MIN_COVERING_DIVISOR of the
-        stretch. Of several such names the one counts that was innermost first.
+        interval. Of several such names the one counts that was innermost first.
     """
-    rows = np.full(len(begin), -1, dtype=np.intp)
+    rows = np.full(len(begin), NO_ROW, dtype=np.intp)
     if not len(slices.rows):
         return rows
 
-    names = _NamesInStretches.of(trace, slices, Cover(begin, end))
+    names = _NamesInIntervals.of(trace, slices, Cover(begin, end))
     if not len(names.row):
         return rows
 
-    length_ns = (end - begin)[names.stretch]
-    is_enough = MIN_COVERING_DIVISOR * names.total_ns >= length_ns
-    stretch = names.stretch[is_enough]
-    row = names.row[is_enough]
+    # For each interval the longest name, and of equal ones the first to be innermost.
+    best_first = np.lexsort((names.first_ns, -names.total_ns, names.interval))
+    is_best = begins_runs(names.interval[best_first])
+    best = best_first[is_best]
 
-    # Of several assignments to one stretch the last one stays: so the longest name
-    # comes last, and of equal ones the first to be innermost.
-    by_size = np.lexsort((-names.first_ns[is_enough], names.total_ns[is_enough]))
-    rows[stretch[by_size]] = row[by_size]
+    interval = names.interval[best]
+    interval_ns = (end - begin)[interval]
+    is_enough = MIN_COVERING_DIVISOR * names.total_ns[best] >= interval_ns
+    rows[interval[is_enough]] = names.row[best[is_enough]]
     return rows
 
 
-class _NamesInStretches(NamedTuple):
-    """The names of slices that were innermost in some stretches; shape [names].
+class _NamesInIntervals(NamedTuple):
+    """The names of slices that were innermost in some intervals; shape [names].
 
-    Each name occurs once for each stretch.
+    Each name occurs once for each interval.
     """
 
-    stretch: Rows
-    """The index of the stretch."""
+    interval: Rows
+    """The index of the interval."""
     row: Rows
-    """The first slice of the name that was innermost in the stretch, as a row."""
+    """The first slice of the name that was innermost in the interval, as a row."""
     first_ns: Int64s
     """When it first was innermost, as a time on the axis."""
     total_ns: Int64s
-    """How long slices of the name were innermost in the stretch, in ns."""
+    """How long slices of the name were innermost in the interval, in ns."""
 
     @classmethod
-    def of(cls, trace: Trace, slices: Slices, stretches: Cover) -> _NamesInStretches:
-        """Add up how long each name was innermost in each stretch.
+    def of(cls, trace: Trace, slices: Slices, intervals: Cover) -> _NamesInIntervals:
+        """Add up how long each name was innermost in each interval.
 
-        The slices are cut at the edges of the stretches, and only the part counts in
+        The slices are cut at the edges of the intervals, and only the part counts in
         which a slice is the innermost one. There must be at least one slice.
         """
-        # Cut the innermost parts of slices at the edges of the stretches.
+        # Cut the innermost parts of slices at the edges of the intervals.
         parts = slices.innermost_parts()
-        inside, stretch = pieces(stretches, Cover(parts.start, parts.end))
+        inside, interval = pieces(intervals, Cover(parts.start, parts.end))
         # A piece lies in the part after all those that end before the piece begins.
         row = parts.rows[count_until(parts.end, inside.start)]
 
-        # Pieces of one name in one stretch become neighbors, in order of time.
-        by_name = np.lexsort((trace.name[row], stretch))
-        stretch = stretch[by_name]
-        row = row[by_name]
-        start = inside.start[by_name]
-        length_ns = inside.end[by_name] - start
-
-        first_pieces = np.flatnonzero(begins_runs(stretch, trace.name[row]))
+        # Pieces are in order of time, and grouping keeps this order.
+        _, interval_and_name = distinct_rows((interval, trace.name[row]))
+        groups = grouped(interval_and_name)
+        first_piece = groups.first
         return cls(
-            stretch=stretch[first_pieces],
-            row=row[first_pieces],
-            first_ns=start[first_pieces],
-            total_ns=reduce_groups(np.add, length_ns, first_pieces),
+            interval=interval[first_piece],
+            row=row[first_piece],
+            first_ns=inside.start[first_piece],
+            total_ns=groups.sums(inside.end - inside.start),
         )

@@ -18,10 +18,12 @@ from fusetui.gpu.roofline.inputs import Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Floats,
     Int32s,
     Int64s,
+    Ranges,
     Rows,
     reduce_ranges,
     sums_of_ranges,
@@ -62,15 +64,21 @@ class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Whether shapes show that each kernel can work on the result of the one before."""
 
     @property
+    def has_least(self) -> Flags:
+        """Tell for which runs `least_ns` is known."""
+        is_known: Flags = self.least_ns != UNKNOWN
+        return is_known
+
+    @property
     def saved_ns(self) -> Int64s:
         """Return what one kernel for each run would save; 0 where it is not known."""
         spared_ns = np.maximum(self.ns - self.least_ns, 0)
-        return np.where(self.least_ns >= 0, spared_ns, 0)
+        return np.where(self.has_least, spared_ns, 0)
 
     @property
     def is_known(self) -> bool:
         """Whether the saving is known of any run."""
-        return bool((self.least_ns >= 0).any())
+        return bool(self.has_least.any())
 
 
 def is_pointwise(kernel: KernelName) -> bool:
@@ -102,46 +110,63 @@ def runs_of(kernels: Kernels) -> Runs:
     of an optimizer are left out: they work on many tensors that have nothing to do with
     each other.
     """
-    order = kernels.stream_order
-    module = kernels.module[order]
-    is_candidate = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order]
-    is_candidate &= module >= 0
+    order = kernels.stream_order  # all flags and sizes below are in this order
+    is_candidate = _find_candidates(kernels)
     is_copy = kernels.launched_by_ops(_COPY)[order]
-    reduces = kernels.flags(_is_reduction)[order]
+    reduces = kernels.matching(_is_reduction)[order]
+    sizes = _collect_sizes(kernels, is_copy)
 
     # Decide for each kernel whether it continues the run of the kernel before it.
-    sizes = _collect_sizes(kernels, is_copy)
-    are_chains = bool((is_candidate & (sizes.result >= 0)).any())
+    has_size = is_candidate & (sizes.result != UNKNOWN)
+    are_sizes_known = bool(has_size.any())
     continues = _find_neighbors(kernels, is_candidate)
-    if are_chains:
+    if are_sizes_known:
         continues &= _match_result_sizes(sizes, reduces)
         continues &= ~_find_repetitions(kernels, sizes, is_copy)
 
-    begin, end = _find_ranges_of_runs(is_candidate, continues)
-
-    reading_kernels = sums_of_ranges(kernels.flags(_reads_tensor)[order], begin, end)
-    has_several = reading_kernels >= 2
-    begin = begin[has_several]
-    end = end[has_several]
-
+    begin, end = _drop_runs_with_one_reader(
+        kernels, _find_ranges_of_runs(is_candidate, continues)
+    )
     written_bytes = _estimate_written_bytes(sizes, is_copy, reduces)
     return Runs(
         begin=begin,
         end=end,
         ns=sums_of_ranges(kernels.effective_ns[order], begin, end),
-        module=module[begin],
+        module=kernels.module[order[begin]],
         least_ns=_estimate_least_ns(kernels, sizes, written_bytes, begin, end),
         moved=_estimate_share_left(sizes, written_bytes, begin, end),
-        are_chains=are_chains,
+        are_chains=are_sizes_known,
     )
 
 
-def _find_ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, Rows]:
+def _drop_runs_with_one_reader(kernels: Kernels, runs: Ranges) -> Ranges:
+    """Return the runs in which at least two kernels read a tensor.
+
+    Otherwise there is nothing to save: a kernel that fills a tensor reads nothing.
+    """
+    reads = kernels.matching(_reads_tensor)[kernels.stream_order]
+    readers_of_run = sums_of_ranges(reads, runs.begin, runs.end)
+    has_several = readers_of_run >= 2
+    return Ranges(begin=runs.begin[has_several], end=runs.end[has_several])
+
+
+def _find_candidates(kernels: Kernels) -> Flags:
+    """Tell which kernels may be part of a run, in stream order.
+
+    They are pointwise, in a module or annotation, and not of an optimizer.
+    """
+    has_module = kernels.module != NO_ROW
+    is_candidate = kernels.matching(is_pointwise) & has_module & ~kernels.in_optimizer
+    in_stream_order: Flags = is_candidate[kernels.stream_order]
+    return in_stream_order
+
+
+def _find_ranges_of_runs(is_candidate: Flags, continues: Flags) -> Ranges:
     """Return the begins and the ends of all runs of candidates.
 
     >>> is_candidate = np.array([True, True, False, True])
     >>> _find_ranges_of_runs(is_candidate, continues=np.array([True, False, False]))
-    (array([0, 3]), array([2, 4]))
+    Ranges(begin=array([0, 3]), end=array([2, 4]))
 
     Args:
         is_candidate: Which kernels in stream order may be part of a run.
@@ -156,7 +181,7 @@ def _find_ranges_of_runs(is_candidate: Flags, continues: Flags) -> tuple[Rows, R
     is_last = is_candidate.copy()
     is_last[:-1] &= ~continues
 
-    return np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
+    return Ranges(begin=np.flatnonzero(is_first), end=np.flatnonzero(is_last) + 1)
 
 
 def _estimate_written_bytes(sizes: OpSizes, is_copy: Flags, reduces: Flags) -> Int64s:
@@ -215,15 +240,15 @@ def _match_result_sizes(sizes: OpSizes, reduces: Flags) -> Flags:
         A flag for each kernel in stream order but the first; shape [kernels - 1].
     """
     result_before = sizes.result[:-1]
-    elements = sizes.elements_of_input[:, 1:]
+    elements = sizes.elements_of_input[:, 1:]  # [_MAX_INPUTS, kernels - 1]
 
-    is_divisor = result_before % np.maximum(elements, 1) == 0
-    is_reduced = (elements > 1) & (elements < result_before) & is_divisor
-    is_equal = (elements >= 0) & (elements == result_before)
-    input_takes = np.where(reduces[:-1], is_reduced, is_equal)
-    takes: Flags = input_takes.any(axis=0)
+    divides_result = result_before % np.maximum(elements, 1) == 0
+    is_proper_divisor = divides_result & (elements > 1) & (elements < result_before)
+    is_equal = (elements != UNKNOWN) & (elements == result_before)
+    input_fits = np.where(reduces[:-1], is_proper_divisor, is_equal)
+    fits: Flags = input_fits.any(axis=0)
 
-    return takes
+    return fits
 
 
 def _find_repetitions(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags:
@@ -240,7 +265,7 @@ def _find_repetitions(kernels: Kernels, sizes: OpSizes, is_copy: Flags) -> Flags
     order = kernels.stream_order
     name = kernels.trace.name[kernels.trace.op[kernels.rows[order]]]
     inputs = kernels.inputs.number[order]
-    has_one_input = (sizes.elements_of_input[1] < 0) | is_copy
+    has_one_input = (sizes.elements_of_input[1] == UNKNOWN) | is_copy
     repeats: Flags = has_one_input[1:] & (inputs[1:] == inputs[:-1])
     repeats &= name[1:] == name[:-1]
 
@@ -268,15 +293,14 @@ def _estimate_least_ns(
     if not bytes_per_s or not len(begin):
         return np.full(len(begin), UNKNOWN, dtype=np.int64)
 
-    first_reads = sizes.all_bytes[begin]
-    last_writes = written_bytes[end - 1]
-    reads = np.maximum(
-        first_reads, reduce_ranges(np.maximum, sizes.largest_bytes, begin, end)
-    )
-    moving_ns = (reads + last_writes) / bytes_per_s * _NS_PER_S
+    first_reads_bytes = sizes.all_bytes[begin]
+    largest_bytes = reduce_ranges(np.maximum, sizes.largest_bytes, begin, end)
+    read_bytes = np.maximum(first_reads_bytes, largest_bytes)
+    last_writes_bytes = written_bytes[end - 1]
+    moving_ns = (read_bytes + last_writes_bytes) / bytes_per_s * _NS_PER_S
     least_ns = np.rint(np.maximum(moving_ns, MIN_FUSED_NS))
 
-    is_known = (first_reads >= 0) & (last_writes >= 0)
+    is_known = (first_reads_bytes != UNKNOWN) & (last_writes_bytes != UNKNOWN)
     return np.where(is_known, least_ns, UNKNOWN).astype(np.int64)
 
 
@@ -289,9 +313,9 @@ def _estimate_share_left(
     bytes are not known.
     """
     read_bytes = sizes.all_bytes
-    has_bytes = (read_bytes >= 0) & (written_bytes >= 0)
+    has_bytes = (read_bytes != UNKNOWN) & (written_bytes != UNKNOWN)
     all_known = sums_of_ranges(has_bytes, begin, end) == end - begin
-    kernel_bytes = np.maximum(read_bytes, 0) + np.maximum(written_bytes, 0)
+    kernel_bytes = np.where(has_bytes, read_bytes + written_bytes, 0)
     moved_bytes = sums_of_ranges(kernel_bytes, begin, end)
 
     # All but the last kernel hand on what they write: it is written once and read once.
@@ -303,38 +327,36 @@ def _estimate_share_left(
 
 
 def _collect_sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
-    """Collect the sizes of the tensors of the ops of all kernels, in stream order.
-
-    Of a copy (`aten::copy_`), the second input is what it reads, and the first one is
-    what it writes. So the columns of copies are corrected after they are read.
-    """
+    """Collect the sizes of the tensors of the ops of all kernels, in stream order."""
     columns = _InputsColumns.of(kernels)
     inputs = columns.sizes
-    all_bytes = columns.of_kernels([size.all_bytes for size in inputs])
-    largest_bytes = columns.of_kernels([size.largest_bytes for size in inputs])
-    second_bytes = columns.of_kernels([size.second_bytes for size in inputs])
-    result = columns.of_kernels([size.result for size in inputs])
-
     elements_by_input = []
     for index in range(_MAX_INPUTS):
         elements = [size.elements_of_input[index] for size in inputs]
         elements_by_input.append(columns.of_kernels(elements))
 
-    elements_of_input = np.stack(elements_by_input)
-
-    all_bytes[is_copy] = second_bytes[is_copy]
-    largest_bytes[is_copy] = second_bytes[is_copy]
-    result[is_copy] = elements_of_input[0, is_copy]
-    elements_of_input[0, is_copy] = UNKNOWN
-
-    return OpSizes(
-        all_bytes=all_bytes,
-        largest_bytes=largest_bytes,
+    sizes = OpSizes(
+        all_bytes=columns.of_kernels([size.all_bytes for size in inputs]),
+        largest_bytes=columns.of_kernels([size.largest_bytes for size in inputs]),
         first_bytes=columns.of_kernels([size.first_bytes for size in inputs]),
-        second_bytes=second_bytes,
-        result=result,
-        elements_of_input=elements_of_input,
+        second_bytes=columns.of_kernels([size.second_bytes for size in inputs]),
+        result=columns.of_kernels([size.result for size in inputs]),
+        elements_of_input=np.stack(elements_by_input),
     )
+    _correct_copies(sizes, is_copy)
+    return sizes
+
+
+def _correct_copies(sizes: OpSizes, is_copy: Flags) -> None:
+    """Correct the sizes of copies in place.
+
+    A copy (`aten::copy_`) reads only its second input. It writes the first one, which
+    is therefore its result.
+    """
+    sizes.all_bytes[is_copy] = sizes.second_bytes[is_copy]
+    sizes.largest_bytes[is_copy] = sizes.second_bytes[is_copy]
+    sizes.result[is_copy] = sizes.elements_of_input[0, is_copy]
+    sizes.elements_of_input[0, is_copy] = UNKNOWN
 
 
 class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
@@ -355,15 +377,19 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
         without an op, and for an op that is not one of ATen.
         """
         trace = kernels.trace
+        order = kernels.stream_order
         sizes = [_measure_inputs(texts) for texts in kernels.inputs.distinct]
-        op = trace.op[kernels.rows[kernels.stream_order]]
-        is_aten = [name.startswith(_ATEN) for name in trace.names]
-        is_aten_name = np.array(is_aten or [False])
+        sizes.append(InputsSize())  # index -1 finds it, which stands for no inputs
+
+        op = trace.op[kernels.rows[order]]
+        has_op = op != NO_ROW
+        is_aten_name = np.array([name.startswith(_ATEN) for name in trace.names], bool)
+        has_aten_op = has_op & is_aten_name[trace.name[op]]
 
         return cls(
-            sizes=[*sizes, InputsSize()],
-            size_index=kernels.inputs.number[kernels.stream_order],
-            is_unknown=(op < 0) | ~is_aten_name[trace.name[op]],
+            sizes=sizes,
+            size_index=kernels.inputs.number[order],
+            is_unknown=~has_aten_op,
         )
 
     def of_kernels(self, values: list[int]) -> Int64s:
@@ -407,19 +433,31 @@ def _measure_inputs(texts: tuple[bytes, ...]) -> InputsSize:
             result=sum(list_elements), elements_of_input=_pad_elements(list_elements)
         )
 
-    tensors = _list_tensors(args)
-    sizes = [tensor.bytes for tensor in tensors if tensor.bytes is not None]
-    if not sizes or len(sizes) < len(tensors):
+    return _measure_tensors(_list_tensors(args))
+
+
+def _measure_tensors(tensors: list[Tensor]) -> InputsSize:
+    """Work out the sizes of the tensors that an op gets.
+
+    Nothing is known without tensors, or if the size of any of them is not known.
+    """
+    bytes_of_tensors = []
+    for tensor in tensors:
+        if tensor.bytes is None:
+            return InputsSize()
+        bytes_of_tensors.append(tensor.bytes)
+
+    if not bytes_of_tensors:
         return InputsSize()
 
     shapes = [tensor.shape for tensor in tensors]
-    common_shape = broadcast(shapes)
+    result_shape = broadcast(shapes)
     return InputsSize(
-        all_bytes=sum(sizes),
-        largest_bytes=max(sizes),
-        first_bytes=sizes[0],
-        second_bytes=sizes[1] if len(sizes) > 1 else 0,
-        result=UNKNOWN if common_shape is None else math.prod(common_shape),
+        all_bytes=sum(bytes_of_tensors),
+        largest_bytes=max(bytes_of_tensors),
+        first_bytes=bytes_of_tensors[0],
+        second_bytes=bytes_of_tensors[1] if len(bytes_of_tensors) > 1 else 0,
+        result=UNKNOWN if result_shape is None else math.prod(result_shape),
         elements_of_input=_pad_elements([math.prod(shape) for shape in shapes]),
     )
 

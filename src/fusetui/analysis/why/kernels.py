@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, ReducedDurations
 from fusetui.analysis.why.warming import find_tried_launches
-from fusetui.gpu.kernel_names import KernelName, short_name
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.many import (
     Jobs,
     count_blocks_of_each,
@@ -37,9 +36,12 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
+    Floats,
     Int64s,
     Rows,
+    at,
     heaviest_id,
     summed,
     used_ids,
@@ -51,15 +53,29 @@ from fusetui.trace.model.intervals import Cover, are_alone, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
+class Total(NamedTuple):
+    """How many rows there are, and the sum of their times."""
+
+    occurrences: int
+    ns: int
+
+    def plus(self, occurrences: int, ns: int) -> Total:
+        """Return the total with some more rows and their time."""
+        return Total(occurrences=self.occurrences + occurrences, ns=self.ns + ns)
+
+
+NO_TIME: Final = Total(occurrences=0, ns=0)
+
+
 def add_up_by_text(
-    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
-) -> dict[str, tuple[int, int]]:
+    trace: Trace, rows: Rows, ns: Int64s, make_text: Callable[[str], str]
+) -> dict[str, Total]:
     """Count rows and add up their times by a text that is made of their names.
 
     Args:
         rows: Rows of the trace.
         ns: The time of each row.
-        text: Makes the text for a name; it is called once per name.
+        make_text: Makes the text for a name; it is called once per name.
 
     Returns:
         For each text how many rows have it, and the exact sum of their times.
@@ -68,24 +84,25 @@ def add_up_by_text(
     rows_of_name = np.bincount(names)
     ns_of_name = summed(names, ns, len(rows_of_name))
 
-    count_and_ns: dict[str, tuple[int, int]] = {}
+    total_of_text: dict[str, Total] = {}
     for name in used_ids(names):
-        key = text(trace.names[name])
-        count, total_ns = count_and_ns.get(key, (0, 0))
-        count += int(rows_of_name[name])
-        total_ns += int(ns_of_name[name])
-        count_and_ns[key] = (count, total_ns)
+        text = make_text(trace.names[name])
+        so_far = total_of_text.get(text, NO_TIME)
+        total_of_text[text] = so_far.plus(
+            occurrences=int(rows_of_name[name]), ns=int(ns_of_name[name])
+        )
 
-    return count_and_ns
+    return total_of_text
 
 
 MAX_ROWS: Final = 5
 """How many rows one finding shows as evidence."""
+MAX_SORTED: Final = 1000
+"""How many rows are sorted to find these, if they suffice: sorting a million is slow.
+"""
 
 
-def heaviest_rows(
-    rows: NDArray[np.integer], ns: Int64s, among: int = 1000
-) -> tuple[int, ...]:
+def heaviest_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     """Choose the MAX_ROWS rows with the most time, the largest first, each once.
 
     Findings show them as evidence.
@@ -96,25 +113,23 @@ def heaviest_rows(
     Args:
         rows: Rows of the trace, which may repeat; -1 for no row.
         ns: The time of each entry of `rows`.
-        among: How many entries with the most time are sorted: sorting a million would
-            be slow. If these are too few different rows, all are sorted.
     """
-    is_part = among < len(ns)
-    if is_part:
-        least_ns = np.partition(ns, -among)[-among]
-        candidates = np.flatnonzero(ns >= least_ns)
-        longest = candidates[np.argsort(-ns[candidates], kind="stable")]
-    else:
-        longest = np.argsort(-ns, kind="stable")
+    if len(ns) > MAX_SORTED:
+        least_ns = np.partition(ns, -MAX_SORTED)[-MAX_SORTED]
+        is_among_longest = ns >= least_ns
+        heaviest = _sort_rows(rows[is_among_longest], ns[is_among_longest])
+        if len(heaviest) >= MAX_ROWS:
+            return heaviest[:MAX_ROWS]
 
-    longest_rows = rows[longest]
-    known_rows = longest_rows[longest_rows >= 0].tolist()
+    return _sort_rows(rows, ns)[:MAX_ROWS]
+
+
+def _sort_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
+    """Return the rows of the trace by their time, the largest first, each once."""
+    longest_first = rows[np.argsort(-ns, kind="stable")]
+    known_rows = longest_first[longest_first != NO_ROW].tolist()
     each_once = dict.fromkeys(known_rows)  # keeps the order
-    heaviest = tuple(each_once)[:MAX_ROWS]
-    if is_part and len(heaviest) < MAX_ROWS:
-        return heaviest_rows(rows, ns, among=len(ns))
-
-    return heaviest
+    return tuple(each_once)
 
 
 MIN_BOUND_NS: Final = 2_000
@@ -129,21 +144,27 @@ class Bounds(NamedTuple):
 
     bound_ns: Int64s
     """By the attainable rates; UNKNOWN_NS where it is not known."""
-    at_stake_ns: Int64s
-    """How much longer the kernel takes; 0 where the bound is not known."""
+    excess_ns: Int64s
+    """How much longer than that the kernel takes; 0 where the bound is not known."""
     least_ns: Int64s
     """By the full rates of the data sheet; UNKNOWN_NS where it is not known."""
     assumed: Flags
     """Whether the attainable rate is assumed, because nobody has measured it."""
 
+    @property
+    def is_known(self) -> Flags:
+        """Tell for which kernels `bound_ns` is known."""
+        is_known: Flags = self.bound_ns != UNKNOWN_NS
+        return is_known
 
-MAX_SMS: Final = 1 << 20
+
+MAX_MULTIPROCESSORS: Final = 1 << 20
 """A number of multiprocessors above this is not believed."""
 
 
 def _get_family(name: str) -> str:
     """Return the library of a kernel by its name, "" for an unknown kernel."""
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     return kernel.family if kernel else ""
 
 
@@ -178,15 +199,15 @@ class Kernels:
         self.end = np.minimum(trace.end[rows], end_ns)
         self.is_kernel: Flags = trace.role[rows] == Role.KERNEL
         """True for kernels, False for copies and sets."""
-        self.stream = trace.thread_of_track[trace.track[rows]]
+        self.stream = trace.thread_of(rows)
         """The index of the stream as a thread of the trace."""
-        self.device = trace.process_of_track[trace.track[rows]]
+        self.device = trace.process_of(rows)
         """The index of the device as a process of the trace."""
         self.devices = used_ids(self.device)
         self._name_index = trace.name[rows]
         self._name_indices = used_ids(self._name_index)
 
-    def flags(self, matches: Callable[[KernelName], object]) -> Flags:
+    def matching(self, matches: Callable[[KernelName], object]) -> Flags:
         """Tell which are kernels whose decoded name passes a test.
 
         Args:
@@ -195,7 +216,7 @@ class Kernels:
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for name_index in self._name_indices:
             name = self.trace.names[name_index][:MAX_SEARCHED_CHARS]
-            kernel = role_of_kernel(name).decoded
+            kernel = decode(name)
             if kernel is not None:
                 passes[name_index] = bool(matches(kernel))
 
@@ -204,8 +225,10 @@ class Kernels:
     def launched_by_ops(self, names: frozenset[str]) -> Flags:
         """Tell which events were launched by an op with one of some names."""
         op = self.trace.op[self.rows]
-        is_name = self.trace.named(names.__contains__)
-        return (op >= 0) & is_name[self.trace.name[op]]
+        has_op = op != NO_ROW
+        is_wanted_name = self.trace.named(lambda name: name in names)
+        was_launched: Flags = has_op & is_wanted_name[self.trace.name[op]]
+        return was_launched
 
     @cached_property
     def effective_ns(self) -> Int64s:
@@ -216,9 +239,10 @@ class Kernels:
         is_of_these = np.isin(self.trace.gpu_rows, self.rows)
         whole_ns = effective_ns(self.trace)[is_of_these]
 
-        # The effective time is the last part of an event, so it may reach over the begin.
-        begin = np.maximum(self.start, self.trace.end[self.rows] - whole_ns)
-        inside_ns: Int64s = np.maximum(self.end - begin, 0)
+        # The effective time is the last part of an event.
+        effective_begin = self.trace.end[self.rows] - whole_ns
+        begin_inside = np.maximum(effective_begin, self.start)
+        inside_ns: Int64s = np.maximum(self.end - begin_inside, 0)
         return inside_ns
 
     def total_ns(self, selected: Flags | Rows) -> int:
@@ -245,15 +269,19 @@ class Kernels:
         """
         rows = self.rows[self.is_kernel]
         ns = self.effective_ns[self.is_kernel]
-        by_family = add_up_by_text(self.trace, rows, ns, _get_family)
+        family_ns = {}
+        for family, total in add_up_by_text(self.trace, rows, ns, _get_family).items():
+            if total.ns:
+                family_ns[family] = total.ns
 
-        return {family: ns for family, (_, ns) in by_family.items() if ns}
+        return family_ns
 
     @cached_property
     def _index_in_jobs(self) -> NDArray[np.int32]:
         """Return the index of each event among the rows of the jobs, -1 for none."""
+        rows_with_job = self.jobs.rows
         index_of_row = np.full(len(self.trace), -1, dtype=np.int32)
-        index_of_row[self.jobs.rows] = np.arange(len(self.jobs.rows))
+        index_of_row[rows_with_job] = np.arange(len(rows_with_job))
         return index_of_row[self.rows]
 
     def _pick_from_jobs(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
@@ -266,8 +294,8 @@ class Kernels:
             values: One value for each row of the jobs.
             missing: The value of an event that is not among those rows.
         """
-        # Index -1 takes the value that is appended.
-        return np.append(values, values.dtype.type(missing))[self._index_in_jobs]
+        missing_of_type = values.dtype.type(missing)  # so that the result has the type
+        return at(values, self._index_in_jobs, missing=missing_of_type)
 
     @cached_property
     def stream_order(self) -> Rows:
@@ -295,9 +323,11 @@ class Kernels:
     @cached_property
     def in_optimizer(self) -> Flags:
         """Tell which events belong to the step of an optimizer, by its annotation."""
-        is_optimizer = self.trace.named(lambda name: name.startswith(OPTIMIZER))
+        has_module = self.module != NO_ROW
         name_of_module = self.trace.name[self.module]
-        return (self.module >= 0) & is_optimizer[name_of_module]
+        is_optimizer_name = self.trace.named(lambda name: name.startswith(OPTIMIZER))
+        in_optimizer: Flags = has_module & is_optimizer_name[name_of_module]
+        return in_optimizer
 
     @cached_property
     def communicates(self) -> Flags:
@@ -316,40 +346,52 @@ class Kernels:
         A product whose arithmetic takes 30 us at the attainable rate, and whose bytes
         take 10 us, is bound by 30 us; if it runs for 50 us, 20 us are at stake.
         """
-        jobs = self.jobs
+        jobs = self.jobs  # what each kernel of the trace has to do
         is_known = has_known_share(self.trace, jobs)
 
         # The slower one of arithmetic and memory counts. np.fmax ignores nan, which
         # stands for a time that is not known.
         compute_ns = jobs.of_each(lambda job: job.attainable.compute_ns)
         memory_ns = jobs.of_each(lambda job: job.attainable.memory_ns)
-        attainable_ns = np.fmax(np.fmax(compute_ns, memory_ns), MIN_BOUND_NS)
-        attainable_ns = np.where(is_known, np.rint(attainable_ns), UNKNOWN_NS)
-        bound_ns = self._pick_from_jobs(attainable_ns.astype(np.int64), UNKNOWN_NS)
-        beyond_bound_ns = np.maximum(self.effective_ns - bound_ns, 0)
+        slower_ns = np.fmax(compute_ns, memory_ns)
+        attainable_ns = np.rint(np.fmax(slower_ns, MIN_BOUND_NS))
+        bound_ns = self._pick_times(attainable_ns, is_known)
+        excess_ns = np.maximum(self.effective_ns - bound_ns, 0)
 
-        least_ns = np.nan_to_num(jobs.of_each(lambda job: job.limits.least_ns))
-        least_ns = np.where(is_known, np.floor(least_ns), UNKNOWN_NS)
+        data_sheet_ns = jobs.of_each(lambda job: job.limits.least_ns)
+        least_ns = np.floor(np.nan_to_num(data_sheet_ns))
         is_assumed = jobs.of_each(lambda job: float(job.assumed)) == 1
 
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(bound_ns != UNKNOWN_NS, beyond_bound_ns, 0),
-            least_ns=self._pick_from_jobs(least_ns.astype(np.int64), UNKNOWN_NS),
+            excess_ns=np.where(bound_ns != UNKNOWN_NS, excess_ns, 0),
+            least_ns=self._pick_times(least_ns, is_known),
             assumed=self._pick_from_jobs(is_known & is_assumed, False),
         )
+
+    def _pick_times(self, ns_of_jobs: Floats, is_known: Flags) -> Int64s:
+        """Return for each of these events the time of its job, UNKNOWN_NS for none.
+
+        Args:
+            ns_of_jobs: Whole numbers of ns, one for each row of the jobs.
+            is_known: Which of them are known.
+        """
+        known_ns = np.where(is_known, ns_of_jobs, UNKNOWN_NS).astype(np.int64)
+        ns: Int64s = self._pick_from_jobs(known_ns, UNKNOWN_NS)
+        return ns
 
     @cached_property
     def ceiling(self) -> Ceiling:
         """Return what better kernels could save."""
-        is_known = self.bounded.bound_ns != UNKNOWN_NS
-        beyond_least_ns = np.maximum(self.effective_ns - self.bounded.least_ns, 0)
+        bounds = self.bounded
+        is_known = bounds.is_known
+        beyond_data_sheet_ns = np.maximum(self.effective_ns - bounds.least_ns, 0)
         return Ceiling(
             known_ns=self.total_ns(is_known),
             unknown_ns=self.total_ns(self.is_kernel & ~is_known),
-            at_stake_ns=int(self.bounded.at_stake_ns.sum()),
-            assumed_ns=self.total_ns(is_known & self.bounded.assumed),
-            at_most_ns=int(beyond_least_ns[is_known].sum()),
+            at_stake_ns=int(bounds.excess_ns.sum()),
+            assumed_ns=self.total_ns(is_known & bounds.assumed),
+            at_most_ns=int(beyond_data_sheet_ns[is_known].sum()),
         )
 
     @cached_property
@@ -374,21 +416,20 @@ class Kernels:
         return self._pick_from_jobs(count_blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
-    def sms(self) -> Int64s:
+    def multiprocessors(self) -> Int64s:
         """Return the number of multiprocessors of the device of each event.
 
         AMD calls them compute units. The number is 0 where it is not recorded, or too
         large to be true.
         """
         properties = device_properties(self.trace)
-        sms_of_track = []
-        for track in self.trace.tracks:
-            sms = properties.get(track.pid, {}).get("numSms")
-            is_number = type(sms) is int and sms < MAX_SMS
-            sms_of_track.append(sms if is_number else 0)
+        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
+        for index, track in enumerate(self.trace.tracks):
+            number = properties.get(track.pid, {}).get("numSms")
+            if type(number) is int and 0 < number < MAX_MULTIPROCESSORS:
+                number_of_track[index] = number
 
-        sms_or_none = np.array(sms_of_track or [0])
-        return sms_or_none[self.trace.track[self.rows]]
+        return number_of_track[self.trace.track[self.rows]]
 
     def figures_of_jobs(
         self, value: Callable[[KernelJob], float | None]
@@ -400,15 +441,29 @@ class Kernels:
         """
         return self._pick_from_jobs(self.jobs.of_each(value), np.nan)
 
+    def has_job(self, matches: Callable[[KernelJob], bool]) -> Flags:
+        """Tell which events have a job that passes a test.
+
+        Args:
+            matches: The test. A job is what a kernel has to do, by its op and shapes.
+        """
+        one_if_match = self.figures_of_jobs(lambda job: float(matches(job)))
+        is_match: Flags = one_if_match == 1  # nan, for an event without a job, is not
+        return is_match
+
     @cached_property
     def peak(self) -> Peak | None:
         """Return the peak rates of the device, if all devices are the same and known."""
         peaks = [device.peak for device in find_peaks_of_devices(self.trace)]
-        are_alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
-        return peaks[0] if are_alike else None
+        if not peaks:
+            return None
+
+        first_peak = peaks[0]
+        are_alike = all(peak == first_peak for peak in peaks)
+        return first_peak if are_alike else None
 
     @cached_property
-    def tried(self) -> Flags:
+    def is_trial(self) -> Flags:
         """Tell which events ran only because a library measured them in a search for
         algorithms.
 
@@ -422,14 +477,14 @@ class Kernels:
         are_tried: Flags = np.isin(self.trace.launch[self.rows], tries)
         return are_tried
 
-    def cover(self, mask: Flags, device: int) -> Cover:
+    def cover(self, is_selected: Flags, device: int) -> Cover:
         """Return when any of the selected events runs on a device.
 
         Args:
-            mask: True for the selected events.
+            is_selected: True for the selected events.
             device: The index of the device; see `device`.
         """
-        on_device = mask & (self.device == device)
+        on_device = is_selected & (self.device == device)
         return union(self.start[on_device], self.end[on_device])
 
     def overlap_ns(self, others: Flags) -> Int64s:
@@ -452,7 +507,7 @@ class Kernels:
         return overlap_ns
 
     @cached_property
-    def alone(self) -> Flags:
+    def runs_alone(self) -> Flags:
         """Tell which events have the device for themselves all the time."""
         is_alone = np.zeros(len(self.rows), dtype=np.bool_)
         for device in self.devices:
@@ -462,21 +517,21 @@ class Kernels:
 
         return is_alone
 
-    def dominant_name(self, mask: Flags, ns: Int64s) -> DominantName:
+    def dominant_name(self, is_selected: Flags, ns: Int64s) -> DominantName:
         """Find the kernel name that takes the most time among the selected kernels.
 
         Findings about many kernels name one of them.
 
         Args:
-            mask: True for the selected kernels.
+            is_selected: True for the selected kernels.
             ns: The time to compare by; one per kernel.
         """
-        heaviest = heaviest_id(self._name_index[mask], ns[mask])
+        heaviest = heaviest_id(self._name_index[is_selected], ns[is_selected])
 
         full_name = self.trace.names[heaviest]
         return DominantName(
             short_name=printable(short_name(full_name)),
-            has_name=mask & (self._name_index == heaviest),
+            has_name=is_selected & (self._name_index == heaviest),
         )
 
     def removal_of(self, selected: Flags | Rows) -> ReducedDurations:
@@ -489,7 +544,7 @@ class Kernels:
         """
         return ReducedDurations(self.rows[selected], self.effective_ns[selected])
 
-    def longest_rows(self, mask: Flags) -> tuple[int, ...]:
+    def longest_rows(self, is_selected: Flags) -> tuple[int, ...]:
         """Choose the rows of the selected events that took longest, as evidence."""
         lasts_ns = self.end - self.start
-        return heaviest_rows(self.rows[mask], lasts_ns[mask])
+        return heaviest_rows(self.rows[is_selected], lasts_ns[is_selected])

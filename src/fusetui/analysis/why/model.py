@@ -401,7 +401,7 @@ def do_steps_hold_work(why: Why) -> bool:
     for step in why.steps:
         in_steps_ns += sum(device.busy_ns for device in step.devices)
 
-    return 0 < all_ns <= 2 * in_steps_ns
+    return all_ns > 0 and 2 * in_steps_ns >= all_ns
 
 
 def find_median_step(steps: Sequence[StepAccount]) -> StepAccount:
@@ -410,10 +410,10 @@ def find_median_step(steps: Sequence[StepAccount]) -> StepAccount:
     Args:
         steps: At least one step.
     """
-    by_length = sorted(
-        select_working_steps(steps), key=lambda step: (step.dur_ns, step.start_ns)
-    )
-    return by_length[(len(by_length) - 1) // 2]
+    working_steps = select_working_steps(steps)
+    by_length = sorted(working_steps, key=lambda step: (step.dur_ns, step.start_ns))
+    lower_middle = (len(by_length) - 1) // 2
+    return by_length[lower_middle]
 
 
 def select_working_steps(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
@@ -421,9 +421,11 @@ def select_working_steps(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
 
     Recording often ends early in a step.
     """
-    busy_steps = [
-        step for step in steps if any(device.busy_ns for device in step.devices)
-    ]
+    busy_steps = []
+    for step in steps:
+        if any(device.busy_ns for device in step.devices):
+            busy_steps.append(step)
+
     return busy_steps or steps
 
 

@@ -10,6 +10,7 @@ from fusetui.analysis.why.rule import NOTHING_RECORDS
 from fusetui.analysis.why.selection import find_activity_to_add
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import recorded_with
 
 PROPERTIES = "deviceProperties, recorded by torch 1.12 and later"
@@ -50,9 +51,10 @@ def _list_needs(facts: Facts) -> list[_Need]:
     kernels = facts.kernels
     has_ops = bool((trace.role == Role.OP).any())
     has_annotations = bool((trace.role == Role.ANNOTATION).any())
-    has_shapes = bool((kernels.jobs.inputs.number >= 0).any())
+    index_of_inputs = kernels.jobs.inputs.number  # -1 for a kernel without shapes
+    has_shapes = bool((index_of_inputs != -1).any())
     has_blocks = bool((kernels.blocks > 0).any())
-    has_sms = bool((kernels.sms > 0).any())
+    has_multiprocessors = bool((kernels.multiprocessors > 0).any())
     is_listed = kernels.peak is not None
 
     return [
@@ -62,18 +64,18 @@ def _list_needs(facts: Facts) -> list[_Need]:
         _Need("Python frames and modules", facts.has_stacks, "with_stack=True"),
         _Need("input shapes", has_shapes, "record_shapes=True"),
         _Need("launch configurations", has_blocks, NOTHING_RECORDS),
-        _Need("the number of multiprocessors", has_sms, PROPERTIES),
-        _Need(LISTED_DEVICE, is_listed, find_properties_to_record(facts)),
+        _Need("the number of multiprocessors", has_multiprocessors, PROPERTIES),
+        _Need(LISTED_DEVICE, is_listed, find_properties_to_record(facts.trace)),
     ]
 
 
-def find_properties_to_record(facts: Facts) -> str:
+def find_properties_to_record(trace: Trace) -> str:
     """Return which properties must be recorded to tell which device it is.
 
     The result is "" if a device has a name. Recording more does not help then: the
     device is missing from the table of peak rates.
     """
-    for properties in device_properties(facts.trace).values():
+    for properties in device_properties(trace).values():
         if "name" in properties:
             return ""
 

@@ -78,14 +78,14 @@ def find_tags(facts: Facts) -> frozenset[str]:
     torch. The table at the head of this file explains each tag.
     """
     trace = facts.trace
-    vendor = _find_vendor(facts)
+    vendor = _find_vendor(trace)
     is_nvidia = vendor == "nvidia"
     has_torch_2 = not is_before_torch_2(trace)
     capability = _find_lowest_capability(trace)
     compiles = has_torch_2 and (not is_nvidia or capability >= TRITON)
     is_training = _is_training(trace)
 
-    is_tag = {
+    holds_for_trace = {
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
         "pdl": is_nvidia and capability >= HOPPER,
@@ -96,25 +96,24 @@ def find_tags(facts: Facts) -> frozenset[str]:
         "serving": facts.steps.are_of_server,
         "nsys": trace.report.writer == "nsys",
     }
-    tags = {tag for tag, holds in is_tag.items() if holds}
+    tags = {tag for tag, holds in holds_for_trace.items() if holds}
     if vendor:
         tags.add(vendor)
 
     return frozenset(tags)
 
 
-def _find_vendor(facts: Facts) -> str:
+def _find_vendor(trace: Trace) -> str:
     """Return who made the devices: `nvidia`, `amd` or `intel`; "" if nothing tells.
 
     The names of the devices and of the calls tell.
     """
-    trace = facts.trace
     names = " ".join(device_names(trace))
     if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
         return "intel"
-    if is_rocm(trace) or "AMD" in names or _has_call(facts, HIP):
+    if is_rocm(trace) or "AMD" in names or _has_call(trace, HIP):
         return "amd"
-    if names or _has_call(facts, CUDA):
+    if names or _has_call(trace, CUDA):
         return "nvidia"
 
     return ""
@@ -140,6 +139,6 @@ def _is_training(trace: Trace) -> bool:
     return len(rows) > 0 or not (trace.role == Role.OP).any()
 
 
-def _has_call(facts: Facts, pattern: re.Pattern[str]) -> bool:
+def _has_call(trace: Trace, pattern: re.Pattern[str]) -> bool:
     """Whether the name of any runtime call begins with a match of a pattern."""
-    return bool(len(facts.trace.rows_named(pattern.match, Role.CALL)))
+    return bool(len(trace.rows_named(pattern.match, Role.CALL)))

@@ -7,7 +7,7 @@ Also how rules ask each other, and how their texts write shares of time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from fusetui.analysis.why.model import (
     Wanted,
 )
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 
@@ -123,16 +123,19 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         )
 
 
+class RuleAnswer(NamedTuple):
+    """What a rule says about a trace."""
+
+    claims: list[Claim]
+    lack: CannotTellError | None
+    """What was not recorded but is needed for further claims; None if nothing is."""
+
+
 @memo(MAX_RULES)
-def run_rule(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
+def run_rule(facts: Facts, rule: Rule) -> RuleAnswer:
     """Run a rule on the facts of a trace, or return its earlier result.
 
     The result is kept because other rules may ask for it too.
-
-    Returns:
-        The claims of the rule, and an error that says what was not recorded but is
-            needed for further claims. The error is None if the rule has all it needs.
-            There may be both claims and an error.
     """
     claims: list[Claim] = []
     try:
@@ -141,11 +144,11 @@ def run_rule(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | N
         if rule.by_launches and not facts.has_launches:
             raise CannotTellError("launch calls", NOTHING_RECORDS)
 
-        for claim in rule.find(facts):
+        for claim in rule.find(facts):  # one by one: those before an error count
             claims.append(claim)
     except CannotTellError as lack:
-        return claims, lack
-    return claims, None
+        return RuleAnswer(claims=claims, lack=lack)
+    return RuleAnswer(claims=claims, lack=None)
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
@@ -159,8 +162,7 @@ def find_claimed_kernels(facts: Facts, *rules: Rule) -> Flags:
     """Tell which kernels the findings of some rules are about; one flag per kernel."""
     claimed = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
-        claims, _ = run_rule(facts, rule)
-        for claim in claims:
+        for claim in run_rule(facts, rule).claims:
             if claim.kernels is not None and is_finding(facts, rule, claim):
                 claimed |= claim.kernels
 
@@ -202,7 +204,7 @@ def format_share_of_recording(facts: Facts, ns: int) -> str:
 def format_share_of_work(facts: Facts, ns: int) -> str:
     """Format the time of kernels with its share of the span.
 
-    Where the GPU is mostly idle, the share of the busy time is told too: `12 ms (0.9 %
+    Where the GPU is mostly idle, the share of the busy time is added: `12 ms (0.9 %
     of the span, 12 % of the busy time)`.
     """
     text = share_of_span(facts, ns)
@@ -243,19 +245,18 @@ def name_dominant_module(
     Returns:
         `before` with the name; "" if no kind takes more than half.
     """
-    module = kernels.module[selected]  # -1 for none; may be an annotation
+    module = kernels.module[selected]  # may be an annotation, which has the kind ""
     ns = kernels.effective_ns[selected]
-    has_module = module >= 0
-    by_kind = add_up_by_text(
+    has_module = module != NO_ROW
+    total_of_kind = add_up_by_text(
         kernels.trace, module[has_module], ns[has_module], _get_module_kind
     )
-    ns_of_kind = {kind: kind_ns for kind, (_, kind_ns) in by_kind.items() if kind}
-    if not ns_of_kind:
-        return ""
+    total_of_kind.pop("", None)
+    for kind, total in total_of_kind.items():
+        if 2 * total.ns > int(ns.sum()):
+            return before + kind
 
-    longest = max(ns_of_kind, key=lambda kind: ns_of_kind[kind])
-    is_most = 2 * ns_of_kind[longest] > int(ns.sum())
-    return before + longest if is_most else ""
+    return ""
 
 
 def _get_module_kind(name: str) -> str:
@@ -282,4 +283,4 @@ def why_likely(facts: Facts) -> str | None:
 
 def is_mostly_warm_up(facts: Facts) -> bool:
     """Whether the devices wait for half of the span or longer for what happens once."""
-    return 2 * facts.late_ns_during(facts.warm_up_cover) >= facts.span_ns
+    return 2 * facts.late_ns_during(facts.warm_up_time) >= facts.span_ns

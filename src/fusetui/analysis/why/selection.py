@@ -29,7 +29,7 @@ from fusetui.analysis.why.model import (
 from fusetui.text.figures import duration, plural
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, step_wall, steps_of
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import NO_ROW, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import JSON_EXPORT, recorded_with
@@ -107,14 +107,14 @@ def resolve_selection(
             f"only on {', '.join(devices) or 'no device'}."
         )
 
+    has_all_devices = devices_by_axis is accounts.devices_by_axis
     return Question(
         accounts=accounts,
         devices_by_axis=devices_by_axis,
         steps=selected.steps,
         window=selected.window,
         about=selected.about,
-        is_whole=selected.window is None
-        and devices_by_axis is accounts.devices_by_axis,
+        is_whole=selected.window is None and has_all_devices,
         gaps=None if selection.all_gaps else MAX_GAPS_LISTED,
     )
 
@@ -154,11 +154,12 @@ def _accelerator_work(question: Question) -> AcceleratorWork | None:
     name, _ = other_accelerator(trace)
     if not name or question.window is not None:
         return None
+
     outer = drop_nested_rows(trace, trace.rows_of(Role.DEVICE))
-    shares = [
-        Share(name=total.name, count=total.count, ns=total.total_ns)
-        for total in sum_kernels_by_name(trace, outer.rows)
-    ]
+    shares = []
+    for total in sum_kernels_by_name(trace, outer.rows):
+        shares.append(Share(name=total.name, count=total.count, ns=total.total_ns))
+
     return AcceleratorWork(events=tuple(shares), whole_ns=outer.any_ran_ns)
 
 
@@ -237,7 +238,8 @@ def _find_selected_step(trace: Trace, steps: Steps, step_number: int) -> _Select
         )
 
     index = steps.place(step_number)
-    if index < 0:
+    has_step = index >= 0
+    if not has_step:
         raise NoSuchSelectionError(
             f"{file} has no step {step_number}: it has {steps.known}."
         )
@@ -305,16 +307,16 @@ def _account_for_windows(
     """
     accounts_of_windows: list[list[DeviceAccount]] = [[] for _ in begin]
     for devices in devices_by_axis:
-        count = len(devices)
+        device_count = len(devices)
         # All devices of the first window, then all devices of the second, ...
+        window = np.repeat(np.arange(len(begin)), device_count)
         accounts = devices.window_accounts(
-            device=np.tile(np.arange(count), len(begin)),
-            begin=np.repeat(begin, count),
-            end=np.repeat(end, count),
+            device=np.tile(np.arange(device_count), len(begin)),
+            begin=begin[window],
+            end=end[window],
         )
-        for index, account in enumerate(accounts):
-            window = index // count
-            accounts_of_windows[window].append(account)
+        for window_index, account in zip(window.tolist(), accounts, strict=True):
+            accounts_of_windows[window_index].append(account)
 
     return [tuple(accounts) for accounts in accounts_of_windows]
 
@@ -351,7 +353,7 @@ def _list_unknown(trace: Trace) -> list[Unknown]:
     gpu_rows = trace.gpu_rows
     if not len(gpu_rows):
         unknown.append(Unknown("account", "GPU events", ON_GPU))
-    elif (trace.launch[gpu_rows] < 0).all():
+    elif (trace.launch[gpu_rows] == NO_ROW).all():
         # the activity was on, as it recorded the events
         unknown.append(Unknown("gaps", "launch calls", ""))
 

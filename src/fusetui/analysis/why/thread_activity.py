@@ -119,6 +119,8 @@ LAYERS = (
 In a layer the innermost slice counts. Of several with the same bounds it is the one of
 the last activity of the layer.
 """
+WORK_LAYERS = LAYERS[:-1]
+"""The layers without that of annotations, which surround work and are none."""
 ACTIVITY_OF_ROLE = {
     Role.CALL: ThreadActivity.CALL,
     Role.OP: ThreadActivity.OP,
@@ -178,8 +180,9 @@ def _find_pageable_copies(trace: Trace) -> Flags:
     Returns flags of shape [slices].
     """
     events = trace.gpu_rows
-    events = events[trace.launch[events] >= 0]
-    copies = events[trace.matching(events, PAGEABLE.search)]
+    launched_events = events[trace.launch[events] != NO_ROW]
+    is_pageable_copy = trace.matching(launched_events, PAGEABLE.search)
+    copies = launched_events[is_pageable_copy]
 
     launches_copy = np.zeros(len(trace), dtype=np.bool_)
     launches_copy[trace.launch[copies]] = True
@@ -234,8 +237,9 @@ class Slices(NamedTuple):
         ([1, 2, 1], [0, 3, 5], [3, 5, 9])
         """
         # Most slices meet no other one and are their own part. One without a length has
-        # no part, which `innermost` knows.
-        is_alone = are_alone(self.start, self.end) & (self.end > self.start)
+        # no part, so it is left to `innermost`.
+        has_length = self.end > self.start
+        is_alone = are_alone(self.start, self.end) & has_length
         alone = self.only(is_alone)
         others = self.only(~is_alone)
 
@@ -253,33 +257,34 @@ class Slices(NamedTuple):
         )
         return merge_slices((alone, parts_of_others))
 
-    def _are_in_order(self) -> bool:
+    @property
+    def are_in_order(self) -> bool:
         """Whether the slices are in the order that the class promises."""
         starts_earlier = self.start[1:] < self.start[:-1]
         starts_together = self.start[1:] == self.start[:-1]
         ends_later = self.end[1:] > self.end[:-1]
-        is_before = starts_earlier | (starts_together & ends_later)
-        return not is_before.any()
+        belongs_before = starts_earlier | (starts_together & ends_later)
+        return not belongs_before.any()
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """Return the slices that lie at least partly in one of some stretches of time.
+        """Return the slices that lie at least partly in one of some intervals.
 
         Args:
-            begin: The begins of the stretches as times on the axis, in any order.
-            end: The ends, which do not belong to the stretches; shape of `begin`.
+            begin: The begins of the intervals as times on the axis, in any order.
+            end: The ends, which do not belong to the intervals; shape of `begin`.
         """
-        # A slice touches a stretch exactly if more stretches begin before it ends than
-        # end before it starts. So if n stretches end before a slice starts, it is enough
-        # to compare its end with the begin of number n in the order of begins.
-        # There are few stretches and many slices, in order of their starts. So count
-        # the slices that start between two ends of stretches: all of them have one n.
-        slices_before_end = count_below(self.start, np.sort(end))
-        edges = np.concatenate(([0], slices_before_end, [len(self.start)]))
-        slices_between_ends = np.diff(edges)
-        begin_in_order = np.append(np.sort(begin), FOREVER)
-        next_begin = np.repeat(begin_in_order, slices_between_ends)
+        # Of disjoint intervals, only one matters to a slice: the first that ends after
+        # the slice starts. It touches the slice if it begins before the slice ends.
+        intervals = union(begin, end)
 
-        return self.only(next_begin < self.end)
+        # The slices are in order of their starts, so those with one such interval are
+        # neighbors. After the last interval there is none, or one that never begins.
+        slices_before_end = count_below(self.start, intervals.end)
+        bounds = np.concatenate(([0], slices_before_end, [len(self.start)]))
+        begin_of_interval = np.append(intervals.start, FOREVER)
+        begin_for_slice = np.repeat(begin_of_interval, np.diff(bounds))
+
+        return self.only(begin_for_slice < self.end)
 
 
 def merge_slices(slices: Sequence[Slices]) -> Slices:
@@ -302,10 +307,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     kinds: NDArray[np.int8]  # the ThreadActivity of each row; see activities
     tracks: Flags  # True for the tracks of these threads; shape [tracks]
     alone: bool  # the trace has no other threads than these
-    # What other threads do while one of these waits for them: it counts as its own.
-    lent: LentWork | None = None
-    # The same threads without `lent`, so that their covers are computed only once.
-    without_lent: Threads | None = None
+    loan: Loan | None = None  # work of other threads that counts for these
 
     @cached_property
     def _index_of_track(self) -> Int64s:
@@ -325,58 +327,50 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         return SharedAxis(self.trace).from_file(self._index_of_track[tracks], times)
 
-    def parts(self, stretches: Cover, cover: Cover) -> Cover:
-        """Return the parts of some stretches that lie in a cover of the file's time.
+    def parts(self, intervals: Cover, cover: Cover) -> Cover:
+        """Return the parts of some intervals that lie in a cover of the file's time.
 
         Args:
-            stretches: On the axis. Of a cover that counts its intervals, the counts
+            intervals: On the axis. Of a cover that counts its intervals, the counts
                 stay.
             cover: In ns of the file.
 
         Returns:
             The parts, on the axis.
         """
-        # Move the stretches to times of the file, cut them, and move the parts back.
-        axis_to_file_ns = SharedAxis(self.trace).file_offsets(stretches.start)
+        # Move the intervals to times of the file, cut them, and move the parts back.
+        offset_ns = SharedAxis(self.trace).file_offsets(intervals.start)
         in_file = Cover(
-            stretches.start - axis_to_file_ns,
-            stretches.end - axis_to_file_ns,
-            stretches.number,
+            start=intervals.start - offset_ns,
+            end=intervals.end - offset_ns,
+            number=intervals.number,
         )
-        parts, stretch_of_part = pieces(in_file, cover)
+        parts, interval_of_part = pieces(in_file, cover)
 
-        file_to_axis_ns = axis_to_file_ns[stretch_of_part]
+        offset_of_part_ns = offset_ns[interval_of_part]
         return Cover(
-            parts.start + file_to_axis_ns, parts.end + file_to_axis_ns, parts.number
+            start=parts.start + offset_of_part_ns,
+            end=parts.end + offset_of_part_ns,
+            number=parts.number,
         )
 
     @memo(len(ThreadActivity))
     def slices(self, kind: ThreadActivity) -> Slices:
         """Return the slices of one kind of activity, with those that are lent."""
-        if self.lent is not None and self.without_lent is not None:
-            own_slices = self.without_lent.slices(kind)
-            return self._add_lent_slices(own_slices, self.lent, kind)
+        if self.loan is not None:
+            own_slices = self.loan.to.slices(kind)
+            lent_slices = self._select_lent_slices(self.loan.work, kind)
+            if not len(lent_slices.rows):
+                return own_slices
+            return merge_slices([own_slices, lent_slices])
 
         rows = self.own_rows(np.flatnonzero(self.kinds == kind))
         start, end = self.bounds(rows)
         slices = Slices(rows=rows, start=start, end=end)
-        if slices._are_in_order():
+        if slices.are_in_order:  # usually, and sorting is slow
             return slices
 
         return merge_slices([slices])
-
-    def _add_lent_slices(
-        self, slices: Slices, lent: LentWork, kind: ThreadActivity
-    ) -> Slices:
-        """Merge slices of these threads of one kind with lent ones of this kind.
-
-        Lent slices are the work of another thread that counts for a thread while it
-        waits for the other one. If there are none, `slices` itself is returned.
-        """
-        lent_slices = self._select_lent_slices(lent, kind)
-        if not len(lent_slices.rows):
-            return slices
-        return merge_slices([slices, lent_slices])
 
     def _select_lent_slices(self, lent: LentWork, kind: ThreadActivity) -> Slices:
         """Return the lent slices of one kind, placed on the axis at the waiting
@@ -385,7 +379,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         Lent slices are the work of one thread that counts for another thread which
         waits for it.
         """
-        is_wanted = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
+        is_of_kind = self.kinds[lent.rows] == kind
+        is_lent_to_these = self.tracks[lent.track]
+        is_wanted = is_of_kind & is_lent_to_these
         rows = lent.rows[is_wanted]
         start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
@@ -404,7 +400,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         axis = SharedAxis(self.trace)
         offset_of_track = self._index_of_track * axis.length - axis.begin_ns
-        start = offset_of_track.take(self.trace.track[rows])
+        start: Int64s = offset_of_track[self.trace.track[rows]]
         start += self.trace.start[rows]
         end = start + self.trace.dur[rows]
 
@@ -420,8 +416,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
-        if self.lent is not None and self.without_lent is not None:
-            return self._add_lent_covers(self.without_lent.covers, self.lent)
+        if self.loan is not None:
+            return self._add_lent_covers(self.loan.to.covers, self.loan.work)
 
         annotations = _cover_slices(self.slices(ThreadActivity.ANNOTATION))
         frames = _cover_slices(self.slices(ThreadActivity.PYTHON))
@@ -461,25 +457,26 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         lent_ops = without(time_of_ops, any_lent_call)
         lent_work = joined(any_lent_call, lent_ops)
 
-        *own_calls, own_ops, own_frames, own_annotations = own
-        calls = [joined(*both) for both in zip(own_calls, lent_calls, strict=True)]
-        return (
-            *calls,
-            joined(own_ops, lent_ops),
-            without(own_frames, lent_work),
-            without(own_annotations, lent_work),
-        )
+        covers = list(own)
+        for kind, lent_cover in zip(ACTIVITIES_OF_CALLS, lent_calls, strict=True):
+            covers[kind] = joined(own[kind], lent_cover)
+
+        covers[ThreadActivity.OP] = joined(own[ThreadActivity.OP], lent_ops)
+        for kind in (ThreadActivity.PYTHON, ThreadActivity.ANNOTATION):
+            covers[kind] = without(own[kind], lent_work)
+
+        return tuple(covers)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Divide stretches of the axis among the activities.
+        """Divide intervals of the axis among the activities.
 
         Args:
-            begin: The begins of the stretches, as times on the axis.
+            begin: The begins of the intervals, as times on the axis.
             end: The ends; shape of `begin`.
 
         Returns:
-            ns of shape [ThreadActivity, stretches], which add up to the length of each
-            stretch, exactly.
+            ns of shape [ThreadActivity, intervals], which add up to the length of each
+            interval, exactly.
         """
         recorded_ns = [cover.within(begin, end) for cover in self.covers]
         nothing_ns = (end - begin) - np.sum(recorded_ns, axis=0)
@@ -494,12 +491,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         surroundings are examined.
         """
         ops = self.slices(ThreadActivity.OP)
+        frames = self.slices(ThreadActivity.PYTHON)
         in_ops = _cover_slices(ops)
-        frames_in_ops, counts = self.slices(ThreadActivity.PYTHON).begun_in(in_ops)
+        frames_in_ops, frame_counts = frames.begun_in(in_ops)
         if not len(frames_in_ops.rows):
             return in_ops
 
-        with_frames = Cover(in_ops.start[counts > 0], in_ops.end[counts > 0])
+        has_frames = frame_counts > 0
+        with_frames = Cover(in_ops.start[has_frames], in_ops.end[has_frames])
         ops_around_frames, _ = ops.begun_in(with_frames)
         (frames_innermost,) = self._find_innermost_times(
             [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
@@ -527,6 +526,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         kind_of_part = self.kinds[parts.rows]
         return tuple(_cover_slices(parts.only(kind_of_part == kind)) for kind in kinds)
+
+
+class Loan(msgspec.Struct, frozen=True, eq=False):
+    """Work of other threads that counts for some threads while they wait for it."""
+
+    work: LentWork
+    to: Threads
+    """The threads for which it counts, without that work."""
 
 
 def _cover_slices(slices: Slices) -> Cover:
@@ -566,15 +573,18 @@ def group_calls_by_axis(
         selected: True for the calls that count; shape of `launch`. Unknown ones never
             do.
     """
-    track = trace.track[np.maximum(launch, 0)]
-    for of_axis in threads:
-        is_of_axis = selected & (launch >= 0) & of_axis.tracks[track]
+    is_wanted = selected & (launch != NO_ROW)
+    track = trace.track[launch]  # means nothing where the launch is not known
+    for threads_of_axis in threads:
+        is_of_axis = is_wanted & threads_of_axis.tracks[track]
         indices = np.flatnonzero(is_of_axis)
         if len(indices):
             yield CallsOnAxis(
-                threads=of_axis,
+                threads=threads_of_axis,
                 call_indices=indices,
-                on_axis=partial(_place_on_axis, of_axis, track[indices], indices),
+                on_axis=partial(
+                    _place_on_axis, threads_of_axis, track[indices], indices
+                ),
             )
 
 
@@ -606,13 +616,14 @@ def find_waiting_calls(
         if the thread is in no such call.
     """
     waiting_calls = np.full(len(launch), NO_ROW, dtype=np.intp)
-    for of_axis, calls, on_axis in group_calls_by_axis(
-        trace, threads, launch, launch >= 0
-    ):
-        waits = of_axis.slices(ThreadActivity.SYNC)
-        moments = on_axis(times)
+    is_known = launch != NO_ROW
+    for calls in group_calls_by_axis(trace, threads, launch, is_known):
+        waits = calls.threads.slices(ThreadActivity.SYNC)
+        moments = calls.on_axis(times)
         last_begun = last_at_or_before(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)
-        waiting_calls[calls] = at(waits.rows, innermost_wait, missing=NO_ROW)
+        waiting_calls[calls.call_indices] = at(
+            waits.rows, innermost_wait, missing=NO_ROW
+        )
 
     return waiting_calls

@@ -23,7 +23,7 @@ from fusetui.analysis.questions.collectives import (
     find_gpu_collectives,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -49,6 +49,7 @@ UNKNOWN_SIZE: Final = -1
 MIN_RATIO_TO_EXPLAINED: Final = 5
 """A transfer waits if it takes this many times what its bytes explain, or the median.
 """
+NS_PER_S: Final = 1e9
 _UNNAMED: Final = frozenset({"", "undefined"})
 _MAX_NAME_CHARACTERS: Final = 40
 _MAX_GROUP_CHARACTERS: Final = 24
@@ -66,6 +67,13 @@ class TransferKind(NamedTuple):
     """The element type, "" if it is not known."""
     is_guessed: bool = False
     """Whether it is guessed that the group is of all ranks, which are more than two."""
+
+
+class Bandwidth(NamedTuple):
+    """Two bounds of a bandwidth, in bytes per second."""
+
+    lowest: float
+    highest: float
 
 
 class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -114,7 +122,7 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.kind.is_guessed
 
     @property
-    def bus_bytes_per_s(self) -> tuple[float, float] | None:
+    def bus_bytes_per_s(self) -> Bandwidth | None:
         """Return the lower and the upper bound of the bus bandwidth, in bytes per
         second.
 
@@ -130,10 +138,10 @@ class Transfers(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
 
         bus_bytes = self.bytes * factor
-        lowest = bus_bytes * 1e9 / self.total_ns
-        highest = bus_bytes * 1e9 / self.fastest_ns
-
-        return lowest, highest
+        return Bandwidth(
+            lowest=bus_bytes * NS_PER_S / self.total_ns,
+            highest=bus_bytes * NS_PER_S / self.fastest_ns,
+        )
 
     @property
     def is_range(self) -> bool:
@@ -171,26 +179,27 @@ def find_transfers(facts: Facts) -> tuple[Transfers, ...]:
     kinds are in the order of their first kernels. Returns () without a kernel that
     communicates.
     """
+    trace = facts.trace
     rows = facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()
 
-    kernels = _find_kinds_and_sizes(facts.trace, rows)
-    waiting = _estimate_waiting(facts.trace, rows, kernels)
+    kernels = _find_kinds_and_sizes(trace, rows)
+    waiting = _estimate_waiting(trace, rows, kernels)
 
     transfers = []
     for kind_index, kind in enumerate(kernels.kinds):
-        of_kind = np.flatnonzero(kernels.kind == kind_index)
-        dur_ns = facts.trace.dur[rows[of_kind]]
+        is_of_kind = kernels.kind == kind_index
+        dur_ns = trace.dur[rows[is_of_kind]]
         transfers.append(
             Transfers(
                 kind=kind,
-                rows=rows[of_kind],
+                rows=rows[is_of_kind],
                 total_ns=int(dur_ns.sum()),
-                fastest_ns=int(waiting.fastest_ns[of_kind].sum()),
-                waits_ns=waiting.ns[of_kind],
-                is_by_bytes=waiting.is_by_bytes[of_kind],
-                bytes=_add_up_bytes(kernels.bytes[of_kind]),
+                fastest_ns=int(waiting.fastest_ns[is_of_kind].sum()),
+                waits_ns=waiting.ns[is_of_kind],
+                is_by_bytes=waiting.is_by_bytes[is_of_kind],
+                bytes=_add_up_bytes(kernels.bytes[is_of_kind]),
                 median_ns=median(dur_ns),
             )
         )
@@ -207,26 +216,29 @@ def _find_kinds_and_sizes(trace: Trace, rows: Rows) -> _KernelSizes:
     Args:
         rows: The kernels, as rows of the trace.
     """
-    collectives = find_gpu_collectives(trace)
-    record_of_row = dict(
-        zip(collectives.rows.tolist(), collectives.collectives, strict=True)
-    )
+    recorded = find_gpu_collectives(trace)
+    record_of_row = dict(zip(recorded.rows.tolist(), recorded.collectives, strict=True))
 
-    # Number the kinds in the order in which they occur.
-    index_of_kind: dict[TransferKind, int] = {}
-    kinds = np.empty(len(rows), dtype=np.intp)
-    size_bytes = np.full(len(rows), UNKNOWN_SIZE, dtype=np.int64)
-    for kernel, row in enumerate(rows.tolist()):
+    index_of_kind: dict[TransferKind, int] = {}  # in the order in which they occur
+    kind_indices = []
+    size_bytes = []
+    for row in rows.tolist():
         record = record_of_row.get(row)
         if record is None:
             kind = TransferKind(_name_collective(trace.name_of(row)))
+            size_bytes.append(UNKNOWN_SIZE)
         else:
             kind = _make_kind(record)
-            size_bytes[kernel] = record.bytes
+            size_bytes.append(record.bytes)
 
-        kinds[kernel] = index_of_kind.setdefault(kind, len(index_of_kind))
+        next_index = len(index_of_kind)
+        kind_indices.append(index_of_kind.setdefault(kind, next_index))
 
-    return _KernelSizes(kinds=tuple(index_of_kind), kind=kinds, bytes=size_bytes)
+    return _KernelSizes(
+        kinds=tuple(index_of_kind),
+        kind=np.array(kind_indices, dtype=np.intp),
+        bytes=np.array(size_bytes, dtype=np.int64),
+    )
 
 
 def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiting:
@@ -237,11 +249,11 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
     as waiting only if it took MIN_RATIO_TO_EXPLAINED times what its bytes explain.
     """
     dur_ns = trace.dur[rows]
-    device = trace.process_of_track[trace.track[rows]]
+    device = trace.process_of(rows)
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
-    _, equal_group = distinct_rows(columns)
-    fastest_ns = _find_least_of_group(dur_ns, equal_group)
-    has_equals = group_size_of_each(equal_group) >= MIN_EQUAL_TRANSFERS
+    _, group_of_equals = distinct_rows(columns)
+    fastest_ns = _find_least_of_group(dur_ns, group_of_equals)
+    has_equals = group_size_of_each(group_of_equals) >= MIN_EQUAL_TRANSFERS
     has_size = kernels.bytes != UNKNOWN_SIZE
     behind_fastest_ns = np.where(has_equals & has_size, dur_ns - fastest_ns, 0)
 
@@ -249,8 +261,8 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
         kernels.kind, device, dur_ns, kernels.bytes
     )
     explained_by_bytes_ns = dur_ns - unexplained_ns
-    is_by_bytes = ~has_equals & (unexplained_ns > 0)
-    is_by_bytes &= dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
+    is_far_longer = dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_by_bytes_ns
+    is_by_bytes = ~has_equals & (unexplained_ns > 0) & is_far_longer
 
     return _Waiting(
         ns=np.where(is_by_bytes, unexplained_ns, behind_fastest_ns),
@@ -322,21 +334,22 @@ def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
         MIN_EQUAL_TRANSFERS transfers have a size.
     """
     with_size = np.flatnonzero(size_bytes > 0)
-    explained = dur_ns.copy()
     if len(with_size) <= MIN_EQUAL_TRANSFERS:
-        return explained
+        return dur_ns
 
+    # From here on the transfers with a size, the smallest first; of equal ones the
+    # fastest first.
     smallest_first = with_size[np.lexsort((dur_ns[with_size], size_bytes[with_size]))]
     sizes = size_bytes[smallest_first]
     took_ns = dur_ns[smallest_first].astype(np.float64)
 
     fastest_of_larger_ns = _find_least_after(took_ns)
-    at_best_rate_of_smaller_ns = _find_least_before(took_ns / sizes) * sizes
-    limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_best_rate_of_smaller_ns))
+    best_ns_per_byte_of_smaller = _find_least_before(took_ns / sizes)
+    at_that_rate_ns = best_ns_per_byte_of_smaller * sizes
+    limit_ns = np.ceil(np.minimum(fastest_of_larger_ns, at_that_rate_ns))
 
-    explained[smallest_first] = np.minimum(
-        dur_ns[smallest_first], limit_ns.astype(np.int64)
-    )
+    explained = dur_ns.copy()
+    explained[smallest_first] = np.minimum(took_ns, limit_ns).astype(np.int64)
     return explained
 
 
@@ -392,7 +405,7 @@ def _name_collective(name: str) -> str:
     >>> _name_collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
     'all_reduce'
     """
-    kernel = role_of_kernel(name).decoded
+    kernel = decode(name)
     text = name
     if kernel is not None:
         text = kernel.collective or kernel.short or name
@@ -444,13 +457,12 @@ def _format_bandwidth(kind: Transfers) -> str:
 
     Examples are `6.56 GB/s to 9.16 GB/s of bus bandwidth` and `at least ...`.
     """
-    bounds = kind.bus_bytes_per_s
-    if bounds is None:
+    bandwidth = kind.bus_bytes_per_s
+    if bandwidth is None:
         return ""
 
-    lower_bound, upper_bound = bounds
-    lowest = quantity(lower_bound, "B/s", 3)
-    highest = quantity(upper_bound, "B/s", 3)
+    lowest = quantity(bandwidth.lowest, "B/s", 3)
+    highest = quantity(bandwidth.highest, "B/s", 3)
     if kind.is_range and lowest != highest:
         return f"{lowest} to {highest} of bus bandwidth"
 

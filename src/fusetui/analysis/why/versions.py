@@ -79,7 +79,8 @@ def add_versions(remedy: str, trace: Trace) -> str:
 
     names_by_version = by_key(needed, lambda name: needed[name])
     parts = []
-    for (major, minor), names in names_by_version.items():
+    for version, names in names_by_version.items():
+        major, minor = version
         parts.append(f"torch {major}.{minor} for {' and '.join(names)}")
 
     return f"{remedy} Needs {', '.join(parts)}."

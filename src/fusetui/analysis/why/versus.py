@@ -25,6 +25,7 @@ from fusetui.analysis.why.model import (
     select_working_steps,
 )
 from fusetui.analysis.why.rule import MIN_SHARE_OF_BUSY_TIME, MIN_SHARE_OF_SPAN, Rule
+from fusetui.trace.model.arrays import Floats, Int64s
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL: Final = (0.1, 0.9)
@@ -99,15 +100,16 @@ def versus(a: Why, b: Why) -> Versus:
     if by_step:
         devices_a = find_median_step(a.steps).devices
         devices_b = find_median_step(b.steps).devices
-        working_a = select_working_steps(a.steps)
-        working_b = select_working_steps(b.steps)
-        parts_a = len(a.steps)
-        parts_b = len(b.steps)
     else:
         devices_a = a.devices
         devices_b = b.devices
-        working_a = working_b = ()
-        parts_a = parts_b = 1
+
+    # Means are over all steps; only steps with work show by how much steps differ.
+    step_count_a = len(a.steps) if by_step else 1
+    step_count_b = len(b.steps) if by_step else 1
+    working_steps_a = select_working_steps(a.steps) if by_step else ()
+    working_steps_b = select_working_steps(b.steps) if by_step else ()
+    most_working_steps = max(len(working_steps_a), len(working_steps_b))
 
     return Versus(
         a=a,
@@ -115,11 +117,11 @@ def versus(a: Why, b: Why) -> Versus:
         change_of="median step" if by_step else "span",
         change=_list_changes(devices_a, devices_b),
         modules=_rank_changes(
-            _get_module_times(a), _get_module_times(b), parts_a, parts_b
+            _get_module_times(a), _get_module_times(b), step_count_a, step_count_b
         ),
-        families=_rank_changes(a._families, b._families, parts_a, parts_b),
-        findings=compare_findings(a, b, (working_a, working_b)),
-        is_sure=max(len(working_a), len(working_b)) >= MIN_STEPS_TO_COMPARE,
+        families=_rank_changes(a._families, b._families, step_count_a, step_count_b),
+        findings=compare_findings(a, b, working_steps_a, working_steps_b),
+        is_sure=most_working_steps >= MIN_STEPS_TO_COMPARE,
     )
 
 
@@ -224,7 +226,7 @@ class Lack(NamedTuple):
 
 
 def compare_findings(
-    a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]
+    a: Why, b: Why, steps_a: Sequence[StepAccount], steps_b: Sequence[StepAccount]
 ) -> tuple[Compared, ...]:
     """Compare what each rule says of both traces, the largest difference first.
 
@@ -232,10 +234,10 @@ def compare_findings(
     are left out: nothing says by how much those changed.
 
     Args:
-        steps: The steps of both sides that are compared; () where spans are compared.
+        steps_a: The steps of A that are compared; () where spans are compared.
+        steps_b: Likewise of B.
     """
     with_time_at_stake = _find_rules_at_stake(a) | _find_rules_at_stake(b)
-    steps_a, steps_b = steps
     noise_a = _measure_noise(steps_a)
     noise_b = _measure_noise(steps_b)
 
@@ -249,8 +251,8 @@ def compare_findings(
             side_a = _summarize_side(rule, a, b, len(steps_a), noise_a)
             side_b = _summarize_side(rule, b, a, len(steps_b), noise_b)
         else:
-            side_a = _summarize_side(rule, a, b, 0, None)
-            side_b = _summarize_side(rule, b, a, 0, None)
+            side_a = _summarize_side(rule, a, b, steps=0, noise=None)
+            side_b = _summarize_side(rule, b, a, steps=0, noise=None)
 
         comparisons.append(_compare_rule(rule.id, side_a, side_b, per_step))
 
@@ -287,23 +289,24 @@ def _summarize_side(
     counted_steps = steps
     if rule.of_kernels:  # such rules leave out the first steps
         counted_steps -= why._left_out
-
-    divisor = max(1, counted_steps)
+    counted_steps = max(1, counted_steps)  # the whole trace counts as one
 
     findings = [finding for finding in why.findings if finding.rule == rule.id]
+    is_there = bool(findings)
     at_stake_ns = sum(finding.at_stake_ns or 0 for finding in findings)
     total_ns = at_stake_ns + why._below.get(rule.id, 0)
 
-    lack = None if findings else _find_first_lack(rule, why, other)
-    is_note = bool(findings) and not at_stake_ns
     noise_ns = None
     if noise is not None:
-        noise_ns = noise.of_mean_ns(rule, total_ns / divisor)
+        noise_ns = noise.of_mean_ns(rule, total_ns / counted_steps)
 
+    lack = None if is_there else _find_first_lack(rule, why, other)
+    is_note = is_there and at_stake_ns == 0
+    is_time_known = lack is None and not is_note
     return RuleSide(
-        is_there=bool(findings),
-        ns=None if lack or is_note else total_ns // divisor,
-        least_ns=_compute_least_ns(rule, why) / divisor,
+        is_there=is_there,
+        ns=total_ns // counted_steps if is_time_known else None,
+        least_ns=_compute_least_ns(rule, why) / counted_steps,
         noise_ns=noise_ns,
         lack=lack,
     )
@@ -349,28 +352,34 @@ def _measure_noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     Returns:
         None if there are fewer than MIN_STEPS_TO_COMPARE steps, or if one has no span.
     """
-    totals_of_steps = [add_up_accounts(step.devices) for step in steps]
-    spans = [total_ns["span"] for total_ns in totals_of_steps]
-    if len(steps) < MIN_STEPS_TO_COMPARE or 0 in spans:
+    ns_of_steps = [add_up_accounts(step.devices) for step in steps]
+    span_ns = np.array([ns_of_step["span"] for ns_of_step in ns_of_steps])
+    if len(steps) < MIN_STEPS_TO_COMPARE or not span_ns.all():
         return None
 
-    span_ns = np.array(spans)
-    median_ns, low_ns, high_ns = np.quantile(span_ns, (0.5, *USUAL))
-
-    # By how much the share of each class in the step differs, in ns of a median step.
-    differences_ns = {}
+    median_ns = float(np.quantile(span_ns, 0.5))
+    length_range_ns = _measure_usual_range(span_ns)
+    idle_range_ns = 0.0
+    busy_range_ns = 0.0
     for name in CLASSES:
-        class_ns = np.array([total_ns[name] for total_ns in totals_of_steps])
-        low_share, high_share = np.quantile(class_ns / span_ns, USUAL)
-        differences_ns[name] = float((high_share - low_share) * median_ns)
-
-    idle_ns = differences_ns.pop("idle")
+        class_ns = np.array([ns_of_step[name] for ns_of_step in ns_of_steps])
+        range_ns = _measure_usual_range(class_ns / span_ns) * median_ns
+        if name == "idle":
+            idle_range_ns = range_ns
+        else:
+            busy_range_ns = max(busy_range_ns, range_ns)
 
     return StepNoise(
-        length_share=float((high_ns - low_ns) / median_ns),
-        idle_ns=idle_ns,
-        busy_ns=max(differences_ns.values()),
+        length_share=length_range_ns / median_ns,
+        idle_ns=idle_range_ns,
+        busy_ns=busy_range_ns,
     )
+
+
+def _measure_usual_range(values: Int64s | Floats) -> float:
+    """Return how far apart the quantiles USUAL of some values are."""
+    low, high = np.quantile(values, USUAL)
+    return float(high - low)
 
 
 def _compare_rule(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
@@ -412,11 +421,11 @@ def _do_times_differ(a: RuleSide, b: RuleSide) -> bool:
     if a.ns is None or b.ns is None:
         return False
 
-    noises_ns = [side.noise_ns for side in (a, b) if side.noise_ns is not None]
-    usual_ns = MIN_SHARE_WITHOUT_NOISE * max(a.ns, b.ns)
-    if noises_ns:
-        usual_ns = hypot(*noises_ns)
+    if a.noise_ns is None and b.noise_ns is None:
+        chance_ns = MIN_SHARE_WITHOUT_NOISE * max(a.ns, b.ns)
+    else:
+        chance_ns = hypot(a.noise_ns or 0, b.noise_ns or 0)
 
     finding_ns = min(a.least_ns, b.least_ns)
-    least_ns = max(1, usual_ns, finding_ns)
+    least_ns = max(1, chance_ns, finding_ns)
     return abs(b.ns - a.ns) >= least_ns

@@ -24,10 +24,12 @@ from fusetui.trace.layout.steps import (
     launched_bounds,
 )
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
     distinct,
+    distinct_rows,
     numbers_of_sized_groups,
     reduce_groups,
     summed,
@@ -133,8 +135,8 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
 
     events, launched_ns = by_launch_time(trace)
     events_of_steps = [events[positions] for positions in steps.slices_of(launched_ns)]
-    counts = [len(events_of_step) for events_of_step in events_of_steps]
-    if 0 in counts:
+    event_counts = np.array([len(of_step) for of_step in events_of_steps])
+    if not event_counts.all():  # a step launches nothing
         return None
 
     first_work_ns = int(trace.start[events_of_steps[0]].min())
@@ -142,7 +144,7 @@ def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     bounds = launched_bounds(
         wall_bounds=np.append(first_begin_ns, steps.end),
         work_end=trace.end[np.concatenate(events_of_steps)],
-        step_of_work=numbers_of_sized_groups(np.array(counts)),
+        step_of_work=numbers_of_sized_groups(event_counts),
     )
 
     return StepIntervals(start=bounds[:-1], end=bounds[1:], length=StepLength.LAUNCHED)
@@ -155,7 +157,7 @@ def _do_steps_hold_work(trace: Trace, steps: Steps) -> bool:
     The busy times of all devices are added up. Without GPU work, the answer is True.
     """
     events = trace.gpu_rows
-    device = trace.process_of_track[trace.track[events]]
+    device = trace.process_of(events)
 
     busy_ns = 0
     in_steps_ns = 0
@@ -202,10 +204,9 @@ def is_first_step_slow(steps: Steps, intervals: StepIntervals | None) -> bool:
     That is by more than a factor of MIN_RATIO_OF_FIRST_STEP.
     """
     step = compare_first_step(steps, intervals)
-    return (
-        step is not None
-        and step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns > 0
-    )
+    if step is None or step.others_ns <= 0:
+        return False
+    return step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns
 
 
 def earlier_steps_are_missing(steps: Steps) -> bool:
@@ -240,14 +241,15 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     if len(steps) < 2:
         return _find_recurring_names(trace, calls)[name]
 
+    # Count the calls of each name in the first step and in all later ones.
     is_after_first = trace.start[calls] >= steps.start[1]
     name_count = len(trace.names)
-    calls_after = np.bincount(name[is_after_first], minlength=name_count)
     calls_in_first = np.bincount(name[~is_after_first], minlength=name_count)
+    calls_in_later = np.bincount(name[is_after_first], minlength=name_count)
 
     later_steps = len(steps) - 1
-    recurs = 2 * calls_after >= calls_in_first * later_steps
-    is_steady: Flags = is_after_first | recurs[name]
+    name_recurs = 2 * calls_in_later >= calls_in_first * later_steps
+    is_steady: Flags = is_after_first | name_recurs[name]
 
     return is_steady
 
@@ -272,9 +274,8 @@ def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 
     name = trace.name[calls]
     is_late = trace.start[calls] >= _find_second_half_ns(trace)
-    is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
-    is_early_name[name[~is_late]] = True
-    repeats_early_call = is_late & is_early_name[name]
+    has_early_name = np.isin(name, name[~is_late])
+    repeats_early_call = is_late & has_early_name
 
     return is_once & ~repeats_early_call
 
@@ -295,8 +296,9 @@ def _find_second_half_ns(trace: Trace) -> int:
 
 def _list_launch_times(trace: Trace) -> Int64s:
     """Return when each GPU event with a known launch was launched, ascending."""
-    calls = trace.launch[trace.gpu_rows]
-    return np.sort(trace.start[calls[calls >= 0]])
+    launch = trace.launch[trace.gpu_rows]
+    known_launch = launch[launch != NO_ROW]
+    return np.sort(trace.start[known_launch])
 
 
 def _find_recurring_names(trace: Trace, calls: Rows) -> Flags:
@@ -313,22 +315,24 @@ def _find_recurring_names(trace: Trace, calls: Rows) -> Flags:
     Returns:
         One flag per name of the trace; shape [names].
     """
-    name_count = len(trace.names)
-    name = trace.name[calls]
-    dur_ns = trace.dur[calls]
     is_late = trace.start[calls] >= _find_second_half_ns(trace)
-    early_calls = np.bincount(name[~is_late], minlength=name_count)
-    late_calls = np.bincount(name[is_late], minlength=name_count)
-    late_ns = summed(name[is_late], dur_ns[is_late], name_count)
-    all_ns = summed(name, dur_ns, name_count)
+    early = calls[~is_late]
+    late = calls[is_late]
+
+    # Figures of each name.
+    name_count = len(trace.names)
+    early_calls = np.bincount(trace.name[early], minlength=name_count)
+    late_calls = np.bincount(trace.name[late], minlength=name_count)
+    late_ns = summed(trace.name[late], trace.dur[late], name_count)
+    all_ns = summed(trace.name[calls], trace.dur[calls], name_count)
 
     launched_events = len(_list_launch_times(trace))
     late_events = launched_events - launched_events // 2
-    recurs: Flags = (early_calls > 0) & (late_calls > 0)
-    recurs &= late_calls >= MIN_CALLS_PER_GPU_EVENT * late_events
-    recurs &= late_ns >= MIN_SHARE_OF_TIME_LATE * all_ns
+    is_in_both_halves = (early_calls > 0) & (late_calls > 0)
+    is_frequent = late_calls >= MIN_CALLS_PER_GPU_EVENT * late_events
+    keeps_its_time = late_ns >= MIN_SHARE_OF_TIME_LATE * all_ns
 
-    return recurs
+    return np.asarray(is_in_both_halves & is_frequent & keeps_its_time)
 
 
 def warm_up(
@@ -377,10 +381,10 @@ def warm_up(
     return tuple(warm_up_pieces)
 
 
-def _cover_launching_threads(trace: Trace, launching: Flags, rows: Rows) -> Cover:
+def _cover_launching_threads(trace: Trace, launching: Flags, slices: Rows) -> Cover:
     """Return the time that some slices cover on the tracks of threads that launch."""
-    rows = rows[launching[trace.track[rows]]]
-    return union(trace.start[rows], trace.end[rows])
+    slices = slices[launching[trace.track[slices]]]
+    return union(trace.start[slices], trace.end[slices])
 
 
 def _make_first_step_slice(trace: Trace, steps: Steps) -> OneTimeSlices:
@@ -413,36 +417,46 @@ def _find_one_time_slices(
         compiling: The slices in which something is compiled, as rows.
     """
     yield find_graph_captures(trace)
-    yield _find_one_time_searches(trace, steps)
+
+    # cuDNN waits for the device in such a search, which belongs to it.
+    searches = _find_one_time_searches(trace, steps)
+    yield _make_one_time_slices(
+        trace, "convolution algorithm search", searches, with_waits=True
+    )
+
     if len(steps) > 1:
         is_in_first_step = trace.start[compiling] < steps.start[1]
-        yield _make_one_time_slices(trace, "compilation", compiling[is_in_first_step])
+        first_compilations = compiling[is_in_first_step]
+        yield _make_one_time_slices(trace, "compilation", first_compilations)
 
-    yield _make_one_time_slices(
-        trace, "first kernel launches", _find_first_launches(trace)
-    )
+    first_launches = _find_first_launches(trace)
+    yield _make_one_time_slices(trace, "first kernel launches", first_launches)
+
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    allocations = allocations[happen_only_once(trace, steps, allocations)]
-    yield _make_one_time_slices(
-        trace, "allocations", allocations[_are_long(trace, allocations)]
-    )
-    yield _make_one_time_slices(trace, "setup calls", _find_set_up_calls(trace, steps))
-    first_ops = _make_one_time_slices(
-        trace, "first op calls", _find_slow_first_ops(trace)
-    )
-    yield msgspec.structs.replace(first_ops, of_ops=True)
+    is_once = happen_only_once(trace, steps, allocations)
+    is_long = _are_long(trace, allocations)
+    yield _make_one_time_slices(trace, "allocations", allocations[is_once & is_long])
+
+    set_up_calls = _find_set_up_calls(trace, steps)
+    yield _make_one_time_slices(trace, "setup calls", set_up_calls)
+
+    first_ops = _find_slow_first_ops(trace)
+    yield _make_one_time_slices(trace, "first op calls", first_ops, of_ops=True)
 
 
-def _find_one_time_searches(trace: Trace, steps: Steps) -> OneTimeSlices:
-    """Find the searches for convolution algorithms that do not recur.
+def _find_one_time_searches(trace: Trace, steps: Steps) -> Rows:
+    """Find the ops that search for a convolution algorithm and do not recur.
 
-    cuDNN measures several algorithms in such a search. The waits for the device in it
-    belong to it.
+    In such a search, cuDNN measures several algorithms. The library keeps what it found
+    for a shape, so a search recurs only if the inputs keep changing their shapes: then
+    it starts after the first step. Returns rows of the trace.
     """
     searches = find_algorithm_searches(trace)
-    searches = searches[~_find_recurring_searches(trace, steps, searches)]
-    slices = _make_one_time_slices(trace, "convolution algorithm search", searches)
-    return msgspec.structs.replace(slices, with_waits=True)
+    if len(steps) < 2:
+        return searches
+
+    is_in_first_step: Flags = trace.start[searches] < steps.start[1]
+    return searches[is_in_first_step]
 
 
 def _find_set_up_calls(trace: Trace, steps: Steps) -> Rows:
@@ -486,21 +500,21 @@ def find_algorithm_searches(trace: Trace) -> Rows:
         return ops[:0]
 
     kernels = trace.rows_of(Role.KERNEL)
-    kernels = kernels[trace.launch[kernels] >= 0]
+    kernels = kernels[trace.launch[kernels] != NO_ROW]
     launches = CallsInOrder.of(trace, trace.launch[kernels])
-    kernel_of_launch = kernels[launches.order]
-    waits_in_order = CallsInOrder.of(trace, waits)
+    launched_name = trace.name[kernels[launches.order]]
+    event_waits = CallsInOrder.of(trace, waits)
 
     searches = []
     for op in ops.tolist():
-        waited_ns = waits_in_order.start[waits_in_order.within(trace, op)]
-        if len(waited_ns) < MIN_TRIES:
+        waited_ns = event_waits.start[event_waits.within(trace, op)]
+        if len(waited_ns) < MIN_TRIES:  # nearly all ops, so look no further
             continue
 
         launches_of_op = launches.within(trace, op)
         tries = _count_tries(launches.start[launches_of_op], waited_ns)
-        names = distinct(trace.name[kernel_of_launch[launches_of_op]])
-        if tries >= MIN_TRIES and len(names) >= MIN_TRIES:
+        different_kernels = len(distinct(launched_name[launches_of_op]))
+        if tries >= MIN_TRIES and different_kernels >= MIN_TRIES:
             searches.append(op)
 
     return np.array(searches, dtype=np.intp)
@@ -546,7 +560,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
         return cls(
             order=order,
             start=trace.start[calls_in_order],
-            thread=trace.thread_of_track[trace.track[calls_in_order]],
+            thread=trace.thread_of(calls_in_order),
         )
 
     def within(self, trace: Trace, op: int) -> Rows:
@@ -573,44 +587,44 @@ def find_tried_launches(trace: Trace) -> Rows:
         return searches
 
     calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    calls = calls[calls >= 0]
-    thread_of_call = trace.thread_of_track[trace.track[calls]]
-    start = trace.start[calls]
+    calls = calls[calls != NO_ROW]
+    launches = CallsInOrder.of(trace, calls)
     waits = CallsInOrder.of(trace, trace.rows_named(EVENT_WAITS.search, Role.CALL))
 
-    are_tries = np.zeros(len(calls), dtype=np.bool_)
+    tried_launches = []
     for search in searches.tolist():
         wait_ns = waits.start[waits.within(trace, search)]
-        last_wait_ns = wait_ns[-1]  # there are at least MIN_TRIES
-        is_within = (start >= trace.start[search]) & (start < last_wait_ns)
-        thread = trace.thread_of_track[trace.track[search]]
-        are_tries |= is_within & (thread_of_call == thread)
+        last_wait_ns = wait_ns[-1]  # a search has at least MIN_TRIES waits
+        launches_of_search = launches.within(trace, search)
+        is_tried = launches.start[launches_of_search] < last_wait_ns
+        tried_launches.append(calls[launches.order[launches_of_search[is_tried]]])
 
-    return calls[are_tries]
-
-
-def _find_recurring_searches(trace: Trace, steps: Steps, searches: Rows) -> Flags:
-    """Tell which searches for convolution algorithms start after the first step.
-
-    A search recurs there because the inputs keep changing their shapes. Without several
-    steps none recurs: the library keeps what it found for a shape. One flag per search.
-    """
-    if len(steps) < 2:
-        return np.zeros(len(searches), dtype=np.bool_)
-
-    recurs: Flags = trace.start[searches] >= steps.start[1]
-    return recurs
+    return distinct(np.concatenate(tried_launches))
 
 
-def _make_one_time_slices(trace: Trace, what: str, rows: Rows) -> OneTimeSlices:
+def _make_one_time_slices(
+    trace: Trace,
+    what: str,
+    rows: Rows,
+    *,
+    with_waits: bool = False,
+    of_ops: bool = False,
+) -> OneTimeSlices:
     """Make the record of one kind of work that happens once.
 
     Args:
         what: What the kind is called in a finding, such as `allocations`.
         rows: Its slices, as rows of the trace.
+        with_waits: Whether waiting for the device belongs to it.
+        of_ops: Whether the rows are ops.
     """
     return OneTimeSlices(
-        what=what, rows=rows, start=trace.start[rows], end=trace.end[rows]
+        what=what,
+        rows=rows,
+        start=trace.start[rows],
+        end=trace.end[rows],
+        with_waits=with_waits,
+        of_ops=of_ops,
     )
 
 
@@ -620,12 +634,13 @@ def find_graph_captures(trace: Trace) -> OneTimeSlices:
     Each goes from a call that begins a capture to the next call on the same thread that
     ends one. It goes to the end of the trace if there is none.
     """
-    begins, ends = find_capture_calls(trace)
+    begin_calls, end_calls = find_capture_calls(trace)
+    has_end = end_calls != NO_ROW
     return OneTimeSlices(
         what="graph capture",
-        rows=begins,
-        start=trace.start[begins],
-        end=np.where(ends >= 0, trace.end[ends], trace.end_ns),
+        rows=begin_calls,
+        start=trace.start[begin_calls],
+        end=np.where(has_end, trace.end[end_calls], trace.end_ns),
     )
 
 
@@ -636,18 +651,17 @@ def _find_first_launches(trace: Trace) -> Rows:
     because their nodes are recorded.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    kernels = kernels[trace.launch[kernels] >= 0]
-    events = kernels[order_by_start(trace.start[kernels], trace.end[kernels])]
-    calls = trace.launch[events].astype(np.intp)
+    kernels = kernels[trace.launch[kernels] != NO_ROW]
+    kernels = kernels[order_by_start(trace.start[kernels], trace.end[kernels])]
+    calls = trace.launch[kernels].astype(np.intp)
 
-    device = trace.process_of_track[trace.track[events]].astype(np.int64)
-    name_on_device = device * len(trace.names) + trace.name[events]
-    first = _find_much_longer_firsts(name_on_device, trace.dur[calls])
-    first_calls = calls[first]
-    is_long = trace.dur[first_calls] > LONG_NS
-    launches = distinct(first_calls[is_long])
+    device = trace.process_of(kernels)
+    _, device_and_name = distinct_rows((device, trace.name[kernels]))
+    first_calls = calls[_find_much_longer_firsts(device_and_name, trace.dur[calls])]
+    launches = distinct(first_calls[_are_long(trace, first_calls)])
+    replays_graph: Flags = mark_graph_calls(trace)[launches]
 
-    return launches[~mark_graph_calls(trace)[launches]]
+    return launches[~replays_graph]
 
 
 def _find_slow_first_ops(trace: Trace) -> Rows:
@@ -667,18 +681,19 @@ def _find_slow_first_ops(trace: Trace) -> Rows:
     # A launch call lies inside of an op if its row is between the op's and its end_row.
     launches = distinct(trace.launch[trace.gpu_rows])
     launches_inside = count_between(launches, long_ops, trace.end_row[long_ops])
-    long_ops = long_ops[launches_inside > 0]
+    long_launching_ops = long_ops[launches_inside > 0]
 
-    has_long_op = np.zeros(len(trace.names), dtype=np.bool_)
-    has_long_op[trace.name[long_ops]] = True
-    candidates = ops[has_long_op[trace.name[ops]]]
-    candidates = candidates[np.argsort(trace.start[candidates], kind="stable")]
+    # Compare only ops that share their name with one of these.
+    is_compared_name = np.zeros(len(trace.names), dtype=np.bool_)
+    is_compared_name[trace.name[long_launching_ops]] = True
+    compared = ops[is_compared_name[trace.name[ops]]]
+    compared = compared[np.argsort(trace.start[compared], kind="stable")]
     first = _find_much_longer_firsts(
-        trace.name[candidates], trace.dur[candidates], single=False
+        trace.name[compared], trace.dur[compared], single=False
     )
-    first_ops = candidates[first]
+    first_ops = compared[first]
 
-    return first_ops[np.isin(first_ops, long_ops, assume_unique=True)]
+    return first_ops[np.isin(first_ops, long_launching_ops, assume_unique=True)]
 
 
 def _find_much_longer_firsts(
@@ -704,13 +719,13 @@ def _find_much_longer_firsts(
         Indices into `key`, in the order of the keys.
     """
     by_key = grouped(key)
+    first_of_key = by_key.begins[:-1]
     later_ns = length_ns[by_key.order]
-    later_ns[by_key.begins[:-1]] = 0  # the first one is not compared with itself
-    longest_later_ns = reduce_groups(np.maximum, later_ns, by_key.begins[:-1])
+    later_ns[first_of_key] = 0  # the first one is not compared with itself
+    longest_later_ns = reduce_groups(np.maximum, later_ns, first_of_key)
 
-    is_much_longer = (
-        length_ns[by_key.first] >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
-    )
+    first_ns = length_ns[by_key.first]
+    is_much_longer = first_ns >= MIN_RATIO_TO_LATER_CALLS * longest_later_ns
     if not single:
         is_much_longer &= by_key.counts > 1
 

@@ -42,13 +42,11 @@ def decode(name: str) -> KernelName | None:
         return None
 
     # ROCm's tools append this to names.
-    body = name.removesuffix(" [clone .kd]").removesuffix(".kd")
-
-    kernel = _decode_by_first_family(body)
-    if kernel is None or body is name:
-        return kernel
-
-    return msgspec.structs.replace(kernel, name=name)
+    name_without_suffix = name.removesuffix(" [clone .kd]").removesuffix(".kd")
+    kernel = _decode_by_first_family(name_without_suffix)
+    if kernel is not None and name_without_suffix != name:
+        return msgspec.structs.replace(kernel, name=name)
+    return kernel
 
 
 def _decode_by_first_family(body: str) -> KernelName | None:
@@ -163,7 +161,6 @@ def short_name(name: str) -> str:
     from .cxx import base_text
 
     kernel = decode(name)
-    if kernel is not None and kernel.short:
-        return kernel.short
-
-    return base_text(name)
+    if kernel is None or kernel.short == "":
+        return base_text(name)
+    return kernel.short

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import compiled, lazy_pattern
 
@@ -43,6 +43,7 @@ from .record import (
     build,
     dtype_words,
     explain,
+    explain_group,
     fields_of,
     find_first_op,
     spaced,
@@ -64,8 +65,8 @@ _ONE_TYPE = lazy_pattern(rf"<({CXX_TYPE}) ?>")
 _FIRST_TYPE = lazy_pattern(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
 _LAMBDA = lazy_pattern(r"[{\[]lambda\(([\w:<>, ]+)\)")
 _FUNCTION_TYPE = lazy_pattern(r", [\w:<>]+ \(([\w:<>, ]+)\)(?=[,>])")
-_ACCESSED = lazy_pattern(
-    r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>"
+_COPIED_BYTES = lazy_pattern(
+    r"(?P<function>\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(?P<bytes>\d{1,6})>"
 )
 _POINTER = lazy_pattern(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
@@ -126,6 +127,9 @@ _REDUCE_OP_ARGUMENTS = (
 
 _MIN_REDUCE_OP_ARGUMENTS: Final = 4
 
+_VALUES_PER_READ: Final = 4
+"""The index of the values that a thread reads among the arguments of ReduceOp."""
+
 _MAX_FUNCTOR_CHARACTERS: Final = 1500
 """From a wrapped lambda to the function that it is in."""
 
@@ -137,7 +141,7 @@ def decode_elementwise(name: str) -> KernelName | None:
     Returns None for any other name, also for loops over indices, which
     `decode_other` handles.
     """
-    if "elementwise_" not in name[:100]:
+    if "elementwise_" not in name[:100]:  # searching is faster than matching
         return None
 
     match = _ELEMENTWISE.match(name)
@@ -145,53 +149,56 @@ def decode_elementwise(name: str) -> KernelName | None:
         return None
 
     fields = _read_elementwise_fields(name, match)
+    parts = explain(match, _meanings_of_loop(match["kernel"]))
+    if match["word"] in _BINARY_FUNCTORS:
+        parts += _explain_binary_functor(name, match.end(), fields.get("functor"))
+    else:
+        one_type = _ONE_TYPE.match(name, match.end())
+        if one_type:
+            parts.append(explain_group(one_type, 1, "type of an element"))
+
     short = _compose_elementwise_short(name, match, fields)
-
-    # The first number means something else in each loop.
-    is_vectorized = match["kernel"].startswith("vectorized")
-    unit = "elements in one vector load" if is_vectorized else "threads"
-    meanings: Meanings = {
-        "kernel": lambda text: _LOOPS.get(text, "an elementwise loop of ATen"),
-        "first": f"{{}} {unit}",
-        "second": "{} elements for each thread",
-        "word": lambda text: _BINARY_FUNCTORS.get(text, _EACH_ELEMENT),
-    }
-
-    parts = explain(match, meanings)
-    parts += _explain_operands(name, match, fields.get("functor"))
     return build(name, "aten-elementwise", short, parts, **fields)
 
 
-def _explain_operands(
-    name: str, match: re.Match[str], functor: str | None
-) -> list[Part]:
-    """Explain the characters of the name that follow the functor.
+def _meanings_of_loop(loop: str) -> Meanings:
+    """Return the meanings of the groups of `_ELEMENTWISE`.
 
-    For the functor of a binary operator they are the types of its operands and
-    the operator itself. For any other functor they are its single type.
+    Args:
+        loop: The name of the loop. It decides what its first number is.
+    """
+    is_vectorized = loop.startswith("vectorized")
+    return {
+        "kernel": _LOOPS.get(loop, "an elementwise loop of ATen"),
+        "first": "{} elements in one vector load" if is_vectorized else "{} threads",
+        "second": "{} elements for each thread",
+        "word": lambda functor: _BINARY_FUNCTORS.get(functor, _EACH_ELEMENT),
+    }
+
+
+def _explain_binary_functor(name: str, start: int, operator: str | None) -> list[Part]:
+    """Explain the template arguments of the functor of a binary operator.
+
+    These are the types of its operands and the operator itself.
 
     Args:
         name: The full name of the kernel.
-        match: The match of `_ELEMENTWISE` in this name.
-        functor: What is computed for each element; None if that is not known.
+        start: The index at which the arguments begin.
+        operator: The name of the operator; None if it is not known.
 
     Returns:
         The explained parts. Empty if the types cannot be read.
     """
-    if match["word"] not in _BINARY_FUNCTORS:
-        one_type = _ONE_TYPE.match(name, match.end())
-        return [(*one_type.span(1), "type of an element")] if one_type else []
-
-    operands = _OPERANDS.match(name, match.end())
-    if operands is None or functor is None:
+    operands = _OPERANDS.match(name, start)
+    if operands is None or operator is None:
         return []
 
     parts = explain(operands, _OPERAND_MEANINGS)
-
-    start = name.find(functor, operands.end())
-    if start >= 0:
-        parts.append((start, start + len(functor), _EACH_ELEMENT))
-
+    operator_start = name.find(operator, operands.end())
+    is_found = operator_start >= 0
+    if is_found:
+        operator_end = operator_start + len(operator)
+        parts.append((operator_start, operator_end, _EACH_ELEMENT))
     return parts
 
 
@@ -204,42 +211,43 @@ def _read_elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
         single `dtype`. A vectorized loop adds `vec`. If the loop copies opaque bytes
         or draws random numbers, only `op` is returned: its functor says nothing.
     """
-    kernel = match["kernel"]
-    functor: str | None = match["word"]
-    functor_end = match.end()
-    fields: dict[str, Any] = {}
+    functor = _Functor(match["word"], match.end())
+    if match["word"].startswith("__nv_"):  # a wrapped lambda, which hides the functor
+        functor = _find_functor(name, match.start("functor"))
 
-    # A wrapped lambda hides the functor.
-    if match["word"].startswith("__nv_"):
-        functor, functor_end = _find_functor(name, match.start("functor"))
+    operands = None
+    if functor.name in _BINARY_FUNCTORS:  # the operator is among its arguments
+        operands = _OPERANDS.match(name, functor.end)
+        # PyTorch 1.x wrote only the operator: BUnaryFunctor<AddFunctor<long> >.
+        operator_start = operands.end() if operands else functor.end + len("<")
+        functor = _find_functor(name, operator_start)
 
-    if functor in _BINARY_FUNCTORS:
-        operands = _OPERANDS.match(name, functor_end)
-        if operands:
-            fields = fields_of(operands, cxx_type)
-            functor, functor_end = _find_functor(name, operands.end())
-        else:
-            # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
-            functor, functor_end = _find_functor(name, functor_end + 1)
-
-    # The wrapper of a binary operator has already told the types.
-    one_type = _ONE_TYPE.match(name, functor_end)
-    if one_type and not fields:
-        fields["dtype"] = cxx_type(one_type[1])
-    elif not fields:
-        fields["dtype"] = _find_lambda_type(_extract_functor(name, match))
-
-    op = _classify_elementwise_loop(kernel, functor)
+    op = _classify_elementwise_loop(match["kernel"], functor.name)
     if op in ("index", "rng"):
         return {"op": op}
 
-    if kernel.startswith("vectorized") and match["first"]:
+    one_type = _ONE_TYPE.match(name, functor.end)
+    if operands:
+        types = fields_of(operands, cxx_type)
+    elif one_type:
+        types = {"dtype": cxx_type(one_type[1])}
+    else:
+        types = {"dtype": _find_lambda_type(_extract_functor(name, match))}
+
+    fields = {"op": op, "functor": functor.name, **types}
+    if match["kernel"].startswith("vectorized") and match["first"]:
         fields["vec"] = int(match["first"])
+    return fields
 
-    return {"op": op, "functor": functor, **fields}
+
+class _Functor(NamedTuple):
+    """The functor of a loop, or the function that its lambda is named after."""
+
+    name: str | None  # None: it has none
+    end: int  # the index behind the name in the full name of the kernel
 
 
-def _find_functor(name: str, start: int) -> tuple[str | None, int]:
+def _find_functor(name: str, start: int) -> _Functor:
     """Find the name of the functor that is written at one position.
 
     A wrapped lambda has no name. It is named after the function that contains it,
@@ -249,26 +257,23 @@ def _find_functor(name: str, start: int) -> tuple[str | None, int]:
     Args:
         name: The full name of the kernel.
         start: The position at which the functor begins.
-
-    Returns:
-        The functor and the position at which its name ends; None and the unchanged
-        position if there is no functor.
     """
+    functor_start = start
     if name.startswith("__nv_", start):
         pointer = _POINTER.search(name, start, start + _MAX_FUNCTOR_CHARACTERS)
         if pointer is None:
-            return None, start
+            return _Functor(None, start)
         is_launcher = pointer["word"].startswith(_LAUNCHERS)
-        if is_launcher and name.startswith("<", pointer.end()):
-            start = pointer.end() + 1
+        has_arguments = name.startswith("<", pointer.end())
+        if is_launcher and has_arguments:
+            functor_start = pointer.end() + len("<")
         else:
-            start = pointer.start("function")
+            functor_start = pointer.start("function")
 
-    functor = read_base_name(name, start)
-    if not functor:
-        return None, start
-
-    return functor, name.find(functor, start) + len(functor)
+    functor = read_base_name(name, functor_start)
+    if functor is None:
+        return _Functor(None, functor_start)
+    return _Functor(functor, name.index(functor, functor_start) + len(functor))
 
 
 def _extract_functor(name: str, match: re.Match[str]) -> str:
@@ -276,12 +281,8 @@ def _extract_functor(name: str, match: re.Match[str]) -> str:
 
     Returns "" if the list of arguments that contains the functor cannot be read.
     """
-    spans, _ = split_args(name, match.start("functor"), limit=1)
-    if not spans:
-        return ""
-
-    start, end = spans[0]
-    return name[start:end]
+    first_argument = split_args(name, match.start("functor"), limit=1).arguments
+    return first_argument[0].text if first_argument else ""
 
 
 def _find_lambda_type(functor: str) -> str | None:
@@ -301,17 +302,10 @@ def _find_lambda_type(functor: str) -> str | None:
         return None
 
     innermost = parameter_lists[-1]  # it is written behind those around it
-
-    # A mask does not count if there is another type.
     types = set(innermost.split(", "))
     if len(types) > 1:
         types.discard("bool")
-
-    if len(types) > 1:
-        return None
-
-    (only_type,) = types
-    return cxx_type(only_type)
+    return cxx_type(types.pop()) if len(types) == 1 else None
 
 
 def _classify_elementwise_loop(kernel: str, functor: str | None) -> str | None:
@@ -332,17 +326,16 @@ def _classify_elementwise_loop(kernel: str, functor: str | None) -> str | None:
     if kernel.startswith("distribution"):
         return "rng"
 
-    letters = (functor or "").lower().replace("_", "")
-    if letters.startswith(("batchnorm", "groupnorm", "layernorm")):
-        return None
-
     if functor == "FillFunctor":
         return "fill"
-
-    if letters.endswith("copykernelcuda") or functor == "copy_device_to_device":
+    if functor == "copy_device_to_device":
         return "copy"
 
-    return "elementwise"
+    letters = (functor or "").lower().replace("_", "")
+    if letters.endswith("copykernelcuda"):
+        return "copy"
+    is_norm = letters.startswith(("batchnorm", "groupnorm", "layernorm"))
+    return None if is_norm else "elementwise"
 
 
 @lru_cache(maxsize=1024)
@@ -373,19 +366,20 @@ def _compose_elementwise_short(
         return _compose_opaque_short(name, match, fields["op"])
 
     outer_functor = match["word"]
-    word = operation_word(fields.get("functor") or outer_functor)
+    operation = operation_word(fields.get("functor") or outer_functor)
     if outer_functor == "AUnaryFunctor" or "FunctorOnOther" in outer_functor:
-        word = f"scalar {word}"
+        operation = f"scalar {operation}"  # the first operand is a number: 2 - x
     elif outer_functor == "BUnaryFunctor" or "FunctorOnSelf" in outer_functor:
-        word = f"{word} scalar"
+        operation = f"{operation} scalar"  # the second operand is a number: x - 2
 
-    dtype = fields.get("dtype")
-    if not dtype:
-        dtype_a = fields.get("dtype_a")
-        dtype_b = fields.get("dtype_b")
-        dtype = dtype_words(dtype_a, dtype_b, fields.get("dtype_out"))
-
-    return spaced(word, dtype, _describe_access(name, match, fields))
+    operand_types = dtype_words(
+        fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
+    )
+    return spaced(
+        operation,
+        fields.get("dtype") or operand_types,
+        _describe_access(name, match, fields.get("vec")),
+    )
 
 
 def _compose_opaque_short(name: str, match: re.Match[str], op: str) -> str:
@@ -395,15 +389,15 @@ def _compose_opaque_short(name: str, match: re.Match[str], op: str) -> str:
     `index_put 4B`. Any other loop shows `op`, the loop and the type, if there is one.
     """
     search_end = match.end() + _MAX_ACCESSOR_CHARACTERS
-    accessed = _ACCESSED.search(name, match.start("functor"), search_end)
-    if accessed:
-        function, type_bytes = accessed[1], accessed[2]
-        return f"{operation_word(function).lstrip('_')} {type_bytes}B"
+    copied = _COPIED_BYTES.search(name, match.start("functor"), search_end)
+    if copied:
+        function = operation_word(copied["function"]).lstrip("_")
+        return f"{function} {copied['bytes']}B"
 
-    loop = operation_word(match["word"]).lstrip("_")
+    function = operation_word(match["word"]).lstrip("_")
     first_type = _FIRST_TYPE.match(name, match.end())
     dtype = cxx_type(first_type[1]) if first_type else None
-    return f"{op} {loop} {dtype}" if dtype else f"{op} {loop}".rstrip()
+    return spaced(op, function, dtype)
 
 
 _MAX_ACCESSOR_CHARACTERS: Final = 300
@@ -413,28 +407,35 @@ _MAX_LOADER_CHARACTERS: Final = 600
 
 
 def _describe_access(
-    name: str, match: re.Match[str], fields: dict[str, Any]
+    name: str, match: re.Match[str], vector_elements: int | None
 ) -> str | None:
     """Say how an elementwise loop reads its tensors.
+
+    Args:
+        name: The full name of the kernel.
+        match: The match of `_ELEMENTWISE` in this name.
+        vector_elements: How many elements one load has; None if the loop has no
+            vectors.
 
     Returns:
         `x4` for vectors of 4 elements, `cast`, `unrolled`, or `strided 128x4`: the
         threads of a block times the elements of each thread. None if the name does
         not tell.
     """
-    if "vec" in fields:
-        return f"x{fields['vec']}"
+    if vector_elements is not None:
+        return f"x{vector_elements}"
 
     loop = match["kernel"]
     if loop.startswith("unrolled"):
-        behind_functor = name[match.end() : match.end() + _MAX_LOADER_CHARACTERS]
-        return "cast" if "LoadWithCast" in behind_functor else "unrolled"
+        search_end = match.end() + _MAX_LOADER_CHARACTERS
+        has_cast = "LoadWithCast" in name[match.end() : search_end]
+        return "cast" if has_cast else "unrolled"
 
     if not loop.startswith("elementwise_kernel") or not match["second"]:
         return None
-
-    text = f"strided {match['first']}x{match['second']}"
-    return f"{text} nocast" if "nocast" in match[0] else text
+    never_casts = "nocast" in match[0]
+    sizes = f"{match['first']}x{match['second']}"
+    return spaced("strided", sizes, "nocast" if never_casts else None)
 
 
 def decode_reduction(name: str) -> KernelName | None:
@@ -447,41 +448,28 @@ def decode_reduction(name: str) -> KernelName | None:
     if match is None:
         return None
 
-    spans, _ = split_args(name, match.end(), limit=8)
-    arguments = [name[start:end] for start, end in spans]
-    fields: dict[str, Any] = {"op": "reduction", **_read_reduce_op_fields(arguments)}
+    arguments = split_args(name, match.end(), limit=8).arguments
+    argument_texts = [argument.text for argument in arguments]
+    fields = _read_reduce_op_fields(argument_texts)
 
     parts = explain(match, _REDUCTION_MEANINGS)
-    for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
-        parts.append((start, end, meaning))
+    # There are fewer arguments than meanings in older releases of torch.
+    for argument, meaning in zip(arguments, _REDUCE_OP_ARGUMENTS, strict=False):
+        parts.append((argument.start, argument.end, meaning))
 
-    short = _compose_reduction_short(match, fields, arguments)
-    return build(name, "aten-reduce", short, parts, **fields)
-
-
-def _compose_reduction_short(
-    match: re.Match[str], fields: dict[str, Any], arguments: list[str]
-) -> str:
-    """Compose the short text of a reduction, such as `reduce sum bf16->fp32 512x1.4`.
-
-    The sizes are the threads of a block, the outputs of each thread, and how many
-    values a thread reads before it combines them.
-
-    Args:
-        match: The match of `_REDUCTION`.
-        fields: The fields that were read from the template arguments.
-        arguments: The template arguments of ReduceOp.
-    """
-    functor = fields.get("functor") or "reduce"
-    word = operation_word(functor.removesuffix("Ops"))
-    dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
-
+    # threads of a block x outputs of a thread . values read before they are combined
     sizes = f"{match['threads']}x{match['vec']}"
-    has_values_per_read = len(arguments) > 4 and arguments[4].isdigit()
-    if has_values_per_read:
-        sizes += f".{arguments[4]}"
+    if len(arguments) > _VALUES_PER_READ and arguments[_VALUES_PER_READ].text.isdigit():
+        sizes += f".{arguments[_VALUES_PER_READ].text}"
 
-    return spaced("reduce", word, dtype, sizes)
+    functor = fields.get("functor") or "reduce"
+    short = spaced(
+        "reduce",
+        operation_word(functor.removesuffix("Ops")),
+        dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out")),
+        sizes,
+    )
+    return build(name, "aten-reduce", short, parts, op="reduction", **fields)
 
 
 def _read_reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
@@ -497,12 +485,15 @@ def _read_reduce_op_fields(arguments: list[str]) -> dict[str, str | None]:
     if len(arguments) < _MIN_REDUCE_OP_ARGUMENTS:
         return {}
 
-    scalar, operator, _, stored = arguments[:4]
+    input_type, operator, _index_type, stored_type, *_ = arguments
     functor = _find_combining_operator(operator)
+    accumulator_type = None
+    if functor is not None:
+        accumulator_type = _find_accumulator_type(operator, functor)
     return {
-        "dtype_a": cxx_type(scalar),
-        "dtype_out": cxx_type(stored),
-        "dtype_acc": _find_accumulator_type(operator, functor),
+        "dtype_a": cxx_type(input_type),
+        "dtype_out": cxx_type(stored_type),
+        "dtype_acc": accumulator_type,
         "functor": functor,
     }
 
@@ -521,14 +512,14 @@ def _find_combining_operator(text: str) -> str | None:
         The name without namespaces and arguments; None if the operator has no name.
     """
     wrapper = _WRAPPED.match(text)
-    start = wrapper.end() if wrapper else 0
+    operator_start = wrapper.end() if wrapper else 0
+    is_lambda = text.startswith("__nv_hdl_wrapper", operator_start)
+    if not is_lambda:
+        return read_base_name(text, operator_start)
 
-    # A wrapped lambda names the function that it comes from.
-    if text.startswith("__nv_hdl_wrapper", start):
-        pointer = _ADDRESS.search(text, start)
-        return read_base_name(text, pointer.end()) if pointer else None
-
-    return read_base_name(text, start)
+    # A lambda is named after the function that it comes from.
+    address = _ADDRESS.search(text, operator_start)
+    return read_base_name(text, address.end()) if address else None
 
 
 _SECOND_OF_SEVERAL: Final = {1: 0, 2: 1, 3: 1}
@@ -556,33 +547,24 @@ arguments, by how many these are: older releases have fewer (SharedReduceOps.h,
 ReduceSumProdKernel.cu, ReduceMaxValuesKernel.cu, sparse/cuda/SparseCsrTensorMath.cu)."""
 
 
-def _find_accumulator_type(operator: str, functor: str | None) -> str | None:
+def _find_accumulator_type(operator: str, functor: str) -> str | None:
     """Return the element type in which the operator of a reduction adds up.
 
     Args:
         operator: The operator with its template arguments.
-        functor: The name of the operator alone; None if it has none.
+        functor: The name of the operator alone.
 
     Returns:
         The type; None if the operator is unknown, or if this release of torch has
         another number of arguments than the releases that are known.
     """
-    index_by_count = _ACCUMULATOR_PLACES.get(functor or "")
-    if functor is None or index_by_count is None:
+    if functor not in _ACCUMULATOR_PLACES or f"{functor}<" not in operator:
         return None
 
-    start = operator.find(f"{functor}<")
-    if start < 0:
-        return None
-
-    spans, _ = split_args(operator, start + len(functor) + 1)
-
-    type_index = index_by_count.get(len(spans))
-    if type_index is None:
-        return None
-
-    first, end = spans[type_index]
-    return cxx_type(operator[first:end])
+    list_start = operator.index(f"{functor}<") + len(f"{functor}<")
+    arguments = split_args(operator, list_start).arguments
+    type_index = _ACCUMULATOR_PLACES[functor].get(len(arguments))
+    return None if type_index is None else cxx_type(arguments[type_index].text)
 
 
 _UNQUALIFIED_BASES = lazy_pattern(
@@ -642,26 +624,31 @@ def decode_other(name: str) -> KernelName | None:
     if sign.base == _LOOP_OVER_INDICES:
         return _decode_index_loop(name, sign)
 
-    # Few kernels of ATen are outside of its namespaces.
-    is_unqualified = sign.scope in ("", "(anonymous namespace)::")
-    if not (is_unqualified and _UNQUALIFIED_BASES.fullmatch(sign.base)):
-        is_aten = sign.scope.startswith("at::")
-        if not is_aten or sign.scope.startswith("at::native::xpu::"):
-            return None
-
+    if not _is_aten(sign):
+        return None
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
 
     op = find_first_op(_OPERATIONS, sign.base)
-    fields = {
-        "op": op,
-        "pass_": _determine_pass(op, sign.base),
+    return build(
+        name,
+        "aten-other",
+        short=callee_text(name, sign, _DROPPED_SUFFIX.sub("", sign.base)),
+        parts=[sign.explain_base(f"a kernel of ATen: {op or 'a helper'}")],
+        op=op,
+        pass_=_determine_pass(op, sign.base),
         **_read_template_types(name, sign),
-    }
+    )
 
-    parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
-    short = callee_text(name, sign, _DROPPED_SUFFIX.sub("", sign.base))
-    return build(name, "aten-other", short, parts, **fields)
+
+def _is_aten(sign: Signature) -> bool:
+    """Return whether a kernel is one of ATen for NVIDIA and AMD GPUs, by its name."""
+    if sign.scope.startswith("at::"):
+        return not sign.scope.startswith("at::native::xpu::")  # Intel GPUs
+
+    # Few kernels of ATen are outside of its namespaces.
+    is_unqualified = sign.scope in ("", "(anonymous namespace)::")
+    return is_unqualified and _UNQUALIFIED_BASES.fullmatch(sign.base) is not None
 
 
 _OPERAND_AND_SUMS: Final = ("dtype_a", "dtype_acc")
@@ -685,15 +672,14 @@ def _read_template_types(name: str, sign: Signature) -> dict[str, str | None]:
     no field. Every other kernel has only the field `dtype`, which is None unless there
     is exactly one element type.
     """
-    for pattern, fields in _TYPE_ARGUMENTS.items():
-        if compiled(pattern).fullmatch(sign.base):
-            types = [cxx_type(text) for text in read_arguments(name, sign)]
-
-            known_types = [dtype for dtype in types if dtype is not None]
-
-            if len(known_types) != len(fields):
-                return {}
-            return dict(zip(fields, known_types, strict=True))
+    for base_pattern, type_fields in _TYPE_ARGUMENTS.items():
+        if not compiled(base_pattern).fullmatch(sign.base):
+            continue
+        types = [cxx_type(argument) for argument in read_arguments(name, sign)]
+        element_types = [dtype for dtype in types if dtype is not None]
+        if len(element_types) != len(type_fields):
+            return {}
+        return dict(zip(type_fields, element_types, strict=True))
 
     return {"dtype": element_type(name, sign)}
 
@@ -705,20 +691,22 @@ def _decode_index_loop(name: str, sign: Signature) -> KernelName | None:
     arange, linspace and logspace. The functor is a lambda of that operator. Its
     parameter is the index, so the type of the elements is not known.
     """
-    arguments = read_arguments(name, sign, 2)
+    arguments = read_arguments(name, sign, limit=2)
     functor = read_base_name(arguments[1]) if len(arguments) > 1 else None
 
-    parts = [(sign.start, sign.end, "an elementwise loop of ATen over indices")]
+    operation = "elementwise"
+    parts = [sign.explain_base("an elementwise loop of ATen over indices")]
     if functor:
-        start = name.index(functor, sign.args)
-        parts.append((start, start + len(functor), "what is computed for each element"))
+        operation = operation_word(functor.removesuffix("_out")) or operation
+        functor_start = name.index(functor, sign.args)
+        functor_end = functor_start + len(functor)
+        parts.append((functor_start, functor_end, _EACH_ELEMENT))
 
-    word = operation_word(functor.removesuffix("_out")) if functor else None
     return build(
         name,
         "aten-other",
-        spaced(word or "elementwise", "of index"),
-        parts,
+        short=f"{operation} of index",
+        parts=parts,
         op="elementwise",
         functor=functor,
     )
@@ -739,14 +727,12 @@ def _determine_pass(op: str | None, base: str) -> str | None:
         return None
 
     is_backward = _BACKWARD.search(base) is not None
+    if op == "conv" and "grad_weight" in base:
+        return "wgrad"
     if op == "conv":
-        if "grad_weight" in base:
-            return "wgrad"
         return "dgrad" if is_backward else "fprop"
-
     if is_backward:
         return "bwd"
-
     return "fwd" if _FORWARD.search(base) else None
 
 
@@ -757,34 +743,35 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
     Operator, ...>`, where the depth is the number of lists and the functor says
     what is done to each element. The field `op` is `optimizer` or `foreach`.
     """
-    if sign.args < 0:
+    if not sign.has_arguments:
         return build(name, "aten-other", "foreach", op="foreach")
 
-    spans, _ = split_args(name, sign.args, limit=4)
-    arguments = [name[start:end] for start, end in spans]
+    parts = [sign.explain_base("one launch for many tensors")]
+    arguments = split_args(name, sign.args, limit=4).arguments
+    if len(arguments) < 2:
+        return build(name, "aten-other", "foreach", parts, op="foreach")
 
-    functor_text = arguments[1] if len(arguments) > 1 else ""
-    functor = read_base_name(functor_text) or ""
-    types = _read_foreach_types(functor_text)
-
-    op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
-    word = functor.removesuffix("Functor")
-    operator = _find_foreach_operator(arguments[2:])
-    short = spaced(op, word, operator, _format_foreach_types(types))
-
-    parts = [(sign.start, sign.end, "one launch for many tensors")]
-    if len(spans) > 1:
-        parts.append((*spans[1], "what is done to each element"))
+    _metadata, functor, *arguments_behind = arguments
+    parts.append((functor.start, functor.end, "what is done to each element"))
+    functor_name = read_base_name(functor.text) or ""
+    op = "optimizer" if _OPTIMIZERS.search(functor_name) else "foreach"
+    types = _read_foreach_types(functor.text)
+    short = spaced(
+        op,
+        functor_name.removesuffix("Functor"),
+        _find_foreach_operator([argument.text for argument in arguments_behind]),
+        _format_foreach_types(types),
+    )
 
     # Other functors only apply an operator; their name says nothing.
-    is_telling = _NAMED_FUNCTORS.fullmatch(functor) is not None
+    is_telling = _NAMED_FUNCTORS.fullmatch(functor_name) is not None
     return build(
         name,
         "aten-other",
         short,
         parts,
         op=op,
-        functor=functor if is_telling else None,
+        functor=functor_name if is_telling else None,
         **types,
     )
 
@@ -830,12 +817,11 @@ def _find_foreach_operator(arguments: list[str]) -> str | None:
     The arguments are the template arguments behind the functor: `std::plus<float>`
     gives `plus`. Returns None if no argument is a class.
     """
-    for text in arguments:
-        if "::" in text or text[:1].isupper():
-            operator = read_base_name(text)
-            if operator:
-                return operator
-
+    for argument in arguments:
+        is_class = "::" in argument or argument[:1].isupper()
+        operator = read_base_name(argument) if is_class else None
+        if operator is not None:
+            return operator
     return None
 
 
@@ -853,7 +839,11 @@ def decode_xpu(name: str) -> KernelName | None:
         return None
 
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
-    short = functor[1] if functor else sign.base
-    op = "elementwise" if "ElementwiseKernel" in sign.base else None
-    part = (sign.start, sign.end, "a kernel of ATen for Intel GPUs")
-    return build(name, "xpu", short, [part], op=op)
+    is_elementwise = "ElementwiseKernel" in sign.base
+    return build(
+        name,
+        "xpu",
+        short=functor[1] if functor else sign.base,
+        parts=[sign.explain_base("a kernel of ATen for Intel GPUs")],
+        op="elementwise" if is_elementwise else None,
+    )

@@ -75,6 +75,9 @@ _WORDS: Final = {
 }
 """Words behind the tile of memory-efficient attention."""
 
+_MAX_VARIANT_CHARACTERS: Final = 20
+"""Of the words that tell kernels of FlashAttention 2 apart, as they are shown."""
+
 _MAX_HEAD_DIM = lazy_pattern(r"k(\d{1,6})")
 
 
@@ -110,7 +113,9 @@ def decode(name: str) -> KernelName | None:
         return None
 
     flash2 = _FLASH2.match(name)
-    return _build_flash2_record(flash2) if flash2 else _decode_flash3(name)
+    if flash2:
+        return _build_flash2_record(flash2)
+    return _decode_flash3(name)
 
 
 def _build_attention_record(
@@ -127,13 +132,14 @@ def _build_attention_record(
     fields = {**fields_of(match, types), **other_fields}
 
     head_dim = fields.get("head_dim")
+    is_causal = fields.get("causal") is True
     short = spaced(
         "attn",
         fields.get("pass_"),
         fields.get("dtype_a"),
         tile_words(fields["tile_m"], fields["tile_n"]),
         f"d{head_dim}" if head_dim else None,
-        "causal" if fields.get("causal") else None,
+        "causal" if is_causal else None,
         *words,
     )
 
@@ -144,22 +150,25 @@ def _build_attention_record(
 def _build_flash2_record(match: re.Match[str]) -> KernelName:
     """Build the record of a kernel of FlashAttention 2.
 
-    The short text names the variant, such as `splitkv`, and says whether the mask is
-    local and dropout can be applied.
+    The name contains `flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<...`, for
+    instance. The short text has the variant, here `splitkv`, and says whether the mask
+    is local and dropout can be applied.
     """
-    flags = _read_flags(match)
-    variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
-    variant = variant.removesuffix("kernel").strip("_")
+    words_behind_pass = match["kernel"].removeprefix(f"flash_{match['pass']}_")
+    variant = words_behind_pass.removesuffix("kernel").strip("_")
 
+    flags = _read_flags(match)
+    is_local = flags.get("local") is True
+    has_dropout = flags.get("dropout") is True
     return _build_attention_record(
         match,
         cxx_type,
-        variant[:20],
-        "local" if flags.get("local") else None,
-        "dropout" if flags.get("dropout") else None,
+        variant[:_MAX_VARIANT_CHARACTERS],
+        "local" if is_local else None,
+        "dropout" if has_dropout else None,
         pass_=match["pass"],
         causal=flags.get("causal"),
-        local=flags.get("local") or None,
+        local=True if is_local else None,
     )
 
 
@@ -202,15 +211,12 @@ def _read_flags(match: re.Match[str]) -> dict[str, bool]:
     if order is None:
         return {}
 
-    values = _FLAG_VALUE.findall(match["flags"])
-    flags = {}
+    value_texts = _FLAG_VALUE.findall(match["flags"])
+    values = [text in ("true", "1") for text in value_texts]
     # Later releases have more flags than names, and a shortened name may have fewer.
-    for name, value in zip(order.names, values, strict=False):
-        flags[name] = value in ("true", "1")
-
+    flags = dict(zip(order.names, values, strict=False))
     if len(values) < order.count_with_local:
         flags["local"] = False
-
     return flags
 
 
@@ -223,24 +229,24 @@ def _decode_flash3(name: str) -> KernelName | None:
     if "flash::" not in name[:120]:
         return None
 
-    match = _FLASH3.search(name, 0, 3000)
-    if match is None or match["pass"] == "Bwd":
+    forward = _FLASH3.search(name, 0, 3000)
+    if forward is None or forward["pass"] == "Bwd":
         flash_class = _FLASH_CLASS.search(name, 0, 300)
         if flash_class is None:
             return None
         return build(name, "flash-attn", f"attn {flash_class[1]}", op="attention")
 
-    is_local = match["local"] == "true"
+    is_local = forward["local"] == "true"
     return _build_attention_record(
-        match,
+        forward,
         cxx_type,
         "fa3",
-        f"s{match['stages']}",
+        f"s{forward['stages']}",
         "local" if is_local else None,
-        cluster="x".join(match.group("x", "y", "z")),
+        cluster=f"{forward['x']}x{forward['y']}x{forward['z']}",
         pass_="fwd",
-        causal=match["causal"] == "true",
-        local=is_local or None,
+        causal=forward["causal"] == "true",
+        local=True if is_local else None,
     )
 
 
@@ -250,22 +256,26 @@ def _build_memory_efficient_record(match: re.Match[str]) -> KernelName:
     Such a name is `fmha_cutlassF_bf16_aligned_64x128_rf_sm80`.
     """
     is_aligned = match["aligned"] == "aligned"
+    is_forward = match["pass"] == "F"
+    words_behind_tile = match["rest"].split("_")
     return _build_attention_record(
         match,
         CUTLASS.get,
-        *match["rest"].split("_"),
+        *words_behind_tile,
         None if is_aligned else "notaligned",
         f"sm{match['cc']}",
-        pass_="fwd" if match["pass"] == "F" else "bwd",
+        pass_="fwd" if is_forward else "bwd",
     )
 
 
 def _build_trtllm_record(match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel of TensorRT-LLM.
 
-    The field `causal` is True if the name has `Causal`. It is None otherwise, because a
-    name without that word does not exclude a causal mask.
+    The name begins like `fmhaSm100aKernel_QkvE4m3OBfloat16H128`. The field `causal` is
+    True if the name has `Causal`. It is None otherwise, because a name without that
+    word does not exclude a causal mask.
     """
+    is_causal = "Causal" in match["rest"]
     is_local = match["window"] is not None
     is_generation = match["tail"].endswith("ForGen")
     return _build_attention_record(
@@ -275,6 +285,6 @@ def _build_trtllm_record(match: re.Match[str]) -> KernelName:
         "gen" if is_generation else None,
         f"sm{match['cc']}",
         head_dim=int(match["qk"] or match["head_dim"]),
-        causal=True if "Causal" in match["rest"] else None,
-        local=is_local or None,
+        causal=True if is_causal else None,
+        local=True if is_local else None,
     )

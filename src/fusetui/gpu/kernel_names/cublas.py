@@ -123,19 +123,17 @@ def decode_tuned(name: str) -> KernelName | None:
     if match is None:
         return None
 
-    rest = match["rest"]
+    options = match["rest"]  # such as `_ldg8_relu_stages_64x3`
     fields = {"op": "gemm", **fields_of(match), **_read_tuned_types(match)}
-
-    stages = _STAGES.search(rest)
+    fields["epilogue"] = "relu" if "_relu" in options else None
+    stages = _STAGES.search(options)
     if stages:
         fields |= fields_of(stages)
 
-    fields["epilogue"] = "relu" if "_relu" in rest else None
-
     parts = explain(match, _TUNED_MEANINGS, _explain_tuned_word)
-    variants = [word for word in rest.split("_") if word.startswith(_SHOWN_VARIANTS)]
-    word = "gemm3m" if match["acc"].startswith("g") else "gemm"
-    short = gemm_label(word, fields, *variants)
+    variants = [word for word in options.split("_") if word.startswith(_SHOWN_VARIANTS)]
+    uses_three_products = match["acc"].startswith("g")  # for one of complex numbers
+    short = gemm_label("gemm3m" if uses_three_products else "gemm", fields, *variants)
     return build(name, "cublas-legacy", short, parts, **fields)
 
 
@@ -153,22 +151,25 @@ def _read_tuned_types(match: re.Match[str]) -> dict[str, str | None]:
             not determine it.
     """
     acc = vocabulary.ACCUMULATORS[match["acc"]]
-    named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     is_complex = acc.startswith("c")
+    uses_tensor_cores = match["mma"] is not None
 
-    is_plain_fp32 = acc == "fp32" and not match["mma"]
-    operand: str | None = None
+    named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     if named_operand is not None:
-        if not is_complex:
-            operand = named_operand
-    elif is_plain_fp32 or is_complex or acc in ("fp16", "fp64"):
-        operand = acc
+        operand = None if is_complex else named_operand
+    elif acc == "fp32":
+        operand = None if uses_tensor_cores else "fp32"
+    else:
+        operand = None if acc == "int32" else acc
 
-    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "")
-    if out is None and acc != "int32":
-        out = acc
-
-    return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
+    named_out = vocabulary.CUBLAS_WORDS.get(match["out"] or "")
+    out_by_sums = None if acc == "int32" else acc
+    return {
+        "dtype_a": operand,
+        "dtype_b": operand,
+        "dtype_acc": acc,
+        "dtype_out": named_out or out_by_sums,
+    }
 
 
 def _explain_tuned_word(word: str) -> str | None:
@@ -181,15 +182,14 @@ def _explain_tuned_word(word: str) -> str | None:
     'each stage holds 64 of K; 3 stages in flight'
     """
     if word.startswith("ldg"):
-        return f"probably loads {word[3:]} elements at a time from memory"
-
+        elements = word.removeprefix("ldg")
+        return f"probably loads {elements} elements at a time from memory"
     if word.startswith("sliced"):
         return "probably splits K between the warps of a block as well"
 
-    if "x" in word[1:-1]:
-        depth, _, stages = word.partition("x")
+    depth, _, stages = word.partition("x")
+    if depth and stages:
         return f"each stage holds {depth} of K; {stages} stages in flight"
-
     return _TUNED_WORDS.get(word)
 
 
@@ -206,20 +206,20 @@ def decode_nvjet(name: str) -> KernelName | None:
     if match is None:
         return _build_later_nvjet_record(name)
 
-    rest = match["rest"]
-    words = rest.split("_")
+    options = match["rest"].split("_")
+    layout_of_a_and_b = match["layout"][:2]  # the third letter is that of C
     fields = {
         "op": "gemm",
         **fields_of(match),
         **_read_nvjet_types(match["types"]),
-        "layout": match["layout"][:2].lower(),
-        "split_k": True if "splitK" in words else None,
-        "epilogue": find_epilogue(rest),
+        "layout": layout_of_a_and_b.lower(),
+        "split_k": True if "splitK" in options else None,
+        "epilogue": find_epilogue(match["rest"]),
     }
 
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
-    variants = [word for word in words if word in ("2cta", "splitK", "badd")]
-    short = gemm_label("gemm", fields, fields["cluster"], *variants)
+    variants = [option for option in options if option in ("2cta", "splitK", "badd")]
+    short = gemm_label("gemm", fields, match["cluster"], *variants)
     return build(name, "nvjet", short, parts, **fields)
 
 
@@ -228,13 +228,12 @@ def _build_later_nvjet_record(name: str) -> KernelName:
 
     It is a matrix product. The target is known if the name has one.
     """
-    capability = name.removeprefix("nvjet_sm").partition("_")[0]
-
+    capability, *_ = name.removeprefix("nvjet_sm").split("_")
     return build(
         name,
         "nvjet",
-        name.removeprefix("nvjet_"),
-        [(0, len("nvjet"), "a matrix product of cuBLAS")],
+        short=name.removeprefix("nvjet_"),
+        parts=[(0, len("nvjet"), "a matrix product of cuBLAS")],
         op="gemm",
         **vocabulary.from_capability(capability),
     )
@@ -254,13 +253,17 @@ def _read_nvjet_types(letters: str) -> dict[str, str | None]:
         `dtype_a`, `dtype_b`, `dtype_acc` and `dtype_out`, each None for an unknown
         letter.
     """
-    letter_a = letters[0]
-    letter_b = letter_a if len(letters) == 3 else letters[1]
+    types = [_NVJET_TYPES.get(letter) for letter in letters]
+    if len(types) == 3:
+        dtype_a, dtype_acc, dtype_out = types
+        dtype_b = dtype_a
+    else:
+        dtype_a, dtype_b, _dtype_c, dtype_acc, dtype_out = types
     return {
-        "dtype_a": _NVJET_TYPES.get(letter_a),
-        "dtype_b": _NVJET_TYPES.get(letter_b),
-        "dtype_acc": _NVJET_TYPES.get(letters[-2]),
-        "dtype_out": _NVJET_TYPES.get(letters[-1]),
+        "dtype_a": dtype_a,
+        "dtype_b": dtype_b,
+        "dtype_acc": dtype_acc,
+        "dtype_out": dtype_out,
     }
 
 
@@ -270,13 +273,14 @@ def decode_small(name: str) -> KernelName | None:
     Such kernels multiply a matrix and a vector, compute products of special shapes or
     dot products, add up the parts of a split K, or help. Returns None for a kernel of
     another library.
+
+    >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
+    >>> decode_small(name).short
+    'gemv2T_val fp32 128.16.n'
     """
     sign = signature(name)
-    if sign is None:
-        return None
-
-    fields = _read_small_fields(name, sign)
-    if fields is None:
+    fields = None if sign is None else _read_small_fields(name, sign)
+    if sign is None or fields is None:
         return None
 
     short = callee_text(name, sign, _begin_small_short(sign, fields))
@@ -291,12 +295,11 @@ def _begin_small_short(sign: Signature, fields: dict[str, Any]) -> str:
     `splitk-reduce`. Kernels of the namespace gemvx are `gemvx`, because their base name
     is only `kernel`.
     """
-    if fields.get("role") == "splitk_reduce":
+    adds_up_partial_sums = fields.get("role") == "splitk_reduce"
+    if adds_up_partial_sums:
         return "splitk-reduce"
-
     if _is_gemvx(sign):
         return "gemvx"
-
     return sign.base.replace("_kernel", "")
 
 
@@ -308,17 +311,15 @@ def _explain_small_name(sign: Signature, fields: dict[str, Any]) -> Part:
     """
     layout = fields.get("layout")
     if layout is not None:
-        start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
+        underscore = sign.start + sign.base.index(f"_{layout.upper()}")
+        start = underscore + 1
         return start, start + len(layout), vocabulary.explain_layout(layout)
 
     if fields.get("role") == "splitk_reduce":
-        meaning = "adds up the partial sums of a split K"
-    elif "op" in fields:
-        meaning = _SMALL_OPS[fields["op"]]
-    else:
-        meaning = "a helper of cuBLAS"
-
-    return sign.start, sign.end, meaning
+        return sign.explain_base("adds up the partial sums of a split K")
+    if "op" in fields:
+        return sign.explain_base(_SMALL_OPS[fields["op"]])
+    return sign.explain_base("a helper of cuBLAS")
 
 
 def _is_gemvx(sign: Signature) -> bool:
@@ -360,25 +361,26 @@ def _read_tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
         `dtype_a`, `dtype_b` and `dtype_out`. Empty unless there are tensors that are
         read and exactly one that is written.
     """
-    if sign.args < 0:
+    if not sign.has_arguments:
         return {}
 
-    _, end = split_args(name, sign.args)
-
-    read: list[str | None] = []
-    written: list[str | None] = []
-    for tensor in _TENSOR.finditer(name, sign.args, end):
+    read_types: list[str | None] = []
+    written_types: list[str | None] = []
+    list_end = split_args(name, sign.args).end
+    for tensor in _TENSOR.finditer(name, sign.args, list_end):
         cxx_name = tensor["dtype"]
         dtype = _COMPLEX.get(cxx_name) or vocabulary.cxx_type(cxx_name)
-        if tensor["const"] or tensor["const_behind"]:
-            read.append(dtype)
-        else:
-            written.append(dtype)
+        is_const = tensor["const"] or tensor["const_behind"]
+        types = read_types if is_const else written_types
+        types.append(dtype)
 
-    if not read or len(written) != 1:
+    if not read_types or len(written_types) != 1:
         return {}
-
-    return {"dtype_a": read[0], "dtype_b": read[-1], "dtype_out": written[0]}
+    return {
+        "dtype_a": read_types[0],
+        "dtype_b": read_types[-1],
+        "dtype_out": written_types[0],
+    }
 
 
 def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
@@ -391,9 +393,11 @@ def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
 
+    # gemv2T_kernel_val
     if _GEMV.fullmatch(base) or _is_gemvx(sign):
         return {"op": "gemv", **_read_tensor_types(name, sign)}
 
+    # sgemm_32x32x32_NT_vec
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
         return {
@@ -405,26 +409,32 @@ def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
             "tile_k": int(vector_tile["tile_k"]),
         }
 
+    # gemmSN_TN_kernel
     small_n = _SMALL_N.fullmatch(base)
     if small_n:
         layout = small_n["layout"].lower()
         return {"op": "gemm", "layout": layout, **_read_tensor_types(name, sign)}
 
+    # sgemm_largek_lds64
     large_k = _LARGE_K.match(base)
     if large_k:
         return {"op": "gemm", **_make_single_type_fields(large_k["acc"])}
 
+    # gemmk1_kernel
     if _SMALL.fullmatch(base):
         return {"op": "gemm", **_read_tensor_types(name, sign)}
 
-    if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
+    if base in ("dot_kernel", "reduce_1Block_kernel") and sign.has_arguments:
         return {"op": "reduction"}
+    return {} if _is_helper(name, sign) else None
 
-    # cuBLAS passes structures named after it to its kernels; wrappers of other
-    # libraries do not.
+
+def _is_helper(name: str, sign: Signature) -> bool:
+    """Return whether a kernel belongs to cuBLAS although its name says no operation.
+
+    cuBLAS passes structures named after it to its kernels. Wrappers of other libraries
+    do not.
+    """
     in_scope = sign.scope in ("", "cublasLt::", "epilogue::impl::")
     has_cublas_parameter = re.search(r"[( <]cublas", name) is not None
-    if in_scope and not sign.mangled and has_cublas_parameter:
-        return {}
-
-    return None
+    return in_scope and not sign.mangled and has_cublas_parameter

@@ -36,6 +36,7 @@ from .record import (
     KernelName,
     build,
     explain,
+    explain_group,
     fields_of,
     find_epilogue,
     find_first_op,
@@ -74,7 +75,8 @@ _XMMA_MEANINGS: Final = {
 def decode_xmma(name: str) -> KernelName | None:
     """Decode the name of an xmma kernel of cuDNN or cuBLAS.
 
-    If only its beginning is understood, the record has the target and the operation.
+    Such a name is `sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`. If
+    only its beginning is understood, the record has the target and the operation.
     Returns None for any other name.
     """
     match = _XMMA.match(name)
@@ -83,17 +85,17 @@ def decode_xmma(name: str) -> KernelName | None:
 
     fields = _read_xmma_fields(match)
     parts = explain(match, _XMMA_MEANINGS, _explain_word)
-    parts.append((*match.span("ab"), _explain_layout(match)))
+    parts.append(explain_group(match, "ab", _explain_layout(match)))
 
-    word = match["pass"] or "gemm"
-    if "role" in fields:
-        word = f"reduce {word}"
-
+    is_second_pass = "role" in fields
+    operation = match["pass"] or "gemm"
+    has_segments = "_segment_k_on" in name
+    variants = match["variant"].replace("wo_smem", "").split("_")
     short = gemm_label(
-        word,
+        f"reduce {operation}" if is_second_pass else operation,
         fields,
-        "segment-k" if "_segment_k_on" in name else None,
-        *match["variant"].replace("wo_smem", "").split("_"),
+        "segment-k" if has_segments else None,
+        *variants,
     )
     return build(name, "xmma", short, parts, **fields)
 
@@ -109,8 +111,7 @@ def _decode_xmma_head(name: str) -> KernelName | None:
 
     op = "conv" if head["pass"] else "gemm"
     short = f"{op} sm{head['cc']} xmma"
-    fields = {**fields_of(head), "pass_": head["pass"]}
-    return build(name, "xmma", short, op=op, **fields)
+    return build(name, "xmma", short, op=op, pass_=head["pass"], **fields_of(head))
 
 
 def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     The second pass of a product whose K is split only adds up. Its fields say that
     it is a reduction.
     """
-    rest = match["rest"]
+    options = match["rest"]
     is_conv = match["pass"] is not None
     fields = {
         "op": "conv" if is_conv else "gemm",
@@ -127,18 +128,18 @@ def _read_xmma_fields(match: re.Match[str]) -> dict[str, Any]:
         **fields_of(match),
         **_read_xmma_types(match),
         "layout": None if is_conv else match["ab"],
-        "epilogue": find_epilogue(rest),
+        "epilogue": find_epilogue(options),
     }
-
-    # Such a kernel is the second pass of a split K.
-    if "_execute_split_k_kernel" in rest:
-        fields |= {"op": "reduction", "split_k": True, "role": "splitk_reduce"}
-
     for pattern in _OPTIONS:
-        option = pattern.search(rest)
+        option = pattern.search(options)
         if option:
             fields |= fields_of(option)
 
+    is_second_pass = "_execute_split_k_kernel" in options
+    if is_second_pass:
+        fields["op"] = "reduction"
+        fields["split_k"] = True
+        fields["role"] = "splitk_reduce"
     return fields
 
 
@@ -154,22 +155,22 @@ def _read_xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     stored_words = _SPLIT_TYPES.findall(match["ad"])
     multiplied_words = _SPLIT_TYPES.findall(match["multiplied"])
 
-    if any(word in _COMPLEX for word in (*stored_words, *multiplied_words)):
-        if "_planar_complex" in match["rest"]:
-            return {"dtype_acc": _TYPES.get(multiplied_words[-1])}
+    is_complex = any(word in _COMPLEX for word in stored_words + multiplied_words)
+    if is_complex and "_planar_complex" in match["rest"]:
+        return {"dtype_acc": _TYPES.get(multiplied_words[-1])}
+    if is_complex or len(stored_words) < 2 or len(multiplied_words) < 2:
         return {}
 
-    if len(stored_words) < 2 or len(multiplied_words) < 2:
-        return {}
-
-    operand = _TYPES[stored_words[0]]
-    math = _TYPES[multiplied_words[0]]
+    # `f16f32` is A and the result, `f16bf16f32` A, B and the result.
+    *operand_words, out_word = stored_words
+    dtype_a = _TYPES[operand_words[0]]
+    multiplied_type = _TYPES[multiplied_words[0]]
     return {
-        "dtype_a": operand,
-        "dtype_b": _TYPES[stored_words[-2]],
-        "dtype_out": _TYPES[stored_words[-1]],
+        "dtype_a": dtype_a,
+        "dtype_b": _TYPES[operand_words[-1]],
+        "dtype_out": _TYPES[out_word],
         "dtype_acc": _TYPES[multiplied_words[-1]],
-        "math": math if math != operand else None,
+        "math": None if multiplied_type == dtype_a else multiplied_type,
     }
 
 
@@ -177,14 +178,11 @@ def _explain_layout(match: re.Match[str]) -> str:
     """Explain the letters of A and B; of a convolution those of filter and tensors."""
     letters = match["ab"]
     if match["pass"]:
-        return (
-            f"{letters}, then {match['c']}: probably how filter and tensors are stored"
-        )
+        both = f"{letters}, then {match['c']}"
+        return f"{both}: probably how filter and tensors are stored"
 
-    if len(letters) > 1 and set(letters) <= set("ntch"):
-        return explain_layout(letters)
-
-    return "layout of A and B"
+    are_blas_letters = len(letters) > 1 and set(letters) <= set("ntch")
+    return explain_layout(letters) if are_blas_letters else "layout of A and B"
 
 
 _NUMBERED_WORDS: Final = {
@@ -218,7 +216,8 @@ def _explain_word(word: str) -> str | None:
     """
     for prefix, meaning in _NUMBERED_WORDS.items():
         number = word.removeprefix(prefix)
-        if word.startswith(prefix) and number[:1].isdigit():
+        begins_with_digit = number[:1].isdigit()
+        if word.startswith(prefix) and begins_with_digit:
             return meaning.format(number)
     return _XMMA_WORDS.get(word)
 
@@ -267,7 +266,7 @@ _SHOWN_VARIANTS: Final = (
 class _CxxKernel(NamedTuple):
     """What a cuDNN kernel with a C++ name does."""
 
-    op: str
+    op: str | None  # None: the name does not say it
     pass_: str | None = None  # None: the operation has no passes
 
 
@@ -337,12 +336,16 @@ def decode(name: str) -> KernelName | None:
 
 
 def _build_implicit_record(name: str, match: re.Match[str]) -> KernelName:
-    """Build the record of a convolution of cuDNN 7 as an implicit matrix product."""
+    """Build the record of a convolution of cuDNN 7.
+
+    It runs as a matrix product, so the name begins like
+    `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_`.
+    """
     return build(
         name,
         "cudnn",
-        name.replace("_implicit_gemm", ""),
-        explain(match, {**_MEANINGS, **_PASS}),
+        short=name.replace("_implicit_gemm", ""),
+        parts=explain(match, {**_MEANINGS, **_PASS}),
         op="conv",
         pass_=match["pass"],
         arch_name=match["arch"],
@@ -352,12 +355,13 @@ def _build_implicit_record(name: str, match: re.Match[str]) -> KernelName:
 def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of a hand-tuned convolution.
 
-    Sums in fp32 imply operands in fp32 only if the name has neither another type nor
-    a tensor-core instruction.
+    The name is `volta_scudnn_128x64_relu_small_nn_v1`, for instance. Sums in fp32 imply
+    operands in fp32 only if the name has neither another type nor a tensor-core
+    instruction.
     """
-    rest_words = match["rest"].split("_")
-    words = [*match["mid"].split("_"), *rest_words]
-
+    words_before_tile = match["mid"].split("_")
+    words_behind_tile = match["rest"].split("_")
+    words = words_before_tile + words_behind_tile
     algo = "winograd" if "winograd" in words else None
     fields: dict[str, Any] = {
         "op": "conv",
@@ -367,11 +371,14 @@ def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
         "epilogue": "relu" if "relu" in words else None,
     }
 
-    names_other_type = match["out"] or match["a"] or match["mma"]
-    if match["acc"] == "s" and not names_other_type:
-        fields |= {"dtype_a": "fp32", "dtype_acc": "fp32"}
+    has_fp32_sums = match["acc"] == "s"
+    names_other_type = match["out"] or match["a"]
+    uses_tensor_cores = match["mma"] is not None
+    if has_fp32_sums and not names_other_type and not uses_tensor_cores:
+        fields["dtype_a"] = "fp32"
+        fields["dtype_acc"] = "fp32"
 
-    variants = [word for word in rest_words if word in _SHOWN_VARIANTS]
+    variants = [word for word in words_behind_tile if word in _SHOWN_VARIANTS]
     short = gemm_label("conv", fields, algo, *variants)
     parts = explain(match, _MEANINGS, _WORDS.get)
     return build(name, "cudnn", short, parts, **fields)
@@ -380,18 +387,19 @@ def _build_hand_tuned_record(name: str, match: re.Match[str]) -> KernelName:
 def _build_attention_record(name: str, match: re.Match[str]) -> KernelName:
     """Build the record of an attention kernel that cuDNN generated.
 
-    Its short text ends with the knobs of the generator.
+    The name is
+    `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_...`. What
+    follows after `knob_` are settings of the generator; the short text ends with them.
     """
-    rest = match["rest"]
+    options = match["rest"]
     pass_ = "fwd" if match["pass"] == "fprop" else "bwd"
-    cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", rest)
-    knobs = rest.rpartition("knob_")[2]
-
+    cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", options)
+    *_, knobs = options.split("knob_")
     return build(
         name,
         "cudnn",
-        f"attention {pass_} cudnn sm{match['cc']} {knobs}",
-        explain(match, _PASS),
+        short=f"attention {pass_} cudnn sm{match['cc']} {knobs}",
+        parts=explain(match, _PASS),
         op="attention",
         pass_=pass_,
         cluster=cluster[1] if cluster else None,
@@ -407,17 +415,18 @@ def _build_bundled_cutlass_record(name: str, match: re.Match[str]) -> KernelName
         match: The match of `_CUTLASS`. It ends where the name inside of `Kernel<...>`
             begins, which is a procedural one (see cutlass.py) or one of C++.
     """
-    procedural = cutlass.decode2_at(name, match.end(), "cudnn")
+    inner_start = match.end()
+    procedural = cutlass.decode2_at(name, inner_start, "cudnn")
     if procedural:
         return procedural
 
-    if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
-        return build(
-            name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce"
-        )
+    if "ReduceSplitK<" in name[inner_start : inner_start + 80]:
+        short = "splitk-reduce of conv"
+        return build(name, "cudnn", short, op="reduction", role="splitk_reduce")
 
-    op = find_first_op(_IN_CUTLASS, name[match.start() : match.end() + 160])
-    return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
+    op = find_first_op(_IN_CUTLASS, name[: inner_start + 160])
+    shown_class = name[inner_start : inner_start + 40]
+    return build(name, "cudnn", f"cudnn {shown_class}", op=op)
 
 
 def _read_cxx_types(name: str, sign: Signature, op: str | None) -> dict[str, Any]:
@@ -430,10 +439,9 @@ def _read_cxx_types(name: str, sign: Signature, op: str | None) -> dict[str, Any
     if op == "copy":
         return {"dtype": element_type(name, sign)}
 
-    if op == "conv":
-        for text in read_arguments(name, sign, 1):
-            return {"dtype_a": cxx_type(text)}
-
+    first_argument = read_arguments(name, sign, limit=1)
+    if op == "conv" and first_argument:
+        return {"dtype_a": cxx_type(first_argument[0])}
     return {}
 
 
@@ -447,28 +455,37 @@ def _decode_cxx(name: str) -> KernelName | None:
         return None
 
     base = sign.base
-
     has_known_base = base.startswith(_BASES) or "convolve_sgemm" in base
     if not has_known_base and not sign.scope.startswith(_SCOPES):
         return None
 
-    fields: dict[str, Any] = {"op": None}
+    kernel = _find_cxx_kernel(base)
+    op = kernel.op
+    algo = None
+    if sign.mangled and "ImplicitGemmConvolution" in name[:160]:
+        op = "conv"
+    if "winograd" in f"{sign.scope}{base}".lower():
+        op = "conv"
+        algo = "winograd"
+    if base.startswith("fft2d_"):  # from or to the frequencies of a convolution
+        algo = "fft"
+
+    shown_base = base.replace("_kernel", "").removesuffix("Kernel")
+    return build(
+        name,
+        "cudnn",
+        short=callee_text(name, sign, shown_base),
+        parts=[sign.explain_base("a kernel of cuDNN")],
+        op=op,
+        pass_=kernel.pass_,
+        algo=algo,
+        **_read_cxx_types(name, sign, op),
+    )
+
+
+def _find_cxx_kernel(base: str) -> _CxxKernel:
+    """Return what a cuDNN kernel does, by a word in its base name."""
     for word, kernel in _CXX_KERNELS.items():
         if word in base:
-            fields = kernel._asdict()
-            break
-
-    if sign.mangled and "ImplicitGemmConvolution" in name[:160]:
-        fields["op"] = "conv"
-
-    if "winograd" in (sign.scope + base).lower():
-        fields |= {"op": "conv", "algo": "winograd"}
-
-    # These are the transforms of a convolution by FFT, from or to frequencies.
-    if base.startswith("fft2d_"):
-        fields["algo"] = "fft"
-
-    fields |= _read_cxx_types(name, sign, fields["op"])
-    parts = [(sign.start, sign.end, "a kernel of cuDNN")]
-    short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
-    return build(name, "cudnn", short, parts, **fields)
+            return kernel
+    return _CxxKernel(op=None)

@@ -129,13 +129,13 @@ def _describe_type(text: str) -> str:
     >>> _describe_type("ue8m0xe4m3")
     'ue8m0xe4m3, which is e4m3 with ue8m0 scales (mxfp8)'
     """
-    scale, _, element = text.rpartition("x")
-    if not scale:
+    scale_type, _, element_type = text.rpartition("x")
+    if not scale_type:
         return text
 
-    words = f"{text}, which is {element} with {scale} scales"
-    block_scaled = _BLOCK_SCALED_FORMATS.get((scale, element))
-    return f"{words} ({block_scaled})" if block_scaled else words
+    description = f"{text}, which is {element_type} with {scale_type} scales"
+    format_name = _BLOCK_SCALED_FORMATS.get((scale_type, element_type))
+    return f"{description} ({format_name})" if format_name else description
 
 
 _AUTOMATIC: Final = "the number of pipeline stages is chosen automatically"
@@ -239,33 +239,39 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     if match is None:
         return None
 
-    rest = match["rest"]
     is_gemm = match["kind"] == "gemm"
     fields: dict[str, Any] = {
         "op": "gemm" if is_gemm else "conv",
         "pass_": None if is_gemm else match["kind"],
         **_read_types_of_2x(match),
         **fields_of(match),
-        "epilogue": find_epilogue(rest),
+        "epilogue": find_epilogue(match["rest"]),
     }
+    short = gemm_label(match["kind"], fields, *_list_variants_of_2x(match))
+    return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
-    words: list[str] = []
-    if not is_gemm and rest:
-        words.append(rest.split("_")[1])  # the variant of the convolution
 
-    if fields.get("align"):
-        words.append(f"a{fields['align']}")
+def _list_variants_of_2x(match: re.Match[str]) -> list[str]:
+    """List the words that end the short text of a procedural name of CUTLASS 2.x.
 
+    They are the variant of a convolution, the alignment (`a8` for 8 elements), the
+    instruction if it is not the usual one, and `planar`, if the parts of complex
+    numbers lie in separate planes.
+    """
+    words = []
+    variant, *_ = match["rest"].strip("_").split("_")
+    is_conv = match["kind"] != "gemm"
+    if is_conv:
+        words.append(variant)
+    align = int(match["align"] or 0)
+    if align > 0:
+        words.append(f"a{align}")
     for instruction in ("wmma", "simt"):
         if match["class"].startswith(instruction):
             words.append(instruction)
-
-    # A planar kernel keeps the parts of complex numbers in separate planes.
-    if "_planar" in rest:
+    if "_planar" in match["rest"]:
         words.append("planar")
-
-    short = gemm_label(match["kind"], fields, *words)
-    return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
+    return words
 
 
 def _read_types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
@@ -286,26 +292,25 @@ def _read_types_of_2x(match: re.Match[str]) -> dict[str, str | None]:
         return {}
 
     acc = ACCUMULATORS[match["acc"]]
-    mma = match["mma"]
-    operands = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
-    math = CUTLASS.get(match["math"] or "")
+    words = match["rest"].split("_")
+    operand_types = [CUTLASS[word] for word in words if word in CUTLASS]
 
-    is_tf32_form = acc == "fp32" and mma == "1688" and match["kind"] == "gemm"
-    if is_tf32_form and not match["math"] and not operands:
+    math = CUTLASS.get(match["math"] or "")
+    is_tf32_form = acc == "fp32" and match["mma"] == "1688" and match["kind"] == "gemm"
+    if is_tf32_form and not match["math"] and not operand_types:
         math = "tf32"
 
     # Plain cores read fp32, and tensor cores do by way of TF32.
-    can_read_fp32 = mma in (None, "1688") or match["math"] is not None
-    if operands:
-        dtype_a: str | None = operands[0]
-    elif acc == "int32" or (acc == "fp32" and not can_read_fp32):
-        dtype_a = None
+    can_read_fp32 = match["mma"] in (None, "1688") or match["math"] is not None
+    is_operand_certain = acc != "int32" and (acc != "fp32" or can_read_fp32)
+    if operand_types:
+        dtype_a: str | None = operand_types[0]
     else:
-        dtype_a = acc
+        dtype_a = acc if is_operand_certain else None
 
     return {
         "dtype_a": dtype_a,
-        "dtype_b": operands[1] if len(operands) > 1 else dtype_a,
+        "dtype_b": operand_types[1] if len(operand_types) > 1 else dtype_a,
         "dtype_acc": acc,
         "dtype_out": CUTLASS.get(match["c"] or "", acc),
         "math": math,
@@ -324,27 +329,23 @@ def decode3(name: str) -> KernelName | None:
     if match is None:
         return _decode3_head(name)
 
-    rest = match["rest"]
-    epilogue = find_epilogue(rest)
-    is_stream_k = "_stream_k" in rest
+    options = match["rest"].split("_")
+    epilogue = find_epilogue(match["rest"])
+    is_stream_k = "_stream_k" in match["rest"]
+    stages = int(match["stages"])
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
         **fields_of(match, _translate_type_of_3x),
-        "stages": int(match["stages"]) or None,
-        "epilogue": epilogue,
+        "stages": stages if stages > 0 else None,  # 0: chosen automatically
         "stream_k": True if is_stream_k else None,
     }
 
-    words = [word for word in rest.split("_") if word in ("1sm", "2sm", "pingpong")]
-    if is_stream_k:
-        words.append("stream-k")
-
-    # The epilogue is shown last here, so it is taken out of the fields.
-    short = gemm_label("gemm", {**fields, "epilogue": None}, *words, epilogue)
-    return build(
-        name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields
-    )
+    variants = [option for option in options if option in ("1sm", "2sm", "pingpong")]
+    stream_k_word = "stream-k" if is_stream_k else None
+    short = gemm_label("gemm", fields, *variants, stream_k_word, epilogue)
+    parts = explain(match, _MEANINGS3, _WORDS3.get)
+    return build(name, "cutlass3", short, parts, epilogue=epilogue, **fields)
 
 
 def _translate_type_of_3x(word: str) -> str | None:
@@ -367,11 +368,10 @@ def _decode3_head(name: str) -> KernelName | None:
     if head is None:
         return None
 
-    unparsed = head["unparsed"]
-    if "gemm" not in unparsed:
+    is_product = "gemm" in head["unparsed"]
+    if not is_product:
         return None
-
-    short = f"gemm sm{head['cc']} {unparsed}"
+    short = f"gemm sm{head['cc']} {head['unparsed']}"
     parts = explain(head, _MEANINGS3)
     return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
 
@@ -395,9 +395,9 @@ def decode_cxx(name: str) -> KernelName:
         op = "gemm"
 
     # The class that the kernel runs is the first template argument.
-    arguments = searched.partition("<")[2]
-    target = arguments.partition(">")[0].partition("<")[0]
-    short = f"{op or 'cutlass'} {_shorten_qualified_name(target)}"
+    _, _, arguments = searched.partition("<")
+    class_name, *_ = re.split("[<>]", arguments, maxsplit=1)
+    short = f"{op or 'cutlass'} {_shorten_qualified_name(class_name)}"
     return build(name, "cutlass3", short, op=op)
 
 
@@ -421,17 +421,25 @@ def _build_shaped_record(name: str, match: re.Match[str]) -> KernelName:
 
     Args:
         name: The full name of the kernel.
-        match: The match of one of `_SHAPED`. A and B have the same type there.
+        match: The match of a pattern that has the shapes of the tile (`tile_m`, ...)
+            and of the cluster (`x`, `y`, `z`). A and B have the same type.
     """
-    fields = {"op": "gemm", **fields_of(match, cxx_type)}
-    fields["dtype_b"] = fields.get("dtype_a")
-    fields["cluster"] = "x".join(match.group("x", "y", "z"))
-
+    fields = fields_of(match, cxx_type)
+    cluster = f"{match['x']}x{match['y']}x{match['z']}"
     is_blockwise = "blockwise" in name[:_MAX_CXX_CHARACTERS]
-    short = gemm_label(
-        "gemm", fields, fields["cluster"], "blockwise" if is_blockwise else None
+    dtype_b = fields.get("dtype_a")
+    return build(
+        name,
+        "cutlass3",
+        short=gemm_label(
+            "gemm", fields, cluster, "blockwise" if is_blockwise else None
+        ),
+        parts=explain(match, _SHAPED_MEANINGS),
+        op="gemm",
+        dtype_b=dtype_b,
+        cluster=cluster,
+        **fields,
     )
-    return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)
 
 
 def decode_cxx2(name: str) -> KernelName | None:
@@ -447,15 +455,14 @@ def decode_cxx2(name: str) -> KernelName | None:
 
     kernel = match["kernel"]
     op = _classify_kernel_class(match["scope"], kernel)
-
-    after_kernel = match.end() - 1
-    tile = _THREADBLOCK.search(name, after_kernel, match.end() + _MAX_TILE_CHARACTERS)
+    search_end = match.end() + _MAX_TILE_CHARACTERS
+    tile = _THREADBLOCK.search(name, match.end("kernel"), search_end)
     if op is None or tile is None:
         return build(name, "cutlass2", f"{op or 'cutlass'} {kernel}", op=op)
 
-    fields = {"op": op, **fields_of(tile)}
+    fields = fields_of(tile)
     short = gemm_label(op, fields, kernel)
-    return build(name, "cutlass2", short, explain(tile, _OUTPUT), **fields)
+    return build(name, "cutlass2", short, explain(tile, _OUTPUT), op=op, **fields)
 
 
 def _classify_kernel_class(scope: str, kernel: str) -> str | None:

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from fusetui.text.patterns import lazy_pattern
 
-from .record import cut, escaped, spaced
+from .record import Part, cut, escaped, spaced
 from .vocabulary import CXX_TYPE, cxx_type
-
-Span = tuple[int, int]
-"""(start, end) of some characters of a name."""
 
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
 SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
@@ -35,7 +32,10 @@ _BASE = lazy_pattern(rf"{SCOPE}(\w+)")
 _RETURN = lazy_pattern(r"(?:void|int|float|bool|auto) +")
 _PAIRS = lazy_pattern(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
 _WORD = lazy_pattern(r"\w{1,40}")
-_IDENTIFIER = lazy_pattern(r"(\d{1,4})")
+_IDENTIFIER_LENGTH = lazy_pattern(r"\d{1,4}")
+_NO_ARGUMENTS: Final = -1
+"""The value of Signature.args for a name without template arguments."""
+
 _MAX_LIST_CHARACTERS = 20_000
 """Of a list of template arguments, as far as it is read."""
 
@@ -109,6 +109,30 @@ class Signature(msgspec.Struct, frozen=True):
     args: int  # the index just after `<`; -1 without template arguments
     mangled: bool = False
 
+    @property
+    def has_arguments(self) -> bool:
+        """Whether the function has template arguments."""
+        return self.args != _NO_ARGUMENTS
+
+    def explain_base(self, meaning: str) -> Part:
+        """Return the part of the name that is the base name, with its meaning."""
+        return self.start, self.end, meaning
+
+
+class TemplateArgument(NamedTuple):
+    """One template argument of a name: the characters name[start:end]."""
+
+    text: str
+    start: int
+    end: int
+
+
+class ArgumentList(NamedTuple):
+    """Template arguments that were read from a name."""
+
+    arguments: list[TemplateArgument]
+    end: int  # the index at which reading ended: behind the list, unless it has more
+
 
 @lru_cache(maxsize=256)
 def signature(name: str) -> Signature | None:
@@ -132,7 +156,7 @@ def signature(name: str) -> Signature | None:
         base=match[2],
         start=start,
         end=end,
-        args=match.end() if match[3] else -1,
+        args=match.end() if match[3] else _NO_ARGUMENTS,
     )
 
 
@@ -142,12 +166,14 @@ def _skip_return_type(name: str) -> int:
     Returns 0 if the name has no return type.
     """
     if name.startswith("std::enable_if<"):
-        _, end = split_args(name, len("std::enable_if<"))
-        type_end = name.find("::type ", end, end + 20)
-        return type_end + len("::type ") if type_end >= 0 else 0
+        list_end = split_args(name, len("std::enable_if<")).end
+        type_word = "::type "
+        type_start = name.find(type_word, list_end, list_end + 20)
+        is_found = type_start >= 0
+        return type_start + len(type_word) if is_found else 0
 
-    match = _RETURN.match(name)
-    return match.end() if match else 0
+    return_type = _RETURN.match(name)
+    return return_type.end() if return_type else 0
 
 
 def _read_mangled_signature(name: str) -> Signature | None:
@@ -157,17 +183,18 @@ def _read_mangled_signature(name: str) -> Signature | None:
     `_ZN2at6native...`. Returns None if there is none.
     """
     is_nested = name.startswith("_ZN")
-    start = end = len("_ZN") if is_nested else len("_Z")
+    max_identifiers = _MAX_IDENTIFIERS if is_nested else 1
 
-    # Read one identifier after another.
-    # A name that is not nested has a single one.
     identifiers: list[str] = []
-    while match := _IDENTIFIER.match(name, end):
-        start = match.end()
-        end = start + int(match[1])
-        identifiers.append(name[start:end])
-        if not is_nested or len(identifiers) == _MAX_IDENTIFIERS:
+    start = 0  # of the identifier that was read last
+    end = len("_ZN") if is_nested else len("_Z")
+    while len(identifiers) < max_identifiers:
+        length = _IDENTIFIER_LENGTH.match(name, end)
+        if length is None:
             break
+        start = length.end()
+        end = start + int(length[0])
+        identifiers.append(name[start:end])
 
     if not identifiers or end > len(name):
         return None
@@ -175,19 +202,16 @@ def _read_mangled_signature(name: str) -> Signature | None:
     *namespaces, base = identifiers
     scope = ""
     for namespace in namespaces:
-        if namespace.startswith("_GLOBAL__N_"):
-            scope += _ANONYMOUS_SCOPE
-        else:
-            scope += f"{namespace}::"
+        is_anonymous = namespace.startswith("_GLOBAL__N_")
+        scope += _ANONYMOUS_SCOPE if is_anonymous else f"{namespace}::"
 
-    # Template arguments begin with I.
-    has_arguments = name.startswith("I", end)
+    has_arguments = name.startswith("I", end)  # which opens their list
     return Signature(
         scope=scope,
         base=base,
         start=start,
         end=end,
-        args=end + 1 if has_arguments else -1,
+        args=end + 1 if has_arguments else _NO_ARGUMENTS,
         mangled=True,
     )
 
@@ -213,7 +237,7 @@ def read_base_name(text: str, start: int = 0) -> str | None:
     return match[1] if match else None
 
 
-def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]:
+def split_args(text: str, start: int, limit: int = 64) -> ArgumentList:
     """Split a list of template arguments.
 
     Inside parentheses, angle brackets are comparisons or belong to the types of a
@@ -224,44 +248,45 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
         start: The index just after the `<` of the list.
         limit: At most so many arguments are read.
 
-    Returns:
-        The span of each argument, and the index at which reading ended: behind the
-        list, unless it has more arguments.
-
-    >>> split_args("f<a, b<c, d> >(x)", 2)
-    ([(2, 3), (5, 12)], 14)
+    >>> [argument.text for argument in split_args("f<a, b<c, d> >(x)", 2).arguments]
+    ['a', 'b<c, d>']
     """
-    spans: list[Span] = []
-
-    open_brackets = open_parentheses = 0
-    end = min(len(text), start + _MAX_LIST_CHARACTERS)
-    for match in _PAIRS.finditer(text, start, end):
-        char = match[0]
-
-        if char in "({":
+    arguments: list[TemplateArgument] = []
+    argument_start = start
+    open_brackets = 0
+    open_parentheses = 0
+    search_end = min(len(text), start + _MAX_LIST_CHARACTERS)
+    for match in _PAIRS.finditer(text, start, search_end):
+        token = match[0]
+        if token in "({":
             open_parentheses += 1
-        elif char in ")}":
+        elif token in ")}":
             open_parentheses -= 1
-        elif open_parentheses:
+        elif open_parentheses != 0:
             continue
-        elif char == "<":
+        elif token == "<":
             open_brackets += 1
-        elif char == ">" and open_brackets:
+        elif token == ">" and open_brackets > 0:
             open_brackets -= 1
-        elif char in (",", ">") and not open_brackets:
-            spans.append(_strip_span(text, start, match.start()))
-            start = match.end()
-            if char == ">" or len(spans) == limit:
-                return spans, start
+        elif token in (",", ">") and open_brackets == 0:
+            arguments.append(_cut_argument(text, argument_start, match.start()))
+            argument_start = match.end()
+            if token == ">" or len(arguments) == limit:
+                break
 
-    return spans, start
+    return ArgumentList(arguments, end=argument_start)
 
 
-def _strip_span(text: str, start: int, end: int) -> Span:
-    """Return the span of `text[start:end]` without the blanks around it."""
-    argument = text[start:end]
-    first = end - len(argument.lstrip(" "))
-    return first, first + len(argument.strip(" "))
+def _cut_argument(text: str, start: int, end: int) -> TemplateArgument:
+    """Return `text[start:end]` as an argument, without the blanks around it."""
+    without_blanks_before = text[start:end].lstrip(" ")
+    argument = without_blanks_before.rstrip(" ")
+    argument_start = end - len(without_blanks_before)
+    return TemplateArgument(
+        text=argument,
+        start=argument_start,
+        end=argument_start + len(argument),
+    )
 
 
 def read_arguments(name: str, sign: Signature, limit: int = 64) -> list[str]:
@@ -275,10 +300,10 @@ def read_arguments(name: str, sign: Signature, limit: int = 64) -> list[str]:
     Returns:
         The arguments; none for a mangled name.
     """
-    if sign.args < 0 or sign.mangled:
+    if sign.mangled or not sign.has_arguments:
         return []
-    spans, _ = split_args(name, sign.args, limit)
-    return [name[start:end] for start, end in spans]
+    arguments = split_args(name, sign.args, limit).arguments
+    return [argument.text for argument in arguments]
 
 
 def is_index_type(dtype: str) -> bool:
@@ -300,31 +325,48 @@ def element_type(name: str, sign: Signature) -> str | None:
     >>> element_type(name, signature(name))
     'bf16'
     """
-    if sign.args < 0:
+    if not sign.has_arguments:
         return None
 
-    types = set[str | None]()
-
-    # In a mangled name each type is a code of one or a few letters.
     if sign.mangled:
-        codes = _MANGLED_ELEMENTS.match(name, sign.args)
-        if codes is None:
-            return None
-        types |= {_MANGLED_TYPES[code] for code in _MANGLED_ELEMENT.findall(codes[0])}
+        types = _find_mangled_element_types(name, sign.args)
     else:
-        for argument in read_arguments(name, sign):
-            if argument.startswith(_VALUES):
-                continue
-            for text in _ELEMENT.findall(argument):
-                dtype = cxx_type(text)
-                if dtype is None or not is_index_type(dtype):
-                    types.add(dtype)
-
+        types = _find_element_types(read_arguments(name, sign))
     if len(types) != 1:
         return None
+    only_type = types.pop()
+    return None if only_type in _STORED_INTEGERS else only_type
 
-    (only_type,) = types
-    return only_type if only_type not in _STORED_INTEGERS else None
+
+def _find_mangled_element_types(name: str, start: int) -> set[str | None]:
+    """Collect the element types at the beginning of mangled template arguments.
+
+    Each type is a code of one or a few letters: `DF16bf` is bf16 and fp32.
+
+    Args:
+        name: The full name.
+        start: The index at which the arguments begin.
+    """
+    codes = _MANGLED_ELEMENTS.match(name, start)
+    if codes is None:
+        return set()
+    return {_MANGLED_TYPES[code] for code in _MANGLED_ELEMENT.findall(codes[0])}
+
+
+def _find_element_types(arguments: list[str]) -> set[str | None]:
+    """Collect the element types in template arguments, without those of indices.
+
+    None stands for a type that may be one of complex numbers.
+    """
+    types = set[str | None]()
+    for argument in arguments:
+        if argument.startswith(_VALUES):
+            continue
+        for cxx_name in _ELEMENT.findall(argument):
+            dtype = cxx_type(cxx_name)
+            if dtype is None or not is_index_type(dtype):
+                types.add(dtype)
+    return types
 
 
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
@@ -344,28 +386,64 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     'gemv2T fp32 128.16.n'
     """
     types: list[str] = []
-    numbers: list[str] = []
-    for text in read_arguments(name, sign, _MAX_ARGUMENTS):
-        number = text.rstrip("ul").removeprefix("(int)")
-        if text in _FLAGS:
-            is_after_flag = bool(numbers) and numbers[-1][-1] in "yn"
-            if is_after_flag:
-                numbers[-1] += _FLAGS[text]
-            else:
-                numbers.append(_FLAGS[text])
-        elif number.lstrip("-").isdigit() and len(number) <= _MAX_NUMBER_CHARACTERS:
-            numbers.append(number)
-        elif "OpaqueType<" in text:  # ATen copies bytes whatever their type
-            size = text.partition("OpaqueType<")[2].rstrip("> u")[:4]
-            types.append(f"{size}B")
-        else:
-            dtype = _VECTOR_TYPES.get(text) or cxx_type(text)
-            if dtype is not None and dtype not in _INDEX_TYPES:
-                types.append(dtype)
+    values: list[str] = []
+    for argument in read_arguments(name, sign, _MAX_ARGUMENTS):
+        value = _format_value(argument)
+        if value is not None:
+            values.append(value)
+            continue
+        dtype = _format_type(argument)
+        if dtype is not None:
+            types.append(dtype)
 
-    is_one_type = len(set(types)) == 1
-    type_words = types[0] if is_one_type else "*".join(types[:_MAX_TYPES_SHOWN])
-    return spaced(sign.base if base is None else base, type_words, ".".join(numbers))
+    has_one_type = len(set(types)) == 1
+    type_text = types[0] if has_one_type else "*".join(types[:_MAX_TYPES_SHOWN])
+    first_word = sign.base if base is None else base
+    return spaced(first_word, type_text, _join_values(values))
+
+
+def _format_value(argument: str) -> str | None:
+    """Return how a number or a flag among template arguments is shown.
+
+    Returns None for an argument that is neither, and for a very long number.
+
+    >>> _format_value("(int)128"), _format_value("true"), _format_value("float")
+    ('128', 'y', None)
+    """
+    if argument in _FLAGS:
+        return _FLAGS[argument]
+    number = argument.rstrip("ul").removeprefix("(int)")
+    is_number = number.lstrip("-").isdigit()
+    return number if is_number and len(number) <= _MAX_NUMBER_CHARACTERS else None
+
+
+def _format_type(argument: str) -> str | None:
+    """Return how an element type among template arguments is shown.
+
+    Returns None for an argument that is no element type, and for a type of indices.
+
+    >>> _format_type("float"), _format_type("at::native::OpaqueType<4>")
+    ('fp32', '4B')
+    """
+    _, opaque, size = argument.partition("OpaqueType<")
+    if opaque:  # ATen copies bytes whatever their type
+        return f"{size.rstrip('> u')[:4]}B"
+    dtype = _VECTOR_TYPES.get(argument) or cxx_type(argument)
+    return None if dtype in _INDEX_TYPES else dtype
+
+
+def _join_values(values: list[str]) -> str:
+    """Join numbers and flags by points; flags that follow one another run together.
+
+    >>> _join_values(["128", "y", "n", "16"])
+    '128.yn.16'
+    """
+    joined = ""
+    for value in values:
+        continues_flags = value in ("y", "n") and joined.endswith(("y", "n"))
+        separator = "" if continues_flags or not joined else "."
+        joined += separator + value
+    return joined
 
 
 def base_text(name: str) -> str:
@@ -382,18 +460,17 @@ def base_text(name: str) -> str:
     sign = signature(name)
     if sign is None:
         head = name[:_MAX_TEXT_CHARACTERS]
-        before_arguments = re.split("[<(]", head, maxsplit=1)[0]
+        before_arguments, *_ = re.split("[<(]", head, maxsplit=1)
         text = before_arguments.strip() or head.strip()
     else:
         text = _format_qualified_name(name, sign)
 
     # Letters of any script stay; controls, direction marks and brackets do not.
-    safe_characters = []
+    safe_text = ""
     for char in text[:_MAX_TEXT_CHARACTERS]:
         is_safe = char.isprintable() and char not in "[]"
-        safe_characters.append(char if is_safe else escaped(char))
-
-    return cut("".join(safe_characters), "…") or "(no name)"
+        safe_text += char if is_safe else escaped(char)
+    return cut(safe_text, "…") or "(no name)"
 
 
 def _format_qualified_name(name: str, sign: Signature) -> str:
@@ -402,10 +479,11 @@ def _format_qualified_name(name: str, sign: Signature) -> str:
     Anonymous namespaces are left out. Some libraries write a word right behind the
     template arguments; it follows after `...`.
     """
-    text = sign.scope.replace(_ANONYMOUS_SCOPE, "") + sign.base
-    if sign.args < 0 or sign.mangled:
-        return text
+    named_scopes = sign.scope.replace(_ANONYMOUS_SCOPE, "")
+    qualified_name = f"{named_scopes}{sign.base}"
+    if sign.mangled or not sign.has_arguments:
+        return qualified_name
 
-    _, end = split_args(name, sign.args)
-    suffix = _WORD.match(name, end)
-    return f"{text}...{suffix[0]}" if suffix else text
+    list_end = split_args(name, sign.args).end
+    word_behind = _WORD.match(name, list_end)
+    return f"{qualified_name}...{word_behind[0]}" if word_behind else qualified_name

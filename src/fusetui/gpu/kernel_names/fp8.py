@@ -21,11 +21,12 @@ type and the list the length of a known form, and otherwise left open.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import lazy_pattern
 
-from .cxx import Span, signature, split_args
+from .cxx import TemplateArgument, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
 from .vocabulary import explain_layout, from_capability
 
@@ -94,81 +95,53 @@ def _explain_word(word: str) -> str | None:
 class _ArgumentForm(NamedTuple):
     """Where a kernel of DeepGEMM has its sizes among the template arguments.
 
-    Numbers are positions in the list of arguments, counted from 0.
+    A position counts the arguments from 0.
     """
 
     first_argument: str  # a pattern that the first argument matches
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    stages: int
     min_arguments: int  # how many arguments a kernel of this form has at least
+    # The positions of the sizes of the tile, and of the stages, by field of KernelName.
+    tile_positions: Mapping[str, int]
+    # Those of the sizes of the problem, by letter. A size of 0 means any.
+    problem_positions: Mapping[str, int]
     dtype: str | None = None  # the type of A and B; None if it varies
-    # The sizes of the problem; None if the form does not have this size. A size of 0
-    # among the arguments means any.
-    m: int | None = None
-    n: int | None = None
-    k: int | None = None
 
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
 _NUMBER: Final = r"\d{1,6}u?"
 _PRENORM: Final = _ArgumentForm(
     first_argument=_NUMBER,
-    tile_m=2,
-    tile_n=3,
-    tile_k=4,
-    stages=7,
     min_arguments=10,
-    n=0,
-    k=1,
+    tile_positions={"tile_m": 2, "tile_n": 3, "tile_k": 4, "stages": 7},
+    problem_positions={"N": 0, "K": 1},
 )
 _FORMS: Final = {
     "sm90_fp8_gemm_1d2d_impl": _ArgumentForm(
         first_argument=_MAJOR,
-        tile_m=5,
-        tile_n=6,
-        tile_k=7,
-        stages=11,
         min_arguments=18,
+        tile_positions={"tile_m": 5, "tile_n": 6, "tile_k": 7, "stages": 11},
+        problem_positions={"M": 1, "N": 2, "K": 3},
         dtype="fp8_e4m3",
-        m=1,
-        n=2,
-        k=3,
     ),
     "sm100_fp8_fp4_gemm_1d1d_impl": _ArgumentForm(
         first_argument=_MAJOR,
-        tile_m=7,
-        tile_n=8,
-        tile_k=9,
-        stages=14,
         min_arguments=18,
-        m=4,
-        n=5,
-        k=6,
+        tile_positions={"tile_m": 7, "tile_n": 8, "tile_k": 9, "stages": 14},
+        problem_positions={"M": 4, "N": 5, "K": 6},
     ),
     "fp8_gemm_kernel": _ArgumentForm(
         first_argument=_NUMBER,
-        tile_m=2,
-        tile_n=3,
-        tile_k=4,
-        stages=8,
         min_arguments=13,
+        tile_positions={"tile_m": 2, "tile_n": 3, "tile_k": 4, "stages": 8},
+        problem_positions={"N": 0, "K": 1},
         dtype="fp8_e4m3",
-        n=0,
-        k=1,
     ),
     "sm90_bf16_gemm_impl": _ArgumentForm(
         first_argument=_MAJOR,
-        tile_m=6,
-        tile_n=7,
-        tile_k=8,
-        stages=12,
         min_arguments=20,
+        tile_positions={"tile_m": 6, "tile_n": 7, "tile_k": 8, "stages": 12},
+        problem_positions={"M": 2, "N": 3, "K": 4},
         dtype="bf16",
-        m=2,
-        n=3,
-        k=4,
     ),
     "sm90_tf32_hc_prenorm_gemm_impl": _PRENORM,
     "sm100_tf32_hc_prenorm_gemm_impl": _PRENORM,
@@ -198,10 +171,10 @@ def decode_trtllm(name: str) -> KernelName | None:
     fields["math"] = TRTLLM_TYPES.get(match["cast"])
     fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
 
-    schedules = [word for word in match["rest"].split("_") if word.startswith("sch")]
-    op = name.partition("_")[0]  # gemm or bmm
-    short = gemm_label(op, fields, match["unroll"], *schedules)
-
+    options = match["rest"].split("_")
+    schedules = [option for option in options if option.startswith("sch")]
+    first_word = "bmm" if name.startswith("bmm_") else "gemm"
+    short = gemm_label(first_word, fields, match["unroll"], *schedules)
     parts = explain(match, _MEANINGS, _explain_word)
     return build(name, "trtllm-gen", short, parts, **fields)
 
@@ -216,56 +189,37 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     if sign is None or not sign.scope.startswith("deep_gemm::"):
         return None
 
-    variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
     is_product = "gemm" in sign.base
-    what = "a matrix product" if is_product else "a kernel"
-    parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
+    kernel = "a matrix product" if is_product else "a kernel"
+    parts = [sign.explain_base(f"{kernel} of DeepGEMM")]
 
     fields: dict[str, Any] = {"op": "gemm" if is_product else None}
     target = re.match(r"sm(\d{2,3})_", sign.base)
     if target:
         fields |= from_capability(target[1])
 
-    # The sizes are only read from arguments of a known form.
-    spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
-    arguments = [name[start:end] for start, end in spans]
     form = _FORMS.get(sign.base)
-    if form and _has_form(arguments, form):
-        fields |= _read_form_fields(arguments, form, has_target=target is not None)
-        parts += _explain_sizes(spans, form)
+    if form is not None and sign.has_arguments:
+        arguments = split_args(name, sign.args).arguments
+        if _has_form(arguments, form):
+            fields |= _read_sizes(arguments, form)
+            parts += _explain_sizes(arguments, form)
+            if form.dtype is not None:
+                fields["dtype_a"] = form.dtype
+                fields["dtype_b"] = form.dtype
+                # Only kernels for a named target are known to add up in fp32.
+                fields["dtype_acc"] = "fp32" if target else None
 
-    short = f"deep_gemm {variant}"
+    variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
     if is_product:
         short = gemm_label("gemm", fields, variant)
-
+    else:
+        short = f"deep_gemm {variant}"
     return build(name, "deep-gemm", short, parts, **fields)
 
 
-def _read_form_fields(
-    arguments: list[str], form: _ArgumentForm, has_target: bool
-) -> dict[str, Any]:
-    """Determine what the template arguments of a kernel of a known form say.
-
-    Args:
-        arguments: The template arguments.
-        form: Where the sizes are among them.
-        has_target: Whether the name has a target such as `sm90`. Only then the sums
-            are known to be in fp32.
-
-    Returns:
-        The sizes, and the types if the form determines them.
-    """
-    fields: dict[str, Any] = {**_read_size_fields(arguments, form)}
-    if form.dtype:
-        fields["dtype_a"] = form.dtype
-        fields["dtype_b"] = form.dtype
-        fields["dtype_acc"] = "fp32" if has_target else None
-
-    return fields
-
-
-def _read_size_fields(
-    arguments: list[str], form: _ArgumentForm
+def _read_sizes(
+    arguments: list[TemplateArgument], form: _ArgumentForm
 ) -> dict[str, int | None]:
     """Read the sizes of a kernel of a known form from its template arguments.
 
@@ -273,34 +227,34 @@ def _read_size_fields(
         `tile_m`, `tile_n`, `tile_k` and `stages`; a 0 becomes None.
     """
     sizes = {}
-    for field in _SIZE_MEANINGS:
-        position = getattr(form, field)
-        sizes[field] = int(arguments[position].rstrip("u")) or None
+    for field, position in form.tile_positions.items():
+        size = int(arguments[position].text.rstrip("u"))
+        sizes[field] = size if size > 0 else None
     return sizes
 
 
-def _explain_sizes(spans: list[Span], form: _ArgumentForm) -> list[Part]:
+def _explain_sizes(
+    arguments: list[TemplateArgument], form: _ArgumentForm
+) -> list[Part]:
     """Explain the sizes of the tile and of the problem among the template arguments.
 
     Args:
-        spans: The span of each template argument in the name.
-        form: Where the sizes are among the arguments.
+        arguments: The template arguments.
+        form: Where the sizes are among them.
     """
     parts = []
-    for field, meaning in _SIZE_MEANINGS.items():
-        position = getattr(form, field)
-        parts.append((*spans[position], meaning))
+    for field, position in form.tile_positions.items():
+        argument = arguments[position]
+        parts.append((argument.start, argument.end, _SIZE_MEANINGS[field]))
 
-    for size in ("m", "n", "k"):
-        position = getattr(form, size)
-        if position is not None:
-            meaning = f"{size.upper()} of the products that it is built for; 0 is any"
-            parts.append((*spans[position], meaning))
-
+    for letter, position in form.problem_positions.items():
+        argument = arguments[position]
+        meaning = f"{letter} of the products that it is built for; 0 is any"
+        parts.append((argument.start, argument.end, meaning))
     return parts
 
 
-def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:
+def _has_form(arguments: list[TemplateArgument], form: _ArgumentForm) -> bool:
     """Return whether template arguments fit the known form of a kernel.
 
     There must be enough of them, the first one must be of the right sort, and the sizes
@@ -308,9 +262,7 @@ def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:
     """
     if len(arguments) < form.min_arguments:
         return False
-
-    if not re.fullmatch(form.first_argument, arguments[0]):
+    if not re.fullmatch(form.first_argument, arguments[0].text):
         return False
-
-    positions = (form.tile_m, form.tile_n, form.tile_k, form.stages)
-    return all(re.fullmatch(_NUMBER, arguments[position]) for position in positions)
+    size_arguments = [arguments[position] for position in form.tile_positions.values()]
+    return all(re.fullmatch(_NUMBER, argument.text) for argument in size_arguments)

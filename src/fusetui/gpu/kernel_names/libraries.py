@@ -25,13 +25,21 @@ from fusetui.text.patterns import compiled, lazy_pattern
 from .cxx import (
     SCOPE,
     Signature,
-    Span,
     callee_text,
     element_type,
     is_index_type,
     signature,
 )
-from .record import KernelName, build, fields_of, find_first_op, spaced
+from .record import (
+    KernelName,
+    Word,
+    build,
+    explain_group,
+    fields_of,
+    find_first_op,
+    spaced,
+    word_of_group,
+)
 from .vocabulary import CXX_TYPE, cxx_type
 
 
@@ -199,73 +207,76 @@ _CUTE_DSL = lazy_pattern(
     r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
 )
 _AITER_ATTENTION = lazy_pattern(
-    r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(_causal)?(?:_|$)"
+    r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(?P<causal>_causal)?(?:_|$)"
 )
 
 
 def decode(name: str) -> KernelName | None:
     """Decode the name of a kernel of one of the listed libraries.
 
-    The library is recognized by the beginning of the name. Returns None for a kernel
-    of another library.
+    The library is recognized by the beginning of the name: `void vllm::moe::` is vLLM.
+    Returns None for a kernel of another library.
     """
     sign = signature(name)
     if sign is None:
         return None
 
-    qualified = sign.scope + sign.base
-    library = _find_library(qualified)
+    qualified_name = f"{sign.scope}{sign.base}"
+    library = _find_library(qualified_name)
     if library is None:
         return _decode_apex(name, sign)
 
+    # Layer norms of Apex have the same names, but other template arguments.
     family = library.family
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
 
-    searched = qualified
+    searched = qualified_name
     if library.searches_argument:
-        searched += name[sign.end : sign.end + 100].partition("(")[0]
+        template_arguments, *_ = name[sign.end : sign.end + 100].split("(", maxsplit=1)
+        searched += template_arguments
 
     fields: dict[str, Any] = {
         "op": find_first_op(library.ops, searched),
         "pass_": _determine_pass(library, searched),
-        "dtype": _find_element_type(name, sign),
     }
-    if family == "aiter":
-        match = _AITER_ATTENTION.match(sign.base)
-        if match:
-            fields |= fields_of(match, str)
-            fields["dtype"] = None  # the type of an operand
-            fields["causal"] = True if match[3] else None
+    attention = _AITER_ATTENTION.match(sign.base) if family == "aiter" else None
+    if attention:
+        fields |= fields_of(attention, str)
+        fields["causal"] = True if attention["causal"] else None
+    else:
+        fields["dtype"] = _find_element_type(name, sign)
 
-    parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
+    parts = [sign.explain_base(f"the kernel's own name; library: {family}")]
     return build(name, family, _compose_library_short(name, sign), parts, **fields)
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     """Decode the name of a kernel of NVIDIA Apex.
 
-    Apex has a copy of ATen's multi_tensor_apply_kernel outside of any namespace.
+    Apex has a copy of ATen's multi_tensor_apply_kernel outside of any namespace:
+    `void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, ...`.
     Returns None for other names.
     """
     if sign.base != "multi_tensor_apply_kernel" or sign.scope:
         return None
 
-    functor = _APEX_FUNCTOR.search(name, sign.end, sign.end + 200)
-    parts = [(sign.start, sign.end, "one launch for many tensors")]
-    if functor is None:
+    match = _APEX_FUNCTOR.search(name, sign.end, sign.end + 200)
+    parts = [sign.explain_base("one launch for many tensors")]
+    if match is None:
         return build(name, "apex", "apex multi-tensor", parts)
 
-    parts.append((*functor.span("functor"), "what is done to each element"))
-    word = functor["functor"]
+    functor = match["functor"]
+    is_optimizer = _APEX_OPTIMIZER.search(functor) is not None
+    parts.append(explain_group(match, "functor", "what is done to each element"))
     return build(
         name,
         "apex",
-        f"apex {word}",
+        f"apex {functor}",
         parts,
-        functor=word,
-        op="optimizer" if _APEX_OPTIMIZER.search(word) else None,
-        dtype=cxx_type(functor["dtype"]),
+        functor=functor,
+        op="optimizer" if is_optimizer else None,
+        dtype=cxx_type(match["dtype"]),
     )
 
 
@@ -300,13 +311,14 @@ def _determine_pass(library: Library, searched: str) -> str | None:
 
     is_forward = _FORWARD.search(searched) is not None
     is_backward = _BACKWARD.search(searched) is not None
-    if is_forward == is_backward:
-        return None
+    if is_forward and not is_backward:
+        return "fwd"
+    if is_backward and not is_forward:
+        return "bwd"
+    return None
 
-    return "fwd" if is_forward else "bwd"
 
-
-_BLOCK_SCALED = lazy_pattern(r"(?:^|_)(mxfp8|mxfp4|nvfp4)(?=_|$)")
+_BLOCK_SCALED = lazy_pattern(r"(?:^|_)(?P<format>mxfp8|mxfp4|nvfp4)(?=_|$)")
 _BLOCK_SCALED_TYPES: Final = {
     "mxfp8": "mxfp8",  # e4m3 or e5m2
     "mxfp4": "mxfp4_e2m1",
@@ -322,9 +334,9 @@ def _find_element_type(name: str, sign: Signature) -> str | None:
     It is the block-scaled format that is a word of the name, else the only type among
     the template arguments. Returns None if neither is there.
     """
-    word = _BLOCK_SCALED.search(sign.base)
-    if word:
-        return _BLOCK_SCALED_TYPES[word[1]]
+    block_scaled = _BLOCK_SCALED.search(sign.base)
+    if block_scaled:
+        return _BLOCK_SCALED_TYPES[block_scaled["format"]]
     return element_type(name, sign)
 
 
@@ -335,20 +347,19 @@ def _compose_library_short(name: str, sign: Signature) -> str:
     arguments. The namespace is left out if the function repeats it. A kernel that was
     generated by CuTe DSL begins with `cute` instead.
     """
-    base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
-    base = base.replace("embedding_backward_codegen", "emb_bwd")
-    base = base.replace("embedding_codegen_forward", "emb_fwd")
+    function = sign.base.removesuffix("_kernel").removesuffix("Kernel")
+    function = function.replace("embedding_backward_codegen", "emb_bwd")
+    function = function.replace("embedding_codegen_forward", "emb_fwd")
 
-    cute_match = _CUTE_DSL.match(base)
+    cute_match = _CUTE_DSL.match(function)
     if cute_match:
         return f"cute {cute_match['name']} {cute_match['rest']}"
 
-    namespace = sign.scope.partition("::")[0]
-    is_repeated = namespace.lower() in base.lower()
-    if namespace == "(anonymous namespace)" or is_repeated:
-        return callee_text(name, sign, base)
-
-    return callee_text(name, sign, f"{namespace} {base}")
+    namespace, *_ = sign.scope.split("::", maxsplit=1)
+    is_anonymous = namespace == "(anonymous namespace)"
+    is_repeated = namespace.lower() in function.lower()
+    first_words = function if is_anonymous or is_repeated else f"{namespace} {function}"
+    return callee_text(name, sign, first_words)
 
 
 _CUB_ALGORITHMS: Final = {
@@ -363,7 +374,8 @@ _CUB_TYPE = lazy_pattern(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 def decode_cub(name: str) -> KernelName | None:
     """Decode the name of a kernel of CUB, hipCUB or rocPRIM.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `void cub::DeviceScanKernel<`. Returns None for a kernel of
+    another library.
     """
     sign = signature(name)
     if sign is None:
@@ -372,36 +384,35 @@ def decode_cub(name: str) -> KernelName | None:
     if "cub::" not in sign.scope and not sign.scope.startswith("rocprim::"):
         return None
 
-    start, end = _find_algorithm(name, sign)
-    word = name[start:end]
-    op = find_first_op(_CUB_ALGORITHMS, word)
-
-    types = _find_cub_types(name, end)
-    is_known_type = len(types) == 1 and not is_index_type(types[0])
-
-    algorithm = word.removeprefix("Device").removesuffix("Kernel")
+    algorithm = _find_algorithm(name, sign)
+    op = find_first_op(_CUB_ALGORITHMS, algorithm.text)
     meaning = f"the algorithm: {op}" if op else "the algorithm"
+    short_algorithm = algorithm.text.removeprefix("Device").removesuffix("Kernel")
+
+    types = _find_cub_types(name, algorithm.end)
+    is_known_type = len(types) == 1 and not is_index_type(types[0])
     return build(
         name,
         "cub",
-        spaced("cub", algorithm, "*".join(types)),
-        [(start, end, meaning)],
+        short=spaced("cub", short_algorithm, "*".join(types)),
+        parts=[(algorithm.start, algorithm.end, meaning)],
         op=op,
         dtype=types[0] if is_known_type else None,
     )
 
 
-def _find_algorithm(name: str, sign: Signature) -> Span:
-    """Return the span of the name in which the algorithm of a kernel is named.
+def _find_algorithm(name: str, sign: Signature) -> Word:
+    """Find the word of a name that says the algorithm of a kernel.
 
     It is the function, except where rocPRIM runs every algorithm through one
     function: there it is the configuration among the template arguments.
     """
+    selector = None
     if sign.base == "trampoline_kernel":
         selector = _SELECTOR.search(name, sign.end, sign.end + 400)
-        if selector:
-            return selector.span("what")
-    return sign.start, sign.end
+    if selector is None:
+        return Word(sign.base, sign.start, sign.end)
+    return word_of_group(selector, "what")
 
 
 def _find_cub_types(name: str, end: int) -> list[str]:
@@ -413,16 +424,16 @@ def _find_cub_types(name: str, end: int) -> list[str]:
         name: The full name of the kernel.
         end: The index at which the name of the algorithm ends.
     """
-    types: dict[str, None] = {}  # an ordered set
-    for text in _CUB_TYPE.findall(name[end : end + 160]):
-        dtype = cxx_type(text)
-        if dtype and dtype != "bool":
-            types[dtype] = None
+    types: list[str] = []
+    for cxx_name in _CUB_TYPE.findall(name[end : end + 160]):
+        dtype = cxx_type(cxx_name)
+        is_flag = dtype == "bool"
+        if dtype is not None and not is_flag and dtype not in types:
+            types.append(dtype)
+    return types
 
-    return list(types)
 
-
-_RUNTIME = lazy_pattern(r"__amd_rocclr_(fill|copy)Buffer\w*")
+_RUNTIME = lazy_pattern(r"__amd_rocclr_(?P<op>fill|copy)Buffer\w*")
 _WORDS_OF_OPS: Final = {
     "comm": r"(?:^|_)all_?reduce(?:_|$)",
     "rope": r"rope_kernel|rotary_embedding_kernel",
@@ -441,24 +452,28 @@ def decode_other(name: str) -> KernelName | None:
     """
     runtime = _RUNTIME.fullmatch(name)
     if runtime:
-        op = runtime[1]
-        parts = [(*runtime.span(1), f"{op}: a job of the runtime, done by a kernel")]
+        op = runtime["op"]
+        meaning = f"{op}: a job of the runtime, done by a kernel"
+        parts = [explain_group(runtime, "op", meaning)]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
 
     sign = signature(name)
     if sign is None or sign.mangled:
         return None
-
     if sign.scope not in ("", "(anonymous namespace)::"):
         return None
 
-    implied = find_first_op(_WORDS_OF_OPS, sign.base)
-    # Other words imply something only in the name of a C++ function, whose parameters
-    # follow its name. Words of moe are telling enough.
+    op_by_words = find_first_op(_WORDS_OF_OPS, sign.base)
+    # Words of moe are telling enough. Others imply something only in the name of a C++
+    # function, whose parameters follow its name.
     has_parameters = "(" in name
-    if implied is None or (not has_parameters and implied != "moe"):
+    if op_by_words is None or (op_by_words != "moe" and not has_parameters):
         return None
-
-    parts = [(sign.start, sign.end, f"its name says {implied}")]
-    dtype = element_type(name, sign)
-    return build(name, "other", sign.base, parts, op=implied, dtype=dtype)
+    return build(
+        name,
+        "other",
+        short=sign.base,
+        parts=[sign.explain_base(f"its name says {op_by_words}")],
+        op=op_by_words,
+        dtype=element_type(name, sign),
+    )

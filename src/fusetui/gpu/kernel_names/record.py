@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase, digits
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,7 +36,6 @@ _NUMBER_FIELDS: Final = frozenset(
     {"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"}
 )
 _TEXT_FIELDS: Final = frozenset({"cluster", "layout"})
-_TARGET_FIELDS: Final = {"cc": from_capability, "arch": get_generation_fields}
 _EPILOGUES: Final = frozenset(
     {"bias", "relu", "gelu", "drelu", "dgelu", "aux", "scalemax", "bgrada", "bgradb"}
 )
@@ -125,12 +124,13 @@ def build(
         fields: Any other fields of KernelName.
     """
     separate_parts: list[Part] = []
-    last_end = 0
-    for part in sorted(parts):
-        start, end, _ = part
-        if last_end <= start < end:
-            separate_parts.append(part)
-            last_end = end
+    end_of_last_part = 0
+    for start, end, meaning in sorted(parts):
+        is_empty = start >= end
+        overlaps_last_part = start < end_of_last_part
+        if not is_empty and not overlaps_last_part:
+            separate_parts.append((start, end, meaning))
+            end_of_last_part = end
 
     return KernelName(
         name=name,
@@ -148,6 +148,9 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
     instruction (`mma`) become its shape. A compute capability `cc` or a generation
     `arch` gives both `arch` and `arch_name`. Other groups are ignored.
 
+    >>> fields_of(re.match("sm(?P<cc>[0-9]+)_(?P<tile_m>[0-9]+)", "sm90_128"))
+    {'arch': 'sm90', 'arch_name': 'Hopper', 'tile_m': 128}
+
     Args:
         match: The match of a pattern of one family.
         types: Translates the type words of this family (the groups `dtype_...`) to
@@ -160,10 +163,12 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
         elif group in _TEXT_FIELDS:
             fields[group] = text or None
         elif group == "mma":
-            fields[group] = text if "x" in text else MMA_SHAPES.get(text)
-        elif group in _TARGET_FIELDS:
-            fields |= _TARGET_FIELDS[group](text)
-        elif types and group.startswith("dtype_"):
+            fields["mma"] = text if "x" in text else MMA_SHAPES.get(text)
+        elif group == "cc":
+            fields.update(from_capability(text))
+        elif group == "arch":
+            fields.update(get_generation_fields(text))
+        elif types is not None and group.startswith("dtype_"):
             fields[group] = types(text)
 
     return fields
@@ -177,8 +182,9 @@ def find_epilogue(rest: str) -> str | None:
     Args:
         rest: A part of a name in which words are divided by underscores.
     """
-    epilogue_words = [word for word in rest.split("_") if word in _EPILOGUES]
-    return "_".join(epilogue_words) or None
+    words = rest.split("_")
+    epilogue_words = [word for word in words if word in _EPILOGUES]
+    return "_".join(epilogue_words) if epilogue_words else None
 
 
 def explain(
@@ -199,22 +205,25 @@ def explain(
     [(0, 2, 'tile of 64 rows')]
     """
     parts: list[Part] = []
-    name = match.string
-    for group, index in match.re.groupindex.items():
-        start, end = match.regs[index]
-        meaning = meanings.get(group, _MEANINGS.get(group))
-        if meaning and end > start:
-            text = name[start:end]
-            if isinstance(meaning, str):
-                explanation = meaning.format(text)
-            else:
-                explanation = meaning(text)
-            parts.append((start, end, explanation))
-
-        if words and group in ("mid", "rest"):
-            parts += _explain_words(name, start, end, words)
+    for group, text in match.groupdict().items():
+        if not text:
+            continue
+        start, end = match.span(group)
+        meaning = meanings.get(group) or _MEANINGS.get(group)
+        if isinstance(meaning, str):
+            parts.append((start, end, meaning.format(text)))
+        elif meaning is not None:
+            parts.append((start, end, meaning(text)))
+        if words is not None and group in ("mid", "rest"):
+            parts += _explain_words(match.string, start, end, words)
 
     return parts
+
+
+def explain_group(match: re.Match[str], group: str | int, meaning: str) -> Part:
+    """Return the characters that one group of a pattern matched, with their meaning."""
+    start, end = match.span(group)
+    return start, end, meaning
 
 
 def _explain_words(name: str, start: int, end: int, words: Meaning) -> list[Part]:
@@ -223,10 +232,10 @@ def _explain_words(name: str, start: int, end: int, words: Meaning) -> list[Part
     Words without a meaning are left out.
     """
     parts = []
-    for word_start, word_end, word in iterate_words(name, start, end):
-        meaning = words(word)
+    for word in iterate_words(name, start, end):
+        meaning = words(word.text)
         if meaning is not None:
-            parts.append((word_start, word_end, meaning))
+            parts.append((word.start, word.end, meaning))
 
     return parts
 
@@ -243,15 +252,31 @@ def find_first_op(patterns: Mapping[str, str], text: str) -> str | None:
     return None
 
 
-def iterate_words(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """Yield the words between underscores in `name[start:end]` with their positions.
+class Word(NamedTuple):
+    """A word of a name: the characters name[start:end]."""
 
-    Each item is the start and the end of a word in `name`, and the word itself.
+    text: str
+    start: int
+    end: int
+
+
+def word_of_group(match: re.Match[str], group: str) -> Word:
+    """Return the characters that one group of a pattern matched as a word."""
+    return Word(match[group], match.start(group), match.end(group))
+
+
+def iterate_words(name: str, start: int, end: int) -> Iterator[Word]:
+    """Yield the words between underscores in `name[start:end]`, without empty ones.
+
+    >>> [word.text for word in iterate_words("gemm_relu__tn", 4, 13)]
+    ['relu', 'tn']
     """
-    for word in name[start:end].split("_"):
-        if word:
-            yield start, start + len(word), word
-        start += len(word) + 1
+    word_start = start
+    for text in name[start:end].split("_"):
+        word_end = word_start + len(text)
+        if text:
+            yield Word(text, word_start, word_end)
+        word_start = word_end + len("_")
 
 
 def escaped(char: str) -> str:
@@ -274,7 +299,8 @@ def cut(text: str, mark: str) -> str:
     """
     if len(text) <= MAX_SHORT:
         return text
-    return text[: MAX_SHORT - len(mark)].rstrip() + mark
+    kept_characters = MAX_SHORT - len(mark)
+    return f"{text[:kept_characters].rstrip()}{mark}"
 
 
 def safe(text: str) -> str:
@@ -286,12 +312,14 @@ def safe(text: str) -> str:
     >>> safe("a\\x1b[31mb")
     'a\\\\x1b(31mb'
     """
-    beginning = text[: 2 * MAX_SHORT]
+    beginning = text[: 2 * MAX_SHORT]  # more than is kept
     is_plain = beginning.isascii() and beginning.isprintable()
-    if not is_plain or "[" in beginning or "]" in beginning:
-        beginning = _UNSAFE.sub(lambda match: escaped(match[0]), beginning)
+    has_brackets = "[" in beginning or "]" in beginning
+    if is_plain and not has_brackets:
+        return cut(beginning, "...")
 
-    return cut(beginning, "...")
+    safe_text = _UNSAFE.sub(lambda match: escaped(match[0]), beginning)
+    return cut(safe_text, "...")
 
 
 def spaced(*words: str | int | None) -> str:
@@ -317,41 +345,53 @@ def gemm_label(op: str, fields: Mapping[str, Any], *last_words: str | None) -> s
     >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
     'gemm bf16 128x64 tn'
     """
-    get = fields.get
-    math = get("math")
-    stages = get("stages")
-
+    types = _format_product_types(
+        fields.get("dtype_a"),
+        fields.get("dtype_b"),
+        acc=fields.get("dtype_acc"),
+        out=fields.get("dtype_out"),
+    )
+    tile = tile_words(fields.get("tile_m"), fields.get("tile_n"), fields.get("tile_k"))
+    math = fields.get("math")
+    stages = fields.get("stages")
+    generation = fields.get("arch_name") or ""
     return spaced(
         op,
-        _format_product_types(
-            get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")
-        ),
+        types,
         f"({math})" if math else None,
-        tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
-        get("layout"),
-        get("arch") or (get("arch_name") or "").lower(),
-        get("epilogue"),
+        tile,
+        fields.get("layout"),
+        fields.get("arch") or generation.lower(),
+        fields.get("epilogue"),
         f"s{stages}" if stages else None,
         *last_words,
     )
 
 
 def _format_product_types(
-    a: str | None, b: str | None, acc: str | None, out: str | None
+    a: str | None, b: str | None, *, acc: str | None, out: str | None
 ) -> str | None:
-    """Write the types of a matrix product as one text.
+    """Write the types of a matrix product as one text: `bf16`, or `bf16->fp32`.
 
-    It is the text of `dtype_words`. If the type of A is not known, the type of the
-    sums stands in for it, or, where the result has another type than the sums,
-    only the result is shown: `->bf16`.
+    If the type of A is not known, the type of the sums stands in for it. Where the
+    result has another type than the sums, only the result is shown: `->bf16`.
 
-    >>> _format_product_types(None, None, "fp32", "bf16"), _format_product_types(None, None, "fp32", None)
-    ('->bf16', 'fp32')
+    >>> _format_product_types(None, None, acc="fp32", out="bf16")
+    '->bf16'
+    >>> _format_product_types(None, None, acc="fp32", out=None)
+    'fp32'
+
+    Args:
+        a: The type of A.
+        b: The type of B.
+        acc: The type of the sums.
+        out: The type of the result.
     """
-    if a is None and out is not None and out != acc:
+    if a is not None:
+        return dtype_words(a, b, out)
+    if out is not None and out != acc:
         return f"->{out}"
-
-    return dtype_words(a or acc, b, out)
+    return dtype_words(acc, b, out)
 
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
@@ -373,14 +413,9 @@ def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
     """
     if a is None:
         return out
-
-    operands = a
-    if b is not None and b != a:
-        operands = f"{a}*{b}"
-
+    operands = a if b is None or b == a else f"{a}*{b}"
     if out is None or out == a:
         return operands
-
     return f"{operands}->{out}"
 
 
@@ -425,40 +460,28 @@ def annotate(
         The lines, at least one, and the legend.
     """
     signs = _choose_signs(len(parts))
-
-    # Mark the characters of each part.
-    # There is one mark per character of the name.
-    marks = [" "] * len(name)
+    mark_of_character = [" "] * len(name)
     legend = []
     for sign, (start, end, meaning) in zip(signs, parts, strict=True):
-        marks[start:end] = _draw_underline(sign, end - start, ends)
+        mark_of_character[start:end] = _draw_underline(sign, end - start, ends)
         legend.append(f"{sign} {meaning}")
 
-    # An escaped character is wider. Its mark is widened, so that it stays below.
-    texts: Sequence[str] = name
-    if not name.isprintable():
-        texts = [printable(character) for character in name]
-        marks = _widen_marks(marks, texts)
+    # A character that cannot be printed is written as several ones, such as `\x1b`.
+    # Its mark is repeated, so that the marks stay below their characters.
+    shown_name = ""
+    underlines = ""
+    for character, mark in zip(name, mark_of_character, strict=True):
+        shown_character = printable(character)
+        shown_name += shown_character
+        underlines += mark * len(shown_character)
 
-    # Wrap the text and its marks alike.
-    shown = "".join(texts)
-    underlines = "".join(marks)
     lines = []
-    for start in range(0, max(1, len(shown)), width):  # a name may be empty
-        end = start + width
-        lines.append((shown[start:end], underlines[start:end].rstrip()))
+    for line_start in range(0, max(1, len(shown_name)), width):  # a name may be empty
+        line_end = line_start + width
+        line_marks = underlines[line_start:line_end]
+        lines.append((shown_name[line_start:line_end], line_marks.rstrip()))
 
     return Annotated(lines=tuple(lines), legend=tuple(legend))
-
-
-def _widen_marks(marks: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Repeat each mark as often as the text of its character is long.
-
-    Args:
-        marks: One mark per character of the name.
-        texts: How each character of the name is printed.
-    """
-    return [mark * len(text) for mark, text in zip(marks, texts, strict=True)]
 
 
 def _choose_signs(count: int) -> Sequence[str]:
@@ -488,6 +511,7 @@ def _draw_underline(sign: str, width: int, ends: Sequence[str]) -> list[str]:
         ends: The left end, the middle and the right end of an underline.
     """
     left, middle, right = ends
-    if width <= len(sign) + 1:
+    has_room_for_ends = width >= len(sign) + 2
+    if not has_room_for_ends:
         return list(sign[:width].ljust(width, middle))
-    return list(left + sign.center(width - 2, middle) + right)
+    return [left, *sign.center(width - 2, middle), right]

@@ -26,11 +26,13 @@ from fusetui.text.patterns import lazy_pattern
 
 from .cxx import Signature, signature
 from .record import (
+    MAX_SHORT,
     KernelName,
     Meanings,
     Part,
     build,
     explain,
+    explain_group,
     fields_of,
     gemm_label,
     iterate_words,
@@ -60,8 +62,9 @@ _SEARCHED: Final = {
     "local_read": lazy_pattern(r"_PLR(?P<local_read>\d{1,6})(?=_|$)"),
 }
 _FLAGS = lazy_pattern(r"(?:_(?:BH?|Bias|HAS?|AS?|S|SAB|SAV|UserArgs)(?=_|$))*")
+_USES_BETA: Final = "B: uses beta, so C may be read"
 _FLAG_WORDS: Final = {
-    "B": "B: uses beta, so C may be read",
+    "B": _USES_BETA,
     "BH": "B: uses beta, so C may be read; H: adds up in high precision",
     "A": "can apply an activation when it stores",
     "HA": "can apply an activation when it stores",
@@ -165,11 +168,13 @@ _MANGLED_RUN = lazy_pattern(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = lazy_pattern(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
 _DIGITS = lazy_pattern(r"\d{1,6}")
 _CLASS = lazy_pattern(r"NS_(\d{1,3})")
-_CK_PASSES: Final = (
-    ("conv_fwd", "fprop"),
-    ("bwd_data", "dgrad"),
-    ("bwd_weight", "wgrad"),
-)
+_CK_PASSES: Final = {
+    "conv_fwd": "fprop",
+    "bwd_data": "dgrad",
+    "bwd_weight": "wgrad",
+}
+"""Passes of a convolution, by words in the base name."""
+
 _CK_MEANINGS: Final = (
     "threads of a workgroup: {}",
     "output tile: {} rows",
@@ -207,10 +212,26 @@ class _Integer(NamedTuple):
     value: int
 
 
+class _CkTile(NamedTuple):
+    """The ten integers by which Composable Kernel describes a tile, in their order."""
+
+    block_threads: int
+    m: int
+    n: int
+    k: int
+    k_loaded_of_a: int
+    k_loaded_of_b: int
+    m_of_instruction: int
+    n_of_instruction: int
+    instructions_along_m: int  # of one wave
+    instructions_along_n: int
+
+
 def decode_tensile(name: str) -> KernelName | None:
     """Decode the name of a matrix product of Tensile or hipBLASLt.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `Cijk_Alik_Bljk_BBS_BH_`, and its options follow:
+    `MT256x192x64` is the tile. Returns None for a kernel of another library.
     """
     match = _TENSILE.match(name)
     if match is None:
@@ -231,14 +252,11 @@ def decode_tensile(name: str) -> KernelName | None:
     stream_k_word = "stream-k" if fields["stream_k"] else None
     short = gemm_label("gemm", fields, waves_word, stream_k_word)
 
-    layout_span = (match.start("a") - 1, match.end("b"))
-    parts = [
-        (*layout_span, explain_layout(layout)),
-        *_explain_types(match),
-        *_explain_flags(match),
-    ]
+    layout_start = match.start("a") - len("A")
+    layout_part: Part = (layout_start, match.end("b"), explain_layout(layout))
+    parts = [layout_part, *_explain_types(match), *_explain_flags(match)]
     for option in options.values():
-        if option:
+        if option is not None:
             parts += explain(option, _TENSILE_MEANINGS)
 
     return build(name, "tensile", short, parts, **fields)
@@ -252,10 +270,9 @@ def _decode_tensile_helper(name: str) -> KernelName | None:
     if not name.startswith("Cijk_"):
         return None
 
-    if "_PostGSU" not in name:
-        return build(name, "tensile", name[:48])
-
-    # Such a kernel adds up the partial sums of a split K.
+    adds_up_partial_sums = "_PostGSU" in name
+    if not adds_up_partial_sums:
+        return build(name, "tensile", name[:MAX_SHORT])
     short = f"splitk-reduce {name.removeprefix('Cijk_')}"
     return build(name, "tensile", short, op="reduction", role="splitk_reduce")
 
@@ -283,19 +300,17 @@ def _read_tensile_fields(
         fields |= get_gfx_fields(options["target"]["gfx"])
 
     mma = options["mma"]
-    if mma:
-        m, n, k = mma.group("m", "n", "k")
-        if k is not None:  # Tensile's form has K, that of hipBLASLt does not
-            fields["mma"] = f"{m}x{n}x{k}"
-        else:
-            fields["mma_mn"] = f"{m}x{n}"
+    if mma and mma["k"]:  # the form of Tensile
+        fields["mma"] = f"{mma['m']}x{mma['n']}x{mma['k']}"
+    elif mma:  # that of hipBLASLt
+        fields["mma_mn"] = f"{mma['m']}x{mma['n']}"
 
-    if options["split"] and int(options["split"]["split"]) > 1:
-        fields["split_k"] = int(options["split"]["split"])
-
-    if options["stream"] and int(options["stream"]["stream"]) > 0:
+    split = options["split"]
+    if split and int(split["split"]) > 1:
+        fields["split_k"] = int(split["split"])
+    stream = options["stream"]
+    if stream and int(stream["stream"]) > 0:
         fields["stream_k"] = True
-
     return fields
 
 
@@ -334,21 +349,21 @@ def _read_tensile_types(types: str, next_word: str) -> _TensileTypes | None:
     letters = _LETTER.findall(types)
     next_letters = _LETTER.findall(next_word)
 
-    has_beta_behind = len(letters) == 2 and letters[1] == "B"
-    has_beta_apart = len(letters) == 1 and next_word == "B"
-    if has_beta_behind or has_beta_apart:
-        letter = letters[0]
-        return _TensileTypes(a=letter, b=letter, out=letter, sums=letter)
+    is_type_and_beta = len(letters) == 2 and letters[1] == "B"
+    is_type_before_beta = len(letters) == 1 and next_word == "B"
+    if is_type_and_beta or is_type_before_beta:
+        only_type = letters[0]
+        return _TensileTypes(a=only_type, b=only_type, out=only_type, sums=only_type)
 
     if len(letters) == 3:
-        a, out, sums = letters
-        return _TensileTypes(a=a, b=a, out=out, sums=sums)
+        a_and_b, out, sums = letters
+        return _TensileTypes(a=a_and_b, b=a_and_b, out=out, sums=sums)
 
-    if len(letters) < 3 and _is_letters(next_word) and len(next_letters) == 2:
+    if len(letters) < 3 and len(next_letters) == 2 and _is_letters(next_word):
         out, sums = next_letters
-        return _TensileTypes(
-            a=letters[0], b=letters[-1], out=out, sums=sums, is_in_two_groups=True
-        )
+        a = letters[0]
+        b = letters[-1]  # the same one, if A and B have one letter
+        return _TensileTypes(a=a, b=b, out=out, sums=sums, is_in_two_groups=True)
 
     return None
 
@@ -378,31 +393,35 @@ def _explain_types(match: re.Match[str]) -> list[Part]:
     Letters that do not settle the types are explained as such.
     """
     types = _read_tensile_types(match["types"], match["more"] or "")
+    second_meaning = None
     if types is None:
-        groups = ["types", "more"] if _has_second_group(match) else ["types"]
-        return [
-            (*match.span(group), f"{match[group]}: {_UNSETTLED_TYPES}")
-            for group in groups
-        ]
-
-    fields = _make_type_fields(types)
-    if types.a == types.b:
-        operands = f"A and B are {fields['dtype_a']}"
+        first_meaning = _UNSETTLED_TYPES
+        if _has_second_group(match):
+            second_meaning = _UNSETTLED_TYPES
     else:
-        operands = f"A is {fields['dtype_a']}, B {fields['dtype_b']}"
+        operands = _describe_operand_types(types)
+        sums = _LETTERS[types.sums]
+        result_and_sums = f"the result is {_LETTERS[types.out]}, the sums {sums}"
+        has_beta = len(_LETTER.findall(match["types"])) == 2
+        if types.is_in_two_groups:
+            first_meaning = operands
+            second_meaning = result_and_sums
+        elif has_beta:
+            first_meaning = f"{operands}, {result_and_sums}; {_USES_BETA}"
+        else:
+            first_meaning = f"{operands}, {result_and_sums}"
 
-    stored = f"the result is {fields['dtype_out']}, the sums {fields['dtype_acc']}"
-    if types.is_in_two_groups:
-        return [
-            (*match.span("types"), f"{match['types']}: {operands}"),
-            (*match.span("more"), f"{match['more']}: {stored}"),
-        ]
+    parts = [explain_group(match, "types", f"{match['types']}: {first_meaning}")]
+    if second_meaning is not None:
+        parts.append(explain_group(match, "more", f"{match['more']}: {second_meaning}"))
+    return parts
 
-    meaning = f"{match['types']}: {operands}, {stored}"
-    if len(_LETTER.findall(match["types"])) == 2:
-        meaning += "; B: uses beta, so C may be read"
 
-    return [(*match.span("types"), meaning)]
+def _describe_operand_types(types: _TensileTypes) -> str:
+    """Describe the types of A and B in words."""
+    if types.a == types.b:
+        return f"A and B are {_LETTERS[types.a]}"
+    return f"A is {_LETTERS[types.a]}, B {_LETTERS[types.b]}"
 
 
 def _has_second_group(match: re.Match[str]) -> bool:
@@ -412,30 +431,28 @@ def _has_second_group(match: re.Match[str]) -> bool:
     missing.
     """
     next_word = match["more"]
-    return (
-        next_word is not None
-        and next_word not in _FLAG_WORDS
-        and _is_letters(next_word)
-    )
+    if next_word is None or next_word in _FLAG_WORDS:
+        return False
+    return _is_letters(next_word)
 
 
 def _is_letters(group: str) -> bool:
-    """Whether a word is made of letters of types alone, such as `BBS`."""
+    """Return whether a word is made of letters of types alone, such as `BBS`."""
     return "".join(_LETTER.findall(group)) == group
 
 
 def _explain_flags(match: re.Match[str]) -> list[Part]:
     """Explain the flags that follow the types, up to the first word that is no flag."""
-    start = match.end("more" if _has_second_group(match) else "types")
-    flags = _FLAGS.match(match.string, start)
+    last_group_of_types = "more" if _has_second_group(match) else "types"
+    flags = _FLAGS.match(match.string, match.end(last_group_of_types))
     if flags is None:
         return []
 
-    return [
-        (word_start, word_end, _FLAG_WORDS[word])
-        for word_start, word_end, word in iterate_words(match.string, *flags.span())
-        if word in _FLAG_WORDS
-    ]
+    parts = []
+    for word in iterate_words(match.string, flags.start(), flags.end()):
+        if word.text in _FLAG_WORDS:
+            parts.append((word.start, word.end, _FLAG_WORDS[word.text]))
+    return parts
 
 
 def decode_miopen(name: str) -> KernelName | None:
@@ -452,10 +469,16 @@ def decode_miopen(name: str) -> KernelName | None:
 
     for prefix, kernel in _MIOPEN.items():
         if name.startswith(prefix):
-            parts = [(0, len(prefix), f"MIOpen: {kernel.op or 'a helper'}")]
-            short = name.partition("(")[0].removeprefix("MIOpen")
-            return build(name, "miopen", short, parts, **kernel._asdict())
-
+            function, *_ = name.split("(", maxsplit=1)
+            return build(
+                name,
+                "miopen",
+                short=function.removeprefix("MIOpen"),
+                parts=[(0, len(prefix), f"MIOpen: {kernel.op or 'a helper'}")],
+                op=kernel.op,
+                pass_=kernel.pass_,
+                algo=kernel.algo,
+            )
     return None
 
 
@@ -476,60 +499,43 @@ def _decode_igemm(name: str) -> KernelName | None:
         **get_gfx_fields(_IGEMM_TARGETS.get(match["target"])),
     }
 
-    short = gemm_label(
-        pass_,
-        fields,
-        f"w{match['wave']}",
-        "gkgs" if match["rest"].endswith("_gkgs") else None,
-    )
+    is_split = match["rest"].endswith("_gkgs")  # K is split over workgroups
+    short = gemm_label(pass_, fields, f"w{match['wave']}", "gkgs" if is_split else None)
     return build(name, "miopen", short, explain(match, _MEANINGS), **fields)
 
 
 def decode_ck(name: str) -> KernelName | None:
     """Decode the name of a kernel of Composable Kernel.
 
-    Returns None for a kernel of another library.
+    Such a name begins like `void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<`. Returns
+    None for a kernel of another library.
     """
     sign = signature(name)
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
 
     fields = _classify_ck_kernel(name, sign)
-    parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
+    parts = [sign.explain_base("a kernel of Composable Kernel")]
+    label = fields.get("pass_") or fields["op"] or "ck"
+    instruction = None
 
     # The gradient of the weight has another order of the integers.
     is_product = fields["op"] in ("gemm", "conv")
+    integers = []
     if is_product and fields.get("pass_") != "wgrad":
         integers = _find_tile(name)
-        if integers:
-            fields |= _make_ck_tile_fields(integers)
-            parts += _explain_ck_tile(integers)
+    if integers:
+        tile = _CkTile._make(integer.value for integer in integers)
+        fields["tile_m"] = tile.m
+        fields["tile_n"] = tile.n
+        fields["tile_k"] = tile.k
+        fields["mma_mn"] = f"{tile.m_of_instruction}x{tile.n_of_instruction}"
+        instruction = f"mi{fields['mma_mn']}"
+        for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
+            parts.append((integer.start, integer.end, meaning.format(integer.value)))
 
-    label = fields.get("pass_") or fields["op"] or "ck"
-    instruction = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
     short = gemm_label(label, fields, instruction, _shorten_ck_name(name, sign))
     return build(name, "ck", short, parts, **fields)
-
-
-def _make_ck_tile_fields(integers: list[_Integer]) -> dict[str, Any]:
-    """Return the fields of a tile of Composable Kernel from the ten integers that
-    describe it.
-
-    The fields are `tile_m`, `tile_n`, `tile_k` and `mma_mn`, the shape of one matrix
-    instruction, such as `32x32`.
-    """
-    values = [integer.value for integer in integers]
-    _, m, n, k, _, _, m_xdl, n_xdl, _, _ = values
-    return {"tile_m": m, "tile_n": n, "tile_k": k, "mma_mn": f"{m_xdl}x{n_xdl}"}
-
-
-def _explain_ck_tile(integers: list[_Integer]) -> list[Part]:
-    """Explain each of the ten integers of a tile."""
-    parts = []
-    for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
-        text = meaning.format(integer.value)
-        parts.append((integer.start, integer.end, text))
-    return parts
 
 
 def _shorten_ck_name(name: str, sign: Signature) -> str:
@@ -539,14 +545,15 @@ def _shorten_ck_name(name: str, sign: Signature) -> str:
     class through one function, `kentry`. The name of the class then follows in the
     mangled name, behind its length in digits, and is returned instead.
     """
+    class_length = None
     if sign.base == "kentry":
-        length = _CLASS.search(name, sign.end, sign.end + 30)
-        if length is not None:
-            start = length.end()
-            characters = min(int(length[1]), _MAX_CLASS_CHARACTERS)
-            return name[start : start + characters]
+        class_length = _CLASS.search(name, sign.end, sign.end + 30)
+    if class_length is None:
+        return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
 
-    return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
+    class_start = class_length.end()
+    shown_characters = min(int(class_length[1]), _MAX_CLASS_CHARACTERS)
+    return name[class_start : class_start + shown_characters]
 
 
 _MAX_CLASS_CHARACTERS: Final = 40
@@ -562,20 +569,18 @@ def _classify_ck_kernel(name: str, sign: Signature) -> dict[str, Any]:
     base = sign.base
     after_base = name[sign.end : sign.end + 120]
     if sign.scope.startswith("ck_tile::"):
-        if "MoeSorting" in after_base or "MoeSorting" in base:
+        if "MoeSorting" in f"{base} {after_base}":
             return {"op": "moe"}
         if "Fmha" in after_base:
             return {"op": "attention"}
         is_norm = re.search("norm2d(?:Fwd|Bwd)", after_base) is not None
         return {"op": "norm" if is_norm else None}
 
-    for word, pass_ in _CK_PASSES:
+    for word, pass_ in _CK_PASSES.items():
         if word in base:
             return {"op": "conv", "pass_": pass_}
-
     if "conv" in base:
         return {"op": "conv", "pass_": None}
-
     return {"op": "gemm" if "gemm" in base else None}
 
 
@@ -592,20 +597,18 @@ def _find_tile(name: str) -> list[_Integer]:
 
     # A demangled name repeats its types in the parameters, so the same values may come
     # twice. Hence the tiles are kept by their values.
-    tiles: dict[tuple[int, ...], list[_Integer]] = {}
+    integers_of_tile: dict[_CkTile, list[_Integer]] = {}
     for run in run_pattern.finditer(name):
         integers = _find_integers(name, run.start(), run.end())
-        for first in range(len(integers) - _TILE_INTEGERS + 1):
+        windows = len(integers) - _TILE_INTEGERS + 1
+        for first in range(windows):
             window = integers[first : first + _TILE_INTEGERS]
-            values = tuple(integer.value for integer in window)
-            if _is_tile(values):
-                tiles.setdefault(values, window)
+            candidate = _CkTile._make(integer.value for integer in window)
+            if _is_tile(candidate):
+                integers_of_tile.setdefault(candidate, window)
 
-    if len(tiles) != 1:
-        return []
-
-    (tile,) = tiles.values()
-    return tile
+    is_unique = len(integers_of_tile) == 1
+    return next(iter(integers_of_tile.values())) if is_unique else []
 
 
 def _find_integers(name: str, start: int, end: int) -> list[_Integer]:
@@ -617,23 +620,23 @@ def _find_integers(name: str, start: int, end: int) -> list[_Integer]:
     return integers
 
 
-def _is_tile(values: tuple[int, ...]) -> bool:
+def _is_tile(tile: _CkTile) -> bool:
     """Return whether ten integers satisfy the arithmetic of a tile.
 
-    The waves that the tile is divided into must be those of a block: see the top of
-    this module.
-
-    Args:
-        values: The integers in the order of `_CK_MEANINGS`.
+    The waves that the tile is divided into must be those of a block: a tile of 256 x
+    128 with waves of 64 x 64 takes 8 waves, so a block of 512 threads.
     """
-    block_size, m, n, _, _, _, m_xdl, n_xdl, m_per_wave, n_per_wave = values
-    if 0 in values or m_xdl not in _XDL_SIZES or n_xdl not in _XDL_SIZES:
+    if 0 in tile:
+        return False
+    if tile.m_of_instruction not in _XDL_SIZES:
+        return False
+    if tile.n_of_instruction not in _XDL_SIZES:
         return False
 
-    wave_rows = m_xdl * m_per_wave
-    wave_columns = n_xdl * n_per_wave
-    if m % wave_rows or n % wave_columns:
+    wave_rows = tile.m_of_instruction * tile.instructions_along_m
+    wave_columns = tile.n_of_instruction * tile.instructions_along_n
+    if tile.m % wave_rows != 0 or tile.n % wave_columns != 0:
         return False
 
-    waves = (m // wave_rows) * (n // wave_columns)
-    return block_size == _WAVE_THREADS * waves
+    waves = (tile.m // wave_rows) * (tile.n // wave_columns)
+    return tile.block_threads == waves * _WAVE_THREADS

@@ -59,8 +59,9 @@ class _Pattern(NamedTuple):
 def _explain_sizes(match: re.Match[str], kernel: DecodedName) -> str:
     """Explain sizes with an `x`: a tile, a cluster, or the work of a block."""
     word = match[0]
-    tile = tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k)
-    if word == tile or (tile and tile.startswith(f"{word}x")):
+    tile = tile_words(kernel.tile_m, kernel.tile_n, kernel.tile_k) or ""
+    is_tile = word == tile or tile.startswith(f"{word}x")  # K may be left out
+    if is_tile:
         return "tile of one block: rows x columns of the result, then the slice of K"
     if word == kernel.cluster:
         return "blocks of a cluster"
@@ -159,7 +160,8 @@ def short_words(kernel: DecodedName) -> Iterator[tuple[str, str]]:
     >>> [*short_words(decoded("volta_sgemm_128x64_tn"))][-1]
     ('volta', 'built for the Volta generation')
     """
-    for word in dict.fromkeys(kernel.short.split()):
+    distinct_words = dict.fromkeys(kernel.short.split())  # in their order
+    for word in distinct_words:
         meaning = _explain_short_word(word, kernel)
         if meaning:
             yield word, meaning
@@ -167,10 +169,11 @@ def short_words(kernel: DecodedName) -> Iterator[tuple[str, str]]:
 
 def _explain_short_word(word: str, kernel: DecodedName) -> str:
     """Return the meaning of a word of a short text; "" if it is not known."""
-    if word == kernel.layout and set(word) <= set("ntch"):
-        return explain_layout(word).partition(": ")[2]
     if word == kernel.layout:
-        return "the order of the dimensions of a tensor"
+        are_blas_letters = set(word) <= set("ntch")
+        if not are_blas_letters:
+            return "the order of the dimensions of a tensor"
+        return explain_layout(word).removeprefix(f"{word}: ")
     if word == kernel.epilogue:
         return "what it can do to a tile before it stores it"
     if word in _FIXED:

@@ -21,7 +21,17 @@ from typing import Final
 
 from fusetui.text.patterns import lazy_pattern
 
-from .record import KernelName, build, explain, iterate_words, spaced
+from .record import (
+    KernelName,
+    Meanings,
+    Word,
+    build,
+    explain,
+    explain_group,
+    iterate_words,
+    spaced,
+    word_of_group,
+)
 
 _NAME = lazy_pattern(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -114,62 +124,62 @@ def decode_nccl(name: str) -> KernelName | None:
     """
     any_collective = _RCCL.match(name)
     if any_collective:
-        parts = [(*any_collective.span(), "can be any collective")]
+        parts = [explain_group(any_collective, 0, "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
 
     match = _NAME.match(name)
-    if match is not None:
-        words = list(iterate_words(name, *match.span("rest")))
+    if match:
+        words = list(iterate_words(name, match.start("rest"), match.end("rest")))
         is_symmetric = match["sym"] is not None
-        return _build_collective_record(name, match, words, is_symmetric, fields={})
+        return _build_collective_record(match, words, is_symmetric=is_symmetric)
 
-    # Older releases name the algorithm and the protocol in another order.
-    match = _OLD_NAME.match(name)
-    if match is None:
+    # Older releases run the algorithm and the protocol together with the collective.
+    old_match = _OLD_NAME.match(name)
+    if old_match is None:
         return None
-
-    words = [(*match.span(group), match[group]) for group in ("redop", "type")]
-    fields = {
-        "algo": match["algo"].lower(),
-        "proto": match["proto"].lower() or "simple",
-    }
-    return _build_collective_record(name, match, words, False, fields)
+    return _build_collective_record(
+        old_match,
+        [word_of_group(old_match, "redop"), word_of_group(old_match, "type")],
+        is_symmetric=False,
+        algo=old_match["algo"].lower(),
+        proto=old_match["proto"].lower() or "simple",
+    )
 
 
 def _build_collective_record(
-    name: str,
     match: re.Match[str],
-    words: list[tuple[int, int, str]],
+    words: list[Word],
+    *,
     is_symmetric: bool,
-    fields: dict[str, str],
+    **known_fields: str,
 ) -> KernelName:
     """Build the record of the kernel of a collective.
 
     Args:
-        name: The full name of the kernel.
-        match: The match of a pattern for such names.
-        words: The words behind the collective, with their start and end in the name.
+        match: The match of a pattern for such names; its group `what` is the
+            collective, such as `AllReduce`.
+        words: The words behind the collective, such as `Sum`, `bf16`, `RING` and `LL`.
         is_symmetric: Whether it is a symmetric kernel. Its algorithms have a scheme
             of their own, which is not decoded.
-        fields: The fields that are already known. Those of the words are added.
+        known_fields: Fields besides those that the words determine.
     """
     collective = _COLLECTIVES.get(match["what"])
     meaning = f"the collective: {collective}" if collective else "can be any collective"
-    parts = [(*match.span("what"), meaning)]
-    for start, end, word in words:
-        field, value = _classify_word(word)
-        if field is None:
-            continue
-
+    parts = [explain_group(match, "what", meaning)]
+    fields = dict(known_fields)
+    for word in words:
+        field = _find_field_of_word(word.text)
         # Only a collective that reduces has an operation and a type.
         if field in ("redop", "dtype"):
-            is_meant = collective in _REDUCING_COLLECTIVES
+            is_meaningful = collective in _REDUCING_COLLECTIVES
         else:
-            is_meant = not is_symmetric
+            is_meaningful = not is_symmetric
+        if field is None or not is_meaningful:
+            continue
 
-        if is_meant:
-            fields[field] = value
-            parts.append((start, end, _MEANINGS[field].format(value)))
+        value = _parse_type(word.text) if field == "dtype" else word.text.lower()
+        fields[field] = value
+        parts.append((word.start, word.end, _MEANINGS[field].format(value)))
 
     short = spaced(
         "nccl",
@@ -178,24 +188,24 @@ def _build_collective_record(
         fields.get("algo"),
         "symmetric" if is_symmetric else None,
     )
+    name = match.string
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
 
-def _classify_word(word: str) -> tuple[str | None, str]:
-    """Return the field that a word of a collective's name determines, and its value.
+def _find_field_of_word(word: str) -> str | None:
+    """Return the field that a word of a collective's name determines.
 
-    `("redop", "sum")` and `("dtype", "bf16")` are examples; the latter has our name of
-    the type. The field is None for a word without a field.
+    It is `redop` for `Sum`, `algo` for `RING`, `proto` for `LL`, and `dtype` for
+    `bf16`. Returns None for any other word.
     """
-    value = word.lower()
-    if value in _FIELD_OF_WORD:
-        return _FIELD_OF_WORD[value], value
+    if word.lower() in _FIELD_OF_WORD:
+        return _FIELD_OF_WORD[word.lower()]
+    return "dtype" if _parse_type(word) else None
 
-    dtype = _TYPES.get(word.removesuffix("_t"))
-    if dtype is not None:
-        return "dtype", dtype
 
-    return None, value
+def _parse_type(word: str) -> str:
+    """Return our name of an element type: `fp32` for `float`; "" for no type."""
+    return _TYPES.get(word.removesuffix("_t"), "")
 
 
 def decode_copy(name: str) -> KernelName | None:
@@ -215,15 +225,16 @@ def decode_copy(name: str) -> KernelName | None:
     if copy is None:
         return None
 
+    parts = explain(
+        copy,
+        {
+            "direction": "{}: D is the GPU (device), H the host",
+            "source": lambda memory: f"from {_describe_memory(memory)}",
+            "target": lambda memory: f"to {_describe_memory(memory)}",
+        },
+    )
     direction = copy["direction"]
-    parts = explain(copy, {"direction": "{}: D is the GPU (device), H the host"})
-
-    memories = None
-    if copy["source"]:
-        memories = f"{copy['source']}->{copy['target']}"
-        parts.append((*copy.span("source"), f"from {_describe_memory(copy['source'])}"))
-        parts.append((*copy.span("target"), f"to {_describe_memory(copy['target'])}"))
-
+    memories = f"{copy['source']}->{copy['target']}" if copy["source"] else None
     short = spaced("memcpy", direction, memories)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
 
@@ -238,8 +249,6 @@ def _build_fill_record(name: str, fill: re.Match[str]) -> KernelName:
 
     The kind of memory is missing in some names.
     """
-    kind = fill["kind"]
-    parts = []
-    if kind:
-        parts.append((*fill.span("kind"), f"fills {_describe_memory(kind)}"))
-    return build(name, "memset", spaced("memset", kind), parts, op="memset")
+    meanings: Meanings = {"kind": lambda memory: f"fills {_describe_memory(memory)}"}
+    parts = explain(fill, meanings)
+    return build(name, "memset", spaced("memset", fill["kind"]), parts, op="memset")

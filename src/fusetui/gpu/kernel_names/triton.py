@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.model.grouping import by_key
@@ -37,6 +37,7 @@ from .record import (
     Part,
     build,
     explain,
+    explain_group,
     fields_of,
     find_first_op,
     gemm_label,
@@ -106,19 +107,21 @@ def decode_inductor(name: str) -> KernelName | None:
     'add*mul (fused #0)'
     """
     if not name.startswith("triton_"):
-        match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
-        return _build_inductor_record(name, "inductor-cpp", match) if match else None
+        cpp_match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
+        if cpp_match is None:
+            return None
+        return _build_inductor_record(name, "inductor-cpp", cpp_match)
 
     match = _TRITON.fullmatch(name)
-    if match is not None and match["category"] in _CATEGORIES:
+    if match and match["category"] in _CATEGORIES:
         return _build_inductor_record(name, "inductor-triton", match)
 
     if _UNNAMED.fullmatch(name) is None:
         return None
-
     # The name of such a kernel does not say which operators it computes.
     part = (0, len("triton_"), "a kernel of Inductor; unique_kernel_names was off")
-    op = "gemm" if name.startswith("triton_mm") else None
+    is_product = name.startswith("triton_mm")
+    op = "gemm" if is_product else None
     return build(name, "inductor-triton", name[:MAX_SHORT], [part], op=op)
 
 
@@ -134,15 +137,17 @@ def _build_inductor_record(name: str, family: str, match: re.Match[str]) -> Kern
     category = _CATEGORIES[match["category"]]
     ops = split_ops(match["ops"]) if match["ops"] else ()
 
-    parts: list[Part] = [(*match.span("category"), category.meaning)]
-    start = match.start("ops")
-    for op in ops:
-        end = start + len(op)
-        parts.append((start, end, f"operator {op[:80]}; the list is alphabetical"))
-        start = end + 1
-
     number_meaning = "counts the kernels of one graph; differs between runs"
-    parts.append((*match.span("number"), number_meaning))
+    parts = [
+        explain_group(match, "category", category.meaning),
+        explain_group(match, "number", number_meaning),
+    ]
+    op_start = match.start("ops")
+    for op in ops:
+        op_end = op_start + len(op)
+        op_meaning = f"operator {op[:80]}; the list is alphabetical"
+        parts.append((op_start, op_end, op_meaning))
+        op_start = op_end + len("_")
 
     if category.name == "template":
         kind = _classify_template(ops)
@@ -190,14 +195,13 @@ def _compose_inductor_short(category: str, ops: tuple[str, ...], number: str) ->
     if not ops:
         return f"inductor {suffix}"
 
-    shown_ops = [op for op in ops if op not in _VIEWS] or list(ops)
-    shown = "*".join(shown_ops)
+    computing_ops = [op for op in ops if op not in _VIEWS]
+    op_text = "*".join(computing_ops or ops)
 
-    max_characters = MAX_SHORT - len(suffix) - 1
-    if len(shown) > max_characters:
-        shown = shown[: max_characters - 2] + ".."
-
-    return f"{shown} {suffix}"
+    max_characters = MAX_SHORT - len(f" {suffix}")
+    if len(op_text) > max_characters:
+        op_text = op_text[: max_characters - len("..")] + ".."
+    return f"{op_text} {suffix}"
 
 
 _VIEWS: Final = frozenset(
@@ -284,17 +288,18 @@ def _find_operator_ends(text: str, start: int) -> list[int]:
     They are those of underscores, and the end of the text. None is farther away than
     _MAX_CUSTOM_CHARACTERS.
     """
-    limit = min(len(text), start + _MAX_CUSTOM_CHARACTERS)
+    end_of_text = len(text)
+    farthest = min(end_of_text, start + _MAX_CUSTOM_CHARACTERS)
 
     ends = []
-    for end in range(start + 1, limit):
-        is_last = end + 1 == len(text)  # a list does not end with an underscore
-        if text[end] == "_" and not is_last:
+    for end in range(start + 1, farthest):
+        is_last_character = end == end_of_text - 1
+        # A list does not end with an underscore.
+        if text[end] == "_" and not is_last_character:
             ends.append(end)
 
-    if limit == len(text):
-        ends.append(limit)
-
+    if farthest == end_of_text:
+        ends.append(end_of_text)
     return ends
 
 
@@ -313,7 +318,7 @@ def _split_greedily(text: str) -> tuple[str, ...]:
         if op is None or (ops and op <= ops[-1]):
             return ()
         ops.append(op)
-        start += len(op) + 1
+        start += len(op) + len("_")
 
     return tuple(ops)
 
@@ -331,11 +336,12 @@ def _find_longest_operator(text: str, start: int) -> str | None:
     if word is None:
         return None
 
-    for op in _BY_FIRST_WORD.get(word[0], ()):
+    longest_first = _BY_FIRST_WORD.get(word[0], ())
+    for op in longest_first:
         end = start + len(op)
-        if text.startswith(op, start) and (end == len(text) or text[end] == "_"):
+        is_whole = end == len(text) or text.startswith("_", end)
+        if text.startswith(op, start) and is_whole:
             return op
-
     return None
 
 
@@ -353,22 +359,25 @@ def _find_cheapest_split(text: str) -> tuple[str, ...]:
     # there, the cheapest split of text[start:] that begins with it. The cheapest of
     # these splits comes first.
     empty_split = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
-    splits_at: dict[int, list[_Split]] = {len(text) + 1: [empty_split]}
-    for start in range(len(text) - 1, -1, -1):
-        if start and text[start - 1] != "_":
+    behind_last_operator = len(text) + len("_")
+    splits_at: dict[int, list[_Split]] = {behind_last_operator: [empty_split]}
+    for start in reversed(range(len(text))):
+        may_begin_here = start == 0 or text[start - 1] == "_"
+        if not may_begin_here:
             continue
 
         splits = []
         for end in _find_operator_ends(text, start):
-            split = _prepend_operator(text[start:end], splits_at.get(end + 1, []))
+            following_splits = splits_at.get(end + len("_"), [])
+            split = _prepend_operator(text[start:end], following_splits)
             if split is not None:
                 splits.append(split)
         splits_at[start] = sorted(splits)
 
-    if not splits_at.get(0):
+    splits_of_text = splits_at.get(0)
+    if not splits_of_text:
         return (text,)
-
-    return splits_at[0][0].ops
+    return splits_of_text[0].ops
 
 
 def _prepend_operator(op: str, following_splits: list[_Split]) -> _Split | None:
@@ -383,26 +392,25 @@ def _prepend_operator(op: str, following_splits: list[_Split]) -> _Split | None:
     Returns:
         The longer split; None if no split may follow.
     """
-    for following in following_splits:
-        if following.ops and op >= following.ops[0]:
-            continue
+    allowed_splits = (
+        split for split in following_splits if not split.ops or op < split.ops[0]
+    )
+    following = next(allowed_splits, None)
+    if following is None:
+        return None
 
-        longer = following._replace(
-            length=following.length + 1, ops=(op, *following.ops)
-        )
-        if op in aten_ops():
-            return longer
-
-        # A custom operator begins with the name of its library, hardly with another
-        # operator.
-        begins_with_operator = op.partition("_")[0] in aten_ops()
-        return longer._replace(
-            custom=following.custom + 1,
-            misleading=following.misleading + begins_with_operator,
-            custom_letters=following.custom_letters + len(op),
-        )
-
-    return None
+    is_custom = op not in aten_ops()
+    # A custom operator begins with the name of its library, hardly with another
+    # operator.
+    first_word, *_ = op.split("_")
+    is_misleading = is_custom and first_word in aten_ops()
+    return _Split(
+        custom=following.custom + (1 if is_custom else 0),
+        misleading=following.misleading + (1 if is_misleading else 0),
+        custom_letters=following.custom_letters + (len(op) if is_custom else 0),
+        length=following.length + 1,
+        ops=(op, *following.ops),
+    )
 
 
 _IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*")
@@ -477,16 +485,16 @@ def decode_written(name: str) -> KernelName | None:
 
     match = _OGS.fullmatch(name)
     if match is None:
-        return _decode_plain(name) if _CONVENTIONS.fullmatch(name) else None
+        follows_convention = _CONVENTIONS.fullmatch(name) is not None
+        return _decode_plain(name) if follows_convention else None
 
-    split = int(match["split"])
+    parts_of_k = int(match["split"])
     fields = {
         "op": "gemm",
         **fields_of(match, _OGS_TYPES.get),
         "epilogue": match["epilogue"],
-        "split_k": split if split > 1 else None,
+        "split_k": parts_of_k if parts_of_k > 1 else None,
     }
-
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
 
@@ -497,12 +505,10 @@ def _decode_plain(name: str) -> KernelName:
     AITER's names end in sizes, `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. They are the
     tile of a product if all three are there.
     """
-    stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
-    op = find_first_op(_OPERATIONS, stem)
-
-    fields: dict[str, Any] = {"op": op}
-    if op in ("attention", "elementwise", "norm"):
-        fields["pass_"] = find_first_op(_PASSES, stem)
+    function, *_ = re.split("_BLOCK_SIZE|_GROUP_", name, maxsplit=1)
+    op = find_first_op(_OPERATIONS, function)
+    has_passes = op in ("attention", "elementwise", "norm")
+    pass_ = find_first_op(_PASSES, function) if has_passes else None
 
     tile: dict[str, int] = {}
     parts: list[Part] = []
@@ -510,14 +516,15 @@ def _decode_plain(name: str) -> KernelName:
         size = pattern.search(name)
         if size:
             tile[field] = int(size[1])
-            parts.append((*size.span(1), "tile size of one block"))
+            parts.append(explain_group(size, 1, "tile size of one block"))
 
+    short = function.strip("_")
     if not parts:
-        parts = [(0, len(stem), "a Triton function")]
-        return build(name, "triton", stem.strip("_"), parts, **fields)
+        parts = [(0, len(function), "a Triton function")]
+        return build(name, "triton", short, parts, op=op, pass_=pass_)
 
-    if op == "gemm" and len(tile) == len(_BLOCK_SIZES):
-        fields |= tile
-
-    short = gemm_label("gemm", fields, stem.strip("_"))
-    return build(name, "triton", short, parts, **fields)
+    has_whole_tile = len(tile) == len(_BLOCK_SIZES)
+    if op != "gemm" or not has_whole_tile:
+        tile = {}
+    short = gemm_label("gemm", tile, short)
+    return build(name, "triton", short, parts, op=op, pass_=pass_, **tile)

@@ -192,12 +192,11 @@ def from_capability(capability: str | None) -> dict[str, str]:
     >>> from_capability("90")
     {'arch': 'sm90', 'arch_name': 'Hopper'}
     """
+    # A letter stands for features of one chip (a) or one family (f) of chips.
     digits = (capability or "").rstrip("af")
-
-    generation = _NVIDIA_GENERATIONS.get(digits)
-    if generation is None:
+    if digits not in _NVIDIA_GENERATIONS:
         return {}
-    return {"arch": f"sm{digits}", "arch_name": generation}
+    return {"arch": f"sm{digits}", "arch_name": _NVIDIA_GENERATIONS[digits]}
 
 
 def get_generation_fields(word: str) -> dict[str, str]:
@@ -218,10 +217,9 @@ def get_gfx_fields(code: str | None) -> dict[str, str]:
 
     `000` means any device. It and unknown targets have no fields.
     """
-    generation = _AMD_GENERATIONS.get(code or "")
-    if generation is None:
+    if code not in _AMD_GENERATIONS:
         return {}
-    return {"arch": f"gfx{code}", "arch_name": generation}
+    return {"arch": f"gfx{code}", "arch_name": _AMD_GENERATIONS[code]}
 
 
 def cxx_type(text: str | None) -> str | None:
@@ -242,9 +240,9 @@ def explain_layout(letters: str) -> str:
     """
     if letters == "tn":
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
-    of_a = _LAYOUT_LETTERS[letters[0]]
-    of_b = _LAYOUT_LETTERS[letters[1]]
-    return f"{letters}: A is read {of_a}, B {of_b}"
+    layout_of_a = _LAYOUT_LETTERS[letters[0]]
+    layout_of_b = _LAYOUT_LETTERS[letters[1]]
+    return f"{letters}: A is read {layout_of_a}, B {layout_of_b}"
 
 
 def accumulator_meaning(letters: str) -> str:

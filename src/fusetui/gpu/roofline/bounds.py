@@ -116,11 +116,8 @@ class Limits(msgspec.Struct, frozen=True):
         least_ns = self.least_ns
         if ns <= 0 or least_ns is None:
             return None
-
-        is_from_cache = self.bound == "memory" and least_ns > ns
-        if is_from_cache:
-            return None
-        return least_ns / ns
+        is_from_cache = self.bound == "memory" and ns < least_ns
+        return None if is_from_cache else least_ns / ns
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
@@ -139,8 +136,9 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
     """
     kind = determine_arithmetic(amount.dtype, kernel, peak)
     flop_per_s = peak.flop_per_s(kind)
+    needs_fewer_products = _FEWER_PRODUCTS.search(name) is not None
     compute_ns = None
-    if amount.flop and flop_per_s and not _FEWER_PRODUCTS.search(name):
+    if amount.flop and flop_per_s and not needs_fewer_products:
         compute_ns = amount.flop / flop_per_s * NS
 
     memory_ns = None
@@ -178,30 +176,50 @@ def determine_arithmetic(
         return None
     if kernel.math is not None:
         return _KIND_OF_MATH.get(kernel.math)
+    if dtype in ("fp32", "fp64"):
+        return _arithmetic_of_wide_inputs(dtype, kernel)
+    if dtype in ("fp16", "bf16") and _multiplies_half_on_plain_cores(kernel):
+        # The data sheets give the plain rate only for sums in the same dtype.
+        return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
 
+    is_faster_with_fp16_sums = "fp16_acc16" in peak.teraflops
+    if dtype == "fp16" and is_faster_with_fp16_sums:
+        return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
+
+    arithmetic = _kind_of_operands(dtype, kernel)
+    if arithmetic == "fp8" and is_faster_with_fp16_sums and kernel.dtype_acc != "fp32":
+        # The data sheets of these devices give the rate of fp8 with sums in fp32.
+        return None
+    return arithmetic
+
+
+def _arithmetic_of_wide_inputs(dtype: str, kernel: KernelName) -> str | None:
+    """Return the arithmetic of a kernel with inputs in fp32 or fp64.
+
+    It is `fp32` or `fp64` on plain cores, `fp32_matrix` or `fp64_matrix` on matrix
+    cores, and `tf32` if the inputs are rounded to it.
+
+    Returns None if the name of the kernel does not tell.
+    """
     # Convolutions of cuDNN name tf32 as the dtype of an operand.
     if dtype == "fp32" and kernel.dtype_a == "tf32":
         return "tf32"
 
-    if dtype in ("fp32", "fp64"):
-        uses_matrix_cores = kernel.mma_mn is not None or kernel.mma is not None
-        if uses_matrix_cores:
-            return f"{dtype}_matrix"
-        return dtype if _PLAIN_CORES[dtype].search(kernel.name) else None
+    # Names of kernels for matrix cores give the size of a matrix instruction.
+    uses_matrix_cores = kernel.mma_mn is not None or kernel.mma is not None
+    if uses_matrix_cores:
+        return f"{dtype}_matrix"
+    uses_plain_cores = _PLAIN_CORES[dtype].search(kernel.name) is not None
+    return dtype if uses_plain_cores else None
 
-    is_faster_in_fp16 = "fp16_acc16" in peak.teraflops
-    if dtype in ("fp16", "bf16"):
-        uses_plain_cores = kernel.mma is None and _PLAIN_HALF.search(kernel.name)
-        if uses_plain_cores:
-            return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
-        if dtype == "fp16" and is_faster_in_fp16:
-            return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
 
-    kind_by_operands = _kind_of_operands(dtype, kernel)
-    # The data sheets of these devices give the rate of fp8 with sums in fp32.
-    if kind_by_operands == "fp8" and is_faster_in_fp16 and kernel.dtype_acc != "fp32":
-        return None
-    return kind_by_operands
+def _multiplies_half_on_plain_cores(kernel: KernelName) -> bool:
+    """Return whether a kernel for 16-bit inputs runs without matrix cores.
+
+    Its name then has `hgemm` or `simt`, and no size of a matrix instruction.
+    """
+    has_matrix_instruction = kernel.mma is not None
+    return not has_matrix_instruction and _PLAIN_HALF.search(kernel.name) is not None
 
 
 def _kind_of_operands(dtype: str, kernel: KernelName) -> str:
@@ -218,8 +236,8 @@ def _kind_of_operands(dtype: str, kernel: KernelName) -> str:
     bits_a = _bits_of_narrow_format(kernel.dtype_a)
     bits_b = _bits_of_narrow_format(kernel.dtype_b)
     if bits_a is not None and bits_b is not None:
-        # mxfp4 times mxfp8 runs at the rate of fp8
-        return f"fp{max(bits_a, bits_b)}"
+        wider_bits = max(bits_a, bits_b)  # mxfp4 times mxfp8 runs at the rate of fp8
+        return f"fp{wider_bits}"
     return "fp8" if dtype.startswith("fp8") else dtype
 
 
@@ -343,20 +361,24 @@ def tiles(
     if tile_count is None:
         return None
 
-    sms = _parse_natural_number(properties.get("numSms")) or None
-    blocks_per_sm = count_resident_blocks(args, properties)
-    all_fit_at_once = sms is not None and tile_count <= sms
-    if sms is None or (blocks_per_sm is None and not all_fit_at_once):
-        return Tiles(tiles=tile_count, sms=sms)
+    sms = _parse_natural_number(properties.get("numSms"))
+    if not sms:
+        return Tiles(tiles=tile_count)
 
-    blocks_per_wave = sms * (blocks_per_sm or 1)
-    # How many slots are left over after the last tile; 0 if it fills its wave.
-    empty_in_last_wave = -tile_count % blocks_per_wave
+    blocks_per_sm = count_resident_blocks(args, properties)
+    if blocks_per_sm is None:
+        if tile_count > sms:
+            return Tiles(tiles=tile_count, sms=sms)
+        blocks_per_sm = 1  # any multiprocessor holds one, so all tiles run at once
+
+    slots = sms * blocks_per_sm
+    waves = _divide_rounding_up(tile_count, slots)
+    empty_slots = waves * slots - tile_count
     return Tiles(
         tiles=tile_count,
         sms=sms,
-        waves=tile_count / blocks_per_wave,
-        last_wave_empty=empty_in_last_wave / blocks_per_wave,
+        waves=tile_count / slots,
+        last_wave_empty=empty_slots / slots,
     )
 
 
@@ -386,27 +408,28 @@ def _count_confirmed_tiles(
     # The libraries are column-major, so the m of a tile runs along the n of PyTorch.
     tiles_along_n = _divide_rounding_up(amount.n, kernel.tile_m)
     tiles_along_m = _divide_rounding_up(amount.m, kernel.tile_n)
-    is_confirmed = _does_grid_match_tiles(
-        grid, tiles_along_n, tiles_along_m, amount.batch, kernel.family
-    )
-    if not is_confirmed:
-        return None
     tile_count = tiles_along_n * tiles_along_m * amount.batch
+    if not _does_grid_match_tiles(
+        grid,
+        tiles_along_n=tiles_along_n,
+        tiles_along_m=tiles_along_m,
+        batch=amount.batch,
+        is_cutlass=kernel.family.startswith("cutlass"),
+    ):
+        return None
 
-    # The same grid may also fit tiles whose m runs along the m of PyTorch. If these
-    # would be another number, it is not known which is right.
+    # A row-major kernel would have tiles that lie the other way round. If the grid fits
+    # these too, and they are another number, it is not known which number is right.
     turned_along_m = _divide_rounding_up(amount.m, kernel.tile_m)
     turned_along_n = _divide_rounding_up(amount.n, kernel.tile_n)
     turned_count = turned_along_m * turned_along_n * amount.batch
-    fits_turned_tiles = math.prod(grid) == turned_count
-    if fits_turned_tiles and turned_count != tile_count:
-        return None
-    return tile_count
+    is_ambiguous = turned_count != tile_count and turned_count == math.prod(grid)
+    return None if is_ambiguous else tile_count
 
 
 def _divide_rounding_up(number: int, divisor: int) -> int:
-    """Divide and round up; the divisor is positive."""
-    return -(-number // divisor)
+    """Divide and round up: 7 by 4 gives 2. The divisor is positive."""
+    return (number + divisor - 1) // divisor
 
 
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
@@ -433,10 +456,11 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
     block = _parse_triple(args.get("block"))
     if block is None:
         return None
-    for grid_threads, block_threads in zip(grid, block, strict=True):
-        if grid_threads % block_threads:
-            return None
-    return grid[0] // block[0], grid[1] // block[1], grid[2] // block[2]
+    grid_x, grid_y, grid_z = grid
+    block_x, block_y, block_z = block
+    if grid_x % block_x or grid_y % block_y or grid_z % block_z:
+        return None
+    return grid_x // block_x, grid_y // block_y, grid_z // block_z
 
 
 def count_resident_blocks(
@@ -456,32 +480,28 @@ def count_resident_blocks(
         The number of blocks. None if an arg or a property is missing, if the limit of
         blocks is unknown, and if not even one block fits.
     """
-    block_needs = _read_block_needs(args)
-    multiprocessor = _read_multiprocessor(properties)
-    if block_needs is None or multiprocessor is None:
+    block = _read_block_needs(args)
+    sm = _read_multiprocessor(properties)
+    if block is None or sm is None:
         return None
 
-    # How many blocks each of the resources allows.
-    blocks_by_limit = [multiprocessor.max_blocks]
+    block_limits = [sm.max_blocks, sm.threads // (block.warps * _WARP_THREADS)]
 
-    block_threads = block_needs.warps * _WARP_THREADS
-    blocks_by_limit.append(multiprocessor.threads // block_threads)
+    if block.thread_registers > 0:
+        # A warp gets whole units of registers, all from one partition of the SM.
+        units_per_warp = _divide_rounding_up(
+            block.thread_registers * _WARP_THREADS, _REGISTER_UNIT
+        )
+        units_per_partition = sm.registers // _PARTITIONS // _REGISTER_UNIT
+        warps_per_partition = units_per_partition // units_per_warp
+        block_limits.append(warps_per_partition * _PARTITIONS // block.warps)
 
-    # Registers are handed out to whole warps, in units, from one of the partitions.
-    register_units = _divide_rounding_up(
-        block_needs.thread_registers * _WARP_THREADS, _REGISTER_UNIT
-    )
-    warp_registers = register_units * _REGISTER_UNIT
-    if warp_registers:
-        partition_registers = multiprocessor.registers // _PARTITIONS
-        warps_per_partition = partition_registers // warp_registers
-        blocks_by_limit.append(warps_per_partition * _PARTITIONS // block_needs.warps)
+    shared_bytes_per_block = block.shared_bytes + sm.reserved_bytes
+    if shared_bytes_per_block > 0:
+        block_limits.append(sm.shared_bytes // shared_bytes_per_block)
 
-    shared_bytes = block_needs.shared_bytes + multiprocessor.reserved_bytes
-    if shared_bytes:
-        blocks_by_limit.append(multiprocessor.shared_bytes // shared_bytes)
-
-    return min(blocks_by_limit) or None
+    resident_blocks = min(block_limits)
+    return resident_blocks if resident_blocks > 0 else None
 
 
 class _BlockNeeds(NamedTuple):
@@ -552,43 +572,37 @@ def _read_multiprocessor(properties: dict[str, Any]) -> _Multiprocessor | None:
 
 def _does_grid_match_tiles(
     grid: tuple[int, int, int],
+    *,
     tiles_along_n: int,
     tiles_along_m: int,
     batch: int,
-    family: str,
+    is_cutlass: bool,
 ) -> bool:
     """Return whether a launch grid has one block for each tile of each matrix.
 
-    CUTLASS rounds the grid up: its swizzle lays 2, 4 or 8 rows of tiles side by side,
-    so some blocks have no tile.
+    The grid of a kernel of CUTLASS may be rounded up, so that some blocks have no tile.
 
     Args:
         grid: The launch grid (x, y, z) in blocks.
         tiles_along_n: The tiles of one matrix along n.
         tiles_along_m: The tiles of one matrix along m.
         batch: How many matrices are multiplied.
-        family: The library of the kernel.
+        is_cutlass: Whether the kernel is one of CUTLASS.
     """
     # With one matrix, a third dimension of the grid would be parts of K.
     if batch == 1 and grid[2] > 1:
         return False
-
     if math.prod(grid) == tiles_along_n * tiles_along_m * batch:
         return True
-    if not family.startswith("cutlass"):
+    if not is_cutlass:
         return False
 
-    # The rows that are laid side by side may be those along m or along n.
-    orientations = ((tiles_along_m, tiles_along_n), (tiles_along_n, tiles_along_m))
-    for along_x, along_y in orientations:
-        for swizzle in _SWIZZLES:
-            rounded_grid = (
-                along_x * swizzle,
-                _divide_rounding_up(along_y, swizzle),
-                batch,
-            )
-            if grid == rounded_grid:
-                return True
+    # CUTLASS may lay 2, 4 or 8 rows of tiles side by side (a swizzle): along m or n.
+    for swizzle in _SWIZZLES:
+        along_m = tiles_along_m * swizzle, _divide_rounding_up(tiles_along_n, swizzle)
+        along_n = tiles_along_n * swizzle, _divide_rounding_up(tiles_along_m, swizzle)
+        if grid in ((*along_m, batch), (*along_n, batch)):
+            return True
     return False
 
 

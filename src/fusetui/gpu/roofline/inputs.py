@@ -88,8 +88,9 @@ class Tensor(msgspec.Struct, frozen=True):
 
         elements = 1
         for size, stride in zip(self.shape, self.strides, strict=True):
-            is_repeated = stride == 0 and size != 0
-            if not is_repeated:
+            if size == 0:
+                return 0
+            if stride != 0:
                 elements *= size
         return elements
 
@@ -116,19 +117,14 @@ class Inputs(msgspec.Struct, frozen=True):
     def tensor(self, position: int) -> Tensor | None:
         """Return the tensor at a position; None if there is anything else."""
         shape = self.dims[position] if position < len(self.dims) else None
+        strides = self.strides[position] if position < len(self.strides) else None
+        type_name = self.types[position] if position < len(self.types) else ""
         if shape is None:
             return None
 
-        dtype = (
-            dtype_of_profiler_type(self.types[position])
-            if position < len(self.types)
-            else None
-        )
-        is_plain_number = shape == () and dtype is None
-        if is_plain_number:
-            return None
-
-        strides = self.strides[position] if position < len(self.strides) else None
+        dtype = dtype_of_profiler_type(type_name)
+        if shape == () and dtype is None:
+            return None  # a plain number, such as the 2 of x + 2
         return Tensor(shape, dtype, strides)
 
     def strided(self, *positions: int) -> bool:
@@ -138,10 +134,8 @@ class Inputs(msgspec.Struct, frozen=True):
         elements. Positions without a tensor do not matter.
         """
         for position in positions:
-            is_recorded = (
-                position < len(self.strides) and self.strides[position] is not None
-            )
-            if not is_recorded and self.tensor(position) is not None:
+            tensor = self.tensor(position)
+            if tensor is not None and tensor.strides is None:
                 return False
         return True
 
@@ -167,18 +161,17 @@ class Inputs(msgspec.Struct, frozen=True):
         if not (text.startswith("[") and text.endswith("]")):
             return None
 
+        parts = text.removeprefix("[").removesuffix("]").split(",")
         try:
-            numbers = tuple(int(part) for part in text[1:-1].split(","))
+            numbers = tuple(int(part) for part in parts)
         except ValueError:
-            return None
-
-        if len(numbers) == 1:
-            numbers *= length
-        if len(numbers) != length:
             return None
         if any(abs(number) > _MAX_INTEGER for number in numbers):
             return None
-        return numbers
+
+        if len(numbers) == 1:  # PyTorch takes [1] for the [1, 1] of two dimensions
+            return numbers * length
+        return numbers if len(numbers) == length else None
 
     def flag(self, position: int) -> bool | None:
         """Return the True or False at a position; None if there is anything else."""
@@ -189,10 +182,13 @@ class Inputs(msgspec.Struct, frozen=True):
 
         Returns None if there is anything else.
         """
-        words = (self.value(position) or "").strip("[]").split(", ")
-        if not all(word in _FLAGS for word in words):
-            return None
-        return tuple(_FLAGS[word] for word in words)
+        text = self.value(position) or ""
+        flags = []
+        for word in text.strip("[]").split(", "):
+            if word not in _FLAGS:
+                return None
+            flags.append(_FLAGS[word])
+        return tuple(flags)
 
     def numbered_type(self, position: int) -> str | None:
         """Return the dtype that was passed as an argument, recorded by its number.
@@ -220,17 +216,18 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
     >>> inputs.dims, inputs.types
     (((8, 16), (16, 32)), ('float', 'float'))
     """
-    dims = args.get("Input Dims")
-    if not isinstance(dims, list) or not dims:
+    dims = _list_or_empty(args.get("Input Dims"))
+    strides = _list_or_empty(args.get("Input Strides"))
+    types = _list_or_empty(args.get("Input type"))
+    values = _list_or_empty(args.get("Concrete Inputs"))
+    if not dims:
         return None
     return Inputs(
         op=op,
         dims=tuple(_parse_shape(entry) for entry in dims),
-        types=_parse_texts(args.get("Input type")),
-        strides=tuple(
-            _parse_shape(entry) for entry in _list_or_empty(args.get("Input Strides"))
-        ),
-        values=_parse_texts(args.get("Concrete Inputs")),
+        types=tuple(_text_or_empty(entry) for entry in types),
+        strides=tuple(_parse_shape(entry) for entry in strides),
+        values=tuple(_text_or_empty(entry) for entry in values),
     )
 
 
@@ -242,10 +239,9 @@ def total_bytes(*tensors: Tensor | None) -> int | None:
     """
     total = 0
     for tensor in tensors:
-        size = None if tensor is None else tensor.bytes
-        if size is None:
+        if tensor is None or tensor.bytes is None:
             return None
-        total += size
+        total += tensor.bytes
     return total
 
 
@@ -266,14 +262,9 @@ def _parse_shape(entry: object) -> Shape | None:
     return tuple(entry) if elements <= _MAX_INTEGER else None
 
 
-def _parse_texts(entries: object) -> tuple[str, ...]:
-    """Return a recorded list of texts.
-
-    An entry that is no text becomes "". Anything but a list gives an empty tuple.
-    """
-    return tuple(
-        entry if isinstance(entry, str) else "" for entry in _list_or_empty(entries)
-    )
+def _text_or_empty(value: object) -> str:
+    """Return the value if it is a text, else ""."""
+    return value if isinstance(value, str) else ""
 
 
 def _list_or_empty(value: object) -> list[Any]:

@@ -24,7 +24,14 @@ from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import at, distinct, distinct_rows, used_ids
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    at,
+    distinct,
+    distinct_rows,
+    run_bounds,
+    used_ids,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import (
@@ -35,7 +42,7 @@ from fusetui.trace.model.events import (
     parsed,
 )
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.sorted_arrays import positions_of, slice_between
+from fusetui.trace.model.sorted_arrays import position_of, positions_of
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
@@ -51,6 +58,9 @@ NO_JOB: Final = -1
 
 NO_ARGS: Final = -1
 """In place of the index of distinct args: none were recorded, or they do not matter."""
+
+_NO_NAME: Final = -1
+"""In place of the number of a name: there is no launch call."""
 
 LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 """The args of a kernel that are its launch configuration."""
@@ -93,40 +103,43 @@ def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
         overrides: Peak figures that override those of the table (`peaks.peak_of`).
     """
     rows = trace.rows_of(Role.KERNEL)
-    inputs_of_ops_read, launches = arguments_of(
+    inputs_of_distinct_ops, launches = arguments_of(
         trace.elements, make_args_questions(trace, rows), KEPT_AS
     )
-    inputs = _spread_over_ops(trace.op[rows], inputs_of_ops_read)
+    inputs = _spread_over_ops(trace.op[rows], inputs_of_distinct_ops)
 
     # Only kernels whose op has recorded inputs have a job. The launch configuration is
     # a part of it only where it determines tiles.
-    has_inputs = np.flatnonzero(inputs.number != NO_ARGS)
+    has_inputs = inputs.number != NO_ARGS
     launch_number = np.where(_has_named_tile(trace, rows), launches.number, NO_ARGS)
-    args = _KernelArgs(
+    kernels = _KernelArgs(
         rows=rows[has_inputs],
         inputs=inputs,
         input_number=inputs.number[has_inputs],
         launches=launches,
         launch_number=launch_number[has_inputs],
     )
+    groups = _group_equal_kernels(trace, kernels)
+    job_of_group = _compute_job_of_each(trace, kernels, groups.first, overrides)
+    job_numbers = _number_jobs(job_of_group)
 
-    first_of_class, class_of_kernel = _group_equal_kernels(
-        trace, args.rows, args.input_number, args.launch_number
-    )
-    job_of_class, distinct_jobs = _compute_distinct_jobs(
-        trace, args, first_of_class, overrides
-    )
-
-    job_of_kernel = np.full(len(rows), NO_JOB, dtype=np.int32)
-    if len(first_of_class):
-        job_of_kernel[has_inputs] = job_of_class[class_of_kernel]
+    job_number = np.full(len(rows), NO_JOB, dtype=np.int32)
+    job_number[has_inputs] = job_numbers[groups.group_of_kernel]
     return Jobs(
         rows=rows,
-        number=job_of_kernel,
-        distinct=tuple(distinct_jobs),
+        number=job_number,
+        distinct=tuple(job for job in job_of_group if job is not None),
         inputs=inputs,
         launches=launches,
     )
+
+
+def _number_jobs(jobs_or_none: list[KernelJob | None]) -> NDArray[np.int32]:
+    """Number the jobs of a list from 0 on; None gets NO_JOB."""
+    is_known = np.array([job is not None for job in jobs_or_none], dtype=np.bool_)
+    numbers = np.full(len(jobs_or_none), NO_JOB, dtype=np.int32)
+    numbers[is_known] = np.arange(np.count_nonzero(is_known))
+    return numbers
 
 
 class _KernelArgs(NamedTuple):
@@ -145,42 +158,37 @@ class _KernelArgs(NamedTuple):
     where it does not matter."""
 
 
-def _compute_distinct_jobs(
-    trace: Trace, args: _KernelArgs, kernels: Rows, overrides: Mapping[str, float]
-) -> tuple[NDArray[np.int32], list[KernelJob]]:
-    """Compute the jobs of some kernels that all differ.
-
-    A job is the work of a kernel and the limits of the device for it.
+def _compute_job_of_each(
+    trace: Trace, kernels: _KernelArgs, wanted: Rows, overrides: Mapping[str, float]
+) -> list[KernelJob | None]:
+    """Compute the jobs of some kernels: their work, and the limits of the device for it.
 
     Args:
         trace: The trace.
-        args: The kernels with recorded inputs.
-        kernels: Which of them to compute, as indices into the arrays of `args`.
+        kernels: The kernels with recorded inputs.
+        wanted: Which of these kernels, as indices into the arrays of `kernels`.
         overrides: Peak figures that override those of the table.
 
     Returns:
-        For each of `kernels` the index of its job, or NO_JOB; and the jobs.
+        One job for each of `wanted`; None where the work is unknown.
     """
-    peaks = {
-        device.device: device.peak for device in find_peaks_of_devices(trace, overrides)
-    }
-    job_of_kernel = np.full(len(kernels), NO_JOB, dtype=np.int32)
-    distinct_jobs: list[KernelJob] = []
-    for nth, kernel in enumerate(kernels.tolist()):
-        row = int(args.rows[kernel])
-        inputs = _read_args(INPUTS, args.inputs, int(args.input_number[kernel]))
-        launch = _read_args(LAUNCH, args.launches, int(args.launch_number[kernel]))
+    devices = find_peaks_of_devices(trace, overrides)
+    peak_by_device = {device.device: device.peak for device in devices}
+
+    job_of_each = []
+    for kernel in wanted.tolist():
+        row = int(kernels.rows[kernel])
+        inputs = _read_args(INPUTS, kernels.inputs, kernels.input_number[kernel])
+        launch = _read_args(LAUNCH, kernels.launches, kernels.launch_number[kernel])
         job = job_of(
             trace,
             row,
             op_args=inputs,
             own_args=partial(dict, launch),
-            peak=peaks[trace.track_of(row).pid],
+            peak=peak_by_device[trace.track_of(row).pid],
         )
-        if job is not None:
-            job_of_kernel[nth] = len(distinct_jobs)
-            distinct_jobs.append(job)
-    return job_of_kernel, distinct_jobs
+        job_of_each.append(job)
+    return job_of_each
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
@@ -203,15 +211,14 @@ def find_peaks_of_devices(
     tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
     devices = dict.fromkeys(trace.tracks[track].pid for track in tracks)  # ordered set
 
-    properties_of_devices = device_properties(trace)
+    properties_by_device = device_properties(trace)
     peaks = []
     for device in devices:
-        properties = properties_of_devices.get(device, {})
+        properties = properties_by_device.get(device, {})
         name = properties.get("name")
-        has_name = isinstance(name, str) and name != ""
         peak = DevicePeak(
             device=device,
-            name=name if has_name else None,
+            name=name if isinstance(name, str) and name != "" else None,
             peak=peak_of(properties, overrides),
         )
         peaks.append(peak)
@@ -227,13 +234,13 @@ def has_known_share(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
     Returns:
         One flag per kernel, in the order of `jobs.rows`.
     """
-    taken_ns = trace.dur[jobs.rows]
+    duration_ns = trace.dur[jobs.rows]
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
-    has_limit = (taken_ns > 0) & ~np.isnan(least_ns)
+    memory_flag = jobs.of_each(lambda job: 1.0 if job.limits.bound == "memory" else 0.0)
 
-    is_bound_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory"))
-    is_from_cache = (is_bound_by_memory == 1) & (least_ns > taken_ns)
-    has_share: NDArray[np.bool_] = has_limit & ~is_from_cache
+    is_limit_known = ~np.isnan(least_ns)
+    is_from_cache = (memory_flag == 1.0) & (duration_ns < least_ns)
+    has_share: NDArray[np.bool_] = (duration_ns > 0) & is_limit_known & ~is_from_cache
     return has_share
 
 
@@ -247,25 +254,26 @@ def read_inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     Returns:
         The inputs of each of `ops`.
     """
-    distinct_ops = distinct(ops[ops >= 0])
+    distinct_ops = distinct(ops[ops != NO_ROW])
     inputs_of_distinct = arguments(trace.elements, trace.order[distinct_ops], INPUTS)
     return _spread_over_ops(ops, inputs_of_distinct)
 
 
 def _spread_over_ops(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
-    """Spread what was read of the distinct ops over all ops.
+    """Repeat the args of distinct ops for each occurrence of an op.
 
     Args:
         ops: Rows of ops, -1 for none; they may repeat.
-        of_distinct: What was read of the distinct ops, ascending, without -1.
+        of_distinct: The args of the distinct ops, in ascending order of their rows.
 
     Returns:
-        The same for each of `ops`; `number` is NO_ARGS where there is no op.
+        The args of each of `ops`; `number` is NO_ARGS where there is no op.
     """
-    distinct_ops, index_of_op = np.unique(ops, return_inverse=True)
-    number = np.full(len(distinct_ops), NO_ARGS, dtype=np.int32)
-    number[distinct_ops >= 0] = of_distinct.number
-    return Arguments(number[index_of_op], of_distinct.texts)
+    has_op = ops != NO_ROW
+    op_rows = ops[has_op]
+    number = np.full(len(ops), NO_ARGS, dtype=np.int32)
+    number[has_op] = of_distinct.number[positions_of(distinct(op_rows), op_rows)]
+    return Arguments(number, of_distinct.texts)
 
 
 def make_args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
@@ -281,9 +289,9 @@ def make_args_questions(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQue
         The question for the INPUTS of the ops of these kernels, and the question for
         the LAUNCH configurations of the kernels themselves.
     """
-    ops = distinct(trace.op[rows])
-    ops = ops[ops >= 0]
-    inputs_question = (trace.order[ops], INPUTS)
+    op_of_kernel = trace.op[rows]
+    distinct_ops = distinct(op_of_kernel[op_of_kernel != NO_ROW])
+    inputs_question = (trace.order[distinct_ops], INPUTS)
     launches_question = (trace.order[rows], LAUNCH)
     return inputs_question, launches_question
 
@@ -294,103 +302,96 @@ def _has_named_tile(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     Returns one flag for each of `rows`.
     """
     name_of_row = trace.name[rows]
-    name_has_tile = np.zeros(len(trace.names), dtype=np.bool_)
+    has_tile = np.zeros(len(trace.names), dtype=np.bool_)  # of each name
     for name in used_ids(name_of_row):
         kernel = decode(trace.names[name])
-        if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
-            name_has_tile[name] = True
-    return name_has_tile[name_of_row]
+        if kernel is not None and kernel.op == "gemm":
+            has_tile[name] = bool(kernel.tile_m)
+    return has_tile[name_of_row]
 
 
-def _group_equal_kernels(
-    trace: Trace,
-    rows: Rows,
-    inputs: NDArray[np.int32],
-    launch_configuration: NDArray[np.int32],
-) -> tuple[Rows, Rows]:
-    """Group the kernels that have the same job: the same work on the same device.
+class _KernelGroups(NamedTuple):
+    """Kernels grouped by equal work."""
+
+    first: Rows  # the index of the first kernel of each group
+    group_of_kernel: Rows  # the number of the group of each kernel
+
+
+def _group_equal_kernels(trace: Trace, kernels: _KernelArgs) -> _KernelGroups:
+    """Group the kernels that do the same work on the same device.
 
     Kernels of a group have equal names, ops, inputs, launch configurations, devices and
     launch calls. Their ops also launched the same set of kernels.
+    """
+    rows = kernels.rows
+    if not len(rows):
+        return _KernelGroups(first=rows, group_of_kernel=rows)
+
+    launch = trace.launch[rows]
+    has_launch = launch != NO_ROW
+    first, group_of_kernel = distinct_rows(
+        (
+            trace.name[rows],
+            trace.name[trace.op[rows]],
+            kernels.input_number,
+            kernels.launch_number,
+            trace.process_of_track[trace.track[rows]],
+            np.where(has_launch, trace.name[launch], _NO_NAME),
+            _number_kernel_sets(trace, rows),
+        )
+    )
+    return _KernelGroups(first=first, group_of_kernel=group_of_kernel)
+
+
+def _number_kernel_sets(trace: Trace, rows: Rows) -> Int64s:
+    """Number some kernels by the set of kernels that their op launched.
+
+    Two kernels get the same number if their calls of an op launched kernels of the same
+    names, each equally often. Each replay of a CUDA graph counts as a call of its own.
 
     Args:
         trace: The trace.
         rows: The rows of the kernels.
-        inputs: The number of the distinct inputs of each kernel's op.
-        launch_configuration: The number of each kernel's distinct launch configuration,
-            NO_ARGS where it does not matter.
-
-    Returns:
-        For each group the index in `rows` of its first kernel, and for each kernel the
-        number of its group.
-    """
-    if not len(rows):
-        return rows, rows
-
-    launch = trace.launch[rows]
-    call_name = np.where(launch >= 0, trace.name[launch], -1)
-    return distinct_rows(
-        (
-            trace.name[rows],
-            trace.name[trace.op[rows]],
-            inputs,
-            launch_configuration,
-            trace.process_of_track[trace.track[rows]],
-            call_name,
-            _number_kernel_sets(trace, rows),
-        )
-    )
-
-
-def _number_kernel_sets(trace: Trace, rows: Rows) -> Int64s:
-    """Number the kernels by the set of kernels that their op launched.
-
-    Two kernels get the same number if their calls of an op launched kernels of the same
-    names, each equally often. Each replay of a CUDA graph counts as a call of its own.
 
     Returns:
         One number for each of `rows`.
     """
     kernels = trace.rows_of(Role.KERNEL)
-    owner_of_kernel = _number_owners(trace, kernels)
+    call_of_kernel = _number_op_calls(trace, kernels)
     name_of_kernel = trace.name[kernels]
 
-    # Lay the kernels of each owner side by side, sorted by name, so that equal sets
+    # Lay the kernels of each call side by side, sorted by name, so that equal sets
     # become equal runs of names.
-    by_owner = np.lexsort((name_of_kernel, owner_of_kernel))
-    owners, first_of_owner, kernels_of_owner = np.unique(
-        owner_of_kernel[by_owner], return_index=True, return_counts=True
-    )
-    set_of_owner = _number_runs(
-        name_of_kernel[by_owner], first_of_owner, kernels_of_owner
-    )
+    order = np.lexsort((name_of_kernel, call_of_kernel))
+    call_bounds = run_bounds(call_of_kernel[order])
+    set_of_call = _number_runs(name_of_kernel[order], call_bounds)
 
-    return set_of_owner[positions_of(owners, _number_owners(trace, rows))]
+    set_of_kernel = set_of_call[call_of_kernel]
+    return set_of_kernel[positions_of(kernels, rows)]
 
 
-def _number_runs(
-    values: NDArray[np.int32], first: Rows, counts: NDArray[np.integer]
-) -> Int64s:
+def _number_runs(values: NDArray[np.int32], bounds: Rows) -> Int64s:
     """Number runs of values so that equal runs have equal numbers.
 
     >>> values = np.array([7, 8, 5, 7, 8], dtype=np.int32)
-    >>> _number_runs(values, np.array([0, 2, 3]), np.array([2, 1, 2])).tolist()
+    >>> _number_runs(values, bounds=np.array([0, 2, 3, 5])).tolist()
     [1, 0, 1]
 
     Args:
         values: The values of all runs.
-        first: The index in `values` at which each run begins.
-        counts: How many values each run has.
+        bounds: Where each run begins, and the length of `values`.
 
     Returns:
         One number per run.
     """
-    # Runs of one length are equal if all their columns are equal: the first value of
-    # each run, the second value of each, and so on.
+    first = bounds[:-1]
+    length_of_run = np.diff(bounds)
     numbers = np.zeros(len(first), dtype=np.int64)
     next_number = 0
-    for length in distinct(counts).tolist():
-        runs = np.flatnonzero(counts == length)
+    for length in distinct(length_of_run).tolist():
+        runs = np.flatnonzero(length_of_run == length)
+        # One column with the first value of each run, one with the second, and so on:
+        # runs of one length are equal if their rows of this table are equal.
         columns = [values[first[runs] + nth] for nth in range(length)]
         _, number_among_these = distinct_rows(columns)
         numbers[runs] = next_number + number_among_these
@@ -398,20 +399,24 @@ def _number_runs(
     return numbers
 
 
-def _number_owners(trace: Trace, rows: Rows) -> Int64s:
-    """Number the kernels so that those of one call of an op have the same number.
+def _number_op_calls(trace: Trace, rows: Rows) -> Rows:
+    """Number kernels by the call of an op that launched them, from 0 on.
 
-    An op that was captured in a CUDA graph owns the kernels of each replay separately.
+    An op that was captured in a CUDA graph counts as called by each replay.
+
+    Args:
+        trace: The trace.
+        rows: The rows of the kernels.
 
     Returns:
-        One number for each of `rows`.
+        The number of the call for each of `rows`.
     """
     # A kernel of a replayed graph was requested by the captured call, but launched by
     # the launch of the graph.
     is_replayed = trace.asked[rows] != trace.launch[rows]
-    replay = np.where(is_replayed, trace.launch[rows] + 1, 0)
-    replays_per_op = len(trace) + 1
-    return trace.op[rows].astype(np.int64) * replays_per_op + replay
+    graph_launch = np.where(is_replayed, trace.launch[rows], NO_ROW)
+    _, call_of_kernel = distinct_rows((trace.op[rows], graph_launch))
+    return call_of_kernel
 
 
 def count_blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
@@ -422,16 +427,14 @@ def count_blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
     """
     launches = jobs.launches
     configurations = [
-        _read_args(LAUNCH, launches, n) for n in range(len(launches.distinct))
+        _read_args(LAUNCH, launches, number) for number in range(len(launches.distinct))
     ]
-    configurations.append({})  # of kernels without a recorded one, whose number is -1
-
-    blocks_of_grid = _count_blocks(configurations, in_threads=False)
-    blocks_of_grid_in_threads = _count_blocks(configurations, in_threads=True)
+    if_in_blocks = _count_blocks(configurations, in_threads=False)
+    if_in_threads = _count_blocks(configurations, in_threads=True)
     return np.where(
         _is_grid_in_threads(trace, jobs.rows),
-        blocks_of_grid_in_threads[launches.number],
-        blocks_of_grid[launches.number],
+        at(if_in_threads, launches.number, missing=0),
+        at(if_in_blocks, launches.number, missing=0),
     )
 
 
@@ -441,11 +444,10 @@ def _is_grid_in_threads(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     Otherwise it is in blocks; the launch call decides. Some calls of HIP do. Kernels
     without a recorded launch give False.
     """
-    # A trace may be without names.
-    counts_threads = np.array([name in IN_THREADS for name in trace.names] or [False])
+    name_counts_threads = trace.named(lambda name: name in IN_THREADS)
     launch = trace.launch[rows]
-    has_launch = launch >= 0
-    in_threads: NDArray[np.bool_] = counts_threads[trace.name[launch]] & has_launch
+    has_launch = launch != NO_ROW
+    in_threads: NDArray[np.bool_] = has_launch & name_counts_threads[trace.name[launch]]
     return in_threads
 
 
@@ -455,7 +457,7 @@ def _count_blocks(configurations: list[dict[str, Any]], in_threads: bool) -> Int
     for configuration in configurations:
         grid = blocks_of(configuration, in_threads)
         counts.append(0 if grid is None else math.prod(grid))
-    return np.array(counts)
+    return np.array(counts, dtype=np.int64)
 
 
 def find_launch_configuration(jobs: Jobs, row: int) -> dict[str, Any]:
@@ -463,23 +465,24 @@ def find_launch_configuration(jobs: Jobs, row: int) -> dict[str, Any]:
 
     Returns an empty dict if it is unknown, and for rows that are no kernels.
     """
-    of_row = slice_between(jobs.rows, row, row + 1)
-    if of_row.start == of_row.stop:
+    kernel = position_of(jobs.rows, row)
+    is_kernel = kernel < len(jobs.rows) and jobs.rows[kernel] == row
+    if not is_kernel:
         return {}
-    return _read_args(LAUNCH, jobs.launches, int(jobs.launches.number[of_row.start]))
+    return _read_args(LAUNCH, jobs.launches, jobs.launches.number[kernel])
 
 
 def _read_args(
-    names: tuple[str, ...], recorded: Arguments, number: int
+    names: tuple[str, ...], recorded: Arguments, number: int | np.integer
 ) -> dict[str, Any]:
-    """Return the args with an index in `recorded.distinct`, by name; {} for -1.
+    """Return the args with an index in `recorded.distinct`, by name; {} for NO_ARGS.
 
     Args:
         names: The names of the args.
         recorded: The texts of the args that were read, each combination once.
-        number: The index of a combination, -1 for none.
+        number: The index of a combination.
     """
-    if number < 0:
+    if number == NO_ARGS:
         return {}
     texts = recorded.distinct[number]
     return {name: parsed(text) for name, text in zip(names, texts, strict=True)}
@@ -498,16 +501,14 @@ def read_inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Input
     if not len(ops):
         return {}
 
-    # Equal args are decoded once.
     recorded = arguments(trace.elements, trace.order[ops], INPUTS)
-    numbers = range(len(recorded.distinct))
-    distinct_args = [_read_args(INPUTS, recorded, number) for number in numbers]
+    args_by_number: dict[int, dict[str, Any]] = {NO_ARGS: {}}
+    for number in range(len(recorded.distinct)):  # equal args are decoded once
+        args_by_number[number] = _read_args(INPUTS, recorded, number)
 
     inputs_by_row = {}
     for op, number in zip(ops.tolist(), recorded.number.tolist(), strict=True):
-        if number < 0:
-            continue
-        inputs = inputs_of(trace.name_of(op), distinct_args[number])
+        inputs = inputs_of(trace.name_of(op), args_by_number[number])
         if inputs is not None:
             inputs_by_row[op] = inputs
     return inputs_by_row

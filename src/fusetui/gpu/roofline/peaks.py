@@ -108,10 +108,11 @@ def _read_peaks() -> Iterator[Peak]:
     text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     figures_by_set: dict[str, str] = {}
     for line in text.splitlines():
-        if line.startswith("#") or not line:
+        is_comment = line.startswith("#")
+        if is_comment or not line:
             continue
-        name, colon, figures = line.partition(": ")
-        if colon:
+        if ": " in line:
+            name, figures = line.split(": ", maxsplit=1)
             figures_by_set[name] = figures
         else:
             yield _parse_device(line, figures_by_set)
@@ -166,18 +167,23 @@ def _parse_figures(column: str, sets: Mapping[str, str]) -> _Figures:
     texts: list[str] = []
     for set_or_figure in column.split():
         texts += sets.get(set_or_figure, set_or_figure).split()
-    figures = dict(text.split("=") for text in texts)
+    teraflops: dict[str, float] = {}
+    half_teraflops = None
+    memory_gb = None
+    for text in texts:
+        name, figure = text.split("=")
+        if name == "memory":
+            least_gb, most_gb = figure.split("-")
+            memory_gb = (int(least_gb), int(most_gb))
+        elif name == "half":
+            half_teraflops = float(figure)
+        else:
+            teraflops[name] = float(figure)
 
-    memory = figures.pop("memory", "")
-    least_gb, _, most_gb = memory.partition("-")
-
-    half = figures.pop("half", None)  # see the head of this module
-    if half is not None:
-        figures = {"fp16": half, "bf16": half, **figures}
-    return _Figures(
-        teraflops={kind: float(rate) for kind, rate in figures.items()},
-        memory_gb=(int(least_gb), int(most_gb)) if most_gb else None,
-    )
+    if half_teraflops is not None:
+        halves = {"fp16": half_teraflops, "bf16": half_teraflops}
+        teraflops = {**halves, **teraflops}
+    return _Figures(teraflops=teraflops, memory_gb=memory_gb)
 
 
 def _parse_number(text: str) -> float:
@@ -222,13 +228,10 @@ def peak_of(
     Returns:
         The peaks; None for an unknown device without figures of the user.
     """
-    # Some versions of ROCm leave the name empty.
-    has_name = bool(properties.get("name"))
-    peak = (
-        _find_peak_by_name(properties)
-        if has_name
-        else _find_peak_without_name(properties)
-    )
+    if properties.get("name"):
+        peak = _find_peak_by_name(properties)
+    else:  # some versions of ROCm leave the name empty
+        peak = _find_peak_without_name(properties)
     if not overrides:
         return peak
 
@@ -240,17 +243,27 @@ def peak_of(
             cache_mb=max(listed.cache_mb for listed in PEAKS),
             teraflops={},
         )
+    return _override_peak(peak, overrides)
 
+
+def _override_peak(peak: Peak, overrides: Mapping[str, float]) -> Peak:
+    """Replace some peak rates of a device by figures of the user.
+
+    Args:
+        peak: The peaks of the device.
+        overrides: FLOP/s by kind of arithmetic, and bytes/s as BANDWIDTH.
+    """
     gigabytes_per_s = peak.gigabytes_per_s
-    if BANDWIDTH in overrides:
-        gigabytes_per_s = overrides[BANDWIDTH] / GIGA
-    overriding_teraflops = {
-        kind: rate / TERA for kind, rate in overrides.items() if kind != BANDWIDTH
-    }
+    teraflops = dict(peak.teraflops)
+    for name, rate in overrides.items():
+        if name == BANDWIDTH:
+            gigabytes_per_s = rate / GIGA
+        else:
+            teraflops[name] = rate / TERA
     return msgspec.structs.replace(
         peak,
         gigabytes_per_s=gigabytes_per_s,
-        teraflops={**peak.teraflops, **overriding_teraflops},
+        teraflops=teraflops,
         overridden=frozenset(overrides),
     )
 
@@ -305,15 +318,14 @@ def _find_peak_by_name(properties: Mapping[str, Any]) -> Peak | None:
     if not isinstance(name, str):
         return None
 
-    peaks_by_name = (peak for peak in PEAKS if re.search(peak.pattern, name))
-    peak = next(peaks_by_name, None)
-    if peak is None:
+    for peak in PEAKS:
+        if not re.search(peak.pattern, name):
+            continue
+        has_all_sms = properties.get("numSms") == peak.sms
+        if has_all_sms and _has_memory(properties, peak.memory_gb):
+            return msgspec.structs.replace(peak, device=name)
         return None
-
-    is_whole = properties.get("numSms") == peak.sms
-    if not is_whole or not _has_memory(properties, peak.memory_gb):
-        return None
-    return msgspec.structs.replace(peak, device=name)
+    return None
 
 
 def _find_peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
@@ -325,9 +337,10 @@ def _find_peak_without_name(properties: Mapping[str, Any]) -> Peak | None:
     capability = (properties.get("computeMajor"), properties.get("computeMinor"))
     sms = properties.get("numSms")
     for device in _NAMELESS_DEVICES:
-        is_chip = capability == device.capability and sms == device.sms
-        if is_chip and _has_memory(properties, device.memory_gb):
-            return _find_peak_by_name({**properties, "name": device.name})
+        is_same_chip = capability == device.capability and sms == device.sms
+        if is_same_chip and _has_memory(properties, device.memory_gb):
+            properties_with_name = {**properties, "name": device.name}
+            return _find_peak_by_name(properties_with_name)
     return None
 
 
@@ -340,9 +353,11 @@ def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -
     """
     if bounds is None:
         return True
-    size = properties.get("totalGlobalMem")
+    memory_bytes = properties.get("totalGlobalMem")
+    if not isinstance(memory_bytes, int):
+        return False
     least_gb, most_gb = bounds
-    return isinstance(size, int) and least_gb * GIGA <= size <= most_gb * GIGA
+    return least_gb * GIGA <= memory_bytes <= most_gb * GIGA
 
 
 ASSUMED_SHARE: Final = 0.8
@@ -389,10 +404,13 @@ def attainable(peak: Peak) -> Peak:
     Rates that somebody measured are used as they are. All others, the bandwidth too,
     are assumed to be ASSUMED_SHARE of the data sheet.
     """
-    assumed = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
+    attainable_teraflops = {
+        kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()
+    }
+    attainable_teraflops.update(_find_measured_rates(peak))
     return msgspec.structs.replace(
         peak,
-        teraflops={**assumed, **_find_measured_rates(peak)},
+        teraflops=attainable_teraflops,
         gigabytes_per_s=ASSUMED_SHARE * peak.gigabytes_per_s,
     )
 
@@ -405,7 +423,8 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
         kind: The kind of arithmetic, or BANDWIDTH. An unknown kind (None) counts as
             assumed.
     """
-    return kind == BANDWIDTH or kind not in _find_measured_rates(peak)
+    is_measured = kind in _find_measured_rates(peak)
+    return kind == BANDWIDTH or not is_measured
 
 
 def _find_measured_rates(peak: Peak) -> dict[str, float]:
@@ -413,11 +432,10 @@ def _find_measured_rates(peak: Peak) -> dict[str, float]:
 
     Kinds whose peak the user gave are left out: the measurement does not describe them.
     """
-    return {
-        kind: teraflops
-        for kind, teraflops in _find_measurement(peak.device).items()
-        if kind not in peak.overridden
-    }
+    measured_rates = dict(_find_measurement(peak.device))
+    for kind in peak.overridden:
+        measured_rates.pop(kind, None)
+    return measured_rates
 
 
 @lru_cache(maxsize=64)  # called for every job

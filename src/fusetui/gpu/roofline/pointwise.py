@@ -110,7 +110,8 @@ _BOOLEAN: Final = {
     "ne": 2,
 }
 _OPERAND_COUNTS: Final = {**_FLOAT_ONLY, **_ANY_TYPE, **_BOOLEAN}
-_WRITES_ONLY: Final = ("fill", "zero")
+_WRITING_OPS: Final = ("fill_", "zero_")
+"""Ops that read no tensor."""
 
 # by rank: of two types, the later is that of the result
 _PROMOTION_ORDER: Final = (
@@ -148,13 +149,11 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
         unknown op, and for shapes that do not fit together.
     """
     amount = _count_pointwise(inputs)
-    if amount is None:
-        return None
-
-    all_strides_known = inputs.strided(*range(len(inputs.dims)))
-    if contiguous or all_strides_known:
-        return amount
-    return msgspec.structs.replace(amount, bytes=None)
+    all_positions = range(len(inputs.dims))
+    may_be_expanded = not contiguous and not inputs.strided(*all_positions)
+    if amount is not None and may_be_expanded:
+        return msgspec.structs.replace(amount, bytes=None)
+    return amount
 
 
 def _count_pointwise(inputs: Inputs) -> Amount | None:
@@ -168,13 +167,13 @@ def _count_pointwise(inputs: Inputs) -> Amount | None:
     if not inputs.op.startswith("aten::"):
         return None
     name = inputs.op.removeprefix("aten::")
+    if name in _WRITING_OPS:
+        return _make_amount([], inputs.tensor(0))
+    if name == "copy_":
+        return _count_copy(target=inputs.tensor(0), source=inputs.tensor(1))
+
     is_in_place = name.endswith("_")
     base_name = name.removesuffix("_")
-
-    if is_in_place and base_name in _WRITES_ONLY:
-        return _make_amount([], inputs.tensor(0))
-    if is_in_place and base_name == "copy":
-        return _count_copy(target=inputs.tensor(0), source=inputs.tensor(1))
     if base_name not in _OPERAND_COUNTS:
         return None
 
@@ -215,13 +214,14 @@ def broadcast(shapes: list[Shape]) -> Shape | None:
 
     # Missing leading dimensions count as 1.
     padded_shapes = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    common = []
+    broadcast_shape = []
     for sizes in zip(*padded_shapes, strict=True):
-        sizes_above_one = set(sizes) - {1}
-        if len(sizes_above_one) > 1:
+        # In each dimension, all sizes but 1 have to be equal.
+        sizes_other_than_1 = set(sizes) - {1}
+        if len(sizes_other_than_1) > 1:
             return None
-        common.append(sizes_above_one.pop() if sizes_above_one else 1)
-    return tuple(common)
+        broadcast_shape.append(max(sizes_other_than_1, default=1))
+    return tuple(broadcast_shape)
 
 
 def promoted(types: list[str | None]) -> str | None:
@@ -236,18 +236,21 @@ def promoted(types: list[str | None]) -> str | None:
         The promoted dtype. None if there are no types, if one of them is unknown, and
         for uint8 with int8, whose result (int16) is the type of neither.
     """
-    known_types = {dtype for dtype in types if dtype in _PROMOTION_ORDER}
-    if not types or known_types != set(types):
+    if not types or not all(dtype in _PROMOTION_ORDER for dtype in types):
         return None
 
-    if known_types >= {"fp16", "bf16"} and "fp64" not in known_types:
+    # Neither of these two pairs is promoted to one of its own types.
+    if "fp16" in types and "bf16" in types and "fp64" not in types:
         return "fp32"
-    if "uint8" in known_types and "int8" in known_types:
+    if "uint8" in types and "int8" in types:
         return None
-    return max(known_types, key=_PROMOTION_ORDER.index)
+    ranks = [_PROMOTION_ORDER.index(dtype) for dtype in types if dtype is not None]
+    return _PROMOTION_ORDER[max(ranks)]
 
 
-def _derive_out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
+def _derive_out_type(
+    inputs: Inputs, base_name: str, operands: list[Tensor]
+) -> str | None:
     """Return the dtype of the result of an elementwise op.
 
     It is the dtype of the `out` tensor if the op was given one, else bool for
@@ -255,28 +258,27 @@ def _derive_out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str |
 
     Args:
         inputs: The op with its recorded inputs.
-        stem: The name of the op without namespace and trailing underscore.
+        base_name: The name of the op without namespace and trailing underscore.
         operands: The tensors that it reads.
 
     Returns:
         The dtype; None if it is not certain.
     """
-    for position in range(_OPERAND_COUNTS[stem], len(inputs.dims)):
+    first_other_position = _OPERAND_COUNTS[base_name]
+    for position in range(first_other_position, len(inputs.dims)):
         out = inputs.tensor(position)
         if out is not None and out.shape:
             return out.dtype
 
-    if stem in _BOOLEAN:
+    if base_name in _BOOLEAN:
         return "bool"
 
     # An op on integers gives floats if it computes only in floats, or if one of its
     # plain numbers is a float. The trace does not say which kind a number is.
     dtype = promoted([tensor.dtype for tensor in operands])
     has_plain_number = len(inputs.dims) > len(operands)
-    may_become_float = stem in _FLOAT_ONLY or has_plain_number
-    if dtype not in _FLOATS and may_become_float:
-        return None
-    return dtype
+    may_become_float = base_name in _FLOAT_ONLY or has_plain_number
+    return None if may_become_float and dtype not in _FLOATS else dtype
 
 
 def _count_copy(*, target: Tensor | None, source: Tensor | None) -> Amount | None:
@@ -298,9 +300,10 @@ def _make_amount(operands: list[Tensor], written: Tensor | None) -> Amount | Non
     """
     if written is None or not written.shape:
         return None
+    shown_tensors = operands or [written]
     return Amount(
         kind="elementwise",
-        shapes=tuple(tensor.shape for tensor in operands) or (written.shape,),
+        shapes=tuple(tensor.shape for tensor in shown_tensors),
         dtype=written.dtype,
         bytes=total_bytes(*operands, written),
     )
@@ -391,21 +394,21 @@ def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     if any(tensor.shape != forward_input.shape for tensor in tensors):
         return None
 
-    if _WRITING_KERNELS.search(kernel.name):
-        reads_twice = _TWICE_READING_KERNELS.search(kernel.name) is not None
-        read_tensors = tensors + tensors if reads_twice else tensors
-        result = Tensor(forward_input.shape, forward_input.dtype)
-        moved_bytes = total_bytes(*read_tensors, result)
-    elif _writes_only_sums(inputs.op, kernel.name):
-        moved_bytes = total_bytes(*tensors)
-    else:
+    writes_result = _WRITING_KERNELS.search(kernel.name) is not None
+    reads_twice = _TWICE_READING_KERNELS.search(kernel.name) is not None
+    if not writes_result and not _writes_only_sums(inputs.op, kernel.name):
         return None
+    moved_tensors = list(tensors)
+    if writes_result and reads_twice:
+        moved_tensors += tensors
+    if writes_result:
+        moved_tensors.append(Tensor(forward_input.shape, forward_input.dtype))
 
     return Amount(
         kind=op.kind,
         shapes=tuple(tensor.shape for tensor in tensors),
         dtype=forward_input.dtype,
-        bytes=moved_bytes,
+        bytes=total_bytes(*moved_tensors),
     )
 
 

@@ -50,6 +50,8 @@ _OPERANDS: Final = {
 _OUT_ARGUMENT: Final = {"aten::mm": 2, "aten::bmm": 2}
 """The position of a tensor or type for the result, where an op may have one."""
 
+_OPS_WITH_OPTIONAL_BIAS: Final = ("aten::linear", "aten::_scaled_mm")
+
 _BETA: Final = 3
 """The position of the factor of the tensor that is added."""
 
@@ -134,24 +136,23 @@ def _derive_product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
     Returns:
         The sizes; None if the shapes do not fit together.
     """
+    multiplied_b = b
     if op == "aten::linear":
-        b = b[::-1]  # the weight is [out, in]
-    if op in ("aten::mv", "aten::addmv"):
-        b = (*b, 1)
-    if len(a) < 2 or len(b) < 2:
+        multiplied_b = tuple(reversed(b))  # the weight is [out, in]
+    elif op in ("aten::mv", "aten::addmv"):
+        multiplied_b = (*b, 1)  # a vector is a matrix with one column
+    if len(a) < 2 or len(multiplied_b) < 2:
         return None
 
-    *a_batch, a_rows, a_columns = a
-    *b_batch, b_rows, b_columns = b
-    if a_columns != b_rows:
+    *a_batch, m, k = a
+    *b_batch, b_rows, n = multiplied_b
+    if b_rows != k:
         return None
-
     if not b_batch:
-        rows = math.prod(a_batch) * a_rows
-        return _ProductSizes(batch=1, m=rows, n=b_columns, k=a_columns)
-    if a_batch != b_batch:
+        return _ProductSizes(batch=1, m=math.prod(a_batch) * m, n=n, k=k)
+    if b_batch != a_batch:
         return None
-    return _ProductSizes(batch=math.prod(a_batch), m=a_rows, n=b_columns, k=a_columns)
+    return _ProductSizes(batch=math.prod(a_batch), m=m, n=n, k=k)
 
 
 def _count_product_bytes(
@@ -160,16 +161,15 @@ def _count_product_bytes(
     """Count the bytes that a matrix product moves at least.
 
     These are the operands, the result and the added tensor, each once. Returns None if
-    the size of one of them is unknown. That includes batches whose strides were not
-    recorded, because one matrix may then be repeated.
+    the size of one of them is unknown.
     """
-    operands = _OPERANDS[inputs.op]
-    # Without strides, one matrix may be repeated for the whole batch.
-    if sizes.batch > 1 and not inputs.strided(operands.a, operands.b):
-        return None
+    has_strides = a.strides is not None and b.strides is not None
+    if sizes.batch > 1 and not has_strides:
+        return None  # one matrix may be repeated for the whole batch
 
-    out = Tensor((sizes.batch, sizes.m, sizes.n), _derive_out_type(inputs, a, b))
-    product_bytes = total_bytes(a, b, out)
+    result_shape = (sizes.batch, sizes.m, sizes.n)
+    result = Tensor(result_shape, _derive_out_type(inputs, a, b))
+    product_bytes = total_bytes(a, b, result)
     added_bytes = _count_added_bytes(inputs)
     if product_bytes is None or added_bytes is None:
         return None
@@ -190,16 +190,18 @@ def _count_added_bytes(inputs: Inputs) -> int | None:
         return 0
 
     added = inputs.tensor(position)
-    optional_tensors = [] if added is None else [added]
+    if inputs.op not in _OPS_WITH_OPTIONAL_BIAS:
+        is_multiplied_by_0 = inputs.value(_BETA) in ("0", "0.")
+        return 0 if is_multiplied_by_0 else total_bytes(added)
+
+    read_tensors = [] if added is None else [added]
     if inputs.op == "aten::_scaled_mm":
-        scale_a = inputs.tensor(_SCALE_A)
-        scale_b = inputs.tensor(_SCALE_B)
-        return total_bytes(scale_a, scale_b, *optional_tensors)
-    if inputs.op == "aten::linear":
-        return total_bytes(*optional_tensors)
-    if inputs.value(_BETA) in ("0", "0."):
-        return 0
-    return total_bytes(added)
+        for scale_position in (_SCALE_A, _SCALE_B):
+            scale = inputs.tensor(scale_position)
+            if scale is None:
+                return None
+            read_tensors.append(scale)
+    return total_bytes(*read_tensors)
 
 
 def _derive_out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
@@ -215,15 +217,15 @@ def _derive_out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
         # Releases before 2.5 have another order of arguments.
         if inputs.tensor(_SCALE_A) is None or inputs.tensor(_SCALE_B) is None:
             return None
-        if inputs.value(_OUT_DTYPE) == "":
-            return a.dtype
-        return inputs.numbered_type(_OUT_DTYPE)
+        has_default_dtype = inputs.value(_OUT_DTYPE) == ""
+        return a.dtype if has_default_dtype else inputs.numbered_type(_OUT_DTYPE)
 
-    position = _OUT_ARGUMENT.get(inputs.op)
-    if position is None or position >= len(inputs.dims):
+    out_position = _OUT_ARGUMENT.get(inputs.op)
+    has_out_argument = out_position is not None and out_position < len(inputs.dims)
+    if out_position is None or not has_out_argument:
         return a.dtype if a.dtype == b.dtype else None
-    out = inputs.tensor(position)
-    return out.dtype if out else inputs.numbered_type(position)
+    out = inputs.tensor(out_position)
+    return inputs.numbered_type(out_position) if out is None else out.dtype
 
 
 class _ConvArguments(NamedTuple):
@@ -279,7 +281,8 @@ def conv(inputs: Inputs, kernel_pass: str | None) -> Amount | None:
         do not fit together.
     """
     if inputs.op in _CONVS:
-        return _count_conv_forward(inputs, _CONVS[inputs.op])
+        arguments = _CONVS[inputs.op]
+        return _count_conv_forward(inputs, arguments)
     if inputs.op == "aten::cudnn_convolution_backward_input":
         return _count_cudnn_backward_input(inputs)
     if inputs.op == "aten::convolution_backward":
@@ -330,7 +333,7 @@ def _count_conv_backward(inputs: Inputs, kernel_pass: str | None) -> Amount | No
         multiplied = (grad_output, x)
     else:
         return None
-    if not _is_not_transposed(inputs, grad_output, x, weight):
+    if not _is_plain_conv(inputs, grad_output, x, weight):
         return None
 
     # The third tensor has the shape of the gradient that is written.
@@ -350,10 +353,14 @@ def _find_only_gradient(inputs: Inputs) -> str | None:
     mask = inputs.flags(_OUTPUT_MASK)
     if mask is None or len(mask) < 2:
         return None
-    wants_dgrad, wants_wgrad = mask[:2]  # the third one is that of the bias
-    if wants_dgrad == wants_wgrad:
-        return None
-    return "dgrad" if wants_dgrad else "wgrad"
+    # The mask has a flag for the gradients of input, weight and bias, in this order.
+    wants_input_gradient = mask[0]
+    wants_weight_gradient = mask[1]
+    if wants_input_gradient and not wants_weight_gradient:
+        return "dgrad"
+    if wants_weight_gradient and not wants_input_gradient:
+        return "wgrad"
+    return None
 
 
 def _count_conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
@@ -410,26 +417,30 @@ def _derive_output_image(
         arguments: At which positions stride, padding and dilation stand among the
             inputs.
     """
-    dimensions = len(x) - 2
+    input_image = x[2:]
+    kernel_sizes = weight[2:]
+    dimensions = len(input_image)
+    if dimensions == 0:
+        return None
     strides = inputs.numbers(arguments.stride, dimensions)
     paddings = inputs.numbers(arguments.padding, dimensions)
     dilations = inputs.numbers(arguments.dilation, dimensions)
-    if dimensions < 1 or strides is None or paddings is None or dilations is None:
-        return None
-    if 0 in strides:
+    if strides is None or paddings is None or dilations is None or 0 in strides:
         return None
 
-    image_sizes = []
-    # The first two dimensions are batch and channels.
+    output_image = []
     for size, kernel_size, stride, padding, dilation in zip(
-        x[2:], weight[2:], strides, paddings, dilations, strict=True
+        input_image, kernel_sizes, strides, paddings, dilations, strict=True
     ):
         kernel_extent = dilation * (kernel_size - 1) + 1
-        image_sizes.append((size + 2 * padding - kernel_extent) // stride + 1)
-    return tuple(image_sizes) if min(image_sizes) > 0 else None
+        output_size = (size + 2 * padding - kernel_extent) // stride + 1
+        if output_size <= 0:
+            return None
+        output_image.append(output_size)
+    return tuple(output_image)
 
 
-def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
+def _is_plain_conv(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Return whether a backward convolution is known not to be transposed.
 
     Its flag tells. If that was not recorded, the numbers of channels tell where they
@@ -437,8 +448,10 @@ def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) 
     of dimensions, give False.
     """
     dimensions = len(x.shape)
-    are_equal = len(grad.shape) == dimensions and len(weight.shape) == dimensions
-    if not are_equal or dimensions < 3:
+    if not len(grad.shape) == len(weight.shape) == dimensions:
+        return False
+    has_image = dimensions >= 3  # the first two are batch and channels
+    if not has_image:
         return False
 
     is_transposed = inputs.flag(_TRANSPOSED)
@@ -446,8 +459,10 @@ def _is_not_transposed(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) 
         return not is_transposed
 
     # A weight is [out, in] in a plain convolution and [in, out] in a transposed one.
-    fits_plain = grad.shape[1] == weight.shape[0]
-    fits_transposed = x.shape[1] == weight.shape[0]
+    in_channels = x.shape[1]
+    out_channels = grad.shape[1]
+    fits_plain = weight.shape[0] == out_channels
+    fits_transposed = weight.shape[0] == in_channels
     return fits_plain and not fits_transposed
 
 
@@ -474,13 +489,14 @@ def _make_conv_amount(
     """
     if len(image_of.shape) < 3 or len(image_of.shape) != len(weight.shape):
         return None
-    batch, _, *image = image_of.shape
+    batch, _channels, *image = image_of.shape
+    multiplications = batch * math.prod(image) * math.prod(weight.shape)
     first, second = multiplied
     return Amount(
         kind="conv",
         shapes=(first.shape, second.shape),
         dtype=first.dtype,
-        flop=2 * batch * math.prod(image) * math.prod(weight.shape),
+        flop=2 * multiplications,
         bytes=moved_bytes,
     )
 
@@ -601,12 +617,13 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
         if tensor is None or len(tensor.shape) != 4:
             return None
         qkv.append(tensor)
+    q, k, v = qkv
+
     for position in arguments.must_be_absent:
         tensor = inputs.tensor(position)
-        if tensor is not None and tensor.elements:
+        if tensor is not None and tensor.elements > 0:
             return None
 
-    q, k, v = qkv
     sizes = _derive_attention_sizes(arguments.head_axis, q.shape, k.shape, v.shape)
     if sizes is None:
         return None
@@ -643,29 +660,30 @@ def _derive_attention_sizes(
         v = _move_heads_first(v)
 
     batch, heads, queries, qk_dim = q
-    kv_heads = k[1]
-    same_batch = batch == k[0] == v[0]
-    same_keys = k[1:3] == v[1:3]
-    if not same_batch or not same_keys or qk_dim != k[3]:
+    k_batch, kv_heads, keys, k_dim = k
+    v_batch, v_heads, values, v_dim = v
+    if not batch == k_batch == v_batch:
+        return None
+    if qk_dim != k_dim or keys != values or kv_heads != v_heads:
         return None
 
     # Several heads of Q may share one head of K and V.
-    if kv_heads == 0 or heads % kv_heads:
+    if kv_heads == 0 or heads % kv_heads != 0:
         return None
     return _AttentionSizes(
         batch=batch,
         heads=heads,
         queries=queries,
-        keys=k[2],
+        keys=keys,
         qk_dim=qk_dim,
-        v_dim=v[3],
+        v_dim=v_dim,
     )
 
 
 def _move_heads_first(shape: Shape) -> Shape:
     """Turn a shape [batch, sequence, heads, dim] into [batch, heads, sequence, dim]."""
-    batch, rows, heads, depth = shape
-    return batch, heads, rows, depth
+    batch, sequence, heads, dim = shape
+    return batch, heads, sequence, dim
 
 
 def _count_attention_flop(
@@ -680,17 +698,18 @@ def _count_attention_flop(
     Returns None if it is unknown whether the attention is causal, and for a causal one
     with different numbers of queries and keys.
     """
-    flop_per_pair = 2 * (sizes.qk_dim + sizes.v_dim)
     if is_backward:
         flop_per_pair = 2 * (3 * sizes.qk_dim + 2 * sizes.v_dim)
+    else:
+        flop_per_pair = 2 * (sizes.qk_dim + sizes.v_dim)
     pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
-    flop_of_all_pairs = pairs * flop_per_pair
+    flop = pairs * flop_per_pair
 
-    if is_causal is False:
-        return flop_of_all_pairs
-    if is_causal and sizes.queries == sizes.keys:
-        return flop_of_all_pairs // 2
-    return None
+    if is_causal is None:
+        return None
+    if not is_causal:
+        return flop
+    return flop // 2 if sizes.queries == sizes.keys else None
 
 
 def _is_causal(
@@ -718,8 +737,10 @@ def _is_causal(
             return is_causal_by_name
         return _CAUSAL_BY_MASK_TYPE.get(mask_type)
 
-    recorded = inputs.flag(arguments.causal)
-    return is_causal_by_name if recorded is None else recorded
+    is_causal_by_argument = inputs.flag(arguments.causal)
+    if is_causal_by_argument is None:
+        return is_causal_by_name
+    return is_causal_by_argument
 
 
 def _count_attention_bytes(
@@ -733,14 +754,18 @@ def _count_attention_bytes(
     Returns None if a dtype is unknown, or if strides were not recorded: heads of K and
     V may then be repeated.
     """
-    if not inputs.strided(*_find_qkv_positions(arguments)):
+    if q.strides is None or k.strides is None or v.strides is None:
         return None
 
     if not arguments.is_backward:
-        out = Tensor((*q.shape[:3], v.shape[3]), q.dtype)
+        batch, first_axis, second_axis, _ = q.shape  # heads and queries, in some order
+        v_dim = v.shape[3]
+        out = Tensor((batch, first_axis, second_axis, v_dim), q.dtype)
         return total_bytes(q, k, v, out)
 
     grad_out = inputs.tensor(0)
     forward_out = inputs.tensor(arguments.out)
-    gradients = [Tensor(tensor.shape, tensor.dtype) for tensor in (q, k, v)]
-    return total_bytes(grad_out, forward_out, q, k, v, *gradients)
+    grad_q = Tensor(q.shape, q.dtype)
+    grad_k = Tensor(k.shape, k.dtype)
+    grad_v = Tensor(v.shape, v.dtype)
+    return total_bytes(grad_out, forward_out, q, k, v, grad_q, grad_k, grad_v)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
@@ -23,6 +22,7 @@ from fusetui.gpu.roofline.products import attention, conv, matmul
 from fusetui.text.figures import count, percent, plural, quantity, significant
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arrays import NO_ROW, Int32s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
@@ -72,7 +72,7 @@ def work_of(trace: Trace, row: int) -> KernelJob | None:
     the op cannot be attributed to this kernel alone.
     """
     op = int(trace.op[row])
-    if trace.role[row] != Role.KERNEL or op < 0:
+    if trace.role[row] != Role.KERNEL or op == NO_ROW:
         return None
 
     return job_of(
@@ -103,7 +103,8 @@ def job_of(
     Returns:
         The job; None in the cases that `work_of` lists.
     """
-    inputs = inputs_of(trace.name_of(int(trace.op[row])), op_args)
+    op = int(trace.op[row])
+    inputs = inputs_of(trace.name_of(op), op_args)
     if inputs is None:
         return None
 
@@ -113,19 +114,21 @@ def job_of(
     if amount is None or not _does_work_of_op(trace, row, amount.kind):
         return None
 
-    tiles_of_job = _count_tiles(trace, row, amount, own_args)
+    tiles_of_job = None
+    if amount.kind == "matmul" and kernel is not None:
+        tiles_of_job = _count_tiles(trace, row, amount, kernel, own_args)
     if peak is None:
         return KernelJob(amount=amount, tiles=tiles_of_job)
 
     limits_by_sheet = limits(amount, kernel, name, peak)
     is_bound_by_memory = limits_by_sheet.bound == "memory"
-    bounding_kind = BANDWIDTH if is_bound_by_memory else limits_by_sheet.kind
+    bounding_rate = BANDWIDTH if is_bound_by_memory else limits_by_sheet.kind
     return KernelJob(
         amount=amount,
         tiles=tiles_of_job,
         limits=limits_by_sheet,
         attainable=limits(amount, kernel, name, attainable(peak)),
-        assumed=is_assumed(peak, bounding_kind),
+        assumed=is_assumed(peak, bounding_rate),
     )
 
 
@@ -160,36 +163,36 @@ def find_device_properties(trace: Trace, row: int) -> dict[str, Any]:
 
 
 def _count_tiles(
-    trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]
+    trace: Trace,
+    row: int,
+    amount: Amount,
+    kernel: KernelName,
+    own_args: Callable[[], Args],
 ) -> Tiles | None:
     """Count the output tiles of a kernel that computes a matrix product.
 
-    A tile is the part of the result that one block computes. The result is None for
-    other work, and for names that no decoder knows. If a second kernel of the op adds
-    up partial sums, a tile has several blocks, so it is None too.
+    A tile is the part of the result that one block computes. If a second kernel of the
+    op adds up partial sums, a tile has several blocks, and the result is None.
 
     Args:
         trace: The trace.
         row: The row of the kernel.
         amount: The work of the op, with the sizes of the product.
+        kernel: The decoded name of the kernel.
         own_args: Reads the args of the kernel.
     """
-    kernel = decode(trace.name_of(row))
-    if amount.kind != "matmul" or kernel is None:
-        return None
-    if any(
-        role_of_kernel(name).adds_up_parts for name in _list_kernels_of_op(trace, row)
-    ):
-        return None
+    for name in _list_kernels_of_op(trace, row):
+        if role_of_kernel(name).adds_up_parts:
+            return None
 
     launch = int(trace.launch[row])
-    grid_in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
+    has_launch = launch != NO_ROW
     return tiles(
         amount,
         kernel,
         args=own_args(),
         properties=find_device_properties(trace, row),
-        in_threads=grid_in_threads,
+        in_threads=has_launch and trace.name_of(launch) in IN_THREADS,
     )
 
 
@@ -210,8 +213,9 @@ def _does_work_of_op(trace: Trace, row: int, kind: str) -> bool:
     """
     if trace.role[row] != Role.KERNEL:
         return False
-    launch = int(trace.asked[row])
-    if launch >= 0 and "graph" in trace.name_of(launch).lower():
+    requesting_call = int(trace.asked[row])
+    has_call = requesting_call != NO_ROW
+    if has_call and "graph" in trace.name_of(requesting_call).lower():
         return False
 
     kernel = decode(trace.name_of(row))
@@ -219,35 +223,37 @@ def _does_work_of_op(trace: Trace, row: int, kind: str) -> bool:
         # Each of their kernels counts with its own pass over the tensors.
         return kernel is not None and kernel.op == kind
 
-    siblings = _list_kernels_of_op(trace, row)
-    is_alone = len(siblings) == 1
+    kernels_of_op = _list_kernels_of_op(trace, row)
+    is_alone = len(kernels_of_op) == 1
     if kernel is None or kernel.op is None:
         # A single kernel whose name is not understood did what its op does.
         return is_alone and kind != "elementwise"
     if not _does_kind_of_work(kernel, kind):
         return False
-    return is_alone or _is_only_candidate(kernel, siblings, kind)
+    return is_alone or _is_only_candidate(kernel, kernels_of_op, kind)
 
 
-def _is_only_candidate(kernel: KernelName, siblings: list[str], kind: str) -> bool:
+def _is_only_candidate(kernel: KernelName, kernels_of_op: list[str], kind: str) -> bool:
     """Return whether no other kernel of an op may have done the same work.
 
     Elementwise ops give False: any of their kernels may have done it.
 
     Args:
         kernel: One kernel of the op, which may have done it.
-        siblings: The names of all kernels of the op, this one included.
+        kernels_of_op: The names of all kernels of the op, this one included.
         kind: The kind of work of the op.
     """
     if kind == "elementwise":
         return False
 
     candidates = 0
-    for name in siblings:
-        sibling = decode(name)
-        if sibling is None or not _does_kind_of_work(sibling, kind):
+    for name in kernels_of_op:
+        candidate = decode(name)
+        if candidate is None or not _does_kind_of_work(candidate, kind):
             continue
-        if kind != "conv" or sibling.pass_ in (None, kernel.pass_):
+        # The gradients of a convolution have a kernel each.
+        may_be_same_pass = candidate.pass_ is None or candidate.pass_ == kernel.pass_
+        if kind != "conv" or may_be_same_pass:
             candidates += 1
     return candidates == 1
 
@@ -271,27 +277,29 @@ def _list_kernels_of_op(trace: Trace, row: int) -> list[str]:
         trace: The trace.
         row: The row of the kernel.
     """
-    ops, rows = _sort_kernels_by_op(trace)
+    kernels = _sort_kernels_by_op(trace)
     op = trace.op[row]
-    kernels = rows[slice_between(ops, op, op + 1)]
+    rows_of_op = kernels.rows[slice_between(kernels.ops, op, op + 1)]
 
     if is_joined(trace, row):
-        is_same_replay = trace.launch[kernels] == trace.launch[row]
-        kernels = kernels[is_same_replay]
-    return [trace.name_of(kernel) for kernel in kernels.tolist()]
+        is_same_replay = trace.launch[rows_of_op] == trace.launch[row]
+        rows_of_op = rows_of_op[is_same_replay]
+    return [trace.name_of(kernel_row) for kernel_row in rows_of_op.tolist()]
+
+
+class _KernelsByOp(NamedTuple):
+    """All kernels of a trace, sorted by their op."""
+
+    ops: Int32s  # the op of each kernel, ascending; -1 for none
+    rows: Rows
 
 
 @memo()
-def _sort_kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """Sort the kernels by their op.
-
-    Returns:
-        The ops of all kernels, ascending (-1 for none); and the row of each kernel in
-        the same order.
-    """
+def _sort_kernels_by_op(trace: Trace) -> _KernelsByOp:
+    """Sort the kernels of a trace by their op; kernels of one op stay in order."""
     rows = trace.rows_of(Role.KERNEL)
-    order = np.argsort(trace.op[rows], kind="stable")
-    return trace.op[rows][order], rows[order]
+    sorted_rows = rows[np.argsort(trace.op[rows], kind="stable")]
+    return _KernelsByOp(ops=trace.op[sorted_rows], rows=sorted_rows)
 
 
 _RATE_DIGITS: Final = 3
@@ -317,25 +325,25 @@ def describe_work(trace: Trace, row: int) -> str:
     job = work_of(trace, row)
     if job is None:
         return ""
-    ns = int(trace.dur[row])
-    amount = job.amount
-    is_bound_by_memory = job.limits.bound == "memory" and ns > 0
+    duration_ns = int(trace.dur[row])
+    is_bound_by_memory = job.limits.bound == "memory" and duration_ns > 0
 
-    separator = _BETWEEN_SHAPES.get(amount.kind, ", ")
-    texts = [separator.join(str(list(shape)) for shape in amount.shapes)]
-
-    flop_texts = _format_amount_and_rate(amount.flop, ns, "FLOP")
-    texts += flop_texts
+    separator = _BETWEEN_SHAPES.get(job.amount.kind, ", ")
+    shape_texts = [str(list(shape)) for shape in job.amount.shapes]
+    flop_texts = _format_amount_and_rate(job.amount.flop, duration_ns, "FLOP")
     # Bytes are shown if memory is the limit, or if they are all that is known.
+    byte_texts = []
     if is_bound_by_memory or not flop_texts:
-        texts += _format_amount_and_rate(amount.bytes, ns, "B")
+        byte_texts = _format_amount_and_rate(job.amount.bytes, duration_ns, "B")
 
-    share = job.limits.share(ns)
+    share_text = ""
+    share = job.limits.share(duration_ns)
     if share is not None:
         of_peak = "of peak bandwidth" if is_bound_by_memory else "of peak"
-        texts.append(f"{percent(share, 1)} {of_peak}")
+        share_text = f"{percent(share, 1)} {of_peak}"
 
-    texts.append(describe_tiles(job.tiles))
+    texts = [separator.join(shape_texts), *flop_texts, *byte_texts]
+    texts += [share_text, describe_tiles(job.tiles)]
     return "   ".join(text for text in texts if text)
 
 
@@ -352,21 +360,17 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
 
     kernel = decode(trace.name_of(row))
     built_for = kernel.arch_name if kernel else None
-    device = device_generation(properties)
-    if built_for and device and built_for != device:
-        sentences.append(
-            f"{_choose_article(built_for)} {built_for} kernel"
-            f" on {_choose_article(device)} {device} GPU"
-        )
+    generation = device_generation(properties)
+    if built_for and generation and built_for != generation:
+        some_kernel = f"{_choose_article(built_for)} {built_for} kernel"
+        some_gpu = f"{_choose_article(generation)} {generation} GPU"
+        sentences.append(f"{some_kernel} on {some_gpu}")
 
     job = work_of(trace, row)
-    if job and job.tiles:
-        idle = _describe_idle_units(
-            job.tiles, unit="CU" if _is_amd(properties) else "SM"
-        )
-        if idle:
-            sentences.append(idle)
-    return tuple(sentences)
+    if job is not None and job.tiles is not None:
+        unit = "CU" if _is_amd(properties) else "SM"
+        sentences.append(_describe_idle_units(job.tiles, unit))
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def describe_tiles(tiles: Tiles | None) -> str:
@@ -376,21 +380,20 @@ def describe_tiles(tiles: Tiles | None) -> str:
     """
     if tiles is None:
         return ""
-    text = plural(tiles.tiles, "tile")
-    waves = tiles.waves
-    if waves is None or tiles.last_wave_empty is None:
-        return text
+    tile_text = plural(tiles.tiles, "tile")
+    if tiles.waves is None or tiles.last_wave_empty is None:
+        return tile_text
+    if tiles.last_wave_empty == 0:
+        return f"{tile_text}, {plural(round(tiles.waves), 'full wave')}"
 
-    if not tiles.last_wave_empty:
-        return f"{text}, {plural(round(waves), 'full wave')}"
-    full = percent(1 - tiles.last_wave_empty, 1)
-    if waves < 1:
-        return f"{text}, one wave, {full} full"
-
-    # From 1,000 on, three digits would hide some waves.
-    is_large = waves >= 999.5
-    number = count(round(waves)) if is_large else significant(waves, _RATE_DIGITS)
-    return f"{text}, {number} waves, the last {full} full"
+    full_share = percent(1 - tiles.last_wave_empty, 1)
+    if tiles.waves < 1:
+        return f"{tile_text}, one wave, {full_share} full"
+    if tiles.waves < 999.5:
+        wave_count = significant(tiles.waves, _RATE_DIGITS)
+    else:  # this rounds to 1,000 or more, where three digits would hide some waves
+        wave_count = count(round(tiles.waves))
+    return f"{tile_text}, {wave_count} waves, the last {full_share} full"
 
 
 def _format_amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
@@ -422,19 +425,19 @@ def _describe_idle_units(tiles: Tiles, unit: str) -> str:
     if tiles.waves is None or not tiles.sms:
         return ""
 
-    idle = tiles.sms - tiles.tiles
-    if idle > _NOTABLE_SHARE * tiles.sms:
+    idle_units = tiles.sms - tiles.tiles
+    if idle_units > _NOTABLE_SHARE * tiles.sms:
+        tile_text = plural(tiles.tiles, "tile")
         leave = "leaves" if tiles.tiles == 1 else "leave"
-        some_tiles = plural(tiles.tiles, "tile")
-        return f"{some_tiles} {leave} {count(idle)} of {plural(tiles.sms, unit)} idle"
+        unit_text = plural(tiles.sms, unit)
+        return f"{tile_text} {leave} {count(idle_units)} of {unit_text} idle"
 
-    # The empty part of the last wave, as a share of all waves.
+    # All waves but the last are full.
     unused_share = (tiles.last_wave_empty or 0.0) / math.ceil(tiles.waves)
     if tiles.waves <= 1 or unused_share < _NOTABLE_SHARE:
         return ""
-    return (
-        f"the last wave leaves {percent(unused_share, 1)} of the {unit}s' time unused"
-    )
+    unused = percent(unused_share, 1)
+    return f"the last wave leaves {unused} of the {unit}s' time unused"
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
@@ -449,11 +452,13 @@ def device_generation(properties: dict[str, Any]) -> str | None:
     >>> device_generation({**nvidia, "computeMajor": 9, "computeMinor": 0})
     'Hopper'
     """
-    capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
+    major = properties.get("computeMajor")
+    minor = properties.get("computeMinor")
+    capability_digits = f"{major}{minor}"
     if _is_amd(properties):
-        return _AMD_GENERATIONS.get(capability)
+        return _AMD_GENERATIONS.get(capability_digits)
     if _is_nvidia(properties):
-        return from_capability(capability).get("arch_name")
+        return from_capability(capability_digits).get("arch_name")
     return None
 
 

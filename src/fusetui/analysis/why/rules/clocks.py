@@ -249,7 +249,7 @@ def find_slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     Args:
         clock: The mean clock over each kernel in MHz, nan where it was not recorded.
     """
-    compared = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
+    compared = np.flatnonzero(kernels.computes & kernels.runs_alone & ~np.isnan(clock))
     lost_ns = np.zeros(len(compared), dtype=np.int64)
     highest_mhz = np.zeros(len(compared))
     names = 0

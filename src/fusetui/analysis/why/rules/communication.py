@@ -40,6 +40,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, at
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import grouped
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.model.quantiles import median
@@ -115,7 +116,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
-    rows = kernels.rows[kernels.communicates]
+    transfers = kernels.rows[kernels.communicates]
 
     yield Claim(
         text=f"Exposed communication takes {share_of_span(facts, times.exposed_ns)}; "
@@ -123,7 +124,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
         f"{_describe_kinds(kinds, exposed_ns)}{_describe_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
-        rows=heaviest_rows(rows, exposed_ns[rows]),
+        rows=heaviest_rows(transfers, exposed_ns[transfers]),
         remedy=_choose_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
@@ -166,7 +167,7 @@ def _choose_exposed_remedy(
     """
     if longest is not None:
         return WAITS if longest.waits else MAY_WAIT
-    if _measure_exposed_waits(facts, kinds, exposed_ns) >= least_ns:
+    if _measure_exposed_waits(facts.trace, kinds, exposed_ns) >= least_ns:
         return WAITS
     if not facts.kernels.computes.any():
         return NO_COMPUTE
@@ -205,8 +206,8 @@ def _rank_exposed_kinds(facts: Facts, exposed_ns: Int64s) -> list[Transfers]:
     def by_exposed_time(kind: Transfers) -> tuple[int, str, str]:
         return -int(exposed_ns[kind.rows].sum()), kind.name, kind.group
 
-    exposed = [kind for kind in find_transfers(facts) if exposed_ns[kind.rows].any()]
-    return sorted(exposed, key=by_exposed_time)
+    kinds = [kind for kind in find_transfers(facts) if exposed_ns[kind.rows].any()]
+    return sorted(kinds, key=by_exposed_time)
 
 
 def _describe_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
@@ -279,7 +280,7 @@ def _describe_waiting(facts: Facts) -> str:
 
 
 def _measure_exposed_waits(
-    facts: Facts, kinds: Sequence[Transfers], exposed_ns: Int64s
+    trace: Trace, kinds: Sequence[Transfers], exposed_ns: Int64s
 ) -> int:
     """Measure how much of the exposed time is at least waiting for other ranks, in ns.
 
@@ -293,7 +294,7 @@ def _measure_exposed_waits(
     """
     total_ns = 0
     for kind in kinds:
-        moving_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        moving_ns = trace.dur[kind.rows] - kind.waits_ns
         exposed_waits_ns = np.maximum(exposed_ns[kind.rows] - moving_ns, 0)
         total_ns += int(exposed_waits_ns.sum())
 
@@ -330,20 +331,18 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
     Args:
         exposed_ns: The time of each event of the trace without compute beside it.
     """
-    dur = facts.trace.dur
-    kinds = [
-        kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
-    ]
-    if not kinds:
+    kind = _find_kind_of_longest(facts, exposed_ns)
+    if kind is None:
         return None
 
-    kind = max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
-    longest_index = int(exposed_ns[kind.rows].argmax())
-    dur_ns = int(dur[kind.rows[longest_index]])
-    explained_ns = dur_ns - int(kind.waits_ns[longest_index])
-    median_ns = median(np.delete(dur[kind.rows], longest_index))  # of the others
+    longest = int(exposed_ns[kind.rows].argmax())  # an index into kind.rows
+    dur_ns_of_kind = facts.trace.dur[kind.rows]
+    dur_ns = int(dur_ns_of_kind[longest])
+    waited_ns = int(kind.waits_ns[longest])
+    explained_ns = dur_ns - waited_ns
+    median_ns = median(np.delete(dur_ns_of_kind, longest))  # of the others
 
-    waits = explained_ns < dur_ns and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
+    waits = waited_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * explained_ns
     is_far_longer = median_ns > 0 and dur_ns >= MIN_RATIO_TO_EXPLAINED * median_ns
     if waits:
         text = (
@@ -360,10 +359,24 @@ def _find_longest_transfer(facts: Facts, exposed_ns: Int64s) -> LongTransfer | N
         return None
 
     return LongTransfer(
-        exposed_ns=int(exposed_ns[kind.rows[longest_index]]),
+        exposed_ns=int(exposed_ns[kind.rows[longest]]),
         waits=waits,
         text=f"One {kind.name} alone takes {duration(dur_ns)}, {text}",
     )
+
+
+def _find_kind_of_longest(facts: Facts, exposed_ns: Int64s) -> Transfers | None:
+    """Find the kind of the transfer with the most exposed time.
+
+    Only kinds with more than MIN_EQUAL_TRANSFERS transfers count: fewer do not show how
+    long one usually takes. None if there are none.
+    """
+    kinds = [
+        kind for kind in find_transfers(facts) if len(kind.rows) > MIN_EQUAL_TRANSFERS
+    ]
+    if not kinds:
+        return None
+    return max(kinds, key=lambda kind: int(exposed_ns[kind.rows].max()))
 
 
 class ExposedTime(NamedTuple):
@@ -376,16 +389,16 @@ class ExposedTime(NamedTuple):
     hidden_ns: int
 
 
-def _measure_exposure(kernels: Kernels, mask: Flags) -> ExposedTime:
+def _measure_exposure(kernels: Kernels, is_selected: Flags) -> ExposedTime:
     """Measure how long kernels run without compute beside them, and with it.
 
     Args:
-        mask: True for these kernels.
+        is_selected: True for these kernels.
     """
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
-        running = kernels.cover(mask, device)
+        running = kernels.cover(is_selected, device)
         computing = kernels.cover(kernels.computes, device)
         all_ns += running.ns
         hidden_ns += int(computing.within(running.start, running.end).sum())
@@ -430,7 +443,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     small_rows = np.concatenate([kind.rows for kind in small_kinds])
     is_small = np.isin(kernels.rows, small_rows)
-    rows = kernels.rows[is_small]
+    small_transfers = kernels.rows[is_small]
     at_stake_ns = _measure_exposure(kernels, is_small).exposed_ns
 
     with_group = needs_group_names(find_transfers(facts))
@@ -445,7 +458,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
         "time on latency and waiting for other ranks, not on data.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(is_small),
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        rows=heaviest_rows(small_transfers, facts.trace.dur[small_transfers]),
         why_likely=NO_SIZES if lacks_sizes else None,
         part_of="exposed-communication",
     )
@@ -509,17 +522,16 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
     overlaps = kernels.overlap_ns(kernels.communicates) > 0
     is_beside = kernels.computes & overlaps
-    is_alone = kernels.computes & kernels.alone
-    job = np.where(is_beside | is_alone, kernels.job_indices, NO_JOB)
-    alone_usual_ns = _find_usual_ns_alone(
-        job, is_alone, is_beside, kernels.effective_ns
+    is_alone = kernels.computes & kernels.runs_alone
+    usual_ns_alone = _find_usual_ns_alone(
+        kernels.job_indices, is_alone, is_beside, kernels.effective_ns
     )
-    is_measured = is_beside & (alone_usual_ns > 0)
+    is_measured = is_beside & (usual_ns_alone > 0)
     if not is_measured.any():
         return
 
-    rows = kernels.rows[is_measured]
-    alone_ns = alone_usual_ns[is_measured]
+    kernel_rows = kernels.rows[is_measured]
+    alone_ns = usual_ns_alone[is_measured]
     slower_ns = kernels.effective_ns[is_measured] - alone_ns
     at_stake_ns = int(slower_ns.sum())
     if at_stake_ns <= 0:
@@ -527,11 +539,11 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
     increase = percent(at_stake_ns, int(alone_ns.sum()))
     yield Claim(
-        text=f"{count(len(rows))} kernels that overlap communication take "
+        text=f"{count(len(kernel_rows))} kernels that overlap communication take "
         f"{format_share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
         "same kernels alone.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(rows, slower_ns),
+        rows=heaviest_rows(kernel_rows, slower_ns),
     )
 
 
@@ -559,18 +571,20 @@ def _find_usual_ns_alone(
         ns for each kernel: 0 without a job, and where the job has fewer than MIN_RUNS
         runs alone, or fewer beside communication.
     """
-    alone = np.flatnonzero(is_alone & (job != NO_JOB))
-    beside = np.flatnonzero(is_beside & (job != NO_JOB))
+    has_job = job != NO_JOB
+    alone = np.flatnonzero(is_alone & has_job)
+    beside = np.flatnonzero(is_beside & has_job)
     alone_by_job = grouped(job[alone], then_by=ns[alone])  # the shortest run first
     median_ns = ns[alone[alone_by_job.upper_median]]
 
-    jobs = int(job.max(initial=NO_JOB)) + 1
-    runs_beside = np.bincount(job[beside], minlength=jobs)[alone_by_job.keys]
+    job_count = int(job.max(initial=NO_JOB)) + 1
+    runs_beside_of_job = np.bincount(job[beside], minlength=job_count)
+    runs_beside = runs_beside_of_job[alone_by_job.keys]
     has_enough = (alone_by_job.counts >= MIN_RUNS) & (runs_beside >= MIN_RUNS)
 
-    usual_ns_of_job = np.zeros(jobs, dtype=np.int64)
+    usual_ns_of_job = np.zeros(job_count, dtype=np.int64)
     usual_ns_of_job[alone_by_job.keys[has_enough]] = median_ns[has_enough]
-    return np.where(job != NO_JOB, at(usual_ns_of_job, job, missing=0), 0)
+    return at(usual_ns_of_job, job, missing=0)  # NO_JOB finds `missing`
 
 
 LEAST_SHARE: Final = 0.1
@@ -600,63 +614,64 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     note, if a collective runs for LEAST_SHARE of the recording.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
-    rows = rows[trace.end[rows] > trace.start[rows]]
-    if not len(rows):
+    collectives = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    collectives = collectives[trace.end[collectives] > trace.start[collectives]]
+    if not len(collectives):
         return
 
-    start = np.maximum(trace.start[rows], facts.begin_ns)
-    end = np.minimum(trace.end[rows], facts.end_ns)
-    running = union(start, end)
+    start_in_window = np.maximum(trace.start[collectives], facts.begin_ns)
+    end_in_window = np.minimum(trace.end[collectives], facts.end_ns)
+    running = union(start_in_window, end_in_window)
     if facts.devices:
-        yield from _claim_delays(facts, rows, running)
+        yield from _claim_delays(facts, collectives, running)
     elif running.ns >= LEAST_SHARE * (facts.end_ns - facts.begin_ns):
-        yield _note_collectives(facts, rows, running)
+        yield _note_collectives(facts, collectives, running)
 
 
-def _claim_delays(facts: Facts, rows: Rows, running: Cover) -> Iterator[Claim]:
+def _claim_delays(facts: Facts, collectives: Rows, running: Cover) -> Iterator[Claim]:
     """Claim the time for which GPUs wait during collectives, if any of them waits.
 
     Args:
-        rows: The collectives.
+        collectives: The collectives, as rows of the trace.
         running: When they run, in ns of the file.
     """
-    at_stake_ns = int(facts.host_ns_during(running)[LATE_ACTIVITIES].sum())
+    ns_of_activities = facts.activity_ns_during(running)  # [ThreadActivity, gaps]
+    at_stake_ns = int(ns_of_activities[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(
             text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
-            f"collective runs on the CPU: {_list_frequent_names(facts, rows)}.",
+            f"collective runs on the CPU: {_list_frequent_names(facts.trace, collectives)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(rows, facts.trace.dur[rows]),
+            rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
             why_likely="The trace does not record what the launching thread waits for.",
             part_of="host-bound",
         )
 
 
-def _note_collectives(facts: Facts, rows: Rows, running: Cover) -> Claim:
+def _note_collectives(facts: Facts, collectives: Rows, running: Cover) -> Claim:
     """Note collectives where there is no GPU.
 
     Args:
-        rows: The collectives.
+        collectives: The collectives, as rows of the trace.
         running: When they run, in ns of the file.
     """
-    are_transfers = bool(facts.trace.matching(rows, TRANSFER.search).all())
+    are_transfers = bool(facts.trace.matching(collectives, TRANSFER.search).all())
     subject = "Transfers between ranks" if are_transfers else "Collectives"
     lasts_until = LASTS_UNTIL_PEER if are_transfers else LASTS_UNTIL_ALL
 
     return Claim(
         text=f"{subject} on the CPU take {format_share_of_recording(facts, running.ns)}: "
-        f"{_list_frequent_names(facts, rows)}. {lasts_until}",
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        f"{_list_frequent_names(facts.trace, collectives)}. {lasts_until}",
+        rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
     )
 
 
-def _list_frequent_names(facts: Facts, rows: Rows) -> str:
+def _list_frequent_names(trace: Trace, rows: Rows) -> str:
     """Name the MAX_NAMES most frequent names of some rows.
 
     An example is `12 gloo:all_reduce, 3 gloo:broadcast`.
     """
-    names = Counter(facts.trace.name_of(row) for row in rows.tolist())
+    names = Counter(trace.name_of(row) for row in rows.tolist())
     texts = []
     for name, frequency in names.most_common(MAX_NAMES):
         texts.append(f"{count(frequency)} {printable(name)}")

@@ -10,8 +10,8 @@ import numpy as np
 from fusetui.analysis.compiled.answer import report_compilation
 from fusetui.analysis.compiled.breaks import find_rows_after, measure_times_between
 from fusetui.analysis.compiled.finding import find_compile_log
-from fusetui.analysis.compiled.model import CompileAnswer, Remedy
-from fusetui.analysis.compiled.regions import find_regions
+from fusetui.analysis.compiled.model import CompileAnswer, CompiledOnce, Remedy
+from fusetui.analysis.compiled.regions import find_compiled_code
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim
 from fusetui.text.figures import count, duration, plural, several
@@ -56,11 +56,7 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         return NO_EVIDENCE
 
     answer = report_compilation(facts.trace, log)
-    recorded_compilations = []
-    for compilation in answer.compilations:
-        if compilation.in_recording is not False and not compilation.backward:
-            recorded_compilations.append(compilation)
-
+    recorded_compilations = _list_recorded_compilations(answer)
     repeated_compilations = [
         compilation for compilation in recorded_compilations if compilation.guards
     ]
@@ -68,13 +64,15 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         return NO_EVIDENCE
 
     if answer.guards:
-        guard_text = answer.guards[0].text
-        function = answer.guards[0].function
+        most_frequent = answer.guards[0]
+        guard_text = most_frequent.text
+        function = most_frequent.function
     else:
-        guard_text = repeated_compilations[0].guards[0].text
-        function = repeated_compilations[0].function
+        first_repeated = repeated_compilations[0]
+        guard_text = first_repeated.guards[0].text
+        function = first_repeated.function
 
-    words = " ".join(guard_text.split())
+    words = " ".join(guard_text.split())  # on one line
 
     text = (
         f" According to the compile log, {count(len(repeated_compilations))} of "
@@ -82,6 +80,17 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
         f"frequent, in {printable(function)}: {printable(words)}."
     )
     return CompileEvidence(text=text, remedy=_choose_remedy(answer))
+
+
+def _list_recorded_compilations(answer: CompileAnswer) -> list[CompiledOnce]:
+    """List the forward compilations that may have happened during the recording."""
+    recorded_compilations = []
+    for compilation in answer.compilations:
+        may_be_recorded = compilation.in_recording is not False  # None: not known
+        if may_be_recorded and not compilation.backward:
+            recorded_compilations.append(compilation)
+
+    return recorded_compilations
 
 
 def _choose_remedy(answer: CompileAnswer) -> str | None:
@@ -117,26 +126,28 @@ def format_remedy(remedy: Remedy) -> str:
 def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     """Note each graph break that the recording passes, in the log's words.
 
-    At most MAX_BREAKS are told.
+    At most MAX_BREAKS are reported.
     """
-    regions = find_regions(facts.trace)
-    breaks_told = 0
+    regions = find_compiled_code(facts.trace)
+    reported_breaks = 0
     for graph_break in log.breaks:
-        rows = np.array(find_rows_after(graph_break, regions, log), dtype=np.intp)
-        rows = facts.rows_in_window(rows) if len(rows) else rows
-        if not len(rows) or breaks_told >= MAX_BREAKS:
+        rows_after = find_rows_after(graph_break, regions, log)
+        regions_after = facts.rows_in_window(np.array(rows_after, dtype=np.intp))
+        if not len(regions_after):
             continue
+        if reported_breaks == MAX_BREAKS:
+            break
 
-        breaks_told += 1
-        between_ns = int(measure_times_between(regions, rows).sum())
+        reported_breaks += 1
+        between_ns = int(measure_times_between(regions, regions_after).sum())
         reason = printable(graph_break.reason.rstrip("."))
 
         yield Claim(
             text=f"Graph break at {_format_position(graph_break)}: {reason}. The "
-            f"program reaches it {plural(len(rows), 'time')} and spends "
+            f"program reaches it {plural(len(regions_after), 'time')} and spends "
             f"{duration(between_ns)} between the two compiled regions. Nothing "
             "is fused across them.",
-            rows=tuple(rows.tolist()),
+            rows=tuple(regions_after.tolist()),
             remedy=_choose_hint(graph_break),
         )
 

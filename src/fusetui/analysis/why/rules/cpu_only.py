@@ -40,7 +40,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
@@ -48,7 +48,7 @@ from fusetui.trace.model.quantiles import median
 from fusetui.trace.model.report import recorded_with
 
 MIN_SHARE_TO_NAME: Final = 0.5
-"""A name is told if it has at least this share of the time of a cause."""
+"""A name is reported if it has at least this share of the time of a cause."""
 MAIN_THREAD_SHARE: Final = 0.8
 """The thread that runs at least this share of the time of all ops is the program."""
 LEAST_OWN_SHARE: Final = 0.10
@@ -99,22 +99,22 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether its batches come from workers, and were ready.
     """
-    rows = find_loader_calls(facts.trace)
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not cover.ns:
+    loader_calls = find_loader_calls(facts.trace)
+    loading_time = _cover_rows(facts, loader_calls)
+    if facts.devices or not loading_time.ns:
         return
 
-    has_workers = fetches_from_workers(facts)
+    has_workers = fetches_from_workers(facts.trace)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_describe_longest_name(facts, cover)}."
+    reason = f"for the data loader{_describe_longest_name(facts, loading_time)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
 
     yield Claim(
-        text=f"The program waits {format_share_of_recording(facts, cover.ns)} {reason}",
-        at_stake_ns=cover.ns,
-        rows=heaviest_rows(rows, facts.trace.dur[rows]),
+        text=f"The program waits {format_share_of_recording(facts, loading_time.ns)} {reason}",
+        at_stake_ns=loading_time.ns,
+        rows=heaviest_rows(loader_calls, facts.trace.dur[loader_calls]),
         remedy=remedy,
         why_likely=_explain_uncertain_times(facts),
     )
@@ -153,40 +153,40 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     Such a call inside of another one counts as part of that.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not cover.ns:
+    reads = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
+    reading_time = _cover_rows(facts, reads)
+    if facts.devices or not reading_time.ns:
         return
 
-    outer = _drop_nested_rows(trace, rows)
-    calls = plural(len(outer), "call")
-    s = "s" if len(outer) == 1 else ""
+    outer_reads = _drop_nested_rows(trace, reads)
+    calls = plural(len(outer_reads), "call")
+    s = "s" if len(outer_reads) == 1 else ""
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_format_names(facts, outer)}) take{s} "
-        f"{format_share_of_recording(facts, cover.ns)}. On a GPU, each "
+        f"({_format_names(facts.trace, outer_reads)}) take{s} "
+        f"{format_share_of_recording(facts, reading_time.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
-        at_stake_ns=cover.ns,
-        rows=heaviest_rows(outer, trace.dur[outer]),
+        at_stake_ns=reading_time.ns,
+        rows=heaviest_rows(outer_reads, trace.dur[outer_reads]),
         why_likely=_explain_uncertain_times(facts),
     )
 
 
 def _drop_nested_rows(trace: Trace, rows: Rows) -> Rows:
     """Return those of some rows whose parent is none of these rows."""
-    is_row = np.zeros(len(trace), dtype=np.bool_)
-    is_row[rows] = True
-    parent = trace.parent[rows]  # -1 for none
-    is_inner = (parent >= 0) & is_row[parent]
-    return rows[~is_inner]
+    is_given = np.zeros(len(trace), dtype=np.bool_)
+    is_given[rows] = True
+    parent = trace.parent[rows]
+    is_nested: Flags = (parent != NO_ROW) & is_given[parent]
+    return rows[~is_nested]
 
 
-def _format_names(facts: Facts, rows: Rows) -> str:
+def _format_names(trace: Trace, rows: Rows) -> str:
     """Name some rows: `aten::item`, or `mostly aten::item` if there are several names."""
-    calls_of_name = np.bincount(facts.trace.name[rows])
+    calls_of_name = np.bincount(trace.name[rows])
     most_frequent = int(calls_of_name.argmax())
-    name = printable(facts.trace.names[most_frequent])
+    name = printable(trace.names[most_frequent])
     has_others = np.count_nonzero(calls_of_name) > 1
     return f"mostly {name}" if has_others else name
 
@@ -203,18 +203,18 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     """Note how long calls wait for a GPU of which no events were recorded."""
     trace = facts.trace
     is_wait = facts.accounts.kinds == ThreadActivity.SYNC
-    rows = facts.rows_in_window(np.flatnonzero(is_wait))
-    cover = _cover_rows(facts, rows)
-    if facts.devices or not is_large_enough(facts, cover.ns, of_kernels=False):
+    waits = facts.rows_in_window(np.flatnonzero(is_wait))
+    waiting_time = _cover_rows(facts, waits)
+    if facts.devices or not is_large_enough(facts, waiting_time.ns, of_kernels=False):
         return
 
-    calls = plural(len(rows), "call")
-    wait = "waits" if len(rows) == 1 else "wait"
+    calls = plural(len(waits), "call")
+    wait = "waits" if len(waits) == 1 else "wait"
 
     yield Claim(
-        text=f"CPU threads wait {format_share_of_recording(facts, cover.ns)} in {calls} that "
-        f"{wait} for a GPU ({_format_names(facts, rows)}). GPU work was not recorded.",
-        rows=heaviest_rows(rows, trace.dur[rows]),
+        text=f"CPU threads wait {format_share_of_recording(facts, waiting_time.ns)} in {calls} that "
+        f"{wait} for a GPU ({_format_names(facts.trace, waits)}). GPU work was not recorded.",
+        rows=heaviest_rows(waits, trace.dur[waits]),
     )
 
 
@@ -243,19 +243,19 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    rows = facts.rows_in_window(facts.compiler_rows)
-    cover = _cover_rows(facts, rows)
-    if cover.ns:
+    compiler_slices = facts.rows_in_window(facts.compiler_rows)
+    compiling_time = _cover_rows(facts, compiler_slices)
+    if compiling_time.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
         evidence = compile_evidence.explain_compilations(facts)
-        compiling = format_share_of_recording(facts, cover.ns)
+        compiling = format_share_of_recording(facts, compiling_time.ns)
 
         yield Claim(
             text="Compilation (torch.compile or Triton) takes "
             f"{compiling}{_describe_compilations(facts)}.{evidence.text}",
-            at_stake_ns=cover.ns,
-            rows=heaviest_rows(rows, facts.trace.dur[rows]),
+            at_stake_ns=compiling_time.ns,
+            rows=heaviest_rows(compiler_slices, facts.trace.dur[compiler_slices]),
             remedy=evidence.remedy,
             why_likely=_explain_uncertain_times(facts),
         )
@@ -269,13 +269,13 @@ def _describe_compilations(facts: Facts) -> str:
     Without several steps it is `: 4 compilations`, and "" where they cannot be counted.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(
+    slices = facts.rows_in_window(
         trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
     )
-    if not len(rows):
+    if not len(slices):
         return ""
 
-    compilations = union(trace.start[rows], trace.end[rows])
+    compilations = union(trace.start[slices], trace.end[slices])
     text = f": {plural(len(compilations.start), 'compilation')}"
     steps = facts.steps
     if len(steps) < 2:
@@ -291,12 +291,12 @@ def _find_claimed_time(facts: Facts) -> Cover:
 
     In it a data loader, a compiler or a read of one value runs.
     """
-    causes = (
-        find_loader_calls(facts.trace),
-        facts.compiler_rows,
-        facts.trace.rows_named(READS.search, Role.OP),
+    reads = facts.trace.rows_named(READS.search, Role.OP)
+    return joined(
+        _cover_rows(facts, find_loader_calls(facts.trace)),
+        _cover_rows(facts, facts.compiler_rows),
+        _cover_rows(facts, reads),
     )
-    return joined(*(_cover_rows(facts, rows) for rows in causes))
 
 
 @Rule(
@@ -355,14 +355,14 @@ def _find_main_thread(facts: Facts) -> int | None:
     if not len(ops):
         return None
 
-    thread = trace.thread_of_track[trace.track[ops]]
+    thread = trace.thread_of(ops)
     ns_of_thread = np.bincount(thread, trace.dur[ops])
+    total_ns = ns_of_thread.sum()
     busiest = int(ns_of_thread.argmax())
-    busiest_ns, total_ns = ns_of_thread[busiest], ns_of_thread.sum()
-    if not total_ns:
+    if not total_ns or ns_of_thread[busiest] < MAIN_THREAD_SHARE * total_ns:
         return None
 
-    return busiest if busiest_ns >= MAIN_THREAD_SHARE * total_ns else None
+    return busiest
 
 
 def _select_work_of_thread(facts: Facts, thread: int) -> Rows:
@@ -416,22 +416,23 @@ def _find_longest_annotation(
         None if no name holds at least MIN_SHARE_TO_NAME of the time.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
-    is_of_thread = trace.thread_of_track[trace.track[rows]] == thread
-    is_step = np.isin(rows, steps_of(trace).rows)
-    rows = rows[is_of_thread & ~is_step]
-    if not len(rows):
+    annotations = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
+    is_of_thread = trace.thread_of(annotations) == thread
+    is_step = np.isin(annotations, steps_of(trace).rows)
+    annotations = annotations[is_of_thread & ~is_step]
+    if not len(annotations):
         return None
 
-    ns_of_row = time.within(trace.start[rows], trace.end[rows])
-    ns_of_name = np.bincount(trace.name[rows], ns_of_row)
-    longest = int(ns_of_name.argmax())
-    if ns_of_name[longest] < MIN_SHARE_TO_NAME * time.ns:
+    ns_of_row = time.within(trace.start[annotations], trace.end[annotations])
+    ns_of_name = np.bincount(trace.name[annotations], ns_of_row)
+    longest_name = int(ns_of_name.argmax())
+    longest_ns = int(ns_of_name[longest_name])
+    if longest_ns < MIN_SHARE_TO_NAME * time.ns:
         return None
 
     # Annotations of one name may lie in each other, and then count twice.
-    inside_ns = min(int(ns_of_name[longest]), time.ns)
-    return AnnotatedTime(name=trace.names[longest], ns=inside_ns)
+    inside_ns = min(longest_ns, time.ns)
+    return AnnotatedTime(name=trace.names[longest_name], ns=inside_ns)
 
 
 MIN_RATIO_OF_FIRST_CALL: Final = 10
@@ -521,15 +522,19 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
 
 def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
     """Report the op or call with the longest own time, if there is any."""
-    for named in rank_names(facts.trace, _select_program_ops(facts, ops))[:1]:
-        first_call = _describe_slow_first_call(named)
-        yield _make_hot_claim(
-            facts,
-            named,
-            verb="takes",
-            apart=f", excluding nested calls{first_call}",
-            remedy=FIRST_CALL if first_call else _choose_op_remedy(facts, named),
-        )
+    longest_first = rank_names(facts.trace, _select_program_ops(facts.trace, ops))
+    if not longest_first:
+        return
+
+    longest = longest_first[0]
+    first_call = _describe_slow_first_call(longest)
+    yield _make_hot_claim(
+        facts,
+        longest,
+        verb="takes",
+        apart=f", excluding nested calls{first_call}",
+        remedy=FIRST_CALL if first_call else _choose_op_remedy(facts.trace, longest),
+    )
 
 
 def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
@@ -537,16 +542,20 @@ def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
 
     The profiler's own functions do not count.
     """
-    functions = functions.only(~is_profiler_frame(facts.trace, functions.rows))
-    for named in rank_names(facts.trace, functions)[:1]:
-        has_many = _has_many_short_calls(named)
-        yield _make_hot_claim(
-            facts,
-            named,
-            verb="takes",
-            apart=", excluding nested calls",
-            remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
-        )
+    of_program = functions.only(~is_profiler_frame(facts.trace, functions.rows))
+    longest_first = rank_names(facts.trace, of_program)
+    if not longest_first:
+        return
+
+    longest = longest_first[0]
+    has_many = _has_many_short_calls(longest)
+    yield _make_hot_claim(
+        facts,
+        longest,
+        verb="takes",
+        apart=", excluding nested calls",
+        remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
+    )
 
 
 def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
@@ -556,19 +565,21 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     """
     is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
-    waits = waits.only(~is_collective & ~is_of_profiler)
+    other_waits = waits.only(~is_collective & ~is_of_profiler)
+    longest_first = rank_names(facts.trace, other_waits, with_caller=True)
+    if not longest_first:
+        return
 
-    for named in rank_names(facts.trace, waits, with_caller=True)[:1]:
-        yield _make_hot_claim(facts, named, verb="waits", apart="", remedy=WAIT_REMEDY)
+    longest = longest_first[0]
+    yield _make_hot_claim(facts, longest, verb="waits", apart="", remedy=WAIT_REMEDY)
 
 
-def _select_program_ops(facts: Facts, ops: OwnTimes) -> OwnTimes:
+def _select_program_ops(trace: Trace, ops: OwnTimes) -> OwnTimes:
     """Return the ops and calls that the program itself makes slow.
 
     If the profiler measures hardware counters inside of the launch calls, calls are
     slow because of it. All calls are then left out, and only ops are returned.
     """
-    trace = facts.trace
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if has_counters and has_launches:
@@ -601,12 +612,11 @@ def _describe_slow_first_call(named: NamedTime) -> str:
     )
 
 
-def _choose_op_remedy(facts: Facts, named: NamedTime) -> str | None:
+def _choose_op_remedy(trace: Trace, named: NamedTime) -> str | None:
     """Choose what helps with an op or a call.
 
     None for the remedy of the rule, which is to call it less often.
     """
-    trace = facts.trace
     row = int(named.own.rows[0])
     if trace.role[row] == Role.CALL:
         return RUNTIME_CALL

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.backward_threads import number_leads
+from fusetui.analysis.why.backward_threads import number_thread_pairs
 from fusetui.analysis.why.causes import find_heaviest_call, frame_text
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.facts import Facts, Idle
+from fusetui.analysis.why.facts import Facts, IdleGaps
 from fusetui.analysis.why.kernels import heaviest_rows
 from fusetui.analysis.why.model import AsyncCalls
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
@@ -34,6 +34,7 @@ from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
     at,
+    begins_runs,
     distinct,
     distinct_rows,
     last_at_or_before,
@@ -43,7 +44,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import Groups, grouped
-from fusetui.trace.model.intervals import FOREVER, ranges
+from fusetui.trace.model.intervals import FOREVER, NO_INTERVAL, ranges
 from fusetui.trace.model.sorted_arrays import (
     count_below,
     count_until,
@@ -72,20 +73,20 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     see saved_by_lead. The claim is a part of cpu-work or host-bound, whichever claims
     most of the time that the GPU waits after such waits.
     """
-    gaps = _find_drained_gaps(facts)
-    lost_ns = _measure_lost_ns(facts, gaps)
-    waits = _measure_waits_before(facts, gaps.drains)
+    drained = _find_drained_gaps(facts)
+    lost_ns = _measure_lost_ns(facts, drained)
+    waits = _measure_waits_before(facts, drained.drains)
     saved_ns = saved_by_lead(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
         return
 
     all_lost_ns = int(lost_ns.sum())
-    late_ns = facts.late_host_ns.sum(axis=0)
-    other_work_ns = int((late_ns * facts.has_other_cpu_work)[gaps.is_behind].sum())
+    has_other_work = drained.is_behind & facts.has_other_cpu_work
+    other_work_ns = int(facts.late_ns[has_other_work].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
-    calls = gaps.call[gaps.drains]
+    calls = drained.call[drained.drains]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _name_costliest_calls(facts, calls, lost_ns, saved_ns)
 
@@ -94,7 +95,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"sits idle for {duration(all_lost_ns)}. Launching work ahead instead of "
         f"waiting would save up to {share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(_find_calls_to_change(facts, gaps, waits, saved_ns)),
+        wanted=AsyncCalls(_find_calls_to_change(facts, drained, waits, saved_ns)),
         rows=heaviest_rows(calls, saved_ns),
         part_of="cpu-work" if is_mostly_other_work else "host-bound",
         why_likely=why_likely(facts),
@@ -117,7 +118,8 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
 
         They are indices of gaps, ascending.
         """
-        return np.flatnonzero(self.call >= 0)
+        has_call = self.call != NO_ROW
+        return np.flatnonzero(has_call)
 
 
 def _find_drained_gaps(facts: Facts) -> DrainedGaps:
@@ -128,25 +130,27 @@ def _find_drained_gaps(facts: Facts) -> DrainedGaps:
     queue ran empty. It ends when the CPU is ahead again, or when the CPU waits while
     the queue is not empty.
     """
-    idle = facts.idle
+    gaps = facts.gaps
     waiting_in = find_waiting_calls(
-        facts.trace, facts.accounts.launchers, idle.launch, idle.begin
+        facts.trace, facts.accounts.launchers, gaps.launch, gaps.begin
     )
     call = _drop_preparing_calls(facts, waiting_in)
-    is_drain = call >= 0
+    begins_run = call != NO_ROW
 
     last_wait = _find_last_waits(facts)
-    has_wait = last_wait >= 0
-    waits_within_gap = has_wait & (facts.trace.end[last_wait] > idle.begin)
-    waits_before_gap = has_wait & ~waits_within_gap
+    has_wait = last_wait != NO_ROW
+    ends_within_gap = facts.trace.end[last_wait] > gaps.begin
+    waits_within_gap = has_wait & ends_within_gap
+    waits_before_gap = has_wait & ~ends_within_gap
     ends_run = _was_cpu_ahead(facts) | waits_before_gap
-    is_behind = _mark_runs(is_drain, ends_run, idle.device)
+    is_in_run = _mark_runs(begins_run, ends_run, gaps.device)
 
     # Another wait while the queue is empty: what follows is lost after that one.
-    wait_within = np.where(waits_within_gap, last_wait, -1)
+    wait_within = np.where(waits_within_gap, last_wait, NO_ROW)
     later_call = _drop_preparing_calls(facts, wait_within)
+    continues_run = is_in_run & ~begins_run
     return DrainedGaps(
-        call=np.where(is_behind & ~is_drain, later_call, call), is_behind=is_behind
+        call=np.where(continues_run, later_call, call), is_behind=is_in_run
     )
 
 
@@ -169,9 +173,8 @@ def _mark_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     Returns:
         One flag per gap.
     """
-    # For each gap the last edge up to it: it lies in a run if that edge begins one, and
-    # is on its device.
-    last_edge = last_marked(begins | ends)  # -1: no edge so far
+    # A gap lies in a run if the last begin or end up to it is a begin, on its device.
+    last_edge = last_marked(begins | ends)  # -1, which is no gap, if there is none
     first_gap_of_device = positions_of(device, device)
     is_edge_of_device = last_edge >= first_gap_of_device
     is_in_run: Flags = is_edge_of_device & begins[last_edge]
@@ -179,19 +182,19 @@ def _mark_runs(begins: Flags, ends: Flags, device: Int32s) -> Flags:
     return is_in_run
 
 
-def _measure_lost_ns(facts: Facts, gaps: DrainedGaps) -> Int64s:
+def _measure_lost_ns(facts: Facts, drained: DrainedGaps) -> Int64s:
     """Measure how long the GPU waited for launches after each drain.
 
     A drain is a gap before which the CPU waited for the GPU, so that the launch queue
     ran empty. The gaps after it count until the CPU was ahead again, or until the next
     drain. Returns ns for each drain.
     """
-    behind = np.flatnonzero(gaps.is_behind)
-    drains = gaps.drains
-    drain_of_gap = last_at_or_before(drains, behind)
-    late_ns = facts.late_host_ns.sum(axis=0)
+    drains = drained.drains
+    counted_gaps = np.flatnonzero(drained.is_behind)
+    last_drain = last_at_or_before(drains, counted_gaps)
+    late_ns = facts.late_ns[counted_gaps]
 
-    return summed(drain_of_gap, late_ns[behind], len(drains))
+    return summed(last_drain, late_ns, len(drains))
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -241,7 +244,7 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
 
 
 def _find_calls_to_change(
-    facts: Facts, gaps: DrainedGaps, waits: Waits, saved_ns: Int64s
+    facts: Facts, drained: DrainedGaps, waits: Waits, saved_ns: Int64s
 ) -> Rows:
     """Find the calls in which threads must not wait, so that the computed time is
     saved.
@@ -253,11 +256,11 @@ def _find_calls_to_change(
         Rows of the trace, ascending.
     """
     is_needed = (saved_ns > 0) | _find_drains_saving_later(waits, saved_ns)
-    drains = gaps.drains[is_needed]
+    drains = drained.drains[is_needed]
     launch_before = waits.launch_before[is_needed]
     also_waiting = _find_waiting_calls(facts, drains, launch_before)
 
-    return distinct(np.append(gaps.call[drains], also_waiting))
+    return distinct(np.append(drained.call[drains], also_waiting))
 
 
 def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
@@ -266,22 +269,16 @@ def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
     The CPU waits longer then than it saves itself, and a later drain of its sequence
     saves more than it waits. One flag per drain.
     """
-    saves_more_than_wait = saved_ns > waits.ns
+    needs_earlier_wait = saved_ns > waits.ns
+    has_wait_left = waits.ns > saved_ns
+    helps_later = np.zeros(len(saved_ns), dtype=np.bool_)
+    for drains_of_sequence in grouped(waits.sequence).members_of_each():
+        needing = drains_of_sequence[needs_earlier_wait[drains_of_sequence]]
+        if len(needing):
+            is_earlier = drains_of_sequence < needing[-1]
+            helps_later[drains_of_sequence[is_earlier]] = True
 
-    # For each sequence the last drain that saves more than it waits.
-    sequences = int(waits.sequence.max(initial=-1)) + 1
-    last_such_drain = np.full(sequences, -1)
-    np.maximum.at(
-        last_such_drain,
-        waits.sequence[saves_more_than_wait],
-        np.flatnonzero(saves_more_than_wait),
-    )
-
-    drain = np.arange(len(saved_ns))
-    is_before_such = drain < last_such_drain[waits.sequence]
-    saves_later: Flags = is_before_such & (waits.ns > saved_ns)
-
-    return saves_later
+    return has_wait_left & helps_later
 
 
 def _name_costliest_calls(
@@ -291,12 +288,12 @@ def _name_costliest_calls(
 
     Often this is one call.
     """
-    of_loss = _name_longest_call(facts, calls, lost_ns)
-    of_saving = _name_longest_call(facts, calls, saved_ns)
+    of_loss = _name_longest_call(facts.trace, calls, lost_ns)
+    of_saving = _name_longest_call(facts.trace, calls, saved_ns)
     return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
 
 
-def _name_longest_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
+def _name_longest_call(trace: Trace, calls: Rows, ns: Int64s) -> str:
     """Name the call with most of some time: `cudaStreamSynchronize (aten::item)`.
 
     The op around most of the time of that name is added, if there is one.
@@ -305,7 +302,7 @@ def _name_longest_call(facts: Facts, calls: Rows, ns: Int64s) -> str:
         calls: Calls, as rows of the trace.
         ns: The time of each call.
     """
-    heaviest = find_heaviest_call(facts.trace, calls, ns)
+    heaviest = find_heaviest_call(trace, calls, ns)
     text = printable(heaviest.name[:MAX_NAME_CHARACTERS])
     if heaviest.op is None:
         return text
@@ -321,13 +318,10 @@ def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
     Args:
         calls: One call for each gap, as a row of the trace; -1 for none.
     """
-    is_call = calls >= 0
-    start_ns = np.where(is_call, facts.trace.start[calls], facts.begin_ns)
-    is_in_warm_up = is_call & (facts.warm_up_cover.place_of(start_ns) >= 0)
+    start_ns = _get_starts(facts, calls)
+    is_in_warm_up = facts.warm_up_time.place_of(start_ns) != NO_INTERVAL
     prepares = is_in_warm_up | facts.is_set_up_gap
-    without_preparation: Rows = np.where(prepares, -1, calls)
-
-    return without_preparation
+    return np.where(prepares, NO_ROW, calls)
 
 
 def _find_last_waits(facts: Facts) -> Rows:
@@ -339,18 +333,18 @@ def _find_last_waits(facts: Facts) -> Rows:
     Returns:
         A row of the trace for each gap, NO_ROW for none.
     """
-    idle = facts.idle
-    previous_launch_ns = np.roll(idle.call_begin, 1)
-    since_ns = np.where(_is_first_of_device(idle), facts.begin_ns, previous_launch_ns)
+    gaps = facts.gaps
+    previous_launch_ns = np.roll(gaps.call_begin, 1)
+    since_ns = np.where(_is_first_of_device(gaps), facts.begin_ns, previous_launch_ns)
 
-    last_wait = np.full(len(idle), NO_ROW, dtype=np.intp)
-    for threads, gaps, on_axis in facts.gaps_by_axis():
+    last_wait = np.full(len(gaps), NO_ROW, dtype=np.intp)
+    for threads, gap_indices, on_axis in facts.gaps_by_axis():
         waits = threads.slices(ThreadActivity.SYNC)
-        last_wait[gaps] = _find_last_begun(
-            waits, after=on_axis(since_ns), before=on_axis(idle.call_begin)
+        last_wait[gap_indices] = _find_last_begun(
+            waits, after=on_axis(since_ns), before=on_axis(gaps.call_begin)
         )
 
-    last_wait[~idle.plain] = NO_ROW
+    last_wait[~gaps.has_own_launch] = NO_ROW
     return last_wait
 
 
@@ -373,13 +367,12 @@ def _find_last_begun(slices: Slices, after: Int64s, before: Int64s) -> Rows:
     return np.where(is_between, at(slices.rows, last, missing=NO_ROW), NO_ROW)
 
 
-def _is_first_of_device(idle: Idle) -> Flags:
+def _is_first_of_device(gaps: IdleGaps) -> Flags:
     """Tell which gaps are the first of their device; one flag per gap."""
-    is_first: Flags = np.diff(idle.device, prepend=-1) > 0
-    return is_first
+    return begins_runs(gaps.device)
 
 
-def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
+def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
     """Measure how the CPU waited before each of some gaps.
 
     The waiting counts of the launching thread between its previous launch and the
@@ -388,29 +381,32 @@ def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
     A thread of autograd's engine and the one that waits for it count as one thread.
 
     Args:
-        gaps: Indices of gaps, ascending.
+        gap_indices: The gaps, as ascending indices into those of `facts`.
     """
-    idle = facts.idle
-    tracks = facts.trace.track[idle.launch[gaps]]
-    thread = number_leads(facts.trace)[facts.trace.thread_of_track[tracks]]
-    _, device_and_thread = distinct_rows((idle.device[gaps], thread))
-    groups = grouped(device_and_thread)
+    trace = facts.trace
+    launch = facts.gaps.launch[gap_indices]
+    track = trace.track[launch]
+    thread_pair = _number_thread_pairs(trace, launch)
+    _, device_and_pair = distinct_rows((facts.gaps.device[gap_indices], thread_pair))
+    by_device_and_pair = grouped(device_and_pair)
 
-    until_ns = idle.call_begin[gaps]
-    launch_before = _find_launches_before(facts.trace, thread, until_ns)
-    launched_ns = np.where(
-        launch_before >= 0, facts.trace.start[launch_before], facts.begin_ns
+    until_ns = facts.gaps.call_begin[gap_indices]
+    launch_before = _find_launches_before(trace, thread_pair, until_ns)
+    launched_ns = _get_starts(facts, launch_before)
+
+    # What the previous gap of the group counts, up to its own launch, is not new.
+    counted_until_ns = _take_previous_in_group(
+        by_device_and_pair, until_ns, at_first=launched_ns
     )
-
-    # Waiting up to the launch before has been counted for the gap before, if any.
-    counted_until_ns = _take_previous_in_group(groups, until_ns, at_first=launched_ns)
     since_ns = np.minimum(np.maximum(launched_ns, counted_until_ns), until_ns)
+
+    # Waits between the two belong to no gap; the CPU may have lost its lead in them.
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
-    other_waiting_ns = _measure_waiting_ns(facts, tracks, uncounted_since_ns, since_ns)
+    uncounted_ns = _measure_waiting_ns(facts, track, uncounted_since_ns, since_ns)
 
     return Waits(
-        ns=_measure_waiting_ns(facts, tracks, since_ns, until_ns),
-        sequence=_number_sequences(groups, begins=other_waiting_ns > 0),
+        ns=_measure_waiting_ns(facts, track, since_ns, until_ns),
+        sequence=_number_sequences(by_device_and_pair, begins=uncounted_ns > 0),
         launch_before=launch_before,
     )
 
@@ -418,15 +414,15 @@ def _measure_waits_before(facts: Facts, gaps: Rows) -> Waits:
 def _measure_waiting_ns(
     facts: Facts, tracks: NDArray[np.integer], begin_ns: Int64s, end_ns: Int64s
 ) -> Int64s:
-    """Measure how long threads waited for the device in some stretches of time.
+    """Measure how long threads waited for the device in some intervals.
 
     Args:
-        tracks: A track of the thread of each stretch.
-        begin_ns: The begins of the stretches, in ns of the file.
+        tracks: A track of the thread of each interval.
+        begin_ns: The begins of the intervals, in ns of the file.
         end_ns: Their ends.
 
     Returns:
-        ns for each stretch.
+        ns for each interval.
     """
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
@@ -482,33 +478,32 @@ def _number_sequences(groups: Groups, begins: Flags) -> Int64s:
     return sequence
 
 
-def _find_launches_before(trace: Trace, thread: Rows, until_ns: Int64s) -> Rows:
+def _find_launches_before(trace: Trace, thread_pair: Rows, until_ns: Int64s) -> Rows:
     """Find the last call before each of some times that launches GPU work on a thread.
 
     Args:
-        thread: The thread of each time. It is a number of `number_leads`, which is the
-            same for a thread of autograd's engine and the one that waits for it.
+        thread_pair: The thread of each time, as a number of `_number_thread_pairs`.
         until_ns: The times, in ns of the file.
 
     Returns:
         A row of the trace for each time, NO_ROW for none.
     """
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
-    calls = calls[calls >= 0]
+    calls = calls[calls != NO_ROW]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    thread_of_call = number_leads(trace)[trace.thread_of_track[trace.track[calls]]]
+    pair_of_call = _number_thread_pairs(trace, calls)
 
     launch_before = np.full(len(until_ns), NO_ROW, dtype=np.intp)
-    for each_thread in distinct(thread).tolist():
-        times = np.flatnonzero(thread == each_thread)
-        calls_of_thread = calls[thread_of_call == each_thread]
-        last = last_before(trace.start[calls_of_thread], until_ns[times])
-        launch_before[times] = at(calls_of_thread, last, missing=NO_ROW)
+    for pair in distinct(thread_pair).tolist():
+        times_of_pair = np.flatnonzero(thread_pair == pair)
+        calls_of_pair = calls[pair_of_call == pair]
+        last = last_before(trace.start[calls_of_pair], until_ns[times_of_pair])
+        launch_before[times_of_pair] = at(calls_of_pair, last, missing=NO_ROW)
 
     return launch_before
 
 
-def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
+def _find_waiting_calls(facts: Facts, gap_indices: Rows, launch_before: Rows) -> Rows:
     """Find all calls whose waits count for some gaps, and the launches before the gaps.
 
     A wait counts if it lies between the previous launch and the one that ends the gap,
@@ -517,41 +512,55 @@ def _find_waiting_calls(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     copy that blocks often has a synchronization behind it, which would wait instead.
 
     Args:
-        gaps: Indices of gaps.
+        gap_indices: The gaps, as indices into those of `facts`.
         launch_before: The launch before each, as a row of the trace; -1 for none.
 
     Returns:
         Rows of the trace, ascending.
     """
     trace = facts.trace
-    idle = facts.idle
+    gaps = facts.gaps
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
     waits = waits[np.argsort(trace.start[waits], kind="stable")]
-    has_launch = launch_before >= 0
-    since_ns = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
-    until_ns = np.maximum(idle.call_begin[gaps], idle.begin[gaps])
+    wait_start_ns = trace.start[waits]
+
+    since_ns = _get_starts(facts, launch_before)
+    until_ns = np.maximum(gaps.call_begin[gap_indices], gaps.begin[gap_indices])
 
     # The waits of all threads in the time of each gap, one gap after the other.
-    waits_before = count_below(trace.start[waits], since_ns)
-    waits_until_end = count_below(trace.start[waits], until_ns)
-    counts = np.maximum(waits_until_end - waits_before, 0)  # it may begin after the end
-    waits_in_gaps = waits[ranges(waits_before, counts)]
+    first_wait = count_below(wait_start_ns, since_ns)
+    after_last_wait = count_below(wait_start_ns, until_ns)
+    waits_of_gap = np.maximum(after_last_wait - first_wait, 0)  # since may be > until
+    waits_in_gaps = waits[ranges(first_wait, waits_of_gap)]
 
     # Of these, the waits on the threads that launch at the end of the gap.
-    pair_of_gap = _number_thread_pairs(trace, idle.launch[gaps])
+    pair_of_gap = _number_thread_pairs(trace, gaps.launch[gap_indices])
     pair_of_wait = _number_thread_pairs(trace, waits_in_gaps)
-    is_of_pair = pair_of_wait == np.repeat(pair_of_gap, counts)
+    is_of_same_pair = pair_of_wait == np.repeat(pair_of_gap, waits_of_gap)
+    own_waits = waits_in_gaps[is_of_same_pair]
+    known_launches = launch_before[launch_before != NO_ROW]
 
-    return distinct(np.append(waits_in_gaps[is_of_pair], launch_before[has_launch]))
+    return distinct(np.append(own_waits, known_launches))
+
+
+def _get_starts(facts: Facts, calls: Rows) -> Int64s:
+    """Return when some calls start, in ns of the file.
+
+    Args:
+        calls: Rows of the trace; NO_ROW gets the begin of the time that is asked about.
+    """
+    is_call = calls != NO_ROW
+    return np.where(is_call, facts.trace.start[calls], facts.begin_ns)
 
 
 def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     """Return the number of each row's thread, which the two threads of a pair share.
 
     A pair is a thread of autograd's engine and the one that waits for it; see
-    `number_leads`. Any other thread has a number of its own.
+    `number_thread_pairs`. Any other thread has a number of its own.
     """
-    pair: Rows = number_leads(trace)[trace.thread_of_track[trace.track[rows]]]
+    thread = trace.thread_of(rows)
+    pair: Rows = number_thread_pairs(trace)[thread]
     return pair
 
 
@@ -561,21 +570,22 @@ def _was_cpu_ahead(facts: Facts) -> Flags:
     It was if some event that started since the gap before had LAUNCHES_AHEAD or more
     others behind it in the queue. One flag per gap.
     """
-    idle = facts.idle
-    previous_end_ns = np.concatenate(([facts.begin_ns], idle.end))[:-1]
-    previous_end_ns[_is_first_of_device(idle)] = facts.begin_ns
+    gaps = facts.gaps
+    previous_gap_end_ns = np.where(
+        _is_first_of_device(gaps), facts.begin_ns, np.roll(gaps.end, 1)
+    )
 
-    was_ahead = np.zeros(len(idle), dtype=np.bool_)
+    was_ahead = np.zeros(len(gaps), dtype=np.bool_)
     first_device = 0
     for devices in facts.devices_by_axis:
         after_last_device = first_device + len(devices)
-        gaps = slice_between(idle.device, first_device, after_last_device)
+        gaps_of_axis = slice_between(gaps.device, first_device, after_last_device)
 
-        device_on_axis = idle.device[gaps] - first_device
+        device_on_axis = gaps.device[gaps_of_axis] - first_device
         starts = _Starts.of(facts.trace, devices)
-        was_ahead[gaps] = starts.was_ahead_between(
-            devices.on_axis(device_on_axis, previous_end_ns[gaps]),
-            devices.on_axis(device_on_axis, idle.begin[gaps]),
+        was_ahead[gaps_of_axis] = starts.was_ahead_between(
+            begin=devices.on_axis(device_on_axis, previous_gap_end_ns[gaps_of_axis]),
+            end=devices.on_axis(device_on_axis, gaps.begin[gaps_of_axis]),
         )
         first_device = after_last_device
 
@@ -602,24 +612,24 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         The queue at a start holds the events that were launched by then and have not
         started. The CPU is ahead if they are LAUNCHES_AHEAD or more.
         """
-        rows = devices.events[trace.launch[devices.events] >= 0]
-        start, _ = devices.bounds_on(rows)
-        launched_ns = trace.start[trace.launch[rows]]
-        launched = np.sort(devices.on_axis(devices.device_index(rows), launched_ns))
+        has_launch = trace.launch[devices.events] != NO_ROW
+        events = devices.events[has_launch]
+        start, _ = devices.bounds_on(events)
+        launched_ns = trace.start[trace.launch[events]]
+        launched = devices.on_axis(devices.device_index(events), launched_ns)
 
-        # The queue when an event starts: what is launched by then and has not started.
-        launched_by_then = count_until(launched, start)
-        started_by_then = np.arange(1, len(rows) + 1)  # the event itself too
-        is_ahead = launched_by_then - started_by_then >= LAUNCHES_AHEAD
+        launched_by_then = count_until(np.sort(launched), start)
+        started_by_then = np.arange(1, len(events) + 1)  # the event itself too
+        queue_length = launched_by_then - started_by_then
 
-        return cls(time=start, ahead=prefix_sums(is_ahead))
+        return cls(time=start, ahead=prefix_sums(queue_length >= LAUNCHES_AHEAD))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
-        """Tell in which stretches an event starts with enough others in the queue.
+        """Tell in which intervals an event starts with enough others in the queue.
 
         Args:
-            begin: The begins of the stretches, as times on the axis.
-            end: Their ends, which belong to the stretches.
+            begin: The begins of the intervals, as times on the axis.
+            end: Their ends, which belong to the intervals.
         """
         ahead_before = self.ahead[count_below(self.time, begin)]
         ahead_until_end = self.ahead[count_until(self.time, end)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import UNKNOWN_NS, Kernels
+from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, ReducedDurations
 from fusetui.analysis.why.rule import (
     Claim,
@@ -25,8 +25,7 @@ from fusetui.analysis.why.rules.products import (
     no_tensor_cores,
 )
 from fusetui.analysis.why.rules.separate_attention import unfused_attention
-from fusetui.gpu.kernel_names import KernelName, short_name
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -34,6 +33,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, distinct
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.sorted_arrays import position_of
 
 MIN_BOUND_SHARE_OF_TIME: Final = 0.75
@@ -78,19 +78,19 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     if not taken_ns:
         return
 
-    least_ns = int(kernels.bounded.bound_ns[is_far].sum())
+    attainable_ns = int(kernels.bounded.bound_ns[is_far].sum())
     kernel_count = int(is_far.sum())
     reaches = "reaches" if kernel_count == 1 else "reach"
     takes = "takes" if kernel_count == 1 else "take"
     shapes = "its shape" if kernel_count == 1 else "their shapes"
-    spared_ns = kernels.bounded.at_stake_ns[is_far]
+    excess_ns = kernels.bounded.excess_ns[is_far]
 
     yield Claim(
         text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
-        f"{percent(least_ns, taken_ns)} of the attainable rate for {shapes} and "
-        f"{takes} {format_share_of_work(facts, taken_ns)}{_describe_longest_name(facts, is_far)}.",
-        at_stake_ns=taken_ns - least_ns,
-        wanted=ReducedDurations(kernels.rows[is_far], spared_ns),
+        f"{percent(attainable_ns, taken_ns)} of the attainable rate for {shapes} and "
+        f"{takes} {format_share_of_work(facts, taken_ns)}{_describe_longest_name(facts.kernels, is_far)}.",
+        at_stake_ns=taken_ns - attainable_ns,
+        wanted=ReducedDurations(kernels.rows[is_far], excess_ns),
         kernels=is_far,
         remedy=_choose_far_remedy(facts, is_far),
         why_likely="The attainable rate may be lower for this shape.",
@@ -104,36 +104,30 @@ def _find_far_kernels(kernels: Kernels) -> Flags:
     algorithms.
     """
     taken_ns = kernels.effective_ns
-    bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_far: Flags = (bound_ns >= 0) & (MIN_BOUND_SHARE_OF_TIME * taken_ns > bound_ns)
-    is_far &= ~kernels.tried & kernels.alone
+    bounds = kernels.bounded
+    is_above_bound = MIN_BOUND_SHARE_OF_TIME * taken_ns > bounds.bound_ns
+    is_far: Flags = bounds.is_known & is_above_bound
     is_far &= taken_ns >= SHORTEST_NS
+    is_far &= kernels.runs_alone & ~kernels.is_trial
+    is_far &= kernels.has_job(lambda job: job.amount.kind in _KINDS)
 
-    return is_far & _select_kinds(kernels, _KINDS)
-
-
-def _select_kinds(kernels: Kernels, kinds: frozenset[str]) -> Flags:
-    """Tell which kernels do work of some kinds, by their jobs; one flag per kernel."""
-    is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in kinds))
-    does_work: Flags = is_kind == 1
-    return does_work
+    return is_far
 
 
-def _describe_longest_name(facts: Facts, mask: Flags) -> str:
+def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the kernels of the name with the most at stake among selected ones.
 
     The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
     they reach of the attainable rate. For a single kernel it is only `: NAME`.
     """
-    kernels = facts.kernels
-    dominant = kernels.dominant_name(mask, kernels.bounded.at_stake_ns)
-    if int(mask.sum()) == 1:
+    dominant = kernels.dominant_name(is_selected, kernels.bounded.excess_ns)
+    if int(is_selected.sum()) == 1:
         return f": {dominant.short_name}"
 
     run_count = count(int(dominant.has_name.sum()))
     taken_ns = kernels.total_ns(dominant.has_name)
-    least_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
-    reached = percent(least_ns, taken_ns)
+    attainable_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
+    reached = percent(attainable_ns, taken_ns)
     kernels_text = f"{run_count} x {dominant.short_name}"
 
     return f". Most of that is {kernels_text}: {duration(taken_ns)} at {reached}"
@@ -179,17 +173,17 @@ def _has_odd_sizes(amount: Amount) -> bool:
     """Whether a matrix product has a size that tiles do not divide."""
     if amount.kind != "matmul":
         return False
-    sizes = [size for size in (amount.m, amount.n, amount.k) if size]
-    return any(size % TILE_MULTIPLE != 0 for size in sizes)
+    sizes = (amount.m, amount.n, amount.k)  # 0 or None if not known
+    return any(size and size % TILE_MULTIPLE != 0 for size in sizes)
 
 
-def _has_other_layouts(facts: Facts, mask: Flags) -> bool:
+def _has_other_layouts(facts: Facts, is_selected: Flags) -> bool:
     """Whether a convolution among selected kernels has another layout than NHWC.
 
     The names of the kernels tell.
     """
     kernels = facts.kernels
-    convolutions = mask & _select_kinds(kernels, frozenset({"conv"}))
+    convolutions = is_selected & kernels.has_job(lambda job: job.amount.kind == "conv")
     name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
     names = [facts.trace.names[index] for index in name_indices.tolist()]
 
@@ -221,7 +215,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     no claim where the devices are of several generations, or not of NVIDIA.
     """
     kernels = facts.kernels
-    major = _find_common_generation(facts)
+    major = _find_common_generation(facts.trace)
     if major is None:
         return
 
@@ -230,31 +224,31 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     if not taken_ns:
         return
 
-    least_ns = int(kernels.bounded.bound_ns[is_old].sum())
+    attainable_ns = int(kernels.bounded.bound_ns[is_old].sum())
     kernel_count = int(is_old.sum())
     reaches = "reaches" if kernel_count == 1 else "reach"
-    spared_ns = kernels.bounded.at_stake_ns[is_old]
+    excess_ns = kernels.bounded.excess_ns[is_old]
 
     yield Claim(
         text=f"{format_subject(kernel_count, 'kernel', 'take', _OLD)} "
         f"{format_share_of_work(facts, taken_ns)} and {reaches} "
-        f"{percent(least_ns, taken_ns)} of the attainable "
-        f"rate{_describe_longest_name(facts, is_old)}. Other kernels of the same type in "
+        f"{percent(attainable_ns, taken_ns)} of the attainable "
+        f"rate{_describe_longest_name(facts.kernels, is_old)}. Other kernels of the same type in "
         "this trace are built for this GPU.",
-        at_stake_ns=taken_ns - least_ns,
-        wanted=ReducedDurations(kernels.rows[is_old], spared_ns),
+        at_stake_ns=taken_ns - attainable_ns,
+        wanted=ReducedDurations(kernels.rows[is_old], excess_ns),
         kernels=is_old,
         part_of=_name_enclosing_finding(facts, is_old),
         why_likely="There may be no newer kernel for these shapes and layouts.",
     )
 
 
-def _find_common_generation(facts: Facts) -> int | None:
+def _find_common_generation(trace: Trace) -> int | None:
     """Return the major compute capability of all devices; see _find_native_capability.
 
     None if they differ, or if it is not known.
     """
-    devices = device_properties(facts.trace).values()
+    devices = device_properties(trace).values()
     majors = {_find_native_capability(properties) for properties in devices}
     if len(majors) != 1:
         return None
@@ -272,12 +266,12 @@ def _find_earlier_builds(kernels: Kernels, major: int) -> Flags:
     Returns:
         One flag per kernel.
     """
-    is_earlier = kernels.flags(lambda kernel: _find_build_target(kernel) < major)
-    is_of_device = kernels.flags(lambda kernel: _find_build_target(kernel) == major)
-    dtypes = _number_element_types(kernels)
-    has_newer = np.isin(dtypes, dtypes[is_of_device])
+    is_earlier = kernels.matching(lambda kernel: _find_build_target(kernel) < major)
+    is_of_device = kernels.matching(lambda kernel: _find_build_target(kernel) == major)
+    element_type = _number_element_types(kernels)
+    has_newer_of_type = np.isin(element_type, element_type[is_of_device])
 
-    return is_earlier & has_newer
+    return is_earlier & has_newer_of_type
 
 
 def _find_slow_by_arithmetic(kernels: Kernels) -> Flags:
@@ -286,25 +280,19 @@ def _find_slow_by_arithmetic(kernels: Kernels) -> Flags:
     They run alone on the device. Kernels whose tensors are not aligned are left out:
     there are no others for such tensors. One flag per kernel.
     """
-    bound_ns = kernels.bounded.bound_ns  # -1 for an unknown one
-    is_slow: Flags = _select_compute_bound(kernels) & (bound_ns != UNKNOWN_NS)
-    is_slow &= kernels.effective_ns >= MIN_RATIO_TO_BOUND * bound_ns
-    is_slow &= kernels.alone & ~kernels.tried
-    is_slow &= ~kernels.flags(is_unaligned)
+    bounds = kernels.bounded
+    is_bound_by_compute = kernels.has_job(lambda job: job.limits.bound == "compute")
+    takes_long = kernels.effective_ns >= MIN_RATIO_TO_BOUND * bounds.bound_ns
+    is_slow: Flags = is_bound_by_compute & bounds.is_known & takes_long
+    is_slow &= kernels.runs_alone & ~kernels.is_trial
+    is_slow &= ~kernels.matching(is_unaligned)
 
     return is_slow
 
 
-def _select_compute_bound(kernels: Kernels) -> Flags:
-    """Tell which kernels are bound by arithmetic, by their jobs; one flag per kernel."""
-    is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "compute"))
-    are_bound: Flags = is_bound == 1
-    return are_bound
-
-
-def _name_enclosing_finding(facts: Facts, mask: Flags) -> str | None:
+def _name_enclosing_finding(facts: Facts, is_selected: Flags) -> str | None:
     """Return `far-from-peak` if that rule claims all selected kernels too, else None."""
-    is_claimed = find_claimed_kernels(facts, far_from_peak)[mask].all()
+    is_claimed = find_claimed_kernels(facts, far_from_peak)[is_selected].all()
     return "far-from-peak" if is_claimed else None
 
 
@@ -343,7 +331,7 @@ def _number_element_types(kernels: Kernels) -> Int64s:
     index_of_dtype: dict[str | None, int] = {}
     dtype_of_name = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
-        kernel = role_of_kernel(trace.names[name]).decoded
+        kernel = decode(trace.names[name])
         dtype = None
         if kernel is not None:
             dtype = kernel.dtype_a or kernel.dtype
@@ -375,15 +363,16 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     waves = kernels.figures_of_jobs(_count_waves_with_tail)  # nan for other jobs
-    has_tail = ~np.isnan(waves) & (kernels.bounded.bound_ns != UNKNOWN_NS)
-    has_tail &= kernels.alone & ~kernels.tried
+    has_tail = ~np.isnan(waves) & kernels.bounded.is_known
+    has_tail &= kernels.runs_alone & ~kernels.is_trial
     if not has_tail.any():
         return
 
     saved_ns = _estimate_saved_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
     longest_row = kernels.longest_rows(has_tail)[0]
-    longest_waves = float(waves[position_of(kernels.rows, longest_row)])
+    longest_kernel = position_of(kernels.rows, longest_row)
+    longest_waves = float(waves[longest_kernel])
     name = printable(short_name(facts.trace.name_of(longest_row)))
     products = plural(int(has_tail.sum()), "product")
 
@@ -400,21 +389,21 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _estimate_saved_ns(kernels: Kernels, mask: Flags, waves: Floats) -> Int64s:
+def _estimate_saved_ns(kernels: Kernels, is_selected: Flags, waves: Floats) -> Int64s:
     """Estimate how much less selected kernels would take if their last wave were full.
 
     It is no more than they take longer than is attainable.
 
     Args:
-        mask: True for the selected kernels.
+        is_selected: True for the selected kernels.
         waves: The number of waves of each selected kernel.
 
     Returns:
         ns for each selected kernel.
     """
     busy_share = waves / np.ceil(waves)
-    empty_ns = (kernels.effective_ns[mask] * (1 - busy_share)).astype(np.int64)
-    return np.minimum(empty_ns, kernels.bounded.at_stake_ns[mask])
+    empty_ns = (kernels.effective_ns[is_selected] * (1 - busy_share)).astype(np.int64)
+    return np.minimum(empty_ns, kernels.bounded.excess_ns[is_selected])
 
 
 def _count_waves_with_tail(job: KernelJob) -> float | None:

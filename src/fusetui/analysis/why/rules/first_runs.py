@@ -32,14 +32,15 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     if not len(gaps):
         return
 
-    late_ns = facts.unclaimed_host_ns[LATE_ACTIVITIES][:, gaps].sum(
-        axis=0
-    )  # of each gap
-    waited_ns = int(late_ns.sum())
+    ns_of_activities = facts.unclaimed_activity_ns[
+        :, gaps
+    ]  # [ThreadActivity, these gaps]
+    late_ns_of_gap = ns_of_activities[LATE_ACTIVITIES].sum(axis=0)
+    waited_ns = int(late_ns_of_gap.sum())
     if not waited_ns:
         return
 
-    kernels = heaviest_rows(facts.idle.event[gaps], late_ns)
+    kernels = heaviest_rows(facts.gaps.event[gaps], late_ns_of_gap)
     name = printable(facts.trace.name_of(kernels[0]))
     if len(gaps) == 1:
         before = f"the first run of {name}"

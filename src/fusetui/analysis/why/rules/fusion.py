@@ -23,7 +23,7 @@ from fusetui.analysis.why.rule import (
     is_large_enough,
 )
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arrays import Flags, inside_ranges
+from fusetui.trace.model.arrays import NO_ROW, Flags, inside_ranges
 
 __all__ = ["fusable_run", "runs_of"]
 
@@ -45,9 +45,10 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         CannotTellError: There are neither modules nor annotations.
     """
     kernels = facts.kernels
-    if not kernels.flags(is_pointwise).any():
+    if not kernels.matching(is_pointwise).any():
         return
-    if not (kernels.module >= 0).any():
+    has_module = kernels.module != NO_ROW
+    if not has_module.any():
         option = "with_stack=True, or record_function"
         if facts.has_stacks:
             option = "record_function"
@@ -105,10 +106,9 @@ def _describe_runs(facts: Facts, runs: Runs) -> str:
     )
 
     modules = add_up_by_text(facts.trace, runs.module, runs.ns, format_module)
-    longest_module = max(modules, key=lambda module: modules[module][1])
-    _, longest_ns = modules[longest_module]
-    if 2 * longest_ns > taken_ns:
-        text += f", most of it in {longest_module}"
+    for module, total in modules.items():
+        if 2 * total.ns > taken_ns:
+            text += f", most of it in {module}"
 
     return text
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.causes import (
+    SliceTimes,
     find_slices_in_idle_time,
     format_module,
     make_grouping_label,
@@ -50,6 +51,7 @@ from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -74,7 +76,7 @@ WORDS: Final = {
 MAX_KINDS_NAMED: Final = 3
 """How many activities of the CPU a sentence names."""
 MIN_SHARE_TOLD: Final = 0.01
-"""A cause that is not counted is told from this share of the span on."""
+"""A cause that is not counted is reported from this share of the span on."""
 UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 """Activities from which one does not learn what the CPU did."""
 MARKS: Final = "{}() around parts of the step."
@@ -107,19 +109,18 @@ FEWER_LAUNCHES: Final = (
 def host_bound(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU waits because the CPU launches too late.
 
-    At stake is the host part of each gap: the time from its beginning until the call
-    begins that launches the next work. Only time counts in which the CPU neither waits
-    nor allocates and that no other rule explains (Facts.late_host_ns). Gaps in which
-    the CPU does other work are left to the rule cpu-work.
+    At stake is the time from the begin of each gap until the call begins that launches
+    the next work. Only time counts in which the CPU neither waits nor allocates and
+    that no other rule explains (Facts.late_activity_ns). Gaps in which the CPU does
+    other work are left to the rule cpu-work.
 
     Nothing is claimed if there is no such time. Where the GPU waits for less than
     MIN_SHARE_CPU_BOUND of the span, the claim is marked as little and has no text.
     """
     is_counted = ~facts.has_other_cpu_work & ~facts.is_set_up_gap
-    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
-    ns_of_activity = late_ns.sum(axis=1)
-    ns_of_gap = late_ns.sum(axis=0)
-    at_stake_ns = int(ns_of_gap.sum())
+    late_ns_of_gap = facts.late_ns[is_counted]
+    ns_of_activity = facts.late_activity_ns[:, is_counted].sum(axis=1)
+    at_stake_ns = int(late_ns_of_gap.sum())
     if at_stake_ns <= 0:
         return
 
@@ -128,8 +129,9 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
 
-    claimed_by_others = joined(facts.explained_cover, _find_other_work(facts))
+    claimed_by_others = joined(facts.explained_time, _find_other_work(facts))
     free_time = without(_find_time_that_counts(facts), claimed_by_others)
+    recording_remedy = choose_recording_remedy(facts, ns_of_activity)
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
@@ -137,9 +139,8 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         f"{describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
-        remedy=choose_recording_remedy(facts, ns_of_activity)
-        or _choose_host_bound_remedy(facts),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
+        remedy=recording_remedy or _choose_host_bound_remedy(facts),
         why_likely=why_likely(facts),
     )
 
@@ -230,40 +231,36 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
 
     Args:
         ns_of_activity: The time of each ThreadActivity in these gaps, of which the
-            longest are told.
+            longest are described.
         is_counted: Which gaps they are; one flag per gap.
     """
-    words = _list_activity_words(facts)
-    # Without what other rules explain.
-    rows, ns = find_slices_in_idle_time(
-        facts, is_counted, facts.explained_cover, LAYERS
-    )
+    words = _list_activity_words(facts.trace)
+    explained_by_others = facts.explained_time
+    slices = find_slices_in_idle_time(facts, is_counted, explained_by_others, LAYERS)
 
-    recorded_activities = [activity for activity in words if ns_of_activity[activity]]
-    longest_first = sorted(
-        recorded_activities, key=lambda activity: -ns_of_activity[activity]
-    )
+    activities = [activity for activity in words if ns_of_activity[activity]]
+    activities.sort(key=lambda activity: -ns_of_activity[activity])
 
     texts = []
-    for activity in longest_first[:MAX_KINDS_NAMED]:
+    for activity in activities[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
-        names = _name_longest_slices(facts, activity, activity_ns, rows, ns)
+        names = _name_longest_slices(facts, activity, activity_ns, slices)
         texts.append(f"{length} {words[activity]}{names}")
 
     if len(texts) > 1:
         texts[-1] = f"and {texts[-1]}"
-    return "; ".join(texts) + _name_longest_modules(facts, rows, ns)
+    return "; ".join(texts) + _name_longest_modules(facts, slices)
 
 
-def _list_activity_words(facts: Facts) -> dict[ThreadActivity, str]:
+def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
     """Return how a sentence names each activity of the CPU, such as `in ops`.
 
     In a trace without ops, annotations are `in annotations` instead of `in annotations
     outside ops`.
     """
     words = dict(WORDS)
-    has_ops = (facts.trace.role == Role.OP).any()
+    has_ops = (trace.role == Role.OP).any()
     if not has_ops:
         words[ThreadActivity.ANNOTATION] = "in annotations"
 
@@ -271,7 +268,7 @@ def _list_activity_words(facts: Facts) -> dict[ThreadActivity, str]:
 
 
 def _name_longest_slices(
-    facts: Facts, activity: ThreadActivity, activity_ns: int, rows: Rows, ns: Int64s
+    facts: Facts, activity: ThreadActivity, activity_ns: int, slices: SliceTimes
 ) -> str:
     """Name the slices with most of the time of one activity.
 
@@ -281,41 +278,38 @@ def _name_longest_slices(
     Args:
         activity: The activity.
         activity_ns: Its time.
-        rows: Slices of all activities, as rows of the trace.
-        ns: The time of each of them.
+        slices: Slices of all activities.
     """
-    is_of_activity = facts.accounts.kinds[rows] == activity
+    is_of_activity = facts.accounts.kinds[slices.rows] == activity
+    all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace,
-        rows[is_of_activity],
-        ns[is_of_activity],
-        make_grouping_label,
-        int(ns.sum()),
+        facts.trace, slices.only(is_of_activity), make_grouping_label, all_ns
     )
     if not names:
         return ""
 
-    longest_name, longest_ns = names[0]
-    if 2 * longest_ns > activity_ns:
-        return f", mostly {longest_name}"
-    return f", such as {' and '.join(text for text, _ in names)}"
+    longest = names[0]
+    if 2 * longest.ns > activity_ns:
+        return f", mostly {longest.text}"
+    return f", such as {' and '.join(name.text for name in names)}"
 
 
-def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
+def _name_longest_modules(facts: Facts, slices: SliceTimes) -> str:
     """Name the modules with the most of some time, as a sentence; "" without modules.
 
     The text is `. The module with the most of it is Attention (3 x, 2 ms)`. Each module
     counts without what lies in modules inside it.
 
     Args:
-        rows: Slices, as rows of the trace.
-        ns: The time of each of them.
+        slices: The time, by the slices that it was spent in.
     """
     modules = facts.kernels.origins.modules
-    module = modules.rows_at(modules.around(rows)).astype(np.intp)  # -1 for none
-    has_module = module >= 0
+    module_rows = modules.rows_at(modules.around(slices.rows)).astype(np.intp)
+    module_times = SliceTimes(rows=module_rows, ns=slices.ns)
+    has_module = module_rows != NO_ROW
+    all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace, module[has_module], ns[has_module], format_module, int(ns.sum())
+        facts.trace, module_times.only(has_module), format_module, all_ns
     )
     if not names:
         return ""
@@ -323,7 +317,7 @@ def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
     modules_are = "module with the most of it is"
     if len(names) > 1:
         modules_are = "modules with the most of it are"
-    return f". The {modules_are} {' and '.join(text for text, _ in names)}"
+    return f". The {modules_are} {' and '.join(name.text for name in names)}"
 
 
 def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
@@ -376,11 +370,11 @@ def describe_excluded_causes(facts: Facts) -> str:
     The text is `, excluding the data loader and the warm-up`. It is "" where each
     cause takes less than MIN_SHARE_TOLD of the span.
     """
-    set_up_ns = int(facts.late_host_ns[:, facts.is_set_up_gap].sum())
+    set_up_ns = int(facts.late_activity_ns[:, facts.is_set_up_gap].sum())
     ns_of_cause = {
-        "the data loader": facts.late_ns_during(facts.loading_cover),
-        "compilation": facts.late_ns_during(facts.compiling_cover),
-        "the warm-up": facts.late_ns_during(facts.warm_up_cover),
+        "the data loader": facts.late_ns_during(facts.loading_time),
+        "compilation": facts.late_ns_during(facts.compiling_time),
+        "the warm-up": facts.late_ns_during(facts.warm_up_time),
         "setup before the first kernel": set_up_ns,
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
@@ -394,17 +388,16 @@ def describe_excluded_causes(facts: Facts) -> str:
 
 
 def _find_other_work(facts: Facts) -> Cover:
-    """Return the host parts of the gaps of cpu-work, in ns of the file."""
-    idle = facts.idle
-    return union(
-        idle.begin[facts.has_other_cpu_work], idle.call_begin[facts.has_other_cpu_work]
-    )
+    """Return the time of the gaps of cpu-work until the next launch, in ns of the file."""
+    gaps = facts.gaps
+    has_other_work = facts.has_other_cpu_work
+    return union(gaps.begin[has_other_work], gaps.call_begin[has_other_work])
 
 
 def _find_allocating_time(facts: Facts) -> Cover:
     """Return when a thread that launches allocates or frees memory, in ns of the file."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
-    return facts.cover_on_launching_threads(calls)
+    return facts.time_on_launching_threads(calls)
 
 
 @Rule(
@@ -423,22 +416,21 @@ def _find_allocating_time(facts: Facts) -> Cover:
 def cpu_work(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU waits while the CPU does other work than launching.
 
-    At stake are the host parts of these gaps (Facts.has_other_cpu_work), without what
-    Facts.late_host_ns leaves out.
+    At stake is the time of these gaps (Facts.has_other_cpu_work) until the next launch,
+    without what Facts.late_activity_ns leaves out.
     """
     is_counted = facts.has_other_cpu_work
-    late_ns = facts.late_host_ns[:, is_counted]  # [ThreadActivity, counted gaps]
-    ns_of_activity = late_ns.sum(axis=1)
-    ns_of_gap = late_ns.sum(axis=0)
-    at_stake_ns = int(ns_of_activity.sum())
+    late_ns_of_gap = facts.late_ns[is_counted]
+    ns_of_activity = facts.late_activity_ns[:, is_counted].sum(axis=1)
+    at_stake_ns = int(late_ns_of_gap.sum())
     if not at_stake_ns:
         return
 
     gaps = plural(int(is_counted.sum()), "gap")
-    all_are_long = bool((ns_of_gap > WORK_NS).all())
+    all_are_long = bool((late_ns_of_gap > WORK_NS).all())
     longer = f" of more than {duration(WORK_NS)}" if all_are_long else ""
     computing_remedy = _choose_computing_remedy(facts, at_stake_ns)
-    claimed_by_others = joined(facts.explained_cover, _find_allocating_time(facts))
+    claimed_by_others = joined(facts.explained_time, _find_allocating_time(facts))
     free_time = without(_find_other_work(facts), claimed_by_others)
 
     yield Claim(
@@ -447,7 +439,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         f"The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.idle.launch[is_counted], ns_of_gap),
+        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
         remedy=computing_remedy or choose_recording_remedy(facts, ns_of_activity),
         why_likely=why_likely(facts),
     )
@@ -472,15 +464,16 @@ def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
 
-    rows, ns = find_slices_in_idle_time(
-        facts, facts.has_other_cpu_work, facts.explained_cover, LAYERS
+    slices = find_slices_in_idle_time(
+        facts, facts.has_other_cpu_work, facts.explained_time, LAYERS
     )
-    computes = np.isin(rows, find_cpu_compute_ops(facts.trace))
+    computes = np.isin(slices.rows, find_cpu_compute_ops(facts.trace))
     if not computes.any():
         return None
 
-    names = facts.trace.name[rows[computes]]
-    op = facts.trace.names[heaviest_id(names, ns[computes])]
+    computing = slices.only(computes)
+    longest_name = heaviest_id(facts.trace.name[computing.rows], computing.ns)
+    op = facts.trace.names[longest_name]
 
     return f"{advise_against_cpu_op(op)} {NO_LAUNCHES}"
 
@@ -524,18 +517,18 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
     The warm-up and launches of graphs do not count.
     """
-    idle = facts.idle
-    warm_up_ns = facts.warm_up_cover.within(idle.call_begin, idle.call_end)
-    waited_ns = idle.ns_of_reasons("launch_call") - warm_up_ns
+    gaps = facts.gaps
+    warm_up_ns = facts.warm_up_time.within(gaps.call_begin, gaps.call_end)
+    waited_ns = gaps.ns_of_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
-    is_slow &= ~mark_graph_calls(facts.trace)[idle.launch]
+    is_slow &= ~mark_graph_calls(facts.trace)[gaps.launch]
 
     slow_ns = waited_ns[is_slow]
     at_stake_ns = int(slow_ns.sum())
     if not at_stake_ns:
         return
 
-    calls = idle.launch[is_slow]
+    calls = gaps.launch[is_slow]
     heaviest = heaviest_rows(calls, slow_ns)
     calls_text = _describe_slow_calls(facts.trace, calls, heaviest[0])
 
@@ -569,8 +562,9 @@ def _describe_slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
 
 def _ends_with_slow_launch(facts: Facts) -> Flags:
     """Tell which gaps end with a launch call of more than SLOW_NS; one flag per gap."""
-    launch = facts.idle.launch
-    is_slow: Flags = (launch >= 0) & (facts.trace.dur[launch] > SLOW_NS)
+    launch = facts.gaps.launch
+    takes_long = facts.trace.dur[launch] > SLOW_NS
+    is_slow: Flags = facts.gaps.has_launch & takes_long
     return is_slow
 
 
@@ -635,10 +629,10 @@ def _add_up_gaps_between(facts: Facts, kernels: Rows) -> int:
 
     Gaps that end with a slow launch do not count.
     """
-    idle = facts.idle
-    is_between = np.isin(idle.event, kernels) & np.isin(idle.before, kernels)
+    gaps = facts.gaps
+    is_between = np.isin(gaps.event, kernels) & np.isin(gaps.before, kernels)
     is_between &= ~_ends_with_slow_launch(facts)
-    gap_ns = idle.end - idle.begin
+    gap_ns = gaps.end - gaps.begin
 
     return int(gap_ns[is_between].sum())
 
@@ -661,24 +655,24 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     from one kernel to the next. Gaps longer than LONGEST_SWITCH_NS do not count: they
     have another cause.
     """
-    idle = facts.idle
-    waited_ns = idle.ns_of_reasons("queued", "graph")
-    is_short = idle.end - idle.begin <= LONGEST_SWITCH_NS
-    is_launched_before = idle.call_begin <= idle.begin
+    gaps = facts.gaps
+    waited_ns = gaps.ns_of_reasons("queued", "graph")
+    is_short = gaps.end - gaps.begin <= LONGEST_SWITCH_NS
+    is_launched_before = gaps.call_begin <= gaps.begin
     is_switch = is_short & is_launched_before & (waited_ns > 0)
     at_stake_ns = int(waited_ns[is_switch].sum())
     if not at_stake_ns:
         return
 
-    gaps = int(np.count_nonzero(is_switch))
-    mean_ns = round(at_stake_ns / gaps)
+    switches = int(np.count_nonzero(is_switch))
+    mean_ns = round(at_stake_ns / switches)
 
     yield Claim(
         text=f"Switching between kernels takes {share_of_span(facts, at_stake_ns)}: "
-        f"{plural(gaps, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
+        f"{plural(switches, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
         f"queued work, {duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(idle.event[is_switch], waited_ns[is_switch]),
+        rows=heaviest_rows(gaps.event[is_switch], waited_ns[is_switch]),
     )
 
 
@@ -710,7 +704,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     of_optimizer = kernels.is_kernel & kernels.in_optimizer
-    of_one_parameter = of_optimizer & ~kernels.flags(_takes_many_parameters)
+    of_one_parameter = of_optimizer & ~kernels.matching(_takes_many_parameters)
 
     # One region of the program (an annotation or module) is one call of an optimizer.
     calls = len(distinct(kernels.module[of_one_parameter]))
@@ -740,9 +734,10 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
 
 def _add_up_gaps_before(facts: Facts, events: Rows) -> int:
     """Add up the gaps that end with one of some GPU events, in ns."""
-    idle = facts.idle
-    ends_with_event = np.isin(idle.event, events)
-    return int((idle.end - idle.begin)[ends_with_event].sum())
+    gaps = facts.gaps
+    ends_with_event = np.isin(gaps.event, events)
+    gap_ns = gaps.end - gaps.begin
+    return int(gap_ns[ends_with_event].sum())
 
 
 def _takes_many_parameters(kernel: KernelName) -> bool:

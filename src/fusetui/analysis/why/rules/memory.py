@@ -36,8 +36,9 @@ from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
-from fusetui.trace.model.arrays import Flags, Rows, distinct
+from fusetui.trace.model.arrays import NO_ROW, Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
@@ -120,8 +121,8 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         )
 
     selected_pids = {device.pid for device in facts.devices}
-    for pid, peak in _match_peaks_to_devices(facts, memory.peaks).items():
-        size = _get_memory_bytes(facts, pid)
+    for pid, peak in _match_peaks_to_devices(facts.trace, memory.peaks).items():
+        size = _get_memory_bytes(facts.trace, pid)
         unused = peak.reserved - peak.allocated
         is_nearly_full = peak.reserved >= MIN_SHARE_RESERVED * size
         is_wasted = is_nearly_full and unused >= MIN_SHARE_UNUSED * peak.reserved
@@ -135,20 +136,20 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             )
 
 
-def _get_memory_bytes(facts: Facts, pid: Id) -> int:
+def _get_memory_bytes(trace: Trace, pid: Id) -> int:
     """Return how much memory a GPU has.
 
     Raises:
         CannotTellError: It is not recorded.
     """
-    size = device_properties(facts.trace).get(pid, {}).get("totalGlobalMem")
+    size = device_properties(trace).get(pid, {}).get("totalGlobalMem")
     if type(size) is not int or not size:
         raise CannotTellError("the size of the GPU's memory", PROPERTIES)
     return size
 
 
 def _match_peaks_to_devices(
-    facts: Facts, peaks: tuple[MemoryPeak, ...]
+    trace: Trace, peaks: tuple[MemoryPeak, ...]
 ) -> dict[Id, MemoryPeak]:
     """Return the memory peak of each GPU, by the process id that the trace gives to the
     GPU.
@@ -160,13 +161,13 @@ def _match_peaks_to_devices(
     Raises:
         CannotTellError: It is not known to which GPU a peak belongs.
     """
-    all_ids = device_ids(facts.trace)
+    all_ids = device_ids(trace)
     # find_memory_peaks has one peak for each index of a GPU.
     peak_of_index: dict[Id, MemoryPeak] = {peak.device: peak for peak in peaks}
-    if not is_rocm(facts.trace) and peak_of_index.keys() <= set(all_ids):
+    if not is_rocm(trace) and peak_of_index.keys() <= set(all_ids):
         return peak_of_index
 
-    if len(all_ids) == len(peaks) == 1:
+    if len(all_ids) == 1 and len(peaks) == 1:
         return {all_ids[0]: peaks[0]}
 
     raise CannotTellError("the GPU of each memory event", "one GPU per process")
@@ -178,7 +179,7 @@ DEVICE_TO_DEVICE: Final = lazy_pattern(r"DtoD|DeviceToDevice|Device -> Device")
 """Matches copies within a device or between two."""
 
 MIN_SHARE_OF_COPIES: Final = 0.1
-"""A remedy is told for a kind of copies with at least this share of their time."""
+"""A remedy is given for a kind of copies with at least this share of their time."""
 CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80
@@ -202,7 +203,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     At stake is their time. Either is reported only where there are some.
     """
     kernels = facts.kernels
-    copies = kernels.flags(_is_copy_of_torch)
+    copies = kernels.matching(_is_copy_of_torch)
     within_device = _select_memcpys(kernels, DEVICE_TO_DEVICE)
     if not _do_copies_set_up(facts, within_device):
         copies |= within_device
@@ -319,18 +320,17 @@ def _name_launching_op(facts: Facts, copies: Flags) -> str:
     kernels = facts.kernels
     trace = facts.trace
     op = trace.op[kernels.rows]
-    has_op = copies & (op >= 0)
+    has_op = copies & (op != NO_ROW)
     if not has_op.any():
         return ""
 
-    name_of_op = trace.name[op[has_op]]
-    ns_of_name = np.bincount(name_of_op, kernels.effective_ns[has_op])
-    longest = int(ns_of_name.argmax())
-    is_most = 2 * ns_of_name[longest] > kernels.total_ns(copies)
+    ns_of_name = np.bincount(trace.name[op[has_op]], kernels.effective_ns[has_op])
+    longest_name = int(ns_of_name.argmax())
+    is_most = 2 * ns_of_name[longest_name] > kernels.total_ns(copies)
     if not is_most:
         return name_dominant_module(kernels, copies)
 
-    name = printable(trace.names[longest][:MAX_NAME_CHARACTERS])
+    name = printable(trace.names[longest_name][:MAX_NAME_CHARACTERS])
     return f", most of it in {name}{name_dominant_module(kernels, copies, ', and in ')}"
 
 
@@ -363,16 +363,17 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
     if not at_stake_ns:
         return
 
-    rows = kernels.rows[copies]
-    calls = trace.launch[rows].astype(np.intp)
-    is_to_host = trace.matching(rows, TO_HOST.search)
+    copy_rows = kernels.rows[copies]
+    calls = trace.launch[copy_rows].astype(np.intp)
+    known_calls = calls[calls != NO_ROW]
+    is_to_host = trace.matching(copy_rows, TO_HOST.search)
     waits = _count_copies_before_waits(facts, calls[is_to_host])
 
     yield Claim(
-        text=f"Copies between the GPU and pageable memory ({count(len(rows))}) take "
+        text=f"Copies between the GPU and pageable memory ({count(len(copy_rows))}) take "
         f"{format_share_of_work(facts, at_stake_ns)} while no kernel runs.{_describe_remaining_waits(waits)}",
         at_stake_ns=at_stake_ns,
-        wanted=AsyncCalls(np.append(rows, calls[calls >= 0])),
+        wanted=AsyncCalls(np.append(copy_rows, known_calls)),
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "
@@ -406,20 +407,20 @@ def _count_copies_before_waits(facts: Facts, copying: Rows) -> int:
     """
     trace = facts.trace
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    launches = launches[launches >= 0]
+    launches = launches[launches != NO_ROW]
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
 
     # Sort all these calls by thread, then by start, so that the next one is a neighbor.
     calls = distinct(np.concatenate((launches, waits)))
-    thread = trace.thread_of_track[trace.track[calls]]
+    thread = trace.thread_of(calls)
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]
 
-    is_same_thread = thread[1:] == thread[:-1]
-    next_waits = is_same_thread & ~np.isin(calls[1:], launches)
-    with_wait_behind = calls[:-1][next_waits]
-    return int(np.count_nonzero(np.isin(copying, with_wait_behind)))
+    next_is_of_thread = thread[1:] == thread[:-1]
+    next_is_wait = ~np.isin(calls[1:], launches)
+    before_wait = calls[:-1][next_is_of_thread & next_is_wait]
+    return int(np.count_nonzero(np.isin(copying, before_wait)))
 
 
 def _describe_remaining_waits(waits: int) -> str:
@@ -463,7 +464,7 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
-        changes = kernels.flags(changes_layout) & ~kernels.tried
+        changes = kernels.matching(changes_layout) & ~kernels.is_trial
         at_stake_ns = kernels.total_ns(changes)
         if not at_stake_ns:
             continue

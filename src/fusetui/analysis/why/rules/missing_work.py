@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from statistics import mode
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int32s,
     Int64s,
@@ -30,7 +31,7 @@ from fusetui.trace.model.arrays import (
 )
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import FOREVER, union
+from fusetui.trace.model.intervals import FOREVER, NO_INTERVAL, union
 from fusetui.trace.model.sorted_arrays import count_between, is_in
 
 LONG_GAP_NS: Final = 1_000_000
@@ -61,7 +62,7 @@ def holes(facts: Facts) -> Iterator[Claim]:
     probably ran. The other is about launch calls without a GPU event, and only for a
     complete file. Either is made only where there are some.
     """
-    waited_ns = facts.idle.ns_of_reasons("graph")
+    waited_ns = facts.gaps.ns_of_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
@@ -71,7 +72,7 @@ def holes(facts: Facts) -> Iterator[Claim]:
             f"{share_of_span(facts, at_stake_ns)} between nodes, in {gaps} "
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(facts.idle.event[is_long], waited_ns[is_long]),
+            rows=heaviest_rows(facts.gaps.event[is_long], waited_ns[is_long]),
             why_likely=(
                 "A graph may also wait for a host function or for another device."
             ),
@@ -91,8 +92,8 @@ def _report_calls_without_events(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
     launches = launch_calls(facts)
     missing = _find_missing_work(trace, launches)
-    unlinked_events = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
-    if len(missing.calls) <= unlinked_events:
+    has_no_call = trace.launch[trace.gpu_rows] == NO_ROW
+    if len(missing.calls) <= np.count_nonzero(has_no_call):
         return
 
     at_stake_ns = _measure_idle_of_missing(facts, missing)
@@ -100,8 +101,7 @@ def _report_calls_without_events(facts: Facts) -> Iterator[Claim]:
         return
 
     calls = missing.calls
-    names = Counter(trace.name_of(int(row)) for row in calls)
-    most_frequent, _ = names.most_common(1)[0]
+    most_frequent = mode(trace.name_of(int(row)) for row in calls)
     lasted_ns = trace.dur[calls]
     lasts = _format_range(int(lasted_ns.min()), int(lasted_ns.max()))
 
@@ -144,18 +144,18 @@ def _measure_idle_of_missing(facts: Facts, missing: MissingWork) -> int:
     call launched. Gaps within graphs do not count.
     """
     trace = facts.trace
-    idle = facts.idle
+    gaps = facts.gaps
 
-    # By row of the next call with an event. One more element stands for row -1.
-    first_missing_ns = np.full(len(trace) + 1, FOREVER)
+    # For each call with an event the first start of the missing work before it.
+    first_missing_ns = np.full(len(trace), FOREVER)
     np.minimum.at(first_missing_ns, missing.following, trace.start[missing.calls])
 
-    is_in_graph = idle.ns_of_reasons("graph") > 0
-    missing_since_ns = np.where(is_in_graph, FOREVER, first_missing_ns[idle.launch])
-    idle_since_ns = np.maximum(idle.begin, missing_since_ns)
-    idle_ns = np.maximum(idle.end - idle_since_ns, 0)
+    missing_since_ns = at(first_missing_ns, gaps.launch, missing=FOREVER)
+    idle_since_ns = np.maximum(gaps.begin, missing_since_ns)
+    idle_ns = np.maximum(gaps.end - idle_since_ns, 0)
+    is_in_graph = gaps.ns_of_reasons("graph") > 0
 
-    return int(idle_ns.sum())
+    return int(idle_ns[~is_in_graph].sum())
 
 
 def _find_missing_work(trace: Trace, launches: Rows) -> MissingWork:
@@ -173,7 +173,7 @@ def _find_missing_work(trace: Trace, launches: Rows) -> MissingWork:
 
     # Sort both by thread, then by start.
     calls = np.concatenate((with_event, without_event))
-    thread = trace.thread_of_track[trace.track[calls]]
+    thread = trace.thread_of(calls)
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]
@@ -226,18 +226,19 @@ def launch_calls(facts: Facts) -> Rows:
     trace = facts.trace
     calls = trace.rows_named(LAUNCHES.search, Role.CALL)
     parent = trace.parent[calls]
-    is_outer = (parent < 0) | (trace.role[parent] != Role.CALL)
+    is_inside_call = (parent != NO_ROW) & (trace.role[parent] == Role.CALL)
     start = trace.start[calls]
-    is_inside = (start >= facts.begin_ns) & (start < facts.end_ns)
+    is_in_window = (start >= facts.begin_ns) & (start < facts.end_ns)
     has_correlation = trace.correlation[calls] > 0  # 0 and less stand for none
-    calls = calls[is_outer & is_inside & has_correlation]
 
-    captured = find_graph_captures(trace)
-    capturing = union(captured.start, captured.end)
-    is_captured = capturing.place_of(trace.start[calls]) >= 0
-    not_captured: Rows = calls[~is_captured]
+    captures = find_graph_captures(trace)
+    capturing = union(captures.start, captures.end)
+    is_captured = capturing.place_of(start) != NO_INTERVAL
+    launches: Rows = calls[
+        is_in_window & has_correlation & ~is_inside_call & ~is_captured
+    ]
 
-    return not_captured
+    return launches
 
 
 MIN_QUEUED_NS: Final = 20_000
@@ -283,66 +284,71 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     and one about those whose reason is not recorded. At stake is how long the next work
     was queued.
     """
-    idle = facts.idle
-    queued_ns = idle.ns_of_reasons("queued")
-    is_slow_launch = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
-    gaps = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
+    gaps = facts.gaps
+    queued_ns = gaps.ns_of_reasons("queued")
+    takes_long = facts.trace.dur[gaps.launch] > SLOW_NS
+    is_slow_launch = gaps.has_launch & takes_long
+    gap_indices = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
 
-    is_early = np.isin(gaps, _find_waits_for_earlier_work(facts, gaps))
-    yield from _report_unrecorded_wait(facts, EARLY, gaps[is_early], queued_ns)
-    yield from _report_unrecorded_wait(facts, OUTSIDE, gaps[~is_early], queued_ns)
+    is_early = _mark_waits_for_earlier_work(facts, gap_indices)
+    yield from _report_unrecorded_wait(facts, EARLY, gap_indices[is_early], queued_ns)
+    yield from _report_unrecorded_wait(
+        facts, OUTSIDE, gap_indices[~is_early], queued_ns
+    )
 
 
 def _report_unrecorded_wait(
-    facts: Facts, wait: UnrecordedWait, gaps: Rows, queued_ns: Int64s
+    facts: Facts, wait: UnrecordedWait, gap_indices: Rows, queued_ns: Int64s
 ) -> Iterator[Claim]:
     """Claim the queued time of gaps of one kind of wait, if there is any.
 
     Args:
         wait: What is said about them.
-        gaps: Indices of the gaps.
+        gap_indices: The gaps, as indices into those of `facts`.
         queued_ns: How long the next work was queued in each gap of all.
     """
-    at_stake_ns = int(queued_ns[gaps].sum())
+    at_stake_ns = int(queued_ns[gap_indices].sum())
     if not at_stake_ns:
         return
 
     yield Claim(
         text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
-        f"{plural(len(gaps), 'gap')}{wait.text}",
+        f"{plural(len(gap_indices), 'gap')}{wait.text}",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(facts.idle.event[gaps], queued_ns[gaps]),
+        rows=heaviest_rows(facts.gaps.event[gap_indices], queued_ns[gap_indices]),
         remedy=wait.remedy,
         why_likely=wait.why_likely,
     )
 
 
-def _find_waits_for_earlier_work(facts: Facts, gaps: Rows) -> Rows:
-    """Find the gaps in which the GPU probably still works on what came before.
+def _mark_waits_for_earlier_work(facts: Facts, gap_indices: Rows) -> Flags:
+    """Tell in which gaps the GPU probably still runs work from before the recording.
 
-    They end with the first work of a stream while a thread waits for the GPU: it got
-    that work before the recording. A wait for a part of the gap is enough.
+    They end with the first work of a stream, and a thread waits for the GPU during at
+    least a part of the gap.
 
     Args:
-        gaps: Indices of the gaps to choose from.
+        gap_indices: The gaps in question, as indices into those of `facts`.
+
+    Returns:
+        One flag for each of `gap_indices`.
     """
     trace = facts.trace
-    idle = facts.idle
-    events = idle.event[gaps]
+    gaps = facts.gaps
+    events = gaps.event[gap_indices]
     ends_with_first_work = _mark_first_of_stream(trace, events)
 
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = facts.cover_on_launching_threads(waits)
-    waited_ns = waiting.within(idle.begin[gaps], idle.end[gaps])
-    early: Rows = gaps[ends_with_first_work & (waited_ns > 0)]
+    waiting = facts.time_on_launching_threads(waits)
+    has_wait = waiting.within(gaps.begin[gap_indices], gaps.end[gap_indices]) > 0
 
-    return early
+    return np.asarray(ends_with_first_work & has_wait)
 
 
 def _mark_first_of_stream(trace: Trace, events: Int32s) -> Flags:
     """Tell before which events no GPU event of their track starts."""
-    first_start_ns = np.full(len(trace.tracks), FOREVER)
     all_events = trace.gpu_rows
+    first_start_ns = np.full(len(trace.tracks), FOREVER)  # of each track
     np.minimum.at(first_start_ns, trace.track[all_events], trace.start[all_events])
     is_first: Flags = trace.start[events] <= first_start_ns[trace.track[events]]
     return is_first

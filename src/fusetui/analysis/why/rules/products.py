@@ -23,6 +23,7 @@ from fusetui.analysis.why.rule import (
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import runs_on_plain_cores
+from fusetui.gpu.roofline.many import NO_JOB
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -59,7 +60,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     is known, it is only a note, and only if they take long enough.
     """
     kernels = facts.kernels
-    unaligned = kernels.flags(is_unaligned) & ~kernels.tried
+    unaligned = kernels.matching(is_unaligned) & ~kernels.is_trial
     taken_ns = kernels.total_ns(unaligned)
     if not taken_ns:
         return
@@ -70,7 +71,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
         f"{format_share_of_work(facts, taken_ns)} in kernels for tensors that are not "
         f"16-byte aligned{_describe_longest_product(kernels, unaligned)}"
     )
-    known_ns = kernels.total_ns(unaligned & (kernels.bounded.bound_ns >= 0))
+    known_ns = kernels.total_ns(unaligned & kernels.bounded.is_known)
     if known_ns:
         of_known = ""
         if known_ns != taken_ns:
@@ -78,7 +79,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
                 f", judging by the {duration(known_ns)} of products whose work is known"
             )
 
-        spared_ns = kernels.bounded.at_stake_ns[unaligned]
+        spared_ns = kernels.bounded.excess_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
 
         yield Claim(
@@ -94,43 +95,41 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Whether a product is not aligned, by its name.
+    """Whether a kernel is a matrix product for unaligned tensors, by its name.
 
-    Then it loads MAX_UNALIGNED_ELEMENTS elements at a time or fewer.
-
-    Kernels of its kind must be able to load more.
+    It loads at most MAX_UNALIGNED_ELEMENTS elements at a time, although kernels of its
+    kind can load more.
     """
-    if (
-        kernel.op != "gemm"
-        or kernel.align is None
-        or kernel.align > MAX_UNALIGNED_ELEMENTS
-    ):
+    if kernel.op != "gemm" or kernel.align is None:
         return False
-    return kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
+    can_load_more = (
+        kernel.dtype_acc not in _WIDE_TYPES and _PLAIN_CORES not in kernel.name
+    )
+    return kernel.align <= MAX_UNALIGNED_ELEMENTS and can_load_more
 
 
-def _describe_longest_product(kernels: Kernels, mask: Flags) -> str:
+def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the product with the most time among the selected kernels.
 
     The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
     is not known.
     """
-    longest_row = kernels.longest_rows(mask)[0]
-    index = position_of(kernels.rows, longest_row)
-    job = kernels.job_indices[index]
-    if job < 0:
+    longest_row = kernels.longest_rows(is_selected)[0]
+    longest_kernel = position_of(kernels.rows, longest_row)
+    job = kernels.job_indices[longest_kernel]
+    if job == NO_JOB:
         return ""
 
     amount = kernels.jobs.distinct[job].amount
     if not (amount.m and amount.n and amount.k):
         return ""
 
-    a = f"{count(amount.m)} x {count(amount.k)}"
-    b = f"{count(amount.k)} x {count(amount.n)}"
-    is_batch = amount.batch is not None and amount.batch > 1
-    times = f"{count(amount.batch or 0)} times " if is_batch else ""
+    left = f"{count(amount.m)} x {count(amount.k)}"
+    right = f"{count(amount.k)} x {count(amount.n)}"
+    products_at_once = amount.batch or 1
+    times = f"{count(products_at_once)} times " if products_at_once > 1 else ""
 
-    return f", mostly {times}{a} by {b}"
+    return f", mostly {times}{left} by {right}"
 
 
 HALF: Final = (
@@ -142,6 +141,8 @@ HALF: Final = (
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
 """The remedy where TF32 is no faster."""
+REMEDY_OF_TYPE: Final = {"float16": HALF, "bfloat16": BFLOAT16}
+"""The remedy that uses a type; for TF32 it is that of the rule."""
 
 
 def _format_speedup(ratio: float) -> str:
@@ -176,7 +177,6 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
     faster = _find_faster_type(kernels.peak)
     if faster is not None:
-        name = faster.name
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _estimate_spared_ns(kernels, plain, ratio)
@@ -185,12 +185,12 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} "
             f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor "
-            f"cores. Matrix multiplication in {name} is {_format_speedup(1 / ratio)} on "
+            f"cores. Matrix multiplication in {faster.name} is {_format_speedup(1 / ratio)} on "
             "this device.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
-            remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
+            remedy=REMEDY_OF_TYPE.get(faster.name),
             why_likely="Small matrix products gain less.",
         )
 
@@ -201,10 +201,11 @@ def _find_plain_products(kernels: Kernels) -> Flags:
     Convolutions are left out if others of the trace use TF32: there cuDNN may use it
     too, and has chosen these kernels.
     """
-    plain: Flags = kernels.flags(runs_on_plain_cores) & ~kernels.tried
-    convolutions = kernels.flags(_is_convolution)
-    if (convolutions & kernels.flags(_names_tf32)).any():
-        plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
+    plain: Flags = kernels.matching(runs_on_plain_cores) & ~kernels.is_trial
+    convolutions = kernels.matching(_is_convolution)
+    uses_tf32 = convolutions & kernels.matching(_names_tf32)
+    if uses_tf32.any():
+        plain &= ~convolutions
 
     return plain
 
@@ -219,20 +220,20 @@ def _names_tf32(kernel: KernelName) -> bool:
     return "tf32" in kernel.name
 
 
-def _estimate_spared_ns(kernels: Kernels, mask: Flags, ratio: float) -> Int64s:
+def _estimate_spared_ns(kernels: Kernels, is_selected: Flags, ratio: float) -> Int64s:
     """Estimate how much less time some kernels would take at a faster rate.
 
     No kernel becomes faster than its bytes can be moved.
 
     Args:
-        mask: True for the kernels.
+        is_selected: True for the kernels.
         ratio: The present rate as a share of the faster one.
 
     Returns:
         ns for each selected kernel.
     """
-    taken_ns = kernels.effective_ns[mask]
-    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[mask]
+    taken_ns = kernels.effective_ns[is_selected]
+    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[is_selected]
     moving_ns = np.nan_to_num(memory_ns)
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
@@ -292,14 +293,14 @@ def _report_slow_attention(
         is_split: Whether they multiply on tensor cores.
     """
     kernels = facts.kernels
-    attention = kernels.flags(_make_attention_test(is_split=is_split))
+    attention = kernels.matching(_make_attention_test(is_split=is_split))
     if not attention.any() or not 0 < rate < faster.flop_per_s:
         return
 
     ratio = rate / faster.flop_per_s
     spared_ns = _estimate_spared_ns(kernels, attention, ratio)
     takes = format_subject(int(attention.sum()), "float32 attention kernel", "take")
-    rounding = HALF if faster.name == "float16" else BFLOAT16
+    rounding = REMEDY_OF_TYPE[faster.name]
     flash = "{torch2: With 16-bit inputs, scaled_dot_product_attention can also use FlashAttention.}"
 
     yield Claim(
@@ -368,18 +369,19 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
             the note.
     """
     kernels = facts.kernels
-    devices = device_properties(facts.trace)
-    types = {tensor_core_types(properties) for properties in devices.values()}
-    if len(types) != 1 or None in types or "nvidia" not in find_tags(facts):
-        raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
+    devices = [*device_properties(facts.trace).values()]
+    types_of_devices = {tensor_core_types(properties) for properties in devices}
+    are_alike = len(types_of_devices) == 1
+    multiplied = types_of_devices.pop() if are_alike else None
+    if multiplied is None or "nvidia" not in find_tags(facts):
+        raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts.trace))
 
-    (multiplied,) = types
-    if not multiplied:
+    if not multiplied:  # no tensor cores
         return
 
     taken_ns = kernels.total_ns(plain)
     if is_large_enough(facts, taken_ns, of_kernels=True):
-        first = next(iter(devices.values()))
+        first = devices[0]
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
         products = format_subject(int(plain.sum()), "float32 matrix product", "take")
 
@@ -392,7 +394,7 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
             remedy=HALF if multiplied == ("float16",) else None,
         )
 
-    raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts))
+    raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts.trace))
 
 
 def _find_faster_type(peak: Peak) -> FasterType | None:
@@ -466,7 +468,9 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         CannotTellError: The number of multiprocessors is not recorded.
     """
     kernels = facts.kernels
-    if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
+    has_blocks = bool((kernels.blocks > 0).any())
+    has_multiprocessors = bool((kernels.multiprocessors > 0).any())
+    if has_blocks and not has_multiprocessors:
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
 
     has_few = _find_kernels_with_few_blocks(kernels)
@@ -476,9 +480,9 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 
     # No more than by the rates of the data sheet, where these are known.
     ns = kernels.effective_ns[has_few]
-    empty_share = 1 - kernels.blocks[has_few] / kernels.sms[has_few]
-    least_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
-    spared_ns = np.minimum(ns * empty_share, ns - least_ns)
+    idle_share = 1 - kernels.blocks[has_few] / kernels.multiprocessors[has_few]
+    data_sheet_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
+    spared_ns = np.minimum(ns * idle_share, ns - data_sheet_ns)
     at_stake_ns = int(spared_ns.sum())
 
     yield Claim(
@@ -510,7 +514,7 @@ def _describe_blocks(kernels: Kernels, has_few: Flags) -> str:
     if fewest != most:
         blocks_text = f"{count(fewest)} to {blocks_text}"
 
-    multiprocessors = count(int(kernels.sms[dominant.has_name].max()))
+    multiprocessors = count(int(kernels.multiprocessors[dominant.has_name].max()))
     has_others = not (dominant.has_name == has_few).all()
     times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
 
@@ -526,10 +530,13 @@ def _choose_few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
     It is the remedy for products or for batch norms if these take more than half of the
     time, else the one for anything.
     """
-    all_ns = kernels.total_ns(has_few)
-    if 2 * kernels.total_ns(has_few & kernels.flags(_is_product)) > all_ns:
+    half_ns = kernels.total_ns(has_few) / 2
+    products_ns = kernels.total_ns(has_few & kernels.matching(_is_product))
+    if products_ns > half_ns:
         return FOR_PRODUCTS
-    if 2 * kernels.total_ns(has_few & kernels.flags(_is_batch_norm)) > all_ns:
+
+    batch_norms_ns = kernels.total_ns(has_few & kernels.matching(_is_batch_norm))
+    if batch_norms_ns > half_ns:
         return FOR_BATCH_NORMS
 
     return LARGER
@@ -550,13 +557,12 @@ def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
 
     Kernels that keep the memory busy are left out; see _find_memory_bound_kernels.
     """
-    has_blocks = kernels.blocks > 0
-    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.sms
+    is_known = kernels.blocks > 0
+    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.multiprocessors
     is_long = kernels.effective_ns >= SHORTEST_NS
 
-    has_few: Flags = kernels.computes & ~kernels.tried & kernels.alone
-    has_few &= is_long
-    has_few &= has_blocks & is_below_limit
+    has_few: Flags = is_known & is_below_limit & is_long
+    has_few &= kernels.computes & kernels.runs_alone & ~kernels.is_trial
     has_few &= ~_find_memory_bound_kernels(kernels)
 
     return has_few
@@ -568,11 +574,8 @@ def _find_memory_bound_kernels(kernels: Kernels) -> Flags:
     They move their bytes at MIN_SHARE_OF_BANDWIDTH of the bandwidth or more, so more
     blocks would not make them faster. One flag per kernel.
     """
-    is_bound = kernels.figures_of_jobs(lambda job: float(job.limits.bound == "memory"))
-    is_bound_by_memory = is_bound == 1
-    memory_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
-    is_busy: Flags = is_bound_by_memory & (
-        MIN_SHARE_OF_BANDWIDTH * kernels.effective_ns <= memory_ns
-    )
+    is_bound_by_memory = kernels.has_job(lambda job: job.limits.bound == "memory")
+    moving_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
+    keeps_memory_busy = moving_ns >= MIN_SHARE_OF_BANDWIDTH * kernels.effective_ns
 
-    return is_busy
+    return np.asarray(is_bound_by_memory & keeps_memory_busy)

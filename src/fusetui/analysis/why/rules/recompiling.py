@@ -169,32 +169,30 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     one.
     """
     trace = facts.trace
-    rows = facts.rows_in_window(
+    regions = facts.rows_in_window(
         trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP)
     )
-    if not len(rows):
-        return CompiledRegions(rows)
+    if not len(regions):
+        return CompiledRegions(regions)
 
     # For each step one region of each function.
-    step_of_region = last_at_or_before(facts.steps.start, trace.start[rows])
+    step_of_region = last_at_or_before(facts.steps.start, trace.start[regions])
     regions_of_steps = []
     for members in grouped(step_of_region).members_of_each():
-        in_step = rows[members]
-        regions_of_steps.append(
-            in_step[grouped(_number_functions(facts, in_step)).first]
-        )
+        in_step = regions[members]
+        by_function = grouped(_number_functions(facts.trace, in_step))
+        regions_of_steps.append(in_step[by_function.first])
 
     fewest_first = sorted(regions_of_steps, key=len)
-    middle = (len(fewest_first) - 1) // 2
-    usual_regions = fewest_first[middle]
+    lower_middle = (len(fewest_first) - 1) // 2
+    usual_regions = fewest_first[lower_middle]
     by_start = np.argsort(trace.start[usual_regions], kind="stable")
 
     return CompiledRegions(usual_regions[by_start])
 
 
-def _number_functions(facts: Facts, regions: Rows) -> Int64s:
+def _number_functions(trace: Trace, regions: Rows) -> Int64s:
     """Return the number of the function from which each region was compiled."""
-    trace = facts.trace
     function_of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in distinct(trace.name[regions]).tolist():
         match = REGION.match(trace.names[name])

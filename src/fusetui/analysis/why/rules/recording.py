@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from statistics import mode
 from typing import Final
 
 import msgspec
@@ -21,8 +21,8 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import PROFILED, StepLength, step_wall
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.layout.steps import PROFILED, StepLength, Steps, step_wall
+from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
@@ -62,7 +62,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     """Note each thing that makes the recording misleading, in a sentence or two."""
-    about_steps = list(_note_captures(facts)) or list(_note_few_steps(facts))
+    about_steps = list(_note_captures(facts))
+    if not about_steps:
+        about_steps = list(_note_few_steps(facts))
+
     notes = [
         *_note_launches_without_events(facts),
         *_note_unlinked_events(facts),
@@ -72,9 +75,13 @@ def recording(facts: Facts) -> Iterator[Claim]:
         *_note_graph_recording(facts),
     ]
     if notes:
+        rows: list[int] = []
+        for note in notes:
+            rows.extend(note.rows)
+
         yield Claim(
             text=" ".join(note.text for note in notes),
-            rows=tuple(row for note in notes for row in note.rows),
+            rows=tuple(rows),
             remedy=" ".join(note.remedy for note in notes),
         )
 
@@ -135,9 +142,9 @@ def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
 
 def _describe_launches(trace: Trace, launches: Rows) -> str:
     """Describe launch calls: `12 launch calls (mostly cudaLaunchKernel) were`."""
-    names = Counter(trace.name_of(row) for row in launches.tolist())
-    most_frequent, _ = names.most_common(1)[0]
-    mostly = "mostly " if len(names) > 1 else ""
+    names = [trace.name_of(row) for row in launches.tolist()]
+    most_frequent = mode(names)
+    mostly = "mostly " if len(set(names)) > 1 else ""
     were = "was" if len(launches) == 1 else "were"
     calls = plural(len(launches), "launch call")
     return f"{calls} ({mostly}{printable(most_frequent)}) {were}"
@@ -161,9 +168,10 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     That must be MIN_SHARE_IN_REPLAYS of the span or more.
     """
     trace = facts.trace
-    launch = facts.idle.launch
-    waited_ns = facts.idle.ns_of_reasons("launch_call")
-    is_replay = (launch >= 0) & mark_graph_calls(trace)[launch] & (waited_ns > 0)
+    launch = facts.gaps.launch
+    waited_ns = facts.gaps.ns_of_reasons("launch_call")
+    launches_graph = facts.gaps.has_launch & mark_graph_calls(trace)[launch]
+    is_replay = launches_graph & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
     if not replay_ns or replay_ns < MIN_SHARE_IN_REPLAYS * facts.span_ns:
         return
@@ -182,24 +190,22 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
 def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
     """Note GPU events without a launch call beside others that have one."""
     trace = facts.trace
-    rows = facts.gpu_rows
-    unlinked = rows[trace.launch[rows] < 0]
-    unlinked_ns = int(trace.dur[unlinked].sum())
-    all_ns = int(trace.dur[rows].sum())
-    if (
-        not facts.has_launches
-        or not all_ns
-        or unlinked_ns < MIN_SHARE_UNLINKED * all_ns
-    ):
+    events = facts.gpu_rows
+    unlinked_events = events[trace.launch[events] == NO_ROW]
+    unlinked_ns = int(trace.dur[unlinked_events].sum())
+    all_ns = int(trace.dur[events].sum())
+    if not facts.has_launches or not all_ns:
+        return
+    if unlinked_ns < MIN_SHARE_UNLINKED * all_ns:
         return
 
     yield Note(
-        text=f"The launch calls of {plural(len(unlinked), 'GPU event')} "
+        text=f"The launch calls of {plural(len(unlinked_events), 'GPU event')} "
         f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: "
         "they ran before it began or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded "
         "steps begin, so that no earlier work runs during them.",
-        rows=heaviest_rows(unlinked, trace.dur[unlinked]),
+        rows=heaviest_rows(unlinked_events, trace.dur[unlinked_events]),
     )
 
 
@@ -220,12 +226,11 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
 
     lengths = intervals.end - intervals.start
     slow_steps = np.flatnonzero(lengths >= least_ns)
-    slow_steps = slow_steps[
-        np.argsort(-lengths[slow_steps], kind="stable")
-    ]  # the longest first
-    if slow_steps[0] != 0:
+    longest_first = slow_steps[np.argsort(-lengths[slow_steps], kind="stable")]
+    is_first_longest = longest_first[0] == 0
+    if not is_first_longest:
         yield _make_slow_steps_note(
-            facts, intervals.length, lengths, slow_steps, step.others_ns
+            facts.steps, intervals.length, lengths, longest_first, step.others_ns
         )
         return
 
@@ -235,13 +240,13 @@ def _note_first_step(facts: Facts) -> Iterator[Note]:
     yield Note(
         text=f"The first {intervals.length.step} takes {duration(step.first_ns)}, "
         f"{times_as_long} times as long as the median of the others "
-        f"({usual}){_describe_later_steps(facts, lengths, slow_steps[1:])}.",
+        f"({usual}){_describe_later_steps(facts.steps, lengths, longest_first[1:])}.",
         remedy="Analyze a later step (--step), or warm up longer before recording.",
-        rows=tuple(facts.steps.rows[slow_steps[:MAX_STEPS_NAMED]].tolist()),
+        rows=tuple(facts.steps.rows[longest_first[:MAX_STEPS_NAMED]].tolist()),
     )
 
 
-def _describe_later_steps(facts: Facts, lengths: Int64s, later: Rows) -> str:
+def _describe_later_steps(steps: Steps, lengths: Int64s, later: Rows) -> str:
     """Say how many later steps take long as well, and how long the longest takes.
 
     Args:
@@ -256,12 +261,12 @@ def _describe_later_steps(facts: Facts, lengths: Int64s, later: Rows) -> str:
     longest = int(later[0])
     return (
         f"; {plural(len(later), 'later one')} {takes} at least {MIN_RATIO_OF_FIRST_STEP} times "
-        f"that median, at most {duration(int(lengths[longest]))} ({printable(facts.steps.names[longest])})"
+        f"that median, at most {duration(int(lengths[longest]))} ({printable(steps.names[longest])})"
     )
 
 
 def _make_slow_steps_note(
-    facts: Facts, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
+    steps: Steps, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
     """Make the note about slow steps, the first of which is not the longest.
 
@@ -271,7 +276,6 @@ def _make_slow_steps_note(
         slow: The indices of the slow steps, the longest first.
         usual_ns: The median length.
     """
-    steps = facts.steps
     named = []
     for index in slow[:MAX_STEPS_NAMED].tolist():
         first = ", the first one," if index == 0 else ""
@@ -295,7 +299,7 @@ def _note_captures(facts: Facts) -> Iterator[Note]:
     capturing = union(captured.start, captured.end)
     captured_ns = int(capturing.within(steps.start, steps.end).sum())
     all_ns = int(step_wall(steps.start, steps.end).sum())
-    if captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns > 0:
+    if all_ns > 0 and captured_ns >= MIN_SHARE_OF_STEPS_CAPTURED * all_ns:
         yield Note(
             text=f"Graph capture takes {duration(captured_ns)} of "
             f"{plural(len(steps), 'step')} ({percent(captured_ns, all_ns)}). "
@@ -314,10 +318,11 @@ def _note_few_steps(facts: Facts) -> Iterator[Note]:
     iterations and do not come from the profiler's schedule, such as those of a server.
     """
     steps = facts.steps
+    is_part = facts.window is not None
+    are_few = 0 < len(steps) < MIN_STEPS_TO_COMPARE
     has_schedule = steps.by == PROFILED
-    if facts.window is not None or not 0 < len(steps) < MIN_STEPS_TO_COMPARE:
-        return
-    if not has_schedule and not steps.are_iterations:
+    can_record_more = has_schedule or steps.are_iterations
+    if is_part or not are_few or not can_record_more:
         return
 
     remedy = f"Record at least {MIN_STEPS_TO_COMPARE} steps."

@@ -57,6 +57,8 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
 
     softmaxes = attention.softmaxes
     at_stake_ns = kernels.total_ns(attention.between)
+    is_between = np.zeros(len(kernels.rows), dtype=np.bool_)
+    is_between[attention.between] = True
 
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
@@ -65,7 +67,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(attention.between),
         rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
-        kernels=np.isin(np.arange(len(kernels.rows)), attention.between),
+        kernels=is_between,
     )
 
 
@@ -104,16 +106,16 @@ def find_separate_attention(kernels: Kernels) -> SeparateAttention | None:
         Each softmax, and all kernels between the two products of any softmax. None if
         there is no softmax between two products.
     """
-    is_softmax = kernels.flags(_is_forward_softmax)
+    is_softmax = kernels.matching(_is_forward_softmax)
     if not is_softmax.any():
         return None
 
     # A kernel with an unknown name counts as what its op does.
     order = kernels.stream_order
-    is_product = kernels.launched_by_ops(PRODUCTS) & ~kernels.flags(_is_no_product)
+    is_product = kernels.launched_by_ops(PRODUCTS) & ~kernels.matching(_is_no_product)
     around = _Surroundings(
         is_product=is_product[order],
-        may_lie_between=kernels.flags(_may_lie_between)[order],
+        may_lie_between=kernels.matching(_may_lie_between)[order],
         stream=kernels.stream[order],
         module=kernels.module[order],
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
-from fusetui.gpu.kernel_roles import role_of_kernel
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import count_resident_blocks
 from fusetui.gpu.roofline.many import find_launch_configuration
 from fusetui.text.figures import count, duration, percent, plural
@@ -77,7 +77,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
         return
 
     launches = int(longest.sum())
-    is_known = bool((kernels.bounded.bound_ns[longest] >= 0).any())
+    is_known = bool(kernels.bounded.is_known[longest].any())
 
     yield Claim(
         text=f"{_shorten_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
@@ -108,7 +108,7 @@ def _find_longest_name(kernels: Kernels) -> int:
 
 def _is_of_library(name: str) -> bool:
     """Whether a kernel is one of a library or compiler, by its name."""
-    decoded = role_of_kernel(name[:MAX_SEARCHED_CHARS]).decoded
+    decoded = decode(name[:MAX_SEARCHED_CHARS])
     return decoded is not None or OF_LIBRARY.search(name) is not None
 
 
@@ -138,30 +138,30 @@ def _compose_remedy(name: str) -> str:
     )
 
 
-def _describe_longest_launch(facts: Facts, mask: Flags) -> str:
+def _describe_longest_launch(facts: Facts, is_selected: Flags) -> str:
     """Describe the blocks and the occupancy of the longest launch, in a sentence.
 
     It is ` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors
     ...`, and "" where that was not recorded.
 
     Args:
-        mask: True for the kernels of which the longest counts.
+        is_selected: True for the kernels of which the longest counts.
     """
     kernels = facts.kernels
-    row = kernels.longest_rows(mask)[0]
-    index = position_of(kernels.rows, row)
-    launch = find_launch_configuration(kernels.jobs, row)
-    blocks = int(kernels.blocks[index])
+    longest_row = kernels.longest_rows(is_selected)[0]
+    longest_kernel = position_of(kernels.rows, longest_row)
+    launch = find_launch_configuration(kernels.jobs, longest_row)
+    blocks = int(kernels.blocks[longest_kernel])
     threads = count_threads(launch)
     if not blocks or not threads:
         return ""
 
     text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    multiprocessors = int(kernels.sms[index])
+    multiprocessors = int(kernels.multiprocessors[longest_kernel])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
 
-    pid = facts.trace.track_of(row).pid
+    pid = facts.trace.track_of(longest_row).pid
     properties = device_properties(facts.trace).get(pid, {})
     occupancy = compute_occupancy(launch, properties)
     if occupancy is not None:

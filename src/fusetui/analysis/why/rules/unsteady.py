@@ -13,7 +13,7 @@ from fusetui.analysis.why.kernels import Kernels, heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import (
-    Flags,
+    NO_ROW,
     Int64s,
     Rows,
     distinct_rows,
@@ -21,6 +21,8 @@ from fusetui.trace.model.arrays import (
     ordinals,
     prefix_sums,
 )
+from fusetui.trace.model.grouping import grouped
+from fusetui.trace.model.intervals import NO_INTERVAL
 from fusetui.trace.model.quantiles import percentiles_of_runs
 
 MIN_RATIO_P90_TO_P10: Final = 1.3
@@ -102,14 +104,16 @@ def _measure_variation(kernels: Kernels, groups: SameWork) -> _Variation:
         groups: The kernels by group, in each group the shortest first.
     """
     ns = kernels.effective_ns[groups.kernels]
-    first = prefix_sums(groups.counts)[:-1]
-    p10 = percentiles_of_runs(ns, first, groups.counts, 10)
-    p50 = percentiles_of_runs(ns, first, groups.counts, 50)
-    p90 = percentiles_of_runs(ns, first, groups.counts, 90)
-    varies = (p90 >= MIN_RATIO_P90_TO_P10 * p10) & (p10 >= SHORTEST_NS)
+    first_of_group = prefix_sums(groups.counts)[:-1]
+    p10_ns = percentiles_of_runs(ns, first_of_group, groups.counts, 10)
+    median_ns = percentiles_of_runs(ns, first_of_group, groups.counts, 50)
+    p90_ns = percentiles_of_runs(ns, first_of_group, groups.counts, 90)
+    is_long = p10_ns >= SHORTEST_NS
+    varies = is_long & (p90_ns >= MIN_RATIO_P90_TO_P10 * p10_ns)
 
-    group = numbers_of_sized_groups(groups.counts)
-    slower_ns = np.where(varies[group], np.maximum(ns - p50[group], 0), 0)
+    group_of_kernel = numbers_of_sized_groups(groups.counts)
+    beyond_median_ns = np.maximum(ns - median_ns[group_of_kernel], 0)
+    slower_ns = np.where(varies[group_of_kernel], beyond_median_ns, 0)
     return _Variation(groups=int(varies.sum()), slower_ns=slower_ns)
 
 
@@ -133,38 +137,42 @@ def _group_same_work(facts: Facts) -> SameWork:
     """
     kernels = facts.kernels
     step = _find_launching_steps(facts)
-    is_compared = (step >= 0) & _mark_fixed_work(kernels)
-    is_compared &= kernels.alone & ~kernels.communicates
+    has_fixed_work = kernels.has_job(lambda job: job.amount.kind in _KINDS)
+    is_compared = (step != NO_INTERVAL) & has_fixed_work
+    is_compared &= kernels.runs_alone & ~kernels.communicates
     compared = np.flatnonzero(is_compared)
+
     job = kernels.job_indices[compared]
-
-    # For each kernel how many of its job its step launched before it.
-    by_start = np.argsort(kernels.start[compared], kind="stable")
-    _, job_in_step = distinct_rows((job, step[compared]))
-    nth_in_step = np.empty(len(compared), dtype=np.int64)
-    nth_in_step[by_start] = ordinals(job_in_step[by_start])
-
-    _, group = distinct_rows((job, nth_in_step))
-    counts = np.bincount(group)
-    is_large = counts >= MIN_STEPS
-    by_group = np.lexsort((kernels.effective_ns[compared], group))
-    in_large_groups = by_group[is_large[group[by_group]]]
+    nth_in_step = _count_earlier_launches(job, step[compared], kernels.start[compared])
+    _, job_and_nth = distinct_rows((job, nth_in_step))
+    groups = grouped(job_and_nth, then_by=kernels.effective_ns[compared])
+    is_large = groups.counts >= MIN_STEPS
+    is_in_large_group = np.repeat(is_large, groups.counts)
 
     return SameWork(
-        kernels=compared[in_large_groups], counts=counts[is_large].astype(np.int64)
+        kernels=compared[groups.order[is_in_large_group]],
+        counts=groups.counts[is_large],
     )
 
 
+def _count_earlier_launches(job: Int64s, step: Rows, start: Int64s) -> Int64s:
+    """Count for each kernel how many of its job started in its step before it.
+
+    >>> job, start = np.array([7, 7, 7]), np.array([30, 10, 50])
+    >>> _count_earlier_launches(job, step=np.array([0, 0, 1]), start=start).tolist()
+    [1, 0, 0]
+    """
+    _, job_in_step = distinct_rows((job, step))
+    by_start = np.argsort(start, kind="stable")
+
+    earlier_launches = np.empty(len(job), dtype=np.int64)
+    earlier_launches[by_start] = ordinals(job_in_step[by_start])
+    return earlier_launches
+
+
 def _find_launching_steps(facts: Facts) -> Rows:
-    """Return the index of the step that launched each kernel, -1 for none."""
+    """Return the index of the step that launched each kernel, NO_INTERVAL for none."""
     trace = facts.trace
     launch = trace.launch[facts.kernels.rows]
     step_of_launch = facts.steps.at(trace.start[launch])
-    return np.where(launch >= 0, step_of_launch, -1)
-
-
-def _mark_fixed_work(kernels: Kernels) -> Flags:
-    """Tell which kernels do work that shapes alone determine; one flag per kernel."""
-    is_kind = kernels.figures_of_jobs(lambda job: float(job.amount.kind in _KINDS))
-    is_fixed: Flags = is_kind == 1
-    return is_fixed
+    return np.where(launch != NO_ROW, step_of_launch, NO_INTERVAL)

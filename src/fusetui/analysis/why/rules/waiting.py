@@ -35,6 +35,7 @@ from fusetui.trace.model.arrays import (
     distinct_rows,
     last_at_or_before,
 )
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import common, union
 
 ITSELF: Final = lazy_pattern(
@@ -73,15 +74,17 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
     The remedy depends on whether the batches come from workers, and were ready.
     """
-    rows = find_loader_calls(facts.trace)
-    waited_ns = facts.idle_during(rows)
+    loader_calls = find_loader_calls(facts.trace)
+    waited_ns = facts.idle_during(loader_calls)
     if not waited_ns:
         return
 
-    has_workers = fetches_from_workers(facts)
+    has_workers = fetches_from_workers(facts.trace)
     were_ready = has_workers and batches_were_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
-    reason = f"for the data loader{_describe_longest_name(facts, rows, waited_ns)}."
+    reason = (
+        f"for the data loader{_describe_longest_name(facts, loader_calls, waited_ns)}."
+    )
     if were_ready:
         remedy = FEWER_BATCHES
         reason = "to receive batches that the data loader's workers have ready."
@@ -89,16 +92,15 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
         at_stake_ns=waited_ns,
-        rows=facts.longest_waited_for(rows),
+        rows=facts.longest_waited_for(loader_calls),
         remedy=remedy,
         wanted=None if were_ready else "loader",
         why_likely=why_likely(facts),
     )
 
 
-def fetches_from_workers(facts: Facts) -> bool:
+def fetches_from_workers(trace: Trace) -> bool:
     """Whether a data loader of the trace gets its batches from other processes."""
-    trace = facts.trace
     name_indices = distinct(trace.name[find_loader_calls(trace)]).tolist()
     return any(WORKERS.search(trace.names[index]) for index in name_indices)
 
@@ -134,14 +136,15 @@ def _describe_longest_name(facts: Facts, loading: Rows, waited_ns: int) -> str:
     least_ns = MIN_SHARE_TO_NAME * waited_ns
     for kind in (ThreadActivity.PYTHON, ThreadActivity.OP):
         ns_of_name = _measure_idle_by_name(facts, loading, kind)
-        longest_first = np.argsort(-ns_of_name, kind="stable")
-        with_time = longest_first[: np.count_nonzero(ns_of_name)]
+        is_enough = ns_of_name >= least_ns
+        candidates = np.flatnonzero(is_enough)
+        longest_first = candidates[np.argsort(-ns_of_name[candidates], kind="stable")]
 
-        for name_index in with_time.tolist():
+        for name_index in longest_first.tolist():
             name = facts.trace.names[name_index]
-            ns = int(ns_of_name[name_index])
-            if ns >= least_ns and not ITSELF.search(name):
-                return f", {duration(ns)} of it in {frame_text(name)}"
+            if not ITSELF.search(name):
+                length = duration(int(ns_of_name[name_index]))
+                return f", {length} of it in {frame_text(name)}"
 
     return ""
 
@@ -158,19 +161,17 @@ def _measure_idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> 
     Returns:
         ns for each name of the trace.
     """
-    trace = facts.trace
-    idle = facts.idle
-
-    ns_of_name = np.zeros(len(trace.names), dtype=np.int64)
+    gaps = facts.gaps
+    ns_of_name = np.zeros(len(facts.trace.names), dtype=np.int64)
     for threads, _, on_axis in facts.gaps_by_axis():
-        gaps = union(on_axis(idle.begin), on_axis(idle.end))
-        start, end = threads.bounds(threads.own_rows(loading))
-        waiting = common(gaps, union(start, end))
+        idle_time = union(on_axis(gaps.begin), on_axis(gaps.end))
+        load_start, load_end = threads.bounds(threads.own_rows(loading))
+        waiting = common(idle_time, union(load_start, load_end))
 
         slices = threads.slices(kind).touching(waiting.start, waiting.end)
         innermost = slices.innermost_parts()
         waited_ns = waiting.within(innermost.start, innermost.end)
-        np.add.at(ns_of_name, trace.name[innermost.rows], waited_ns)
+        np.add.at(ns_of_name, facts.trace.name[innermost.rows], waited_ns)
 
     return ns_of_name
 
@@ -223,17 +224,17 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     """
     trace = facts.trace
     calls = _find_recurring_allocations(facts)
-    cover_of_calls = facts.cover_on_launching_threads(calls)
-    under_calls_ns = facts.host_ns_during(cover_of_calls)
+    cover_of_calls = facts.time_on_launching_threads(calls)
+    under_calls_ns = facts.activity_ns_during(cover_of_calls)
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
 
     waited_ns = facts.waited_for(calls)
     heaviest = heaviest_rows(calls, waited_ns)
-    has_name = trace.name[calls] == trace.name[heaviest[0]]
-    call_count = int(np.count_nonzero(has_name & (waited_ns > 0)))
-    name = printable(trace.name_of(heaviest[0]))
+    heaviest_call = heaviest[0]
+    name = printable(trace.name_of(heaviest_call))
+    call_count = _count_calls_like(trace, calls[waited_ns > 0], heaviest_call)
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
 
@@ -246,6 +247,12 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         remedy=_choose_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
     )
+
+
+def _count_calls_like(trace: Trace, calls: Rows, call: int) -> int:
+    """Count those of some calls that have the same name as one call."""
+    has_same_name = trace.name[calls] == trace.name[call]
+    return int(np.count_nonzero(has_same_name))
 
 
 def _find_recurring_allocations(facts: Facts) -> Rows:
@@ -274,17 +281,17 @@ def _select_calls_in_many_steps(facts: Facts, calls: Rows) -> Rows:
     if later_steps < MIN_STEPS:
         return calls
 
-    name = trace.name[calls]
     step = last_at_or_before(facts.steps.start, trace.start[calls])
-    is_later = step > 0  # after the beginning of the second step
-    later_names = name[is_later]
+    is_in_later_step = step > 0
+    later_names = trace.name[calls[is_in_later_step]]
 
-    # Count for each name the steps that have it, each step once.
-    once_in_step, _ = distinct_rows((later_names, step[is_later]))
-    steps_of_name = np.bincount(later_names[once_in_step], minlength=len(trace.names))
+    # Count for each name the steps that have it: only its first call of each step.
+    first_of_step, _ = distinct_rows((later_names, step[is_in_later_step]))
+    steps_of_name = np.bincount(later_names[first_of_step], minlength=len(trace.names))
     least_steps = max(MIN_STEPS, MIN_SHARE_OF_STEPS * later_steps)
+    is_in_many_steps = steps_of_name[trace.name[calls]] >= least_steps
 
-    return calls[steps_of_name[name] >= least_steps]
+    return np.asarray(calls[is_in_many_steps])
 
 
 def _choose_allocation_remedy(
@@ -300,4 +307,5 @@ def _choose_allocation_remedy(
         return GROWING
 
     frees = int(np.count_nonzero(facts.trace.matching(calls, FREES.search)))
-    return UNCACHED if frees >= MIN_CALLS_PER_GPU_EVENT * len(facts.gpu_rows) else None
+    are_frequent = frees >= MIN_CALLS_PER_GPU_EVENT * len(facts.gpu_rows)
+    return UNCACHED if are_frequent else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import (
     Int64s,
     Rows,
@@ -66,69 +67,82 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         return
 
-    waited_ns = [facts.late_ns_during(piece.cover) for piece in facts.warm_up_pieces]
-    all_ns = sum(waited_ns)
+    parts: list[_OneTimeWork] = []
+    for piece in facts.warm_up_pieces:
+        waited_ns = facts.late_ns_during(piece.cover)
+        parts.append(
+            _OneTimeWork(slices=piece.slices, cover=piece.cover, waited_ns=waited_ns)
+        )
+
+    all_ns = sum(part.waited_ns for part in parts)
     if not all_ns:
         return
 
-    named = _choose_largest_parts(waited_ns)
-    rows_of_named = [facts.warm_up_pieces[part].slices.rows for part in named]
+    largest = _choose_largest_parts(parts, all_ns)
+    rows = np.concatenate([part.slices.rows for part in largest])
 
     yield Claim(
         text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for one-time work: "
-        f"{_describe_parts(facts, waited_ns, named)}. Other findings exclude this time.",
+        f"{_describe_parts(facts, largest, all_ns)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
-        rows=facts.longest_waited_for(np.concatenate(rows_of_named)),
-        why_likely=_explain_doubt(facts),
+        rows=facts.longest_waited_for(rows),
+        why_likely=_explain_doubt(facts.steps),
     )
 
 
-def _choose_largest_parts(waited_ns: list[int]) -> list[int]:
+class _OneTimeWork(NamedTuple):
+    """One kind of one-time work, such as first kernel launches."""
+
+    slices: OneTimeSlices
+    cover: Cover
+    """The time that counts for it, in ns of the file."""
+    waited_ns: int
+    """How long the GPU waits for it."""
+
+
+def _choose_largest_parts(
+    parts: Sequence[_OneTimeWork], all_ns: int
+) -> list[_OneTimeWork]:
     """Choose the parts that are named, the longest first.
 
     They are at most MAX_PARTS_NAMED, each with MIN_SHARE_NAMED of the time.
 
-    >>> _choose_largest_parts([10, 500, 300, 1])
-    [1, 2]
-
     Args:
-        waited_ns: How long the GPU waits for each part.
-
-    Returns:
-        Indices of parts.
+        all_ns: The time of all parts together.
     """
-    longest_first = sorted(range(len(waited_ns)), key=lambda part: -waited_ns[part])
-    least_ns = MIN_SHARE_NAMED * sum(waited_ns)
+    longest_first = sorted(parts, key=lambda part: -part.waited_ns)
     candidates = longest_first[:MAX_PARTS_NAMED]
+    least_ns = MIN_SHARE_NAMED * all_ns
 
-    return [part for part in candidates if waited_ns[part] >= least_ns]
+    return [part for part in candidates if part.waited_ns >= least_ns]
 
 
-def _describe_parts(facts: Facts, waited_ns: list[int], named: list[int]) -> str:
+def _describe_parts(facts: Facts, named: Sequence[_OneTimeWork], all_ns: int) -> str:
     """List the named parts with their times, and the time of all others.
 
     An example is `2 ms in first kernel launches (...), 1 ms in other one-time work`; a
     part that is all of it stands without a time.
 
     Args:
-        waited_ns: How long the GPU waits for each part.
-        named: The indices of the parts that are named.
+        named: The parts that are named.
+        all_ns: The time of all parts together.
     """
-    texts = []
-    rest_ns = sum(waited_ns)
-    if len(named) == 1 and waited_ns[named[0]] == rest_ns:
+    is_alone = len(named) == 1
+    rest_ns = all_ns - sum(part.waited_ns for part in named)
+    if is_alone and not rest_ns:
         return _describe_part(facts, named[0], is_alone=True)
+
+    texts = []
     for part in named:
-        description = _describe_part(facts, part, is_alone=len(named) == 1)
-        texts.append(f"{duration(waited_ns[part])} in {description}")
-        rest_ns -= waited_ns[part]
+        description = _describe_part(facts, part, is_alone=is_alone)
+        texts.append(f"{duration(part.waited_ns)} in {description}")
 
     if rest_ns:
         texts.append(f"{duration(rest_ns)} in other one-time work")
     return ", ".join(texts)
 
 
-def _explain_doubt(facts: Facts) -> str | None:
+def _explain_doubt(steps: Steps) -> str | None:
     """Say why it is not certain that the warm-up happens only once; None if it is
     certain.
 
@@ -136,42 +150,40 @@ def _explain_doubt(facts: Facts) -> str | None:
     certain if the recording begins with the first step, or if nothing numbers the
     steps.
     """
-    if not earlier_steps_are_missing(facts.steps):
+    if not earlier_steps_are_missing(steps):
         return None
 
-    first = printable(facts.steps.names[0])
+    first = printable(steps.names[0])
     return (
         f"Earlier steps may include the same work: the recording begins with {first}."
     )
 
 
-def _describe_part(facts: Facts, part: int, *, is_alone: bool) -> str:
+def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
     An example is `first kernel launches (mostly 19 x cudaLaunchKernel)`. Of ops,
     the innermost one is named, and the first call around it too.
 
     Args:
-        part: The index of the part in Facts.warm_up_pieces.
-        is_alone: Whether no other part is told.
+        is_alone: Whether no other part is named.
     """
-    piece = facts.warm_up_pieces[part]
-    once = piece.slices
-    if not len(once.rows):
+    slices = part.slices
+    if not len(slices.rows):
         return "the first step" if is_alone else "the rest of the first step"
 
     trace = facts.trace
-    rows, waited_ns = _measure_waits(facts, piece.cover, _find_causes(trace, once))
-    name = heaviest_id(trace.name[rows], waited_ns)
-    with_waits = distinct(rows[waited_ns > 0])
-    of_name = with_waits[trace.name[with_waits] == name]
+    rows, waited_ns = _measure_waits(facts, part.cover, _find_causes(trace, slices))
+    longest_name = heaviest_id(trace.name[rows], waited_ns)
+    rows_with_wait = distinct(rows[waited_ns > 0])
+    has_name = trace.name[rows_with_wait] == longest_name
 
-    mostly = "mostly " if len(of_name) < len(with_waits) else ""
-    calls = _select_outermost(trace, of_name)
-    text = f"{count(len(calls))} x {frame_text(trace.names[name])}"
-    outer_op = _name_outer_op(trace, calls, once.rows) if once.of_ops else ""
+    mostly = "" if has_name.all() else "mostly "
+    calls = _select_outermost(trace, rows_with_wait[has_name])
+    text = f"{count(len(calls))} x {frame_text(trace.names[longest_name])}"
+    outer_op = _name_outer_op(trace, calls, slices.rows) if slices.of_ops else ""
 
-    return f"{once.what} ({mostly}{text}{outer_op})"
+    return f"{slices.what} ({mostly}{text}{outer_op})"
 
 
 def _select_outermost(trace: Trace, rows: Rows) -> Rows:
@@ -202,11 +214,11 @@ def _measure_waits(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, In
 
     Returns:
         Rows of the trace and their times in ns, of one shape. A row occurs once for
-        each stretch of time in which it is the innermost one.
+        each interval in which it is the innermost one.
     """
     outer_first = order_by_start(slices.start, slices.end)
     innermost = slices.only(outer_first).innermost_parts()
-    waits = counted(facts.idle.begin, facts.idle.call_end).only(cover)
+    waits = counted(facts.gaps.begin, facts.gaps.call_end).only(cover)
 
     return innermost.rows, waits.within(innermost.start, innermost.end)
 
@@ -231,8 +243,10 @@ def _name_outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
     if np.isin(calls, first_calls).any():
         return ""
 
+    # What lies inside of an op has the rows from the op to its end_row.
     call = calls[0]
     is_around = (first_calls <= call) & (trace.end_row[first_calls] > call)
-    outer = int(first_calls[is_around][-1])
+    calls_around = first_calls[is_around]
+    innermost = int(calls_around[-1])
 
-    return f", in {frame_text(trace.name_of(outer))}"
+    return f", in {frame_text(trace.name_of(innermost))}"
