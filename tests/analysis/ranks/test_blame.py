@@ -369,3 +369,27 @@ def test_no_rank_is_said_to_be_late_in_turn_where_none_is() -> None:
         "No rank stands out: ranks wait 25 ms per step (20 ms to 30 ms), but "
         "no single rank causes 2.0 % of a step."
     )
+
+
+def test_collectives_that_seem_queued_in_a_circle_are_no_endless_search() -> None:
+    """On one host, times may contradict each other by 20 us. Here each of three
+    collectives ends on one rank before it starts on another one, so that each seems
+    queued behind the next one. Rank 3 is 100 us late for the last collective."""
+    x, y, z = (ProcessGroup("", ranks, 2) for ranks in ((1, 3), (1, 2), (2, 3)))
+    programs: list[list[tuple[ProcessGroup, int, int, int]]] = [
+        [(ALL, 300, 300, 410)],
+        [(y, 50, 50, 90), (x, 95, 100, 120), (ALL, 300, 300, 410)],
+        [(z, 40, 40, 70), (y, 66, 71, 95), (ALL, 300, 300, 410)],
+        [(x, 60, 60, 85), (z, 80, 86, 110), (ALL, 400, 400, 410)],
+    ]
+    ranks = []
+    for number, program in enumerate(programs):
+        groups = tuple(group for group, *_ in program)
+        times = [(start, end) for _, _, start, end in program]
+        ready = np.array([ready * US for _, ready, _, _ in program])
+        one = rank(number, times, size=4, host="h")
+        columns = replace(one.collectives, group=np.arange(len(groups)), ready=ready)
+        ranks.append(replace(one, groups=groups, collectives=columns))
+    answer = answer_of(ranks)
+    assert answer.collectives == 4
+    assert [one.rank for one in answer.stragglers] == [3]

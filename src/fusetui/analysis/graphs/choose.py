@@ -27,7 +27,7 @@ from fusetui.analysis.graphs.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import distinct
+from fusetui.trace.model.arrays import NO_ROW, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -309,8 +309,7 @@ def _check_agreement(
     if node_role != Role.KERNEL:
         return _Agreement(agrees=False, by_name=False, captured=call_name)
     op = int(capture_trace.op[call])
-    has_op = op >= 0
-    if not has_op:  # then the kind of its kernel is not known
+    if op == NO_ROW:  # then the kind of its kernel is not known
         return _Agreement(agrees=None, by_name=False, captured=call_name)
     return _check_agreement_with_op(capture_trace.name_of(op), node_name)
 

@@ -26,7 +26,6 @@ from fusetui.analysis.ranks.matching import (
 from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipeline
 from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
-    NO_ROW,
     UNKNOWN,
     measure_waits,
     sum_by_rank,
@@ -35,7 +34,7 @@ from fusetui.analysis.ranks.waits import (
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import step_wall
-from fusetui.trace.model.arrays import Floats, Int64s, reduce_groups, summed
+from fusetui.trace.model.arrays import NO_ROW, Floats, Int64s, reduce_groups, summed
 from fusetui.trace.model.quantiles import median, medians
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
@@ -384,7 +383,7 @@ def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
         return None
     matched = facts.matched
     collective = int(matched.collective_of_row[row])
-    waiting_rank = matched.ranks[matched.rank[row]]
+    waiting_rank = matched.rank_at(row)
     last_rank = int(facts.waits.last_rank[collective])
     return model.WorstWait(
         name=matched.names[collective],

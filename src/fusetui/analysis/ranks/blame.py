@@ -97,7 +97,7 @@ def charge_waits(
     # A collective that was queued behind another one started late because that one
     # ended late, so it has no chain of its own.
     is_counted = ~matched.point_to_point & (not clocks.refused)
-    is_queued = waits.ready[waits.last_row] < waits.start[waits.last_row]
+    is_queued = waits.is_queued[waits.last_row]
     has_late_rank = late_ranks.is_late[:, LAST_RANK_COLUMN]
     has_chains = is_counted & has_late_rank & ~is_queued
     chain_starts = _start_chains(waits, late_ranks, has_chains)
@@ -123,7 +123,7 @@ def charge_waits(
         clocks,
         is_counted=is_counted,
         is_queued=is_queued,
-        max_ns=_limit_charges(chain_starts, has_chains),
+        max_ns=_limit_charges(waits, has_chains),
     )
     split = _split_among_late_ranks(
         matched, waits, late_ranks, chargeable.ns, chain_starts.chain_of_late_rank
@@ -137,25 +137,21 @@ def charge_waits(
     )
 
 
-def _limit_charges(chain_starts: _ChainStarts, has_chains: Flags) -> Floats:
+def _limit_charges(waits: Waits, has_chains: Flags) -> Floats:
     """Compute how many ns of a wait for each collective can be charged at most.
 
-    A rank that is 1 ms late can be blamed for a wait of 1 ms, or of
-    MAX_CHARGE_PER_LATENESS ms at most. The lateness that counts is that of the rank
-    that starts the collective last.
+    If the rank that starts the collective last is 1 ms late, it can be blamed for a
+    wait of 1 ms, or of MAX_CHARGE_PER_LATENESS ms at most.
 
     Args:
-        chain_starts: The late ranks at which chains begin, with their lateness.
-        has_chains: Which collectives have chains; one flag per collective.
+        waits: The waits in all collectives.
+        has_chains: Which collectives count; one flag per collective.
 
     Returns:
-        ns per collective; 0 for a collective without chains.
+        ns per collective; 0 for a collective that does not count.
     """
-    chain_of_last_rank = chain_starts.chain_of_late_rank[has_chains, LAST_RANK_COLUMN]
-    lateness_ns = chain_starts.lateness_ns[chain_of_last_rank]
-    max_ns = np.zeros(len(has_chains))
-    max_ns[has_chains] = MAX_CHARGE_PER_LATENESS * lateness_ns
-    return max_ns
+    lateness_ns = waits.start[waits.last_row] - waits.start[waits.median_row]
+    return np.where(has_chains, MAX_CHARGE_PER_LATENESS * lateness_ns, 0.0)
 
 
 def _make_empty_charges() -> ChargedWaits:
@@ -249,10 +245,10 @@ def _mark_possibly_late(
         Flags in the shape of `row`.
     """
     stage = stage_of_rank[matched.rank[row]]
-    is_same_stage = stage == stage[:, [LAST_RANK_COLUMN]]
-    is_queued = waits.ready[row] < waits.start[row]
-    is_last = np.arange(MAX_LATE_RANKS) == LAST_RANK_COLUMN
-    return np.asarray((is_same_stage & ~is_queued) | is_last)
+    stage_of_last = stage[:, [LAST_RANK_COLUMN]]
+    may_be_late = (stage == stage_of_last) & ~waits.is_queued[row]
+    may_be_late[:, LAST_RANK_COLUMN] = True
+    return np.asarray(may_be_late)
 
 
 class _LastStarters(msgspec.Struct, frozen=True, eq=False):
@@ -493,12 +489,14 @@ def _charge_culprits(
 
     # A culprit is the index of a rank. The numbers from `ranks` on stand for the
     # reasons why no rank is to blame, see encode_reason.
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     culprit = shares.culprit[pairs.share].copy()
     is_itself = culprit == matched.rank[row]
-    culprit[is_itself] = encode_reason(UnchargedReason.WAITING_RANK_ITSELF, ranks=ranks)
-    is_charged = culprit < ranks
-    reason = culprit[~is_charged] - ranks
+    culprit[is_itself] = encode_reason(
+        UnchargedReason.WAITING_RANK_ITSELF, ranks=rank_count
+    )
+    is_charged = culprit < rank_count
+    reason = culprit[~is_charged] - rank_count
 
     has_culprit = np.zeros(len(split.row), dtype=np.bool_)
     has_culprit[pairs.part] = True

@@ -56,16 +56,16 @@ def measure_caused_waits(
             blame for it.
         steps: The steps of the job.
     """
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     step_count = max(len(steps.names), 1)
     is_notable = _mark_notable_waits(matched, charged)
     waiter_count = _count_notable_waiters(matched, charged, is_notable)
 
     # Waits for each rank, in the whole trace and by step.
     notable_ns = np.where(is_notable, charged.ns, 0.0)
-    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=ranks)
+    total_ns = np.bincount(charged.culprit, weights=notable_ns, minlength=rank_count)
     mean_ns = total_ns / waiter_count
-    total_ns_by_step = _sum_waits_by_step(charged, is_notable, ranks, step_count)
+    total_ns_by_step = _sum_waits_by_step(charged, is_notable, rank_count, step_count)
     mean_ns_by_step = total_ns_by_step / waiter_count[:, None]
 
     min_ns = MIN_STEP_SHARE * steps.length_ns
@@ -76,7 +76,7 @@ def measure_caused_waits(
         mean_ns_by_step=np.asarray(mean_ns_by_step),
         is_late_in_step=is_late_in_step,
         is_straggler=_mark_stragglers(mean_ns_by_step, is_late_in_step, min_ns),
-        mean_wait_of_step_ns=_measure_waits_of_steps(charged, ranks, step_count),
+        mean_wait_of_step_ns=_measure_waits_of_steps(charged, rank_count, step_count),
     )
 
 
@@ -179,7 +179,8 @@ def _mark_late_steps(mean_ns_by_step: Floats, min_ns: float) -> Flags:
 
     A rank is late in a step if others wait for it at least `min_ns`, and at least
     NOISE_SHARE of what they wait for it in its worst step. The second rule keeps a rank
-    with one long pause from being called late in other steps too.
+    with one long pause from being called late in other steps too. E.g. with `min_ns` 2
+    and waits of (50, 4, 1, 8) ns, it is late in the first and in the last step.
 
     Args:
         mean_ns_by_step: How long others wait for each rank, of shape [ranks, steps].

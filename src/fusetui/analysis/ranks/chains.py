@@ -29,7 +29,6 @@ import numpy as np
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
-    NO_ROW,
     Preceding,
     ProgramPositions,
     find_preceding,
@@ -37,6 +36,7 @@ from fusetui.analysis.ranks.programs import (
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Floats,
     Int64s,
@@ -342,14 +342,18 @@ class Chains:
             A share for each culprit. The shares of a chain add up to 1, or to 0 if none of
             its culprits was late.
         """
-        largest_ns = np.zeros(len(self._lateness))
-        np.maximum.at(largest_ns, chain, ns)
-        exceeds_noise = ns > NOISE_SHARE * largest_ns[chain]
-        counted_ns = np.where(exceeds_noise, ns, 0.0)
+        chain_count = len(self._lateness)
+        largest_ns_of_chain = np.zeros(chain_count)
+        np.maximum.at(largest_ns_of_chain, chain, ns)
+        max_noise_ns = NOISE_SHARE * largest_ns_of_chain[chain]
+        counted_ns = np.where(ns > max_noise_ns, ns, 0.0)
 
-        total_ns = np.bincount(chain, weights=counted_ns, minlength=len(largest_ns))
+        total_ns_of_chain = np.bincount(
+            chain, weights=counted_ns, minlength=chain_count
+        )
+        total_ns = total_ns_of_chain[chain]
         divisor = np.where(total_ns > 0, total_ns, 1.0)
-        return np.asarray(counted_ns / divisor[chain])
+        return np.asarray(counted_ns / divisor)
 
     def _go_back_one_collective(self, pairs: RowPairs) -> RowPairs:
         """Go from a collective for which a rank is late to the collective before it.
@@ -574,9 +578,9 @@ class Chains:
     ) -> Rows:
         """Find the last collective before each row that was over on the partner's rank.
 
-        The partner of a row is the other row of its pair. A collective counts as over if
-        the same collective of the program, on the rank of the partner, had ended when that
-        rank was ready for the partner's collective.
+        The partner of a row is a rank with which its rank is compared. A collective counts
+        as over if the same collective of the program, on the rank of the partner, had ended
+        when that rank was ready for the partner's collective.
 
         Args:
             rows: Rows of one rank each.
@@ -593,10 +597,12 @@ class Chains:
         for _ in range(MAX_OVERLAPPING_COLLECTIVES):
             on_partner = self._positions.row_on_other_rank(partner_rank, last_row)
             is_known = (last_row != NO_ROW) & (on_partner != NO_ROW)
-            is_still_running = is_known & (self._waits.end[on_partner] > partner_ready)
+            end_on_partner = self._waits.end[on_partner]
+            is_still_running = is_known & (end_on_partner > partner_ready)
             if not is_still_running.any():
                 break
-            last_row = np.where(is_still_running, before.earlier[last_row], last_row)
+            one_earlier = before.earlier[last_row]
+            last_row = np.where(is_still_running, one_earlier, last_row)
         return last_row
 
     def _measure_compute_during(self, rows: Rows, next_rows: Rows) -> Floats:
@@ -668,30 +674,38 @@ class Chains:
             collectives cannot be compared are dropped.
         """
         pairs = self._drop_incomparable(pairs)
-        end_difference = self._measure_end_difference(pairs)
         late_collective = self._matched.collective_of_row[pairs.late_row]
         in_time_collective = self._matched.collective_of_row[pairs.in_time_row]
-        last_row = self._waits.last_row
         at_last_ranks = pairs.at_rows(
-            late_row=last_row[self._delaying_collective[late_collective]],
-            in_time_row=last_row[self._delaying_collective[in_time_collective]],
+            late_row=self._find_delaying_rows(late_collective),
+            in_time_row=self._find_delaying_rows(in_time_collective),
         )
+        ended_later_ns = self._measure_end_difference(pairs)
+        started_later_ns = self._measure_lateness(at_last_ranks)
+        longer_transfer_ns = ended_later_ns - started_later_ns
 
         # If a rank of the group is not given, it may have started even later. Then the
         # difference is not certain to be one of transfers.
-        longer_transfer = end_difference - self._measure_lateness(at_last_ranks)
         is_whole = self._matched.whole[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
             UnchargedReason.RANK_NOT_GIVEN,
-            longer_transfer[~is_whole],
+            longer_transfer_ns[~is_whole],
         )
         self._charge_nobody(
             at_last_ranks.take(is_whole),
             UnchargedReason.LONGER_TRANSFER,
-            longer_transfer[is_whole],
+            longer_transfer_ns[is_whole],
         )
         return self._split_among_late_ranks(at_last_ranks)
+
+    def _find_delaying_rows(self, collectives: Rows) -> Rows:
+        """Return for each of some collectives the row of the rank that delayed it.
+
+        That is the rank that started it last, or that started the collective last behind
+        which it was queued.
+        """
+        return self._waits.last_row[self._delaying_collective[collectives]]
 
     def _drop_incomparable(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs whose two collectives cannot be compared, charging nobody.
@@ -906,7 +920,8 @@ def divide_waits(arrival_after_ns: Floats) -> Floats:
 def _measure_shared_ns(latest_first: Floats) -> Floats:
     """Compute for how many ns of a wait each rank that arrives late accounts.
 
-    Each moment of the wait is shared equally by the ranks that are still missing.
+    Each moment of the wait is shared equally by the ranks that are still missing. E.g.
+    for ranks that arrive after 30 and 10 ns: 5 + 20 and 5 ns.
 
     Args:
         latest_first: When each rank arrives, in ns after the begin of the wait; of
@@ -917,16 +932,18 @@ def _measure_shared_ns(latest_first: Floats) -> Floats:
     """
     waits, ranks = latest_first.shape
 
-    # Between the arrivals of the n-th last rank and of the one before it, n ranks are
-    # missing, and each of them accounts for 1/n of that interval.
-    missing_ranks = 1 + np.arange(ranks)
+    # Split the wait at each arrival. Before the last one, 1 rank is missing; before the
+    # last but one, 2 are missing, and each of them accounts for half of that interval.
     begin_of_wait = np.zeros((waits, 1))
-    arrival_before = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
-    share_of_interval = (latest_first - arrival_before) / missing_ranks
+    previous_arrival = np.append(latest_first[:, 1:], begin_of_wait, axis=1)
+    interval_ns = latest_first - previous_arrival
+    missing_ranks = np.arange(1, ranks + 1)
+    share_of_interval_ns = interval_ns / missing_ranks
 
-    # A rank has a share of every interval up to its arrival.
-    earliest_first = share_of_interval[:, ::-1]
-    return np.asarray(np.cumsum(earliest_first, axis=1)[:, ::-1])
+    # A rank has a share of every interval up to its arrival: add from the right.
+    earliest_first = share_of_interval_ns[:, ::-1]
+    sums_ns = np.cumsum(earliest_first, axis=1)
+    return np.asarray(sums_ns[:, ::-1])
 
 
 def _find_ends_of_unmatched(
@@ -974,7 +991,8 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
 
     Usually that is the collective itself. But its last rank may have had it queued
     behind another collective. Then the rank was ready, and the other collective is to
-    blame, or the one behind which that was queued in turn.
+    blame, or the one behind which that was queued in turn. E.g. if 2 is queued behind
+    1, and 1 behind 0, the result is 0, 0, 0.
 
     Args:
         matched: The collectives of the job; a row is one rank's part in one.
@@ -987,16 +1005,15 @@ def _find_delaying_collectives(matched: Matched, waits: Waits, before: Rows) -> 
     """
     last_row = waits.last_row
     row_before = before[last_row]
-    was_ready_earlier = waits.ready[last_row] < waits.start[last_row]
-    is_queued = was_ready_earlier & (row_before != NO_ROW)
+    is_behind_another = waits.is_queued[last_row] & (row_before != NO_ROW)
 
     itself = np.arange(len(matched))
     collective_before = matched.collective_of_row[row_before]
-    delaying = np.where(is_queued, collective_before, itself)
+    delaying = np.where(is_behind_another, collective_before, itself)
 
-    # Go on until each collective leads to one that was not queued itself.
-    while True:
-        next_delaying = delaying[delaying]
-        if (next_delaying == delaying).all():
-            return delaying
-        delaying = next_delaying
+    # Each round takes twice as many steps back, so that this many rounds are enough for
+    # any queue. Imprecise clocks can make collectives queue in a circle, which has no
+    # end.
+    for _ in range(len(matched).bit_length()):
+        delaying = delaying[delaying]
+    return delaying

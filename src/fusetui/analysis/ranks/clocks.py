@@ -308,6 +308,9 @@ def _estimate_slopes(
 def _measure_spreads(values: Floats, center: Floats, host: Rows) -> Floats:
     """Return the scaled median absolute deviation of the values of each host.
 
+    E.g. the values 1, 3 and 8 of a host, with the center 3, lie 2, 0 and 5 from it. The
+    median is 2, and the spread 1.4826 (SCALE) times that.
+
     Args:
         values: The values of all hosts.
         center: The center of each host's values.
@@ -317,7 +320,8 @@ def _measure_spreads(values: Floats, center: Floats, host: Rows) -> Floats:
         One spread per host, nan for a host without values.
     """
     deviations = np.abs(values - center[host])
-    return SCALE * medians_of_groups(deviations, host, len(center))
+    median_deviation = medians_of_groups(deviations, host, len(center))
+    return SCALE * median_deviation
 
 
 SLACK_NS = 20_000.0
@@ -479,6 +483,9 @@ def _find_worst_contradiction(
 ) -> _Contradiction | None:
     """Find the collective that ended longest before its last start on the same host.
 
+    E.g. if one rank of a host ends an all-reduce at 50 us, and another one starts it at
+    80 us, they contradict each other by 30 us.
+
     Args:
         matched: The collectives of the job.
         rows: The rows of `matched` to look at: each is one rank's part in a collective.
@@ -490,13 +497,17 @@ def _find_worst_contradiction(
     # Sort the rows of each collective on each host by start, and again by end.
     collective = matched.collective_of_row[rows]
     host_of_row = host[matched.rank[rows]]
-    by_start = np.lexsort((matched.start[rows], host_of_row, collective))
-    by_end = np.lexsort((matched.end[rows], host_of_row, collective))
+    order_by_start = np.lexsort((matched.start[rows], host_of_row, collective))
+    order_by_end = np.lexsort((matched.end[rows], host_of_row, collective))
+    by_start = rows[order_by_start]
+    by_end = rows[order_by_end]
 
     # Both have the rows of one collective and host at the same positions.
-    bounds = run_bounds(collective[by_start], host_of_row[by_start])
-    last_started = rows[by_start[bounds[1:] - 1]]
-    first_ended = rows[by_end[bounds[:-1]]]
+    bounds = run_bounds(collective[order_by_start], host_of_row[order_by_start])
+    first_position = bounds[:-1]
+    last_position = bounds[1:] - 1
+    first_ended = by_end[first_position]
+    last_started = by_start[last_position]
     contradiction_ns = matched.start[last_started] - matched.end[first_ended]
     if contradiction_ns.max(initial=0) <= 0:
         return None
@@ -520,12 +531,12 @@ def _describe_contradiction(matched: Matched, worst: _Contradiction) -> str:
         worst: The rows of a collective that ends on one rank before it starts on
             another.
     """
-    ended = matched.ranks[matched.rank[worst.ended]]
-    started = matched.ranks[matched.rank[worst.started]]
     name = matched.names[matched.collective_of_row[worst.ended]]
+    ended_rank = matched.rank_at(worst.ended)
+    started_rank = matched.rank_at(worst.started)
     return (
-        f"one {name} ends on rank {ended.rank} before it starts on rank "
-        f"{started.rank}, both on machine {ended.host}. Either collectives are "
+        f"one {name} ends on rank {ended_rank.rank} before it starts on rank "
+        f"{started_rank.rank}, both on machine {ended_rank.host}. Either collectives are "
         "matched incorrectly, or two machines have this name"
     )
 
@@ -658,17 +669,18 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
             o_j >= start_j + max over i of (o_i - end_i)
 
         Args:
-            spans: The starts and ends of the collectives.
+            spans: The starts and ends of the collectives; one row for each rank's part in
+                one.
         """
         high_minus_start = self.high[spans.host] - spans.start
         least_of_collective = reduce_groups(np.minimum, high_minus_start, spans.first)
-        high_of_row = spans.end + least_of_collective[spans.collective]
-        np.minimum.at(self.high, spans.host, high_of_row)
+        least_of_row = least_of_collective[spans.collective]
+        np.minimum.at(self.high, spans.host, spans.end + least_of_row)
 
         low_minus_end = self.low[spans.host] - spans.end
         most_of_collective = reduce_groups(np.maximum, low_minus_end, spans.first)
-        low_of_row = spans.start + most_of_collective[spans.collective]
-        np.maximum.at(self.low, spans.host, low_of_row)
+        most_of_row = most_of_collective[spans.collective]
+        np.maximum.at(self.low, spans.host, spans.start + most_of_row)
 
 
 class _Offsets(msgspec.Struct, frozen=True, eq=False):

@@ -247,16 +247,15 @@ def _iterate_program_positions(
     """
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
     for collectives_by_rank in _sort_collectives_by_step(ranks, without_group):
-        if len(collectives_by_rank) < len(ranks):
-            continue  # some rank has no such collective in this step
-        step = [collectives_by_rank[index] for index in range(len(ranks))]
-        programs = [
-            _describe_program(summary, collectives)
-            for summary, collectives in zip(ranks, step, strict=True)
-        ]
-        is_same_on_all_ranks = len(set(programs)) == 1
+        step: list[list[int]] = []
+        programs: set[_Program] = set()
+        for index, summary in enumerate(ranks):
+            collectives = collectives_by_rank.get(index, [])
+            step.append(collectives)
+            programs.add(_describe_program(summary, collectives))
+        is_same_on_all_ranks = len(programs) == 1
         if is_same_on_all_ranks:
-            steps_of_program.setdefault(programs[0], []).append(step)
+            steps_of_program.setdefault(programs.pop(), []).append(step)
 
     for steps in steps_of_program.values():
         table = np.array(steps, dtype=np.intp)  # [steps, ranks, positions]
@@ -328,9 +327,11 @@ def _drop_cut_steps(
     Returns:
         For each rank the collectives of the other steps.
     """
-    is_cut_step = np.zeros(len(collectives_of_ranks[0]), dtype=np.bool_)
+    step_count = len(collectives_of_ranks[0])
+    is_cut_step = np.zeros(step_count, dtype=np.bool_)
     for summary, collectives in zip(ranks, collectives_of_ranks, strict=True):
-        is_cut_step |= np.isin(collectives, summary.cut)
+        is_cut_collective = np.isin(collectives, summary.cut)
+        is_cut_step |= is_cut_collective
     return [collectives[~is_cut_step] for collectives in collectives_of_ranks]
 
 
@@ -434,19 +435,17 @@ def _translate_peers(summary: RankSummary) -> Int64s:
         The peer of each collective; NO_PEER where a group has no such rank. Peers of
         groups whose ranks are not known stay as they are.
     """
-    peer = summary.collectives.peer.copy()
-    has_peer = summary.collectives.has_peer
+    collectives = summary.collectives
+    peer_in_job = collectives.peer.copy()
     for group_index, group in enumerate(summary.groups):
         if not group.ranks:
             continue
-        is_of_group = summary.collectives.group == group_index
-        collectives = np.flatnonzero(is_of_group & has_peer)
-        rank_in_group = peer[collectives]
-        job_ranks = np.array(group.ranks)
-        is_in_group = rank_in_group < len(job_ranks)
-        peer[collectives[is_in_group]] = job_ranks[rank_in_group[is_in_group]]
-        peer[collectives[~is_in_group]] = NO_PEER
-    return peer
+        is_of_group = (collectives.group == group_index) & collectives.has_peer
+        peer_in_group = collectives.peer[is_of_group]
+        job_ranks = np.array([*group.ranks, NO_PEER])
+        beyond_group = len(group.ranks)  # where NO_PEER stands
+        peer_in_job[is_of_group] = job_ranks[np.minimum(peer_in_group, beyond_group)]
+    return peer_in_job
 
 
 def _count_unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:

@@ -122,16 +122,16 @@ def _split_steps(matched: Matched, waits: Waits) -> list[ReplayableStep]:
         overlaps a stretch of work.
     """
     # Tables of shape [collectives, ranks], on the common clock.
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     by_collective_and_rank = np.lexsort((matched.rank, matched.collective_of_row))
-    start = waits.start[by_collective_and_rank].reshape(-1, ranks)
-    end = waits.end[by_collective_and_rank].reshape(-1, ranks)
+    start = waits.start[by_collective_and_rank].reshape(-1, rank_count)
+    end = waits.end[by_collective_and_rank].reshape(-1, rank_count)
 
     # Shift the borders of steps to the common clock. The shift of a rank changes only
     # if its clock drifts, so that of its first collective will do.
     shift_of_row = waits.start - matched.start
-    shift = shift_of_row[by_collective_and_rank].reshape(-1, ranks)
-    first_shift = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
+    shift = shift_of_row[by_collective_and_rank].reshape(-1, rank_count)
+    first_shift = shift[0] if len(shift) else np.zeros(rank_count, dtype=np.int64)
     own_begins = np.stack([summary.step_start for summary in matched.ranks], axis=1)
     own_ends = np.stack([summary.step_end for summary in matched.ranks], axis=1)
     step_begins = own_begins + first_shift

@@ -302,10 +302,12 @@ def _join_columns(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
         The value of the origin once, those of all other nodes, and 0 for each of the
         added nodes.
     """
-    origin = getattr(graphs[0], name)[..., :1]
-    nodes_of_ranks = [getattr(graph, name)[..., 1:] for graph in graphs]
+    # The last axis of a column is that of the nodes; columns of edges have another one.
+    columns = [getattr(graph, name) for graph in graphs]
+    origin = columns[0][..., :1]
+    without_origins = [column[..., 1:] for column in columns]
     added_nodes = np.zeros((*origin.shape[:-1], added), dtype=origin.dtype)
-    return np.concatenate((origin, *nodes_of_ranks, added_nodes), axis=-1)
+    return np.concatenate((origin, *without_origins, added_nodes), axis=-1)
 
 
 def _fill_in_rank_nodes(

@@ -157,6 +157,10 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         return of_collective[self.collective_of_row]
 
+    def rank_at(self, row: int) -> RankSummary:
+        """Return the rank whose part a row is."""
+        return self.ranks[int(self.rank[row])]
+
     def over_ranks(
         self, operation: np.ufunc, of_row: NDArray[Number]
     ) -> NDArray[Number]:
@@ -200,11 +204,12 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def is_cut(self) -> Flags:
         """Whether the recording of its own rank cuts the collective of each row."""
-        is_cut = np.zeros(len(self.key), dtype=np.bool_)
-        first_of_rank = np.searchsorted(self.rank, np.arange(len(self.ranks)))
-        for summary, first in zip(self.ranks, first_of_rank.tolist(), strict=True):
-            is_cut[first + np.array(summary.cut, dtype=np.intp)] = True
-        return is_cut
+        flags_of_ranks = [np.zeros(0, dtype=np.bool_)]
+        for summary in self.ranks:
+            is_cut = np.zeros(len(summary.collectives), dtype=np.bool_)
+            is_cut[list(summary.cut)] = True
+            flags_of_ranks.append(is_cut)
+        return np.concatenate(flags_of_ranks)
 
     @cached_property
     def is_point_to_point(self) -> Flags:
@@ -453,13 +458,15 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     Returns:
         A number for each of `rows`, equal for the rows of one collective.
     """
+    rank_of_row = all_rows.rank[rows]
+    collective_of_row = all_rows.row[rows]  # an index on the rank
     step = np.empty(len(rows), dtype=np.int64)
     position = np.empty(len(rows), dtype=np.int64)
     number_of_step: dict[StepKey, int] = {}
-    for rank in distinct(all_rows.rank[rows]).tolist():
+    for rank in distinct(rank_of_row).tolist():
         summary = all_rows.ranks[rank]
-        is_of_rank = all_rows.rank[rows] == rank
-        issued = summary.collectives.issued[all_rows.row[rows[is_of_rank]]]
+        is_of_rank = rank_of_row == rank
+        issued = summary.collectives.issued[collective_of_row[is_of_rank]]
         step_of_rank = _find_steps_of_issued(summary, issued, number_of_step)
 
         # `ordinals` counts how many precede; on reversed arrays, how many follow.
@@ -789,7 +796,10 @@ def _explain_given_twice(summary: RankSummary, ranks: Mapping[int, RankSummary])
 
 
 def _assign_rank_numbers(summaries: Sequence[RankSummary]) -> list[RankSummary]:
-    """Give a number to each rank that has none: the lowest that is still free."""
+    """Give a number to each rank that has none: the lowest that is still free.
+
+    E.g. the ranks (none, 0, none) become 1, 0 and 2.
+    """
     numbers_in_use = {summary.rank for summary in summaries}
     next_number = 0
     numbered = []
@@ -809,10 +819,15 @@ def _choose_world_size(summaries: Sequence[RankSummary]) -> int:
     Of sizes that equally many recorded, it is the larger one. Returns 0 if no rank
     recorded it.
     """
-    ranks_of_size = Counter(
-        summary.world_size for summary in summaries if summary.world_size
-    )
-    return max(ranks_of_size, key=lambda size: (ranks_of_size[size], size), default=0)
+    ranks_of_size: Counter[int] = Counter()
+    for summary in summaries:
+        if summary.world_size:
+            ranks_of_size[summary.world_size] += 1
+
+    def importance(size: int) -> tuple[int, int]:
+        return ranks_of_size[size], size
+
+    return max(ranks_of_size, key=importance, default=0)
 
 
 def _list_notes(

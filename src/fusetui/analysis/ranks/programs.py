@@ -14,6 +14,7 @@ import numpy as np
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -24,8 +25,6 @@ from fusetui.trace.model.arrays import (
     rank_of_each,
     value_before,
 )
-
-NO_ROW = -1
 
 
 class Preceding(msgspec.Struct, frozen=True, eq=False):
@@ -92,13 +91,15 @@ def last_before(
 
     # Lay the times of all ranks on one axis, one rank after the other, so that one
     # sorted array can be searched for all ranks at once.
-    ns_per_rank = int(max(ends.max(), begins.max())) + 1
+    last_time = int(max(ends.max(), begins.max()))
+    ns_per_rank = last_time + 1
     end_on_axis = end_ranks[among] * ns_per_rank + ends[among]
     begin_on_axis = ranks * ns_per_rank + begins
 
     by_end = np.argsort(end_on_axis, kind="stable")
+    sorted_ends = among[by_end]
     position = last_at_or_before(end_on_axis[by_end], begin_on_axis)
-    last_end = at(among[by_end], position, missing=NO_ROW)
+    last_end = at(sorted_ends, position, missing=NO_ROW)
 
     # The last end on the axis may be that of the rank before.
     is_of_rank = (last_end != NO_ROW) & (end_ranks[last_end] == ranks)
@@ -123,18 +124,18 @@ class ProgramPositions:
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.collective_of_row]
-        ranks = len(matched.ranks)
+        rank_count = len(matched.ranks)
         kinds = int(self._kind.max(initial=0)) + 1
 
         # Sort the rows by rank, kind and start. What is at position 3 of a rank and a
         # kind is then found 3 rows behind the first one of that rank and kind.
         self._sorted_rows = np.lexsort((starts, self._kind, matched.rank))
-        rows_of = np.zeros((ranks, kinds), dtype=np.intp)
+        rows_of = np.zeros((rank_count, kinds), dtype=np.intp)
         np.add.at(rows_of, (matched.rank, self._kind), 1)
         rows_before = prefix_sums(rows_of.reshape(-1))
         self._rows_of = rows_of
         """How many rows each rank has of each kind, of shape [ranks, kinds]."""
-        self._first_of = rows_before[:-1].reshape(ranks, kinds)
+        self._first_of = rows_before[:-1].reshape(rank_count, kinds)
         """Where these begin in `_sorted_rows`, in the same shape."""
 
         first_of_row = self._first_of[matched.rank, self._kind]
@@ -155,6 +156,9 @@ class ProgramPositions:
     def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
         """Find the rows that are at the same positions of the program on other ranks.
 
+        E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that size on
+        the other rank.
+
         Args:
             ranks: For each of `rows` the index of the rank to look on.
             rows: The rows.
@@ -165,8 +169,9 @@ class ProgramPositions:
         kind = self._kind[rows]
         position = self.position[rows]
         exists = position < self._rows_of[ranks, kind]
-        index = np.where(exists, self._first_of[ranks, kind] + position, 0)
-        return np.where(exists, self._sorted_rows[index], NO_ROW)
+        sorted_index = self._first_of[ranks, kind] + position
+        row = self._sorted_rows[np.where(exists, sorted_index, 0)]
+        return np.where(exists, row, NO_ROW)
 
 
 def _kinds(matched: Matched) -> Rows:

@@ -30,6 +30,7 @@ from fusetui.analysis.ranks.model import (
     unpacked,
 )
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Int64s,
     Rows,
     begins_runs,
@@ -49,7 +50,6 @@ MIN_SHARE_OF_DELAY = 0.5
 MAX_REASONS = 8
 COMPUTE = CLASSES.index("compute")
 SUMS_OF_CLASSES = ("span", "idle")  # whose parts are classes of their own
-NO_ROW = -1
 
 
 class _LateBegin(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import UNKNOWN_BYTES, KindOfCollective
 from fusetui.trace.model.arrays import (
+    NO_ROW,
     Flags,
     Int64s,
     Rows,
@@ -33,8 +34,6 @@ from fusetui.trace.model.quantiles import median
 
 UNKNOWN = -1
 """In place of a rank or a time that cannot be known, because clocks are imprecise."""
-NO_ROW = -1
-"""In place of a row of Matched, where there is none."""
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
@@ -62,6 +61,11 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     # per collective: ns from the last start to the median end, UNKNOWN if the clocks
     # are too imprecise
     transfer_ns: Int64s
+
+    @property
+    def is_queued(self) -> Flags:
+        """Per row: whether it was ready before its start, and so had to queue."""
+        return np.asarray(self.ready < self.start)
 
 
 def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
@@ -264,7 +268,8 @@ def _measure_transfers(
 
     That is the time from the last start to the median end. It is unknown if the clocks
     are not precise enough for it, and if a rank of the group was not given, because
-    that rank may have started later.
+    that rank may have started later. E.g. with the last start at 10 ns and ends at 14,
+    15 and 17 ns, it is 5 ns.
 
     Args:
         matched: The collectives; a row is one rank's part in one of them.
@@ -318,16 +323,20 @@ def sum_by_rank(matched: Matched, waits: Waits) -> SumsOfRanks:
         matched: The collectives of the job; a row is one rank's part in one.
         waits: The waits in these collectives.
     """
-    ranks = len(matched.ranks)
+    rank_count = len(matched.ranks)
     is_send = matched.for_each_row(matched.point_to_point)
     is_collective = ~is_send
     rank_of_collectives = matched.rank[is_collective]
     known_last_ranks = waits.last_rank[waits.last_rank != UNKNOWN]
     return SumsOfRanks(
-        collectives=np.bincount(rank_of_collectives, minlength=ranks),
-        last_count=np.bincount(known_last_ranks, minlength=ranks),
-        waited_ns=summed(rank_of_collectives, waits.idle_wait_ns[is_collective], ranks),
-        bubble_ns=summed(matched.rank[is_send], waits.idle_wait_ns[is_send], ranks),
+        collectives=np.bincount(rank_of_collectives, minlength=rank_count),
+        last_count=np.bincount(known_last_ranks, minlength=rank_count),
+        waited_ns=summed(
+            rank_of_collectives, waits.idle_wait_ns[is_collective], rank_count
+        ),
+        bubble_ns=summed(
+            matched.rank[is_send], waits.idle_wait_ns[is_send], rank_count
+        ),
         worst_row=_find_worst_rows(matched, waits, is_collective),
     )
 

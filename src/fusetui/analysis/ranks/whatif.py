@@ -511,7 +511,7 @@ def _sum_arrivals(
         arrivals: The collectives, one row for each rank that takes part.
         arrived: When the rank of each row arrives, in ns on the clock of its graph.
     """
-    ranks = len(facts.matched.ranks)
+    rank_count = len(facts.matched.ranks)
     common_arrived = arrived + arrivals.to_common_ns
     waits_ns = arrivals.last_arrival_ns(arrived) - common_arrived
 
@@ -529,6 +529,6 @@ def _sum_arrivals(
     resolution_ns = facts.clocks.resolution_of(last_rank, second_last_rank)
     is_known = lead_ns > resolution_ns
     return _ArrivalSums(
-        last_count=np.bincount(last_rank[is_known], minlength=ranks),
-        waits_ns=summed(arrivals.rank, waits_ns, ranks),
+        last_count=np.bincount(last_rank[is_known], minlength=rank_count),
+        waits_ns=summed(arrivals.rank, waits_ns, rank_count),
     )
