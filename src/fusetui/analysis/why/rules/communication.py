@@ -110,7 +110,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     if times.exposed_ns <= 0:
         return
 
-    exposed_ns = _measure_exposed_ns(facts)
+    exposed_ns = _measure_exposed_ns(kernels)
     kinds = _rank_exposed_kinds(facts, exposed_ns)
     least_ns = MIN_DOMINANT_SHARE * times.exposed_ns
     longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
@@ -177,7 +177,7 @@ def _choose_exposed_remedy(
     return None
 
 
-def _measure_exposed_ns(facts: Facts) -> Int64s:
+def _measure_exposed_ns(kernels: Kernels) -> Int64s:
     """Measure how long each communication kernel runs without compute beside it.
 
     Such time is called exposed, because no computation hides it.
@@ -185,13 +185,12 @@ def _measure_exposed_ns(facts: Facts) -> Int64s:
     Returns:
         ns for each event of the trace, 0 for all other events.
     """
-    kernels = facts.kernels
     running_ns = kernels.end - kernels.start
-    alone_ns = running_ns - kernels.overlap_ns(kernels.computes)
+    without_compute_ns = running_ns - kernels.overlap_ns(kernels.computes)
 
-    exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     communicates = kernels.communicates
-    exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
+    exposed_ns = np.zeros(len(kernels.trace), dtype=np.int64)
+    exposed_ns[kernels.rows[communicates]] = without_compute_ns[communicates]
 
     return exposed_ns
 
@@ -262,16 +261,22 @@ def _describe_waiting(facts: Facts) -> str:
     The text is a sentence that begins with `. `, and "" if no transfer is known to
     wait.
     """
-    kinds = find_transfers(facts)
-    waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
+    waits_ns = 0
+    is_any_by_fastest = False
+    is_any_by_bytes = False
+    for kind in find_transfers(facts):
+        waits_ns += int(kind.waits_ns.sum())
+        is_any_by_fastest |= bool(kind.waits_ns[~kind.is_by_bytes].any())
+        is_any_by_bytes |= bool(kind.waits_ns[kind.is_by_bytes].any())
+
     if not waits_ns:
         return ""
 
     measures = []
-    if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
+    if is_any_by_fastest:
         measures.append("the fastest transfer of each size")
 
-    if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
+    if is_any_by_bytes:
         measures.append("the time that the bytes of a transfer explain")
     return (
         f". {duration(waits_ns)} of all communication is waiting for other ranks or "

@@ -532,7 +532,7 @@ def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
         facts,
         longest,
         verb="takes",
-        apart=f", excluding nested calls{first_call}",
+        suffix=f", excluding nested calls{first_call}",
         remedy=FIRST_CALL if first_call else _choose_op_remedy(facts.trace, longest),
     )
 
@@ -553,7 +553,7 @@ def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
         facts,
         longest,
         verb="takes",
-        apart=", excluding nested calls",
+        suffix=", excluding nested calls",
         remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
     )
 
@@ -571,7 +571,7 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
         return
 
     longest = longest_first[0]
-    yield _make_hot_claim(facts, longest, verb="waits", apart="", remedy=WAIT_REMEDY)
+    yield _make_hot_claim(facts, longest, verb="waits", suffix="", remedy=WAIT_REMEDY)
 
 
 def _select_program_ops(trace: Trace, ops: OwnTimes) -> OwnTimes:
@@ -648,7 +648,7 @@ def _has_many_short_calls(named: NamedTime) -> bool:
 
 
 def _make_hot_claim(
-    facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
+    facts: Facts, named: NamedTime, *, verb: str, suffix: str, remedy: str | None
 ) -> Claim:
     """Claim the own time of one op, function or wait.
 
@@ -657,13 +657,13 @@ def _make_hot_claim(
     Args:
         named: What it is about.
         verb: What it does with the time: "takes" or "waits".
-        apart: What is said behind the number of calls.
+        suffix: What follows the number of calls.
         remedy: None for the remedy of the rule.
     """
     own_ns = min(named.share.ns, _cover_rows(facts, named.own.rows).ns)
     return Claim(
         text=f"{named.share.name} {verb} {format_share_of_recording(facts, own_ns)} in "
-        f"{plural(named.share.count, 'call')}{apart}.",
+        f"{plural(named.share.count, 'call')}{suffix}.",
         at_stake_ns=own_ns,
         rows=heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,

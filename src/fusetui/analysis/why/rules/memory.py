@@ -66,8 +66,10 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             checkpointed.
     """
     kernels = facts.kernels
-    if not len(kernels.origins.modules):
-        if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
+    has_modules = len(kernels.origins.modules) > 0
+    if not has_modules:
+        checkpoints = facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)
+        if len(checkpoints):
             raise CannotTellError("Python frames and modules", "with_stack=True")
         return
 
