@@ -79,7 +79,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
     outside.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
     matched = facts.matched
@@ -173,7 +173,7 @@ def _list_delays_in_late_steps(facts: JobFacts, rank: int) -> list[_Delay]:
     """List the delays that a rank caused in steps in which it holds up the others.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
     delays = facts.charged.own_delays
