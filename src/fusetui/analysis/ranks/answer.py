@@ -64,8 +64,8 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
         per step.
 
         If there are more steps than characters, several steps share one, which shows
-        their longest wait. E.g. waits of 0, 5, 10 and 2 ms in four steps become 0.5 and 1
-        in two characters, if no rank waits longer than 10 ms.
+        their longest wait. E.g. waits of 0, 5, 10 and 2 ms in four steps become 0.5 and
+        1 in two characters, if no rank waits longer than 10 ms.
 
         Args:
             rank: The number of the rank.

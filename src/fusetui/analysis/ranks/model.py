@@ -146,7 +146,7 @@ NO_PEER = -1
 NO_RANK = -1
 NO_DEVICE = -1
 UNKNOWN_BYTES = -1
-"""In place of a sequence number, a peer, a rank, a device or a size that is not known."""
+"""In place of a sequence number, a peer, a rank, a device or a size that is unknown."""
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
@@ -333,7 +333,8 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class MeanStepChange(msgspec.Struct, frozen=True):
-    """The mean step of all ranks, in ns, if one late rank were as fast as the others."""
+    """The mean step of all ranks, in ns, if one late rank were as fast as the
+    others."""
 
     rank: int
     step_ns: int  # as recorded

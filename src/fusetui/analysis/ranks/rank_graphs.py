@@ -199,8 +199,8 @@ def _prepare_arrivals(matched: Matched, common_start: Int64s) -> CollectiveArriv
     """Prepare the table of the collectives of a job, before the graphs of its ranks are
     built.
 
-    `_build_rank_graph` completes them rank by rank. Until then all nodes are NO_NODE, and
-    `to_common_ns` leads from the clock of each rank's file to the clock of the job.
+    `_build_rank_graph` completes them rank by rank. Until then all nodes are NO_NODE,
+    and `to_common_ns` leads from the clock of each rank's file to the clock of the job.
 
     Args:
         matched: The collectives of the job; a row is one rank's part in one.
