@@ -333,8 +333,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class MeanStepChange(msgspec.Struct, frozen=True):
-    """The mean step of all ranks, in ns, if one late rank were as fast as the
-    others."""
+    """The mean step of all ranks, in ns, if one late rank were as fast as the others."""
 
     rank: int
     step_ns: int  # as recorded
