@@ -82,7 +82,7 @@ class UnchargedReason(IntEnum):
     WAITING_RANK_ITSELF = 5  # it goes back to the very rank that waits
 
 
-def encode_reason(reason: UnchargedReason, *, ranks: int) -> int:
+def encode_reason(reason: UnchargedReason, *, rank_count: int) -> int:
     """Encode the reason why no rank is to blame as a number for an array of culprits.
 
     Such an array has the index of a rank where that rank is to blame. The codes of the
@@ -90,9 +90,9 @@ def encode_reason(reason: UnchargedReason, *, ranks: int) -> int:
 
     Args:
         reason: Why no rank is to blame.
-        ranks: The number of ranks of the job.
+        rank_count: The number of ranks of the job.
     """
-    return ranks + reason
+    return rank_count + reason
 
 
 class LateRanks(msgspec.Struct, frozen=True, eq=False):
@@ -820,7 +820,7 @@ class Chains:
         step = self._step[pairs.late_row]
         is_certain = self._is_certain[pairs.late_row]
         nobody = encode_reason(
-            UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks)
+            UnchargedReason.UNDECIDED, rank_count=len(self._matched.ranks)
         )
         parts = _ChargedLateness(
             chain=pairs.chain,
@@ -842,7 +842,7 @@ class Chains:
             reason: Why no rank is to blame.
             ns: How large the part is, for each pair.
         """
-        culprit = encode_reason(reason, ranks=len(self._matched.ranks))
+        culprit = encode_reason(reason, rank_count=len(self._matched.ranks))
         parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.full(len(pairs), culprit),
