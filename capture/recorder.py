@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from fusetui.analysis.questions.computing import Tallies, tallies
+from fusetui.analysis.questions.computing import Tallies, count_kinds_by_step
 from fusetui.trace import open_trace
 
 from .errors import CaptureError
@@ -205,7 +205,7 @@ def count_work(path: Path) -> Tallies:
     trace = open_trace(str(path), cached=False)
     if missing := trace.report.missing:
         raise CaptureError(f"The profiler did not write the whole trace ({missing}).")
-    return tallies(trace)
+    return count_kinds_by_step(trace)
 
 
 def turn_order(names: Sequence[str], rounds: int) -> list[list[str]]:

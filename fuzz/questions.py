@@ -28,7 +28,7 @@ from fusetui.analysis.questions.chain import (
     launch_latency_ns,
     queue_delay_ns,
 )
-from fusetui.analysis.questions.computing import tallies
+from fusetui.analysis.questions.computing import count_kinds_by_step
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import sum_kernels_by_name, sum_ops_by_name
 from fusetui.capture.record import compare_guess, parse_guess
@@ -129,7 +129,7 @@ def ask_ops(trace: Trace) -> None:
 
 
 def ask_check(trace: Trace) -> None:
-    counted = tallies(trace)
+    counted = count_kinds_by_step(trace)
     guesses = compare_guess(
         parse_guess(" ".join(f"{kind}=1" for kind in KINDS)), counted
     )

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import describe_work_of_kernels
-from fusetui.analysis.questions.launches import queues
+from fusetui.analysis.questions.launches import measure_queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import (
-    by_args,
     collect_name_texts,
     search,
     search_args_for_words,
+    search_in_args,
 )
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.arrays import Rows
@@ -145,7 +145,7 @@ def compute_pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     and dependencies between graph nodes. The iterator ends early once `cancelled`
     returns true.
     """
-    queue_curves = tuple(curve_of(queue) for queue in queues(trace))
+    queue_curves = tuple(curve_of(queue) for queue in measure_queues(trace))
     if queue_curves:
         yield queue_curves
     if not cancelled():
@@ -260,7 +260,7 @@ def search_args(trace: Trace, text: str) -> Iterator[ArgsRead]:
     texts = collect_name_texts(trace)
     rows = search_names(trace, text)
     if query.reads_args:
-        for hits, share in by_args(trace, texts, query):
+        for hits, share in search_in_args(trace, texts, query):
             yield ArgsRead(by_name=hits, by_args=NO_ROWS, share=share)
     else:
         for extra, share in search_args_for_words(trace, texts, query, rows):

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query import matching, parse
+from fusetui.analysis.questions.query import match_names, parse
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import explain_missing_parts
 from fusetui.own_process import CancelledError
@@ -391,7 +391,8 @@ def post_matching_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> No
     wrong = ""
     try:
         matches = (
-            matching(pattern.text, join_lane_names(asked.side.lanes)) ^ pattern.excluded
+            match_names(pattern.text, join_lane_names(asked.side.lanes))
+            ^ pattern.excluded
         )
         lanes = frozenset(np.flatnonzero(matches).tolist())
     except WrongQueryError as error:

@@ -305,17 +305,17 @@ def describe_lifetime(moments: Moments, life: int, zero: int) -> str:
     the allocation. Times are counted from `zero`, in ns.
     """
     lives = moments.history.allocations
-    born = int(lives.born[life])
-    died = int(lives.died[life])
-    if born == BEFORE:
+    allocated_at = int(lives.allocated_at[life])
+    freed_at = int(lives.freed_at[life])
+    if allocated_at == BEFORE:
         begin = "allocated before the recording"
     else:
-        begin = f"from {when(moments, born, zero)}"
-    if died >= lives.events:
+        begin = f"from {when(moments, allocated_at, zero)}"
+    if freed_at >= lives.events:
         return f"{begin}, still there at the end"
-    text = f"{begin} to {when(moments, died, zero)}"
-    if len(moments.times) and born != BEFORE:
-        lasted_ns = int(moments.times[died] - moments.times[born])
+    text = f"{begin} to {when(moments, freed_at, zero)}"
+    if len(moments.times) and allocated_at != BEFORE:
+        lasted_ns = int(moments.times[freed_at] - moments.times[allocated_at])
         text += f", for {duration(lasted_ns)}"
     return text
 
@@ -537,10 +537,10 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     address = f"at {int(lives.address[life]):#x}"
     yield f"{bytes_text} {address}, {short_place(kind)}"
     yield describe_lifetime(moments, life, zero)
-    died = int(lives.died[life])
-    if died >= lives.events:  # it was never freed
+    freed_at = int(lives.freed_at[life])
+    if freed_at >= lives.events:  # it was never freed
         return
-    place = moments.place_of(int(history.events.stack[died]))
+    place = moments.place_of(int(history.events.stack[freed_at]))
     if place:
         yield f"freed in {short_place(place)}"
     else:

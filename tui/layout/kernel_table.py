@@ -15,10 +15,10 @@ from fusetui.analysis.questions.groups import (
     GROUPINGS,
     Grouping,
     KernelWork,
-    module_keys,
+    group_by_module,
     name_missing_group,
 )
-from fusetui.analysis.questions.totals import Spread, self_ns, spreads
+from fusetui.analysis.questions.totals import Spread, self_ns, summarize_durations
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import NS
@@ -334,7 +334,7 @@ def _group_by_module(trace: Trace, kernels: Rows, origins: Origins) -> Grouping:
         The number of the group of each kernel, and the fields of each group: its
         module, or the reason why there is none.
     """
-    by_module = module_keys(trace, kernels, origins)
+    by_module = group_by_module(trace, kernels, origins)
     credit = origins.credit(origins.regions, kernels)
     which_of_reason = unclaimed_by_reason(trace, kernels, credit)
     number = by_module.number.copy()
@@ -436,7 +436,9 @@ def _build_table(
         role=role,
         rows=grouped_rows,
         begins=groups.begins if has_rows else np.zeros(1, dtype=np.intp),
-        spreads=tuple(spreads(keys.number, trace.dur[rows])) if has_rows else (),
+        spreads=tuple(summarize_durations(keys.number, trace.dur[rows]))
+        if has_rows
+        else (),
         amounts=ns_of_row[grouped_rows],
         numbers=groups.keys,
         fields=keys.identify,

@@ -161,7 +161,7 @@ def configuration(request: RecordingRequest, file: Path, start_ms: int = 0) -> s
 
 
 def written(file: Path, pid: int) -> Path:
-    """The file that a process writes if it is told `file`: /tmp/a_7.json for
+    """Return the file that a process writes if it is told `file`: /tmp/a_7.json for
     /tmp/a.json and the PID 7. The PID is the one that the process sees itself."""
     return file.with_name(f"{file.stem}_{pid}{file.suffix}")
 
@@ -203,9 +203,8 @@ class DaemonSocket:
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
         if folder:
             check_folder(folder)
-        self._socket = socket.socket(
-            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-        )
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_UNIX, kind)
         try:
             self._bind()
         except CannotListenError:
@@ -230,7 +229,7 @@ class DaemonSocket:
         self._own = os.stat(self._address) if self.folder else None
 
     def fileno(self) -> int:
-        """The number of the socket, which `select` needs."""
+        """Return the number of the socket, which `select` needs."""
         return self._socket.fileno()
 
     def messages(self) -> Iterator[ClientMessage]:
@@ -311,8 +310,8 @@ class DaemonSocket:
 
 
 def _is_client(sender: str | bytes | None) -> bool:
-    """Whether the address of a socket is named like those of libkineto, which sends
-    requests."""
+    """Return whether the address of a socket is named like those of libkineto, which
+    sends requests."""
     address = os.fsdecode(sender or "")
     path = Path(address.strip("\0"))  # abstract addresses have zeros around them
     return path.name.startswith(CLIENT)
@@ -365,7 +364,7 @@ def check_folder(folder: str) -> None:
 
 
 def taken(folder: str) -> str:
-    """Two sentences that say that another daemon listens, and how to ask dynolog
+    """Return two sentences that say that another daemon listens, and how to ask dynolog
     itself. `folder` is "" for the abstract address."""
     where = f"in {folder}" if folder else "at the abstract address"
     return (

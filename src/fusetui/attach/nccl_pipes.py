@@ -23,7 +23,7 @@ FILE_PREFIX = "rank_"
 def recorder_environment(
     folder: Path, pipes: str, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment variables that switch on the flight recorder of NCCL.
+    """Return the environment variables that switch on the flight recorder of NCCL.
 
     Each rank then writes a dump into `folder` when a collective times out, and listens
     to a pipe in `pipes`. Variables that `given` has already are left out.

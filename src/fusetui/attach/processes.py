@@ -168,8 +168,8 @@ def with_torch(folder: str | None = None) -> list[Process]:
 
 
 def forks_of(pids: Collection[int]) -> list[Process]:
-    """The processes that were forked, directly or not, from the processes with these
-    PIDs. They have torch from those."""
+    """Return the processes that were forked, directly or not, from the processes with
+    these PIDs. They have torch from those."""
     forks = []
     for candidate in _all_with_torch():
         if not is_fork(candidate):
@@ -180,7 +180,8 @@ def forks_of(pids: Collection[int]) -> list[Process]:
 
 
 def _all_with_torch() -> list[Process]:
-    """All processes of this user that have loaded torch, forks and launchers included."""
+    """List all processes of this user that have loaded torch, forks and launchers
+    included."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     torch_processes = []
     for pid in pids:
@@ -205,7 +206,7 @@ def is_fork(one: Process) -> bool:
 
 
 def is_ancestor(one: Process, other: Process) -> bool:
-    """Whether `one` started the process `other`, directly or through others."""
+    """Return whether `one` started the process `other`, directly or through others."""
     return one.pid in _ancestors(other.pid)
 
 
@@ -225,15 +226,15 @@ def _ancestors(pid: int) -> list[int]:
 
 
 def has_torch(pid: int) -> bool:
-    """Whether a process has loaded the libraries of torch. False if it cannot be looked
-    at."""
+    """Return whether a process has loaded the libraries of torch. False if it cannot be
+    looked at."""
     with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
         return any(b"/libtorch" in line for line in maps)
     return False
 
 
 def age_s(one: Process) -> float:
-    """How many seconds ago a process was started."""
+    """Return how many seconds ago a process was started."""
     uptime_text, _idle_text = Path("/proc/uptime").read_text().split()
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     return float(uptime_text) - one.started / ticks_per_s

@@ -342,8 +342,8 @@ class Recording:
         return replace(self._request, milliseconds=min(doubled_ms, longest_ms))
 
     def _are_free(self) -> bool:
-        """Whether all processes that still run have said in this attempt that they
-        would record now. After some time the others are no longer waited for."""
+        """Return whether all processes that still run have said in this attempt that
+        they would record now. After some time the others are no longer waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
@@ -360,11 +360,13 @@ class Recording:
             own_pid: Its PID as it sees it, which it adds to the name (`written`).
         """
         rank = f"-rank{recorded.rank}" if recorded.rank.isdecimal() else ""
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", recorded.program.removesuffix(".py"))
+        program = recorded.program.removesuffix(".py")
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", program)
         for number in ("", *NUMBERS):
             name = self._folder / f"{stem}{number}{rank}.json"
             file = written(name, own_pid)
-            if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
+            is_taken = os.path.lexists(file) or os.path.lexists(partial_file(file))
+            if not is_taken:
                 return name
         raise CannotRecordError(
             f"{self._folder} contains too many traces of {stem}: choose another --out."
@@ -407,8 +409,8 @@ class Recording:
         return _mark_failed(job, f"{NO_TRACE}: {describe_file(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
-        """Whether the process sees the same folder at the path of the traces. In a
-        container there may be another one."""
+        """Return whether the process sees the same folder at the path of the traces. In
+        a container there may be another one."""
         folder_seen_by_process = Path(f"/proc/{recorded.pid}/root{self._folder}")
         return _folder_identity(folder_seen_by_process) == self._place
 
@@ -543,8 +545,8 @@ class Recording:
     def _is_trace_missing(
         self, jobs: Sequence[AttachedProcess], whole: Sequence[AttachedProcess]
     ) -> bool:
-        """Whether a process that still runs lacks a trace. If there is any trace, only
-        ranks of a job need one."""
+        """Return whether a process that still runs lacks a trace. If there is any
+        trace, only ranks of a job need one."""
         for job in jobs:
             needs_trace = not whole or bool(job.process.rank)
             if needs_trace and job.phase in RETRIED and is_alive(job.process):
@@ -552,8 +554,8 @@ class Recording:
         return False
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether these traces are the first with operations, after attempts without
-        any.
+        """Return whether these traces are the first with operations, after attempts
+        without any.
 
         They show how the program begins to compute; another attempt shows it at work.
         `whole` has the processes with a whole trace.
@@ -561,8 +563,8 @@ class Recording:
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace may show how the program starts or compiles, so that another
-        attempt is worthwhile.
+        """Return whether a trace may show how the program starts or compiles, so that
+        another attempt is worthwhile.
 
         Only some attempts are made for that: a program may compile all the time, or
         have steps longer than the recording.
@@ -575,26 +577,22 @@ class Recording:
         return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
-        """Count how the last attempt ended, and prepare the next one for all processes
-        that still run."""
+        """Prepare the next attempt for all processes that still run.
+
+        Args:
+            jobs: The processes as the last attempt ended for them.
+        """
+        self._count_attempt(jobs)
         last_rest = len(RESTS_S) - 1
         rest_s = RESTS_S[min(self.attempt - 1, last_rest)]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
         self._begun = time.monotonic()
-        self._start = 0.0
+        self._start = 0.0  # not set yet
         phases = {job.phase for job in jobs}
-        self._was_empty = RecordingPhase.EMPTY in phases
-        if self._was_empty:
-            self._empty_attempts += 1
-        if RecordingPhase.CANCELLED in phases:
-            self._cancelled_attempts += 1
-        if any(job.is_compiling for job in jobs):
-            self._compiling_attempts += 1
-        elif any(not job.is_loop for job in jobs):
-            self._attempts_without_loop += 1
         for job in jobs:
-            if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
+            has_failed = job.phase is RecordingPhase.FAILED
+            if has_failed or not is_alive(job.process):
                 continue
             because = _explain_next_attempt(job, phases)
             self.jobs[job.process.pid] = AttachedProcess(
@@ -606,11 +604,28 @@ class Recording:
                 before=job.why if job.phase in RETRIED else "",
             )
 
+    def _count_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
+        """Count how an attempt has ended, because only some of each kind are made.
+
+        Args:
+            jobs: The processes as the attempt ended for them.
+        """
+        phases = {job.phase for job in jobs}
+        self._was_empty = RecordingPhase.EMPTY in phases
+        if self._was_empty:
+            self._empty_attempts += 1
+        if RecordingPhase.CANCELLED in phases:
+            self._cancelled_attempts += 1
+        if any(job.is_compiling for job in jobs):
+            self._compiling_attempts += 1
+        elif any(not job.is_loop for job in jobs):
+            self._attempts_without_loop += 1
+
     def _give_up(
         self, job: AttachedProcess, whole: Sequence[AttachedProcess]
     ) -> AttachedProcess:
-        """The final state of a process without a trace, with the reason. A process that
-        only starts others with traces is left out, not failed."""
+        """Return the final state of a process without a trace, with the reason. A
+        process that only starts others with traces is left out, not failed."""
         if job.phase is not RecordingPhase.EMPTY:
             why = PROFILES_ITSELF if job.profiles_itself else job.why
             return _mark_failed(job, why)
@@ -622,8 +637,8 @@ class Recording:
         return _mark_failed(job, f"{job.why}{attempts}{_because_of_profiler(job)}")
 
     def _describe_attempts(self) -> str:
-        """A clause about the attempts: ` in 3 attempts, and libkineto cancelled 4`. ""
-        if there was only one."""
+        """Return a clause about the attempts: ` in 3 attempts, and libkineto cancelled
+        4`. "" if there was only one."""
         if self.attempt == 1:
             return ""
         cancelled = self._cancelled_attempts
@@ -657,16 +672,18 @@ class Recording:
         from being recorded.
         """
         whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
-        recorded_last = {job.process.pid for job in whole}
+        pids_recorded_last = {job.process.pid for job in whole}
         self._keep_better(whole)
         for job in whole:
             self.jobs[job.process.pid] = _mark_failed(job, NOT_TOGETHER)
-        for job in self._previous:
+        better_attempt = self._previous
+        for job in better_attempt:
             pid = job.process.pid
-            is_kept_out = self.jobs[pid].profiles_itself and pid not in recorded_last
-            if is_kept_out and not job.is_loop:
+            last_job = self.jobs[pid]
+            was_kept_out = last_job.profiles_itself and pid not in pids_recorded_last
+            if was_kept_out and not job.is_loop:
                 remove_if_own(job.file)
-                self.jobs[pid] = _mark_failed(self.jobs[pid], PROFILES_ITSELF)
+                self.jobs[pid] = _mark_failed(last_job, PROFILES_ITSELF)
             else:
                 self.jobs[pid] = job
 
@@ -712,7 +729,7 @@ def check_name(folder: Path) -> None:
 def _explain_next_attempt(
     job: AttachedProcess, phases: Collection[RecordingPhase]
 ) -> str:
-    """A sentence, with a space behind it, about why a process is recorded again.
+    """Return a sentence about why a process is recorded again, with a space behind it.
     `phases` has how the attempt ended for all processes."""
     if job.is_compiling:
         return "torch.compile is compiling: recording again. "
@@ -726,30 +743,30 @@ def _explain_next_attempt(
 
 
 def _mark_failed(job: AttachedProcess, why: str) -> AttachedProcess:
-    """The process with its recording marked as failed, for the reason `why`."""
+    """Mark the recording of a process as failed, for the reason `why`."""
     return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
 def _rate_attempt(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
-    """How many processes an attempt recorded, and how many of their traces show a loop.
-    A larger pair is better."""
+    """Return how many processes an attempt recorded, and how many of their traces show
+    a loop. A larger pair is better."""
     return len(whole), sum(job.is_loop for job in whole)
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:
-    """A clause to put behind a reason, if the process used torch.profiler itself, which
-    explains the rest; otherwise ""."""
+    """Return a clause to put behind a reason, if the process used torch.profiler
+    itself, which explains the rest; otherwise ""."""
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
 def _describe_silence() -> str:
-    """A clause that says how long ago a process stopped polling."""
+    """Return a clause that says how long ago a process stopped polling."""
     return f"it stopped polling {SILENCE_S:.0f} s ago"
 
 
 def _folder_identity(folder: Path) -> tuple[int, int]:
-    """The device and the inode of a folder, which tell it from any other; (0, 0) if
-    there is none."""
+    """Return the device and the inode of a folder, which tell it from any other; (0, 0)
+    if there is none."""
     with suppress(OSError):
         status = os.stat(folder)
         return status.st_dev, status.st_ino

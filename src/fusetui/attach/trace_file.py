@@ -73,13 +73,14 @@ class TraceFile(Struct, frozen=True):
 
 
 def partial_file(file: Path) -> Path:
-    """The file that libkineto writes first, and renames to `file` once it is complete."""
+    """Return the file that libkineto writes first, and renames to `file` once it is
+    complete."""
     return file.with_name(f"{file.name}.tmp")
 
 
 def inspect_trace(file: Path) -> TraceFile:
-    """The state of a trace, found by reading its two ends. A file that libkineto has
-    not renamed yet is partial even if its ends are complete."""
+    """Find the state of a trace by reading its two ends. A file that libkineto has not
+    renamed yet is partial even if its ends are complete."""
     renamed = _inspect_file(file)
     if renamed.state is not FileState.ABSENT:
         return renamed
@@ -90,11 +91,12 @@ def inspect_trace(file: Path) -> TraceFile:
 
 
 def _inspect_file(path: Path) -> TraceFile:
-    """The state of the file at this path alone. Only a regular file of this user is
-    opened."""
+    """Find the state of the file at this path alone. Only a regular file of this user
+    is opened."""
     try:
         entry = path.lstat()
-        if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+        is_own = entry.st_uid == os.geteuid()
+        if not is_own or not stat.S_ISREG(entry.st_mode):
             return TraceFile(path, FileState.STRANGE)
         number = _open_file(path)
     except FileNotFoundError:
@@ -103,10 +105,12 @@ def _inspect_file(path: Path) -> TraceFile:
         return TraceFile(path, FileState.UNREADABLE)
     try:
         opened = os.fstat(number)
-        # the path got another file between the two calls
-        if not os.path.samestat(entry, opened):
-            return TraceFile(path, FileState.PARTIAL, opened.st_size)
-        return TraceFile(path, _check_ends(number, opened.st_size), opened.st_size)
+        was_replaced = not os.path.samestat(entry, opened)  # since the call of lstat
+        if was_replaced:
+            state = FileState.PARTIAL
+        else:
+            state = _check_ends(number, opened.st_size)
+        return TraceFile(path, state, opened.st_size)
     except OSError:
         return TraceFile(path, FileState.UNREADABLE, entry.st_size)
     finally:
@@ -120,7 +124,7 @@ def _open_file(path: Path) -> int:
 
 
 def _check_ends(number: int, byte_count: int) -> FileState:
-    """The state of an open file with `byte_count` bytes, judged by its two ends. Raises
+    """Judge the state of an open file with `byte_count` bytes by its two ends. Raises
     OSError."""
     if byte_count == 0:
         return FileState.EMPTY
@@ -139,8 +143,8 @@ def _check_ends(number: int, byte_count: int) -> FileState:
 
 
 def _has_hole(number: int, byte_count: int) -> bool:
-    """Whether a part of an open file was never written, as far as the system knows. The
-    text of a trace has no such parts."""
+    """Return whether a part of an open file was never written, as far as the system
+    knows. The text of a trace has no such parts."""
     if not hasattr(os, "SEEK_HOLE"):
         return False
     with suppress(OSError):  # the file system does not tell
@@ -151,8 +155,8 @@ def _has_hole(number: int, byte_count: int) -> bool:
 
 
 def describe_file(trace: TraceFile) -> str:
-    """A clause about the file of a trace: `train_7.json (12 kB) does not end as a trace
-    does`."""
+    """Return a clause about the file of a trace: `train_7.json (12 kB) does not end as
+    a trace does`."""
     if trace.state is FileState.ABSENT:
         return str(trace.state.value)
     size_text = f" ({size(trace.size)})" if trace.size else ""
@@ -172,8 +176,11 @@ class TraceContents(Struct, frozen=True):
 
 
 def inspect_contents(file: Path) -> TraceContents:
-    """What a trace contains: operations, optional records, torch.compile at work, a
-    loop. Nothing of that if it cannot be read."""
+    """Find out what a trace shows: operations, optional records, torch.compile at work,
+    a loop.
+
+    It shows none of these if it cannot be read.
+    """
     extras: set[str] = set()
     has_operations = False
     for chunk in _read_chunks(file):
@@ -196,8 +203,8 @@ def inspect_contents(file: Path) -> TraceContents:
 
 
 def _is_repeated(names: Sequence[bytes]) -> bool:
-    """Whether both halves of a sequence of names, in the order of time, have nearly the
-    same names. Then the trace shows a loop."""
+    """Return whether both halves of a sequence of names, in the order of time, have
+    nearly the same names. Then the trace shows a loop."""
     middle = len(names) // 2
     in_both = set(names[:middle]) & set(names[middle:])
     repeated = sum(name in in_both for name in names)
@@ -205,13 +212,13 @@ def _is_repeated(names: Sequence[bytes]) -> bool:
 
 
 def _is_of_compilation(name: bytes) -> bool:
-    """Whether the name of an operation shows torch.compile at work."""
+    """Return whether the name of an operation shows torch.compile at work."""
     return any(mark.strip(b'"') in name for mark in COMPILING)
 
 
 def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
-    """The names that come after the last operation of torch.compile; all if there is
-    none."""
+    """Return the names that come after the last operation of torch.compile; all if
+    there is none."""
     first_after = 0
     for index, name in enumerate(names):
         if _is_of_compilation(name):
@@ -220,8 +227,8 @@ def _names_after_compilation(names: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _operation_names(file: Path) -> list[bytes]:
-    """The names of the operations of a trace, sorted by their begin. Reading stops once
-    there are more than MAX_NAMED."""
+    """List the names of the operations of a trace, sorted by their begin. Reading stops
+    once there are more than MAX_NAMED."""
     operations: list[tuple[float, bytes]] = []  # begin in us, name
     for chunk in _read_chunks(file):
         for match in OPERATION.finditer(chunk.content):

@@ -321,7 +321,7 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def all_arguments(self) -> tuple[Argument, ...]:
-        """The arguments, imported if necessary."""
+        """Return the arguments, imported if necessary."""
         return self.arguments() if callable(self.arguments) else self.arguments
 
     def run(self, args: Namespace) -> int:

@@ -313,8 +313,8 @@ def run_launches(args: Namespace) -> int:
     """Print what launching GPU work cost each CPU thread, and how long the launch
     queues were. Returns the exit code."""
     from fusetui.analysis.questions.launches import (
-        queues,
-        replays,
+        list_graph_replays,
+        measure_queues,
         summarize_launches_by_thread,
         summarize_queue,
     )
@@ -324,8 +324,8 @@ def run_launches(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     trace = loaded.trace
     threads = summarize_launches_by_thread(trace)
-    graphs = replays(trace)
-    lengths = tuple(summarize_queue(queue) for queue in queues(trace))
+    graphs = list_graph_replays(trace)
+    lengths = tuple(summarize_queue(queue) for queue in measure_queues(trace))
 
     def document() -> LaunchesDocument:
         return LaunchesDocument(str(trace.begin_ns), threads, graphs, lengths)
@@ -353,13 +353,13 @@ def run_serving(args: Namespace) -> int:
 def run_check(args: Namespace) -> int:
     """Compare guesses about the numbers of kernels with a trace, such as `gemm=3`.
     Returns NO if a guess is wrong, UNUSABLE if the trace is incomplete, else DONE."""
-    from fusetui.analysis.questions.computing import tallies
+    from fusetui.analysis.questions.computing import count_kinds_by_step
     from fusetui.capture.record import compare_guess, parse_guess
     from fusetui.report.documents import CheckDocument, GuessDocument
 
     expected = parse_guess(args.expect)
     loaded = load(args.trace)
-    counted = tallies(loaded.trace)
+    counted = count_kinds_by_step(loaded.trace)
     guesses = compare_guess(expected, counted)
     is_right = all(guess.right for guess in guesses)
 

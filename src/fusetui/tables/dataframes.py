@@ -30,7 +30,7 @@ ARROW_TYPES: dict[Kind, str] = {
 
 
 def to_pandas(table: ColumnTable) -> Any:
-    """The table as a pandas.DataFrame.
+    """Convert a table to a pandas.DataFrame.
 
     Columns of numbers are not copied. Integers and booleans that may be missing have
     the types Int64 and boolean. Raises MissingPackageError without pandas.
@@ -79,8 +79,8 @@ def _pandas_texts(pandas: Any, column: TableColumn, texts: Sequence[str]) -> Any
 
 
 def stream_of(table: ColumnTable) -> Any:
-    """The table as a PyCapsule with an ArrowArrayStream. It has at least one batch,
-    even without rows."""
+    """Return a table as a PyCapsule with an ArrowArrayStream. It has at least one
+    batch, even without rows."""
     import nanoarrow
     from nanoarrow.c_array_stream import CArrayStream
 
@@ -102,14 +102,15 @@ def stream_of(table: ColumnTable) -> Any:
 
 
 def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
-    """The Arrow schema of columns, given by their names and kinds. It needs no rows."""
+    """Return the Arrow schema of columns, given by their names and kinds. It needs no
+    rows."""
     import nanoarrow
 
     return nanoarrow.struct({name: _arrow_type(kind) for name, kind in columns})
 
 
 def _arrow_type(kind: Kind) -> Any:
-    """The Arrow type of the values of a kind of column."""
+    """Return the Arrow type of the values of a kind of column."""
     import nanoarrow
 
     return getattr(nanoarrow, ARROW_TYPES[kind])()

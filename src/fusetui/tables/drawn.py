@@ -25,8 +25,8 @@ MAX_TEXT_CELLS = 40
 
 
 def table_repr(table: ColumnTable) -> str:
-    """The text of a table at the Python prompt: its size, and the first rows of its
-    main columns."""
+    """Return the text of a table at the Python prompt: its size, and the first rows of
+    its main columns."""
     shown = first_columns(table.top(REPR_ROWS))
     texts = [_describe_size(table), aligned_rows(shown, REPR_WIDTH)]
     omitted_rows = len(table) - len(shown)
@@ -38,8 +38,8 @@ def table_repr(table: ColumnTable) -> str:
 
 
 def _describe_size(table: ColumnTable) -> str:
-    """The name of a table with its number of rows and columns: `kernels: 3 rows, 12
-    columns`."""
+    """Return the name of a table with its number of rows and columns: `kernels: 3 rows,
+    12 columns`."""
     rows = plural(len(table), "row")
     columns = plural(len(table.columns), "column")
     return f"{table.name}: {rows}, {columns}"
@@ -63,16 +63,16 @@ def table_text(table: ColumnTable, most: int, width: int) -> str:
 
 
 def first_columns(table: ColumnTable) -> ColumnTable:
-    """A table with only those columns that a person sees without asking: figures first,
-    then texts."""
+    """Return a table with only those columns that a person sees without asking: figures
+    first, then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
     chosen.sort(key=_column_sort_key)
     return table.select(column.name for column in chosen)
 
 
 def _column_sort_key(column: TableColumn) -> tuple[bool, int]:
-    """The sort key of a column: figures come before texts; among texts `file` and
-    `short` come first."""
+    """Return the sort key of a column: figures come before texts; among texts `file`
+    and `short` come first."""
     is_text = column.kind == "text"
     if column.name in FIRST_TEXTS:
         return is_text, FIRST_TEXTS.index(column.name)
@@ -124,7 +124,7 @@ def _kept_columns(table: ColumnTable) -> set[int]:
 
 
 def without_unit(name: str) -> str:
-    """The title of a column whose values are shown with their unit: `total` for
+    """Return the title of a column whose values are shown with their unit: `total` for
     `total_ns`."""
     return name.removesuffix("_ns")
 
@@ -142,8 +142,8 @@ def value_texts(column: TableColumn, most: int | None = None) -> list[str]:
 
 
 def _format_value(column: TableColumn, value: object, most: int | None) -> str:
-    """One value as people read it: "" for None, yes or no, a time with its unit, a
-    share in percent. Texts are cut to `most` cells, if that is not None."""
+    """Write one value as people read it: "" for None, yes or no, a time with its unit,
+    a share in percent. Texts are cut to `most` cells, if that is not None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -188,8 +188,8 @@ def table_html(table: ColumnTable, most: int = REPR_ROWS) -> str:
 
 
 def _html_row(tag: str, values: Sequence[str], sides: Sequence[str]) -> str:
-    """A row of an HTML table. `tag` is `th` or `td`; `sides` has the alignment of each
-    cell, left or right."""
+    """Return a row of an HTML table. `tag` is `th` or `td`; `sides` has the alignment
+    of each cell, left or right."""
     cells = ""
     for side, value in zip(sides, values, strict=True):
         text = _escape_html(value)
@@ -198,5 +198,5 @@ def _html_row(tag: str, values: Sequence[str], sides: Sequence[str]) -> str:
 
 
 def _escape_html(text: str) -> str:
-    """A text with everything escaped that a terminal or HTML would interpret."""
+    """Escape everything in a text that a terminal or HTML would interpret."""
     return escape(printable(text))

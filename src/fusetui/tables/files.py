@@ -135,13 +135,13 @@ def _format_values(column: TableColumn, quoted: list[str], missing: str) -> list
 
 
 def _escape_tsv(text: str) -> str:
-    """A text as a value of TSV, with backslashes and control characters escaped."""
+    """Escape backslashes and control characters in a text, for a value of TSV."""
     return printable(text.replace("\\", "\\\\"))
 
 
 def _quote_json(text: str) -> str:
-    """A text as a JSON string in ASCII, without any character that a terminal would
-    interpret."""
+    """Write a text as a JSON string in ASCII, without any character that a terminal
+    would interpret."""
     # Python's json, which escapes all that is not ASCII; it leaves DEL alone, which a
     # terminal interprets.
     return json.dumps(text).replace("\x7f", "\\u007f")
@@ -185,7 +185,7 @@ class UnknownFormatError(Error, ValueError):
 
 
 def format_from_name(path: str) -> str:
-    """The format in which a file is written, by the ending of its name. Raises
+    """Return the format in which a file is written, by the ending of its name. Raises
     UnknownFormatError for any other ending."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:

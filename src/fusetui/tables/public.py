@@ -31,7 +31,7 @@ class Table(ColumnTable, frozen=True, eq=False):
     def __getitem__(
         self, key: str | SupportsIndex | slice
     ) -> NDArray[Any] | dict[str, Any] | Table:
-        """A column by its name, a row by its number, or some rows by a slice.
+        """Return a column by its name, a row by its number, or some rows by a slice.
 
         A column is as numpy has it: numbers as an array, a masked one where some may be
         missing; texts as an array of objects, with None for none. A row is a dict, as
@@ -56,42 +56,42 @@ class Table(ColumnTable, frozen=True, eq=False):
         return next(iter(only_row))
 
     def __repr__(self) -> str:
-        """The size of the table and its first rows, for the Python prompt."""
+        """Return the size of the table and its first rows, for the Python prompt."""
         from fusetui.tables.drawn import table_repr
 
         return table_repr(self)
 
     def _repr_html_(self) -> str:
-        """The first rows of the table as HTML, for notebooks."""
+        """Return the first rows of the table as HTML, for notebooks."""
         from fusetui.tables.drawn import table_html
 
         return table_html(self)
 
     def where(self, query: str) -> Table:
-        """The rows for which a query holds, such as `family = gemm and total_ns >
-        50us`. docs/tables.md has the grammar. Raises WrongQueryError, and NoColumnError
-        for an unknown column."""
+        """Return the rows for which a query holds, such as `family = gemm and total_ns
+        > 50us`. docs/tables.md has the grammar. Raises WrongQueryError, and
+        NoColumnError for an unknown column."""
         from fusetui.tables.where import rows_where
 
         return self.take(rows_where(self, query))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The table as a dataframe of pandas; columns of numbers are not copied. Raises
-        MissingPackageError without pandas."""
+        """Convert the table to a dataframe of pandas; columns of numbers are not
+        copied. Raises MissingPackageError without pandas."""
         from fusetui.tables.dataframes import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """The table as a dataframe of polars. Raises MissingPackageError without
-        polars."""
+        """Convert the table to a dataframe of polars. Raises MissingPackageError
+        without polars."""
         from fusetui.tables.files import import_optional
 
         return import_optional("polars", "to_polars()").DataFrame(self)  # by Arrow
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as an ArrowArrayStream of int64, float64, bool and large_string
-        columns, in a PyCapsule. A requested schema is ignored."""
+        """Return the table as an ArrowArrayStream of int64, float64, bool and
+        large_string columns, in a PyCapsule. A requested schema is ignored."""
         from fusetui.tables.dataframes import stream_of
 
         return stream_of(self)
@@ -170,8 +170,8 @@ def _file_column(tables: Sequence[tuple[str, Table]], file: ColumnSpec) -> Table
 
 
 def name_beside_file(table: str, column: str, file: ColumnSpec) -> str:
-    """The name of a column in a table that also has a column for the file. A column
-    with the same name is prefixed by the name of its table."""
+    """Return the name of a column in a table that also has a column for the file. A
+    column with the same name is prefixed by the name of its table."""
     return f"{table}_{column}" if column == file.name else column
 
 

@@ -23,6 +23,7 @@ from fusetui.tables.table import DTYPES, ColumnSpec, Kind
 from fusetui.trace.model.columns import Trace
 
 if TYPE_CHECKING:
+    from fusetui.analysis.compiled.model import CompiledKernel, CompiledRegion
     from fusetui.analysis.ranks.model import JobAnswer
 
 Specs = tuple[ColumnSpec, ...]
@@ -81,8 +82,8 @@ def _section_names(table: str, by: str) -> list[str]:
 
 
 def _idle_specs(whole: str, *, optional: bool) -> list[ColumnSpec]:
-    """The columns for the idle time by reason, one for each reason. `whole` is the
-    column that they are a part of."""
+    """Return the columns for the idle time by reason, one for each reason. `whole` is
+    the column that they are a part of."""
     return [
         ColumnSpec(
             name=f"idle_{reason}_ns",
@@ -173,8 +174,8 @@ def trace_table(name: str, trace: Trace, request: TableRequest | None = None) ->
 
 
 def ranks_table(answer: JobAnswer) -> Table:
-    """The table of the ranks of a job, with a row for each rank in the order of the
-    answer."""
+    """Make the table of the ranks of a job, with a row for each rank in the order of
+    the answer."""
     records = []
     for rank in answer.ranks:
         record = msgspec.structs.asdict(rank)
@@ -191,8 +192,8 @@ def ranks_table(answer: JobAnswer) -> Table:
 
 
 def _idle_columns(idle: Mapping[str, int]) -> dict[str, int]:
-    """The value of each idle column: the ns of each reason, 0 for reasons that do not
-    occur in `idle`."""
+    """Return the value of each idle column: the ns of each reason, 0 for reasons that
+    do not occur in `idle`."""
     return {f"idle_{reason}_ns": idle.get(reason, 0) for reason in IDLE}
 
 
@@ -271,28 +272,39 @@ def _make_compile(trace: Trace, _: TableRequest) -> PartialRecords:
     records: Records = []
     for region in answer.regions:
         for kernel in region.kernels:
-            lines = [f"{line.file}:{line.line}" for line in kernel.lines]
-            records.append(
-                {
-                    "total_ns": kernel.total_ns,
-                    "runs": kernel.calls,
-                    "kernel": kernel.name,
-                    "handle": kernel.handle,
-                    "region": region.compile_id,
-                    "pass": region.pass_,
-                    "function": region.function,
-                    "lines": "; ".join(lines),
-                    "code": "\n".join(line.code for line in kernel.lines),
-                    "possible": kernel.possible,
-                    "on_gpu": kernel.on_gpu,
-                    "joined_by": region.joined_by,
-                    "not_joined": kernel.not_joined,
-                    "key": region.key,
-                    "cache": region.cache,
-                }
-            )
-    records.sort(key=lambda record: -record["total_ns"])
+            records.append(_compiled_kernel_record(region, kernel))
+    records.sort(key=lambda record: record["total_ns"], reverse=True)
     return PartialRecords(records=records, left_out=tuple(remarks(answer)))
+
+
+def _compiled_kernel_record(
+    region: CompiledRegion, kernel: CompiledKernel
+) -> dict[str, Any]:
+    """Return the row of `compile` for one kernel.
+
+    Args:
+        region: The compiled region that runs it.
+        kernel: The kernel, with the lines of Python that it was made from.
+    """
+    lines = [f"{line.file}:{line.line}" for line in kernel.lines]
+    code = [line.code for line in kernel.lines]
+    return {
+        "total_ns": kernel.total_ns,
+        "runs": kernel.calls,
+        "kernel": kernel.name,
+        "handle": kernel.handle,
+        "region": region.compile_id,
+        "pass": region.pass_,
+        "function": region.function,
+        "lines": "; ".join(lines),
+        "code": "\n".join(code),
+        "possible": kernel.possible,
+        "on_gpu": kernel.on_gpu,
+        "joined_by": region.joined_by,
+        "not_joined": kernel.not_joined,
+        "key": region.key,
+        "cache": region.cache,
+    }
 
 
 def _make_gaps(trace: Trace, request: TableRequest) -> Records:
@@ -384,7 +396,7 @@ def _steps(trace: Trace, _: TableRequest) -> Records:
 
 
 def _to_builtins(records: object) -> Records:
-    """Records as dicts with values of built-in types."""
+    """Convert records to dicts with values of built-in types."""
     plain: Records = msgspec.to_builtins(records)
     return plain
 

@@ -119,7 +119,7 @@ class SqlDatabase:
             self._connection.close()
 
     def columns(self, name: str) -> tuple[ColumnSpec, ...]:
-        """The columns of a table. The table need not be made for that."""
+        """Return the columns of a table. The table need not be made for that."""
         specs = columns_of(name)
         if not self._of_several:
             return specs
@@ -130,8 +130,8 @@ class SqlDatabase:
         return (FILE, *specs_beside_file)
 
     def table(self, name: str) -> Table:
-        """One of TABLES with the rows of all traces, made at its first use. It counts
-        as read by the present query."""
+        """Return one of TABLES with the rows of all traces, made at its first use. It
+        counts as read by the present query."""
         if name not in self._tables:
             self._tables[name] = self._make(name)
         self._read.add(name)
@@ -184,7 +184,8 @@ class SqlDatabase:
             )
 
     def _tables_named(self, query: str) -> list[str]:
-        """The tables that a query names, and perhaps some that it only seems to name."""
+        """List the tables that a query names, and perhaps some that it only seems to
+        name."""
         try:
             names = set(self._connection.get_table_names(query))
         except self._engine.Error:
@@ -194,8 +195,8 @@ class SqlDatabase:
         return [name for name in TABLES if name in lower_names]
 
     def _answer(self, query: str) -> Table:
-        """The answer to a query as a table, with a column for each of its expressions.
-        Raises an error of DuckDB."""
+        """Answer a query by a table, with a column for each of its expressions. Raises
+        an error of DuckDB."""
         relation = self._connection.sql(query)
         names = _make_distinct(relation.columns)
         kinds = [KINDS.get(duckdb_type.id, "text") for duckdb_type in relation.types]
@@ -243,8 +244,10 @@ class SqlTables(SqlDatabase):
 
 
 def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
-    """One of TABLES, of one or several traces with their names. Several have a column
-    with the name."""
+    """Make one of TABLES, of one or several traces.
+
+    The table of several traces has a column with the name of the trace.
+    """
     tables = [(trace_name, trace_table(name, trace)) for trace_name, trace in traces]
     if len(tables) == 1:
         return tables[0][1]
@@ -260,18 +263,18 @@ class _LazyTable:
         self.table = table
 
     def __arrow_c_schema__(self) -> Any:
-        """The Arrow schema of the columns; the table is not made for that."""
+        """Return the Arrow schema of the columns; the table is not made for that."""
         schema = schema_of((spec.name, spec.kind) for spec in self.specs)
         return schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """The rows as an Arrow stream, for which the table is made."""
+        """Return the rows as an Arrow stream, for which the table is made."""
         return self.table().__arrow_c_stream__(requested_schema)
 
 
 def _format_error(message: str) -> str:
-    """A message of DuckDB as one sentence in one line, without the kind of the error
-    and its place in the query."""
+    """Turn a message of DuckDB into one sentence in one line, without the kind of the
+    error and its place in the query."""
     without_place = ERROR_PLACE.sub("", message)
     without_kind = ERROR_KIND.sub("", without_place)
     in_one_line = " ".join(without_kind.split())
@@ -281,8 +284,7 @@ def _format_error(message: str) -> str:
 
 
 def _make_distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns made distinct: a name that came before gets a number behind it,
-    `a`, `a_1`."""
+    """Make names of columns distinct: of two names `a` the second becomes `a_1`."""
     distinct_names: list[str] = []
     taken: set[str] = set()
     for name in names:
@@ -297,7 +299,7 @@ def _make_distinct(names: Sequence[str]) -> list[str]:
 
 
 def _column_from_duckdb(name: str, kind: Kind, values: Any) -> TableColumn:
-    """A column made of an array of DuckDB, in which missing values are masked. A float
+    """Make a column of an array of DuckDB, in which missing values are masked. A float
     that is not finite counts as missing."""
     has_value = ~np.ma.getmaskarray(values)
     unmasked = np.ma.getdata(values)

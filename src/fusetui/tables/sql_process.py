@@ -169,7 +169,7 @@ def _next_reply(
 
 
 def _table_from_reply(reply: SqlReply) -> Table:
-    """The table that the other process has sent as its answer."""
+    """Make the table that the other process has sent as its answer."""
     columns = tuple(_decode_column(column) for column in reply.columns)
     return Table(
         name="rows",
@@ -180,7 +180,7 @@ def _table_from_reply(reply: SqlReply) -> Table:
 
 
 def _decode_column(column: SqlColumn) -> TableColumn:
-    """A column of a table, made from the bytes of its values."""
+    """Make a column of a table from the bytes of its values."""
     known = None
     if column.known is not None:
         known = np.frombuffer(column.known, dtype=np.bool_)
@@ -193,7 +193,7 @@ def _decode_column(column: SqlColumn) -> TableColumn:
 
 
 def _encode_column(column: TableColumn) -> SqlColumn:
-    """A column of a table, with its values as bytes."""
+    """Write the values of a column as bytes."""
     return SqlColumn(
         name=column.name,
         dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has

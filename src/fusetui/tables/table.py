@@ -33,7 +33,7 @@ class NoColumnError(Error, KeyError):
     """One plain sentence: which column a table does not have, and those that it has."""
 
     def __str__(self) -> str:
-        """The sentence without the quotes that KeyError puts around it."""
+        """Return the sentence without the quotes that KeyError puts around it."""
         return str(self.args[0])
 
 
@@ -141,8 +141,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:
-        """The column with this name, with or without its unit: `dur` is `dur_ns`.
-        Raises NoColumnError."""
+        """Return the column with this name, with or without its unit: `dur` is
+        `dur_ns`. Raises NoColumnError."""
         column_by_name = {column.name: column for column in self.columns}
         for full_name in (name, f"{name}_ns"):
             if full_name in column_by_name:
@@ -157,7 +157,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         raise NoColumnError(f"{self.name} has no column {name}{hint}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
-        """A table with only these columns, in this order, each once.
+        """Return a table with only these columns, in this order, each once.
 
         Names are given as `select("name", "count")` or `select(["name", "count"])`.
         Raises NoColumnError.
@@ -172,18 +172,18 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         )
 
     def take(self, rows: Rows | slice) -> Self:
-        """A table with some of the rows, in the order of `rows`."""
+        """Return a table with some of the rows, in the order of `rows`."""
         columns = tuple(column.take(rows) for column in self.columns)
         return replace(self, columns=columns)
 
     def top(self, number: int) -> Self:
-        """A table with the first rows. Raises ValueError for a negative number."""
+        """Return a table with the first rows. Raises ValueError for a negative number."""
         if number < 0:
             raise ValueError(f"top takes the number of rows, not {number}.")
         return self.take(slice(0, number))
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
-        """The table sorted by one column; rows without a value come last.
+        """Sort the table by one column; rows without a value come last.
 
         Texts are sorted from a to z, other values from the largest on, unless
         `descending` says otherwise. Raises NoColumnError.
@@ -283,14 +283,14 @@ def _value_as_text(value: object) -> str:
 
 
 def _int_or_none(value: float | None) -> int | None:
-    """A number as an integer; None if it is None or does not fit into 64 bits."""
+    """Convert a number to an integer; None if it is None or does not fit into 64 bits."""
     if value is None or not -MAX_INT <= value < MAX_INT:
         return None
     return int(value)
 
 
 def _float_or_none(value: float | None) -> float | None:
-    """A number as a float; None if it is None, infinite, NaN or too large."""
+    """Convert a number to a float; None if it is None, infinite, NaN or too large."""
     if value is None or not abs(value) < MAX_FLOAT:
         return None
     return float(value)

@@ -15,7 +15,7 @@ import numpy as np
 from fusetui.analysis.questions.query import (
     COMPARED,
     Word,
-    matching,
+    match_names,
     parse_pattern,
     parse_word,
 )
@@ -90,7 +90,7 @@ def _part_holds(table: ColumnTable, part: Written) -> Flags:
     """
     pattern = parse_pattern(part)
     if pattern:
-        matches = partial(matching, pattern.text)
+        matches = partial(match_names, pattern.text)
         holds = _any_text(table, partial(_test_texts, test=matches))
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)

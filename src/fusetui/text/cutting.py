@@ -195,5 +195,5 @@ def _char_width(char: str) -> int:
 
 
 def with_capital(sentence: str) -> str:
-    """A sentence with a capital letter at its begin; the rest is kept."""
+    """Return a sentence with a capital letter at its begin; the rest is kept."""
     return sentence[:1].upper() + sentence[1:]

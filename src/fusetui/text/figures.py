@@ -74,7 +74,7 @@ class Unit(msgspec.Struct, frozen=True):
     decimals: int
 
     def text(self, ns: int) -> str:
-        """A time in this unit, rounded half up, without the name of the unit:
+        """Return a time in this unit, rounded half up, without the name of the unit:
         `1,437.3`.
 
         A time that would round to nothing is shown as `<0.1`, whatever its sign.
@@ -90,12 +90,12 @@ class Unit(msgspec.Struct, frozen=True):
         return f"{sign}{_format_decimal(digits, self.decimals, thousands=',')}"
 
     def hides(self, ns: int) -> bool:
-        """Whether a time that is not 0 rounds to 0 in this unit."""
+        """Return whether a time that is not 0 rounds to 0 in this unit."""
         return ns != 0 and self._digits(ns) == 0
 
     def _digits(self, ns: int) -> int:
-        """The digits of a time in this unit, as a number without the point: 14373 for
-        1,437.3."""
+        """Return the digits of a time in this unit, as a number without the point:
+        14373 for 1,437.3."""
         return _round_half_up(abs(ns) * 10**self.decimals, self.scale)
 
 
@@ -277,7 +277,7 @@ def tick(ns: int, step: int) -> str:
 
 
 def window(begin_ns: int, end_ns: int) -> str:
-    """Two times, with enough digits to tell how far apart they are.
+    """Write two times, with enough digits to tell how far apart they are.
 
     >>> window(10_000_000_000, 10_003_000_000)
     '10000.00 ms to 10003.00 ms'
@@ -523,7 +523,7 @@ def amount(text: str) -> float | None:
 
 
 def _exact_fraction(value: float) -> Fraction:
-    """The exact value of a float or an integer as a fraction."""
+    """Return the exact value of a float or an integer as a fraction."""
     from fractions import Fraction  # takes a while to import, and many runs need none
 
     return Fraction(value)

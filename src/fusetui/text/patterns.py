@@ -32,7 +32,9 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """`re.compile` for patterns of modules, which most runs import and do not use.
+    """Return a pattern that is compiled at its first use.
+
+    It replaces `re.compile` in modules that most runs import and do not use.
 
     re.error, if the pattern is wrong, is raised when it is used.
     """

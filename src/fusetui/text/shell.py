@@ -23,13 +23,13 @@ def shell_word(word: str) -> str:
 
 
 def shell_path(path: str) -> str:
-    """A path as a word that a shell reads back exactly. One that begins with `-` gets
-    `./` before it, so that it is not an option."""
+    """Quote a path as one word, which a shell reads back exactly. One that begins with
+    `-` gets `./` before it, so that it is not an option."""
     return shell_word(f"./{path}" if path.startswith("-") else path)
 
 
 def _escape_in_quotes(character: str) -> str:
-    """A character as it is written between `$'` and `'`."""
+    """Return a character as it is written between `$'` and `'`."""
     if is_printable(character):
         return ESCAPED_IN_QUOTES.get(character, character)
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

@@ -135,7 +135,7 @@ def _fitting_columns(
 
 
 def _cells_before_last(shown: Sequence[int], widths: Sequence[int]) -> int:
-    """How many cells of a line the shown columns take before the last one, gaps
+    """Count how many cells of a line the shown columns take before the last one, gaps
     included."""
     return sum(widths[number] + len(GAP) for number in shown[:-1])
 
@@ -215,12 +215,12 @@ def wrapped_lines(text: str, max_cells: int, indent: str = "") -> list[str]:
 
 
 def time_or_blank(ns: int) -> str:
-    """The text of a time in ns; "" for 0."""
+    """Return the text of a time in ns; "" for 0."""
     return duration(ns) if ns else ""
 
 
 def count_or_blank(number: int) -> str:
-    """The text of a number; "" for 0."""
+    """Return the text of a number; "" for 0."""
     return count(number) if number else ""
 
 

@@ -133,7 +133,7 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
             labels |= change(editor, item, row, int(subject.trace.op[row]))
             ns_in_step[item] = int(subject.trace.dur[row])
     once = place == PLACES[0]
-    ns_of_item = ns_in_step if once else subject.items.times
+    ns_of_item = ns_in_step if once else subject.items.mean_times
     ops = subject.items.op_names
     slower = Planted(
         events=[],
@@ -246,7 +246,7 @@ def each(
         labels |= change(editor, item, row, int(subject.trace.op[row]))
         times.append(int(subject.trace.dur[row]))
     once = place == PLACES[0]
-    mean = times[0] if once else subject.items.times[item]
+    mean = times[0] if once else subject.items.mean_times[item]
     return Planted(
         editor.finished(),
         kind,

@@ -9,8 +9,8 @@ from typing import Any
 from tests.corpus.files import corpus_path
 
 from fusetui.analysis.questions.launches import (
-    launch_calls,
-    replays,
+    find_launch_calls,
+    list_graph_replays,
     summarize_launches_by_thread,
 )
 from fusetui.trace import open_trace
@@ -94,7 +94,7 @@ def test_a_call_without_an_event_counts_by_its_name(
         "hipExtModuleLaunchKernel",
     ]
     trace = trace_of([call(event, name, 10 * n, 5) for n, name in enumerate(names)])
-    rows, events = launch_calls(trace)
+    rows, events = find_launch_calls(trace)
     assert [trace.name_of(row) for row in rows.tolist()] == [names[0], names[3]]
     assert events.tolist() == [0, 0]
 
@@ -115,7 +115,7 @@ def test_a_replay_is_a_unit(trace_of: Make, event: Make) -> None:
             kernel(event, 2, 110, 5),
         ]
     )
-    first, second = replays(trace)
+    first, second = list_graph_replays(trace)
     assert (first.call_ns, first.device, first.events, first.kernels) == (
         9_000,
         0,
@@ -136,7 +136,10 @@ def test_a_graph_on_two_devices_is_a_replay_on_each(
             kernel(event, 1, 10, 7, pid=9),
         ]
     )
-    assert [(r.device, r.busy_ns) for r in replays(trace)] == [(0, 5_000), (9, 7_000)]
+    assert [(r.device, r.busy_ns) for r in list_graph_replays(trace)] == [
+        (0, 5_000),
+        (9, 7_000),
+    ]
 
 
 def test_many_kernels_of_one_plain_call_are_no_replay(
@@ -144,7 +147,7 @@ def test_many_kernels_of_one_plain_call_are_no_replay(
 ) -> None:
     kernels = [kernel(event, 1, 10 * n, 5) for n in (1, 2, 3)]
     trace = trace_of([call(event, "cudaLaunchKernel", 0, 5, 1), *kernels])
-    assert replays(trace) == ()
+    assert list_graph_replays(trace) == ()
     (thread,) = summarize_launches_by_thread(trace)
     assert (thread.count, thread.events) == (1, 3)
 
@@ -154,14 +157,14 @@ def test_trace_without_launches_has_no_calls_and_no_replays(
 ) -> None:
     trace = trace_of([event("aten::add", 0, 5)])
     assert not summarize_launches_by_thread(trace)
-    assert not replays(trace)
+    assert not list_graph_replays(trace)
 
 
 def kernels_of_replays(path: Path) -> list[int]:
     """Of each replay of a graph, whose kernels are those that its call launched; and
     every linked event is an event of a thread."""
     trace = open_trace(str(path))
-    found = replays(trace)
+    found = list_graph_replays(trace)
     for call in {replay.call for replay in found}:
         launched = trace.named(call.__eq__)[trace.name[trace.launch]]
         of_call = sum(replay.kernels for replay in found if replay.call == call)

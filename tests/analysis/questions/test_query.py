@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions import query
-from fusetui.analysis.questions.query import Bound, Pattern, Word, matching, parse
+from fusetui.analysis.questions.query import Bound, Pattern, Word, match_names, parse
 from fusetui.analysis.questions.query_text import WrongQueryError
 from fusetui.analysis.questions.search import (
-    by_args,
     collect_name_texts,
     search,
     search_args_for_words,
+    search_in_args,
 )
 from fusetui.trace import Trace
 
@@ -147,7 +147,7 @@ def names(trace: Trace, text: str) -> Sequence[str]:
     wanted = parse(text)
     rows = search(trace, collect_name_texts(trace), wanted)
     if wanted.reads_args:
-        *_, (rows, share) = by_args(trace, collect_name_texts(trace), wanted)
+        *_, (rows, share) = search_in_args(trace, collect_name_texts(trace), wanted)
         assert share == 1.0
     return [trace.name_of(int(row)) for row in rows]
 
@@ -236,11 +236,11 @@ def test_args_without_a_searched_word_are_not_decoded(
 
 def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:
     with pytest.raises(WrongQueryError, match="takes longer than"):
-        matching("(a|aa)+$", ["a" * 60 + "!"], seconds=0.3)
+        match_names("(a|aa)+$", ["a" * 60 + "!"], seconds=0.3)
 
 
 def test_a_pattern_is_given_any_name() -> None:
-    assert matching("é", ["caf\u00e9", "\ud800", "x\ny"]).tolist() == [
+    assert match_names("é", ["caf\u00e9", "\ud800", "x\ny"]).tolist() == [
         True,
         False,
         False,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.totals import spreads
+from fusetui.analysis.questions.totals import summarize_durations
 from fusetui.trace.model.grouping import grouped
 
 PAIRS = st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 10**9)), max_size=60)
@@ -20,7 +20,7 @@ def test_spreads_of_groups_equal_numpy_on_each_alone(
 ) -> None:
     keys = np.array([key for key, _ in pairs], dtype=np.int64)
     dur = np.array([value for _, value in pairs], dtype=np.int64)
-    found = spreads(keys, dur)
+    found = summarize_durations(keys, dur)
     assert len(found) == len(np.unique(keys))
     for key, spread in zip(np.unique(keys), found, strict=True):
         own = dur[keys == key]
@@ -37,7 +37,9 @@ def test_spreads_of_groups_equal_numpy_on_each_alone(
 
 
 def test_spread_of_five_values_has_percentiles_by_hand() -> None:
-    (spread,) = spreads(np.zeros(5, dtype=np.int64), np.array([40, 10, 20, 30, 50]))
+    (spread,) = summarize_durations(
+        np.zeros(5, dtype=np.int64), np.array([40, 10, 20, 30, 50])
+    )
     assert (spread.p10_ns, spread.median_ns, spread.p90_ns) == (14, 30, 46)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.computing import tallies
+from fusetui.analysis.questions.computing import count_kinds_by_step
 from fusetui.gpu.kinds import kinds
 from fusetui.trace import Trace
 
@@ -32,7 +32,7 @@ def test_cpu_ops_belong_to_the_step_in_which_they_start(
 ) -> None:
     steps = step(1, 0), step(2, 100)
     ops = [event("aten::mm", ts, 5) for ts in (0, 50, 99, 100)]
-    counted = tallies(trace_of([*steps, *ops]))
+    counted = count_kinds_by_step(trace_of([*steps, *ops]))
     assert counted.steps == ("ProfilerStep#1", "ProfilerStep#2")
     assert not counted.on_gpu
     assert counted.found("kernels") == counted.found("gemm") == (3, 1)
@@ -44,7 +44,7 @@ def test_kernels_belong_to_the_step_that_launched_them(
     trace_of: Open, launched: Callable[..., list[Event]]
 ) -> None:
     events = [*launched(1, 10, 50), *launched(2, 20, 150), *launched(3, 110, 170)]
-    counted = tallies(trace_of([step(1, 0), step(2, 100), *events]))
+    counted = count_kinds_by_step(trace_of([step(1, 0), step(2, 100), *events]))
     assert counted.on_gpu
     assert counted.found("kernels") == (2, 1)
     assert counted.per_step("kernels") == 1.5
@@ -53,7 +53,7 @@ def test_kernels_belong_to_the_step_that_launched_them(
 def test_on_a_gpu_ops_do_not_count(
     trace_of: Open, event: Callable[..., Event], launched: Callable[..., list[Event]]
 ) -> None:
-    counted = tallies(
+    counted = count_kinds_by_step(
         trace_of([step(1, 0), event("aten::mm", 5, 20), *launched(1, 10, 50)])
     )
     assert counted.found("kernels") == (1,)
@@ -65,7 +65,7 @@ def test_copies_and_sets_are_no_kernels(
     place = {"pid": 0, "tid": 7}
     categories = ("kernel", "gpu_memcpy", "gpu_memcpy", "gpu_memset")
     events = [event("k", 10 * n, cat=cat, **place) for n, cat in enumerate(categories)]
-    counted = tallies(trace_of(events))
+    counted = count_kinds_by_step(trace_of(events))
     assert counted.steps == ()
     assert [counted.found(kind) for kind in ("kernels", "memcpy", "memset")] == [
         (1,),
@@ -78,11 +78,18 @@ def test_steps_on_gpu_lanes_are_not_steps(
     trace_of: Open, event: Callable[..., Event]
 ) -> None:
     twin = step(1, 0, cat="gpu_user_annotation", pid=0, tid=7)
-    assert len(tallies(trace_of([step(1, 0), twin, event("aten::mm", 5)])).steps) == 1
+    assert (
+        len(
+            count_kinds_by_step(
+                trace_of([step(1, 0), twin, event("aten::mm", 5)])
+            ).steps
+        )
+        == 1
+    )
 
 
 def test_an_empty_trace_has_nothing(trace_of: Open) -> None:
-    assert tallies(trace_of([])).per_step("kernels") == 0
+    assert count_kinds_by_step(trace_of([])).per_step("kernels") == 0
 
 
 @pytest.mark.parametrize(

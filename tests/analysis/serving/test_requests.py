@@ -7,8 +7,8 @@ import pytest
 from fusetui.analysis.questions.server_steps import (
     Requested,
     ServerPhase,
-    asked_by,
-    merged,
+    combine_annotations,
+    parse_step_name,
 )
 
 
@@ -86,7 +86,7 @@ from fusetui.analysis.questions.server_steps import (
 def test_annotations_of_servers_are_parsed_into_requests(
     name: str, found: Requested
 ) -> None:
-    assert asked_by(name) == found
+    assert parse_step_name(name) == found
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_annotations_of_servers_are_parsed_into_requests(
     ],
 )
 def test_other_annotations_are_no_requests(name: str) -> None:
-    assert asked_by(name) is None
+    assert parse_step_name(name) is None
 
 
 def test_cached_tokens_are_context_without_new_tokens() -> None:
@@ -117,4 +117,6 @@ def test_two_annotations_of_a_step_are_combined() -> None:
         Requested(ServerPhase.UNKNOWN, 16, None, 800),
         Requested(ServerPhase.VERIFY, 16, 64),
     )
-    assert merged(outer, inner) == Requested(ServerPhase.VERIFY, 16, 64, 800)
+    assert combine_annotations(outer, inner) == Requested(
+        ServerPhase.VERIFY, 16, 64, 800
+    )

@@ -10,7 +10,7 @@ import pytest
 from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, drawn, opened
 
-from fusetui.analysis.questions.query import matching
+from fusetui.analysis.questions.query import match_names
 from fusetui.trace import Trace
 from fusetui.tui import loading, screen_layout
 from fusetui.tui.drawing.canvas import Click
@@ -119,7 +119,7 @@ def test_an_expression_that_no_lane_matches_changes_nothing(state: State) -> Non
 def test_an_expression_that_takes_too_long_is_given_up(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "matching", partial(matching, seconds=0))
+    monkeypatch.setattr(loading, "match_names", partial(match_names, seconds=0))
     found = after(state, *expressed(state, "/(a+)+b/"))
     assert "takes longer than 0 s" in found.hint
     assert labels(found) == labels(state)

@@ -208,10 +208,7 @@ def _group_equal_runs(
     outside = len(calls.joins)
     join_of_run = at(calls.join_of_call, runs.call, missing=outside)
 
-    # Number the runs of the same name in each call.
-    _, name_in_call = distinct_rows((runs.call, runs.name))
-    position_in_call = ordinals(name_in_call)
-    count_in_call = group_size_of_each(name_in_call)
+    numbering = _number_runs_in_calls(runs)
 
     # The file is looked up in the log if the graph of a kernel is not known. For other
     # kernels it is not read.
@@ -222,19 +219,45 @@ def _group_equal_runs(
     files = _read_kernel_files(trace, runs, np.flatnonzero(needs_file))
 
     first_runs, group_of_run = distinct_rows(
-        (join_of_run, runs.name, position_in_call, count_in_call, files.path_of_run)
+        (
+            join_of_run,
+            runs.name,
+            numbering.position,
+            numbering.total,
+            files.path_of_run,
+        )
     )
     groups = []
     for run in first_runs.tolist():
         equal_runs = _EqualRuns(
             join=joins[join_of_run[run]],
             name=runs.names[runs.name[run]],
-            position=int(position_in_call[run]),
-            count_in_call=int(count_in_call[run]),
+            position=int(numbering.position[run]),
+            count_in_call=int(numbering.total[run]),
             file=files.paths[files.path_of_run[run]],
         )
         groups.append(equal_runs)
     return _RunGroups(groups=groups, group_of_run=group_of_run)
+
+
+class _NumberedRuns(NamedTuple):
+    """The runs of kernels, numbered among those of the same name in the same call of a
+    graph; one entry per run."""
+
+    position: Int64s  # from 0
+    total: Int64s  # how many runs of its name the call has
+
+
+def _number_runs_in_calls(runs: KernelRuns) -> _NumberedRuns:
+    """Number the runs of the same kernel in each call of a graph.
+
+    E.g. if a call runs a, b and a, their positions are 0, 0 and 1, and the totals 2,
+    1 and 2.
+    """
+    _, name_in_call = distinct_rows((runs.call, runs.name))
+    return _NumberedRuns(
+        position=ordinals(name_in_call), total=group_size_of_each(name_in_call)
+    )
 
 
 class _KernelFiles(NamedTuple):

@@ -29,9 +29,6 @@ def locate_logged_events(trace: Trace, log: CompileLog) -> PlacedEvents:
 
     A compilation belongs to its op, and a break to the regions that continue after it.
     Those outside of the recording are left out.
-
-    Returns:
-        The compilations and the breaks, each by the row of the slice.
     """
     return PlacedEvents(
         compilations=_locate_compilations(trace, log),

@@ -105,11 +105,11 @@ def find_compiled_code(trace: Trace) -> CompiledCode:
     if not len(call_rows):
         call_rows = region_rows
 
-    line = origins(trace).line
+    thread_line = origins(trace).line  # the threads, laid end to end
     return CompiledCode(
         trace=trace,
-        regions=Spans(trace, line, region_rows),
-        calls=Spans(trace, line, call_rows),
+        regions=Spans(trace, thread_line, region_rows),
+        calls=Spans(trace, thread_line, call_rows),
     )
 
 

@@ -50,8 +50,8 @@ def measure_common_work(
     common_b_ns = 0
     for group in groups:
         if group.a and group.b and _has_name_in_common(a, b, group):
-            common_a_ns += sum(a.times[item] for item in group.a)
-            common_b_ns += sum(b.times[item] for item in group.b)
+            common_a_ns += sum(a.mean_times[item] for item in group.a)
+            common_b_ns += sum(b.mean_times[item] for item in group.b)
     return CommonWork(
         share_of_a=common_a_ns / total_a_ns, share_of_b=common_b_ns / total_b_ns
     )

@@ -322,9 +322,9 @@ def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     if on_cpu:
         ns_by_step = dispatch_ns_by_step(items)
         dispatch_ns = int(mean(ns_by_step[items.usual_steps]))
-    crossing_work = _measure_crossing_work(
-        work, _select_busy_rows(work, on_cpu), items.usual_steps
-    )
+    busy_rows = _select_busy_rows(work, on_cpu)
+    crossing_work = _measure_crossing_work(work, busy_rows, items.usual_steps)
+    # What ran in the step; where it took longer than the step was busy, it overlapped.
     spent_ns = work_ns + dispatch_ns + crossing_work.earlier_ns - crossing_work.later_ns
     return DiffSide(
         label=work.label,

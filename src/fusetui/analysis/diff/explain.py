@@ -228,9 +228,9 @@ def _add_up_items(items: WorkItems, members: Sequence[int]) -> RowShare:
     """
     return RowShare(
         names=[items.names[item] for item in members],
-        ns=sum(items.times[item] for item in members),
+        ns=sum(items.mean_times[item] for item in members),
         count=len(members),
-        median_ns=sum(items.medians[item] for item in members),
+        median_ns=sum(items.median_times[item] for item in members),
         rows=tuple(items.row[[*members]].tolist()),
         hidden_ns=sum(items.hidden_times[item] for item in members),
     )
@@ -284,8 +284,8 @@ def _describe_change_of_time(
     """
     item_a = group.a[0]
     item_b = group.b[0]
-    a_ns = a.times[item_a]
-    b_ns = b.times[item_b]
+    a_ns = a.mean_times[item_a]
+    b_ns = b.mean_times[item_b]
     if kind is not RowKind.SAME:
         return f" takes {change(a_ns, b_ns)} time"
     if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:

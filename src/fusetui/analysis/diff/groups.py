@@ -185,6 +185,10 @@ class Alignment:
         last = gap_index + MAX_GAPS_TO_FUSED_OP
         return self.gaps[first : last + 1]
 
+    def gaps_in(self, region: range) -> list[Gap]:
+        """Return the gaps of a region, which is a range of their indices."""
+        return self.gaps[region.start : region.stop]
+
     def pairs_inside(self, region: range) -> range:
         """Return the indices of the pairs that lie between the gaps of a region.
 

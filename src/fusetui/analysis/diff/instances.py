@@ -29,8 +29,8 @@ IN_PARTS = "the same kernel, split into several launches"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
 
 MAX_KERNELS_OF_OP = 8
-"""An op that launches more kernels (a graph, a foreach) is not treated as one
-piece of work."""
+"""An op that launches more kernels (a graph, a foreach) is not treated as one piece of
+work."""
 
 
 def pair_repetitions(alignment: Alignment) -> None:
@@ -184,20 +184,13 @@ def _identify_kernel_of_call(items: WorkItems, item: int) -> _KernelOfCall:
     return _KernelOfCall(op=None, first_item=first, kernel_id=kernel_id)
 
 
-def group_rest_of_ops(alignment: Alignment, side: int) -> None:
+def group_rest_of_ops(alignment: Alignment) -> None:
     """Group the remaining kernels of calls that are the same in A and B.
 
     Unpaired kernels of both become one group. Unpaired kernels of one trace join the
     pair that links the two calls in two cases: the pair has two different kernels, so
     one became several, or they add up the parts of its kernel.
-
-    Args:
-        alignment: Two lanes (streams), one of A and one of B, and what is paired so
-            far.
-        side: 0; both directions are covered at once, so nothing is done for side 1.
     """
-    if side == 1:
-        return
     unpaired_a = _group_unpaired_items_by_op(alignment, 0)
     unpaired_b = _group_unpaired_items_by_op(alignment, 1)
     if not unpaired_a and not unpaired_b:

@@ -82,7 +82,7 @@ class Vocabulary:
 
 
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The items of one side: the pieces of its representative step.
+    """The items of a trace: the kernels (or CPU ops) of its representative step.
 
     They are sorted by lane, then by start. Arrays and lists have one entry per item
     unless they say otherwise. A *key* is a number that is equal on both sides where two
@@ -135,7 +135,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if not len(self.usual_steps):
             return medians(self.samples)
-        return mean(self.samples[np.isin(self.same_work_steps, self.usual_steps)])
+        is_usual = np.isin(self.same_work_steps, self.usual_steps)
+        return mean(self.samples[is_usual])
 
     @cached_property
     def names(self) -> list[str]:
@@ -150,7 +151,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def computes(self) -> list[bool]:
         """Whether each item is neither a copy nor a fill of memory."""
-        return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
+        roles = self.trace.role[self.row]
+        return [*np.isin(roles, (Role.KERNEL, Role.OP)).tolist()]
 
     @cached_property
     def op_ids(self) -> Int64s:
@@ -165,7 +167,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def op_or_kernel(self) -> list[int]:
         """The id of the op of each item; minus the id of the kernel without an op."""
-        return [*np.where(self.op_ids != NO_OP, self.op_ids, -self.kernel_ids).tolist()]
+        has_op = self.op_ids != NO_OP
+        return [*np.where(has_op, self.op_ids, -self.kernel_ids).tolist()]
 
     @cached_property
     def stems(self) -> list[str]:
@@ -196,7 +199,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*mean(hidden_ns).tolist()]
 
     @cached_property
-    def times(self) -> list[int]:
+    def mean_times(self) -> list[int]:
         """`ns` as a list, for rules that look at single items."""
         return [*self.ns.tolist()]
 
@@ -228,17 +231,15 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         one then counts WEIGHT_OF_ALL_STEPS times, so that the others only decide
         between equals.
         """
-        features = self.compared_ns[:, None]  # one column
         if not self.has_same_steps:
-            return features
+            return self.compared_ns[:, None]  # one column
         is_compared = np.isin(self.same_work_steps, self.compared_steps)
-        time_in_each_step = self.samples[is_compared].T
-        return np.concatenate(
-            [WEIGHT_OF_ALL_STEPS * features, time_in_each_step], axis=1
-        )
+        time_in_each_step = self.samples[is_compared].T  # [items, steps]
+        time_over_all_steps = WEIGHT_OF_ALL_STEPS * self.compared_ns
+        return np.column_stack([time_over_all_steps, time_in_each_step])
 
     @cached_property
-    def medians(self) -> list[int]:
+    def median_times(self) -> list[int]:
         """The median time of each item over all steps that do the same work (ns)."""
         median_ns: list[int] = medians(self.samples).tolist()
         return median_ns
@@ -306,10 +307,6 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
     pieces = work.slice_of_step(representative_step)
     kernel_ids = piece_ids.kernel[pieces]
     op_ids = piece_ids.op[pieces]
-    ns_by_step = [work.ns[work.slice_of_step(step)] for step in same_work_steps]
-    samples = np.array(ns_by_step, dtype=np.int64)
-    # Without any step there is still one row of samples, of no items.
-    samples_shape = (max(1, len(same_work_steps)), pieces.stop - pieces.start)
     step_indices = np.array(same_work_steps, dtype=np.intp)
     return WorkItems(
         work=work,
@@ -326,10 +323,21 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         op_keys=_make_op_keys(work, pieces, kernel_ids, op_ids, words),
         single_kernel_keys=_make_single_kernel_keys(work, pieces, op_ids),
         class_keys=_make_class_keys(work, pieces, words),
-        samples=samples.reshape(samples_shape),
+        samples=_collect_samples(work, same_work_steps),
         exact_keys_of_all_steps=exact_keys,
         is_without_op=piece_ids.is_without_op[pieces],
     )
+
+
+def _collect_samples(work: Work, steps: Sequence[int]) -> Int64s:
+    """Return the time of each kernel in each of these steps in ns, [steps, kernels].
+
+    The steps run the same kernels in the same order. Without any step there is one row,
+    of no kernels.
+    """
+    if not steps:
+        return np.zeros((1, 0), dtype=np.int64)
+    return np.array([work.ns[work.slice_of_step(step)] for step in steps])
 
 
 class _IdsOfPieces(msgspec.Struct, frozen=True, eq=False):

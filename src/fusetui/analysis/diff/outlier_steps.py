@@ -230,8 +230,8 @@ def _collect_paired_times(
     rows_a = collect_rows_by_step(a, b)[:, items_a]
     rows_b = collect_rows_by_step(b, a)[:, items_b]
     is_missing = (rows_a == NO_ROW) | (rows_b == NO_ROW)
-    median_a = np.array(a.medians)[items_a]
-    median_b = np.array(b.medians)[items_b]
+    median_a = np.array(a.median_times)[items_a]
+    median_b = np.array(b.median_times)[items_b]
     return _PairedTimes(
         items_a=items_a,
         items_b=items_b,
@@ -337,7 +337,7 @@ def _share_of_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
         names=(items.names[item],),
         ns=int(items.trace.dur[row]),
         count=1,
-        median_ns=items.medians[item],
+        median_ns=items.median_times[item],
         rows=(row,),
     )
 

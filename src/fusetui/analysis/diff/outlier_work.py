@@ -124,7 +124,7 @@ def _estimate_item_times(
     has_same_work = np.array_equal(items.exact_keys, other_side.exact_keys)
     is_this_step = other_side.same_work_steps == step  # one flag per row of `samples`
     if not has_as_many_steps or not has_same_work or not is_this_step.any():
-        return items.times
+        return items.mean_times
 
     (times_in_step,) = other_side.samples[is_this_step].tolist()
     return [*times_in_step]

@@ -128,14 +128,14 @@ def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool
     return common >= MIN_SHARE_AT_SAME_PLACES * either
 
 
-def _collect_labels_of_ops(side: WorkItems) -> set[str]:
+def _collect_labels_of_ops(items: WorkItems) -> set[str]:
     """Return the labels of all ops of the trace, in its steps or not."""
-    trace = side.trace
+    trace = items.trace
     name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {dispatch_name(trace.names[index]) for index in name_indices}
 
 
-def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
+def _find_places_by_label(items: WorkItems, labels: set[str]) -> PlacesByLabel:
     """Return at which places of the representative step ops with these labels run.
 
     A place is described by the kernels around it, without names of ops. Ops that
@@ -147,51 +147,54 @@ def _find_places_by_label(side: WorkItems, labels: set[str]) -> PlacesByLabel:
     places: PlacesByLabel = {}
     if not labels:
         return places
-    ops = _find_ops_of_step(side)
-    threads = side.trace.thread_of_track[side.trace.track[ops]]
+    ops = _find_ops_of_step(items)
+    threads = items.trace.thread_of_track[items.trace.track[ops]]
     for thread in distinct(threads).tolist():
-        _add_places_of_thread(side, ops[threads == thread], thread, labels, places)
+        _add_places_of_thread(items, ops[threads == thread], thread, labels, places)
     return places
 
 
-def _find_ops_of_step(side: WorkItems) -> Rows:
+def _find_ops_of_step(items: WorkItems) -> Rows:
     """Return the rows of the ops that begin in the representative step."""
-    trace = side.trace
+    trace = items.trace
     ops = trace.rows_of(Role.OP)
-    step_of_op = side.steps.step_of_calls(trace.start[ops])
-    ops_of_step: Rows = ops[step_of_op == side.representative_step]
+    step_of_op = items.steps.step_of_calls(trace.start[ops])
+    ops_of_step: Rows = ops[step_of_op == items.representative_step]
     return ops_of_step
 
 
 def _add_places_of_thread(
-    side: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
+    items: WorkItems, ops: Rows, thread: int, labels: set[str], places: PlacesByLabel
 ) -> None:
     """Add the places at which the ops of one thread run to `places`.
 
     A place is described by the kernels around it, without names of ops.
 
     Args:
-        side: The items (kernels and copies) of the representative step of a trace.
+        items: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
         thread: The number of the thread.
         labels: Only ops with these labels are added.
         places: {label: {place: how often}}. It is changed, but gets no more labels than
             MAX_COMPARED_LABELS.
     """
-    trace = side.trace
-    places_of_ops = _locate_ops(side, ops, thread)
-    computes_nothing = np.isin(ops, find_ops_without_work(side.work))
+    trace = items.trace
+    places_of_ops = _locate_ops(items, ops, thread)
+    computes_nothing = np.isin(ops, find_ops_without_work(items.work))
     # Sort by start, then by row: an op comes before those inside it.
     by_start = np.lexsort((ops, trace.start[ops]))
     for position in by_start.tolist():
         name = trace.name_of(int(ops[position]))
         label = dispatch_name(name)
-        if not computes_nothing[position] or label not in labels or is_compiler(name):
+        is_wanted = label in labels and not is_compiler(name)
+        if not is_wanted or not computes_nothing[position]:
             continue
-        if label not in places and len(places) == MAX_COMPARED_LABELS:
-            continue
+        if label not in places:
+            if len(places) == MAX_COMPARED_LABELS:
+                continue
+            places[label] = Counter()
         place = places_of_ops.place_of_op(position)
-        places.setdefault(label, Counter())[place] += 1
+        places[label][place] += 1
 
 
 class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
@@ -222,18 +225,18 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _locate_ops(side: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
+def _locate_ops(items: WorkItems, ops: Rows, thread: int) -> _PlacesOfOps:
     """Determine between which kernels the ops of a thread run.
 
     It also counts the ops inside each of them.
 
     Args:
-        side: The items (kernels and copies) of the representative step of a trace.
+        items: The items (kernels and copies) of the representative step of a trace.
         ops: The rows of all ops that the thread began in the step.
         thread: The number of the thread.
     """
-    trace = side.trace
-    launched = _find_work_launched_by(side, thread)
+    trace = items.trace
+    launched = _find_work_launched_by(items, thread)
     begins = trace.start[ops]
     kernels_before = count_below(launched.times_ns, begins)
 
@@ -264,19 +267,18 @@ class _LaunchedWork(msgspec.Struct, frozen=True, eq=False):
     kernels: Int64s  # the ids of the kernels
 
 
-def _find_work_launched_by(side: WorkItems, thread: int) -> _LaunchedWork:
+def _find_work_launched_by(items: WorkItems, thread: int) -> _LaunchedWork:
     """Return what a thread launched of the representative step.
 
     Without a GPU, that is the ops of this thread that compute.
     """
-    trace = side.trace
-    calls = trace.launch[side.row] if side.work.gpu else side.row
+    trace = items.trace
+    calls = trace.launch[items.row] if items.work.gpu else items.row
     has_call = calls != NO_ROW
     is_on_thread = trace.thread_of_track[trace.track[calls]] == thread
-    items = np.flatnonzero(has_call & is_on_thread)
-
-    times_ns = trace.start[calls[items]]
-    by_time = np.argsort(times_ns, kind="stable")
+    launched = np.flatnonzero(has_call & is_on_thread)
+    launched_ns = trace.start[calls[launched]]
+    by_time = np.argsort(launched_ns, kind="stable")
     return _LaunchedWork(
-        times_ns=times_ns[by_time], kernels=side.kernel_ids[items[by_time]]
+        times_ns=launched_ns[by_time], kernels=items.kernel_ids[launched[by_time]]
     )

@@ -199,19 +199,19 @@ def _remove_namespace(name: str) -> str:
     return name_in_namespace
 
 
-def _collect_names_of_ops(side: WorkItems) -> set[str]:
+def _collect_names_of_ops(items: WorkItems) -> set[str]:
     """Return the names of all ops of the trace, without what changes between runs."""
-    trace = side.trace
+    trace = items.trace
     name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
     return {_make_stable_name(trace.names[index]) for index in name_indices}
 
 
-def _find_first_full_name(side: WorkItems, stable_name: str) -> str:
+def _find_first_full_name(items: WorkItems, stable_name: str) -> str:
     """Return the full name of the first op of the step that has this stable name.
 
     A stable name is without what changes between runs. Raises StopIteration if no op
     has it.
     """
     return next(
-        name for name in side.op_names if _make_stable_name(name) == stable_name
+        name for name in items.op_names if _make_stable_name(name) == stable_name
     )

@@ -39,7 +39,10 @@ from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
-Rule = Callable[[Alignment, int], None]
+Rule = Callable[[Alignment], None]
+"""Groups items of both sides."""
+
+RuleOfSide = Callable[[Alignment, int], None]
 """Groups items; the side that it is given is the one that may have several of them."""
 
 MIN_KERNELS_WITHOUT_SHAPES = 3
@@ -78,8 +81,7 @@ def group_lanes(a: WorkItems, b: WorkItems, lanes: AlignedLanes) -> list[WorkGro
     alignment = Alignment(a, b, lanes)
     pair_repetitions(alignment)
     for rule in RULES:
-        rule(alignment, 0)
-        rule(alignment, 1)
+        rule(alignment)
     return alignment.finish()
 
 
@@ -148,8 +150,7 @@ def group_by_count(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for region in _find_regions(alignment):
-        gaps = alignment.gaps[region.start : region.stop]
-        if not any(gap.unpaired(side) for gap in gaps):
+        if not any(gap.unpaired(side) for gap in alignment.gaps_in(region)):
             continue
 
         own_items = _list_items_in_region(alignment, side, region)
@@ -186,7 +187,7 @@ def _list_items_in_region(alignment: Alignment, side: int, region: range) -> lis
         pair = alignment.pairs[pair_index]
         if pair is not None:
             members.append(pair[side])
-    for gap in alignment.gaps[region.start : region.stop]:
+    for gap in alignment.gaps_in(region):
         members += gap.unpaired(side)
     return members
 
@@ -288,15 +289,25 @@ def group_by_position(alignment: Alignment, side: int) -> None:
             )
 
 
+def _for_both_sides(rule: RuleOfSide) -> Rule:
+    """Return a rule that applies this one to A first, and then to B."""
+
+    def apply(alignment: Alignment) -> None:
+        rule(alignment, 0)
+        rule(alignment, 1)
+
+    return apply
+
+
 RULES: Final[Sequence[Rule]] = (
-    group_launches_in_parts,
-    group_by_epilogue,
-    group_by_name,
-    group_by_count,
+    _for_both_sides(group_launches_in_parts),
+    _for_both_sides(group_by_epilogue),
+    _for_both_sides(group_by_name),
+    _for_both_sides(group_by_count),
     group_rest_of_ops,
-    group_with_reduction,
-    group_by_outer_op,
-    group_by_position,
+    _for_both_sides(group_with_reduction),
+    _for_both_sides(group_by_outer_op),
+    _for_both_sides(group_by_position),
 )
 """All rules, in the order in which they are applied."""
 
@@ -451,7 +462,7 @@ def _group_many_with_one(
     grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
     for pair_index in alignment.pairs_inside(region):
         alignment.take_apart(pair_index, grouped_a, grouped_b)
-    gaps = alignment.gaps[region.start : region.stop]
+    gaps = alignment.gaps_in(region)
     alignment.remove_from_gaps(0, grouped_a, gaps)
     alignment.remove_from_gaps(1, grouped_b, gaps)
     op = alignment.items[side].op_names[own_items[0]] or "the same kernel"

@@ -43,13 +43,12 @@ def merge_alternating_streams(items: WorkItems) -> Work | None:
         return None
 
     steps = len(work.steps)
+    kernels_by_lane = grouped(work.lane)
+    lanes = kernels_by_lane.keys.tolist()
     uneven_lanes = []
-    groups = grouped(work.lane)
-    for lane, kernels in zip(
-        groups.keys.tolist(), groups.members_of_each(), strict=True
-    ):
-        kernels_by_step = np.bincount(work.step_of_piece[kernels], minlength=steps)
-        if kernels_by_step.min() < kernels_by_step.max():
+    for lane, kernels in zip(lanes, kernels_by_lane.members_of_each(), strict=True):
+        kernels_in_step = np.bincount(work.step_of_piece[kernels], minlength=steps)
+        if kernels_in_step.min() < kernels_in_step.max():
             uneven_lanes.append(lane)
     return _merge_lanes(work, [uneven_lanes]) if len(uneven_lanes) > 1 else None
 

@@ -125,14 +125,8 @@ class CollectiveGrid:
         return calls
 
     def issued(self, group: int, rank: int, number: int) -> Issued | None:
-        """Return the operation that a rank issued under a number; None if no dump has
-        an entry of it.
-
-        Args:
-            group: The index of the process group.
-            rank: The number of the rank.
-            number: The number of the collective in the group.
-        """
+        """Return the operation that a rank issued under a number of a group; None if no
+        dump has an entry of it."""
         row = self._find_entries(group, rank).find_row(number)
         return None if row is None else self.job.issued(row)
 

@@ -342,18 +342,18 @@ def _list_rules(
     allocations = history.allocations
     stack = allocations.stack
     is_recorded = stack >= 0
-    is_live_at_end = allocations.died >= allocations.events
+    is_live_at_end = ~allocations.is_freed
 
     # Where the allocation was made.
     in_backward = evidence.has(FrameRole.BACKWARD)[stack]
-    in_step_phase = _find_phase_at_birth(allocations, phases) == TrainingPhase.STEP
+    in_step_phase = _find_phase_of_each(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
     is_of_model = ~in_step & ~in_backward
 
     # How long it lasted.
     is_of_one_run = _mark_freed_in_same_run(allocations, phases)
-    outlives_step = allocations.died >= _find_end_of_own_step(allocations, phases)
+    outlives_step = allocations.freed_at >= _find_end_of_own_step(allocations, phases)
     accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
     is_gradient = _mark_lasting_as_gradients(history, evidence, phases) | accumulated
 
@@ -363,7 +363,7 @@ def _list_rules(
 
     return [
         _CategoryRule("graph_pool", mark_private_pool_allocations(history)),
-        _CategoryRule("before_recording", ~is_recorded & (allocations.born == BEFORE)),
+        _CategoryRule("before_recording", ~is_recorded & allocations.is_early),
         _CategoryRule("workspace", in_workspace),
         _CategoryRule("optimizer_state", is_of_optimizer & outlives_step),
         _CategoryRule("temporary", is_of_optimizer & ~is_live_at_end),
@@ -375,9 +375,9 @@ def _list_rules(
     ]
 
 
-def _find_phase_at_birth(allocations: Allocations, phases: Phases) -> Int64s:
+def _find_phase_of_each(allocations: Allocations, phases: Phases) -> Int64s:
     """Return the phase in which each allocation was allocated; UNKNOWN for BEFORE."""
-    return at(phases.phase, allocations.born, missing=TrainingPhase.UNKNOWN)
+    return at(phases.phase, allocations.allocated_at, missing=TrainingPhase.UNKNOWN)
 
 
 def _mark_freed_in_same_run(allocations: Allocations, phases: Phases) -> Flags:
@@ -387,24 +387,22 @@ def _mark_freed_in_same_run(allocations: Allocations, phases: Phases) -> Flags:
     events of it. Allocations without a call stack, and those of an unknown phase, do
     not count.
     """
-    has_birth = allocations.born != BEFORE
-    has_death = allocations.died < allocations.events
+    has_both_events = ~allocations.is_early & allocations.is_freed
     has_stack = allocations.stack >= 0
-    has_phase = _find_phase_at_birth(allocations, phases) != TrainingPhase.UNKNOWN
+    has_phase = _find_phase_of_each(allocations, phases) != TrainingPhase.UNKNOWN
 
     no_run = -1
-    run_of_birth = at(phases.run, allocations.born, missing=no_run)
-    run_of_death = at(phases.run, allocations.died, missing=no_run)
-    is_same_run = run_of_birth == run_of_death
-
-    is_marked: Flags = is_same_run & has_birth & has_death & has_stack & has_phase
-    return is_marked
+    run_of_begin = at(phases.run, allocations.allocated_at, missing=no_run)
+    run_of_end = at(phases.run, allocations.freed_at, missing=no_run)
+    is_same_run = run_of_begin == run_of_end
+    return np.asarray(is_same_run & has_both_events & has_stack & has_phase)
 
 
 def _mark_freed_by_role(history: History, evidence: Evidence, role: FrameRole) -> Flags:
     """Return which allocations were freed by code with a frame of one role."""
     no_stack = -1  # of what lives at the end
-    freeing_stack = at(history.events.stack, history.allocations.died, missing=no_stack)
+    freed_at = history.allocations.freed_at
+    freeing_stack = at(history.events.stack, freed_at, missing=no_stack)
     is_freed_by: Flags = evidence.has(role)[freeing_stack]
     return is_freed_by
 
@@ -415,7 +413,7 @@ def _find_end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
     It is 0 for what was allocated before the first event or the first step.
     """
     # BEFORE (-1) is less than the begin of any step: no step has begun by then.
-    step = last_at_or_before(phases.begin, allocations.born)
+    step = last_at_or_before(phases.begin, allocations.allocated_at)
     return at(phases.end, step, missing=0)
 
 
@@ -440,17 +438,17 @@ def _mark_lasting_as_gradients(
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_model_call
     is_step = phases.phase == TrainingPhase.STEP
     last_forward_or_step = np.flatnonzero(is_forward | is_step).max(initial=BEFORE)
-    has_later_phase = allocations.born < last_forward_or_step
+    has_later_phase = allocations.allocated_at < last_forward_or_step
 
     # Only a file that was written because memory ran out ends within a pass.
     last_failure = history.failures.max(initial=BEFORE)
-    no_later_failure = allocations.born > last_failure
+    no_later_failure = allocations.allocated_at > last_failure
     backward_ended = has_later_phase | no_later_failure
 
     is_cleared = _mark_freed_by_role(history, evidence, FrameRole.ZERO_GRAD)
-    outlives_step = allocations.died >= phases.next_end(allocations.born)
+    outlives_step = allocations.freed_at >= phases.next_end(allocations.allocated_at)
 
-    is_live_at_end = allocations.died >= allocations.events
+    is_live_at_end = ~allocations.is_freed
     return np.where(is_live_at_end, backward_ended, is_cleared | outlives_step)
 
 
@@ -474,13 +472,12 @@ def _infer_gradients_by_stack(
     last_step_end = complete_ends.max(initial=0)
 
     is_unknown = category_numbers == UNKNOWN
-    is_live_at_end = allocations.died >= allocations.events
-    is_of_last_step = allocations.born >= last_step_end
-    makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)[
-        allocations.stack
-    ]
+    is_live_at_end = ~allocations.is_freed
+    is_of_last_step = allocations.allocated_at >= last_step_end
+    stack_makes_gradients = _find_gradient_only_stacks(allocations, category_numbers)
+    has_such_stack = stack_makes_gradients[allocations.stack]
 
-    is_gradient = is_unknown & is_live_at_end & is_of_last_step & makes_gradients
+    is_gradient = is_unknown & is_live_at_end & is_of_last_step & has_such_stack
     return np.where(is_gradient, CATEGORY_NUMBER["gradients"], category_numbers)
 
 
@@ -497,7 +494,7 @@ def _find_gradient_only_stacks(
         category_numbers: The number of the category of each.
     """
     has_stack = allocations.stack >= 0
-    has_ended = has_stack & (allocations.died < allocations.events)
+    has_ended = has_stack & allocations.is_freed
     is_ended_gradient = has_ended & (category_numbers == CATEGORY_NUMBER["gradients"])
 
     stack_count = int(allocations.stack.max(initial=-1)) + 1

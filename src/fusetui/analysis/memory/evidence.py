@@ -14,7 +14,7 @@ from enum import IntFlag
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.history import History
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
@@ -303,15 +303,8 @@ def _mark_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
 
 
 def _find_innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
-    """Return the position of the innermost wanted frame of each stack.
-
-    Args:
-        is_wanted: Which entries of `stacks.frame` are wanted.
-        stacks: The stacks.
-
-    Returns:
-        For each stack a position in `stacks.frame`, or NOWHERE.
-    """
+    """Return for each stack the position in `stacks.frame` of its innermost wanted
+    frame, or NOWHERE. `is_wanted` has a flag for each entry of `stacks.frame`."""
     positions = np.where(is_wanted, np.arange(len(is_wanted)), NOWHERE)
 
     # Frames are listed innermost first, so the least position of a stack counts.
@@ -364,7 +357,7 @@ def group_live_allocations(
     allocations = history.allocations
     is_live = allocations.live_after(event)
     stack = allocations.stack[is_live]
-    is_early = allocations.born[is_live] == BEFORE
+    is_early = allocations.is_early[is_live]
     stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)
 
     # Sum up by stack first, so that each stack is named only once.

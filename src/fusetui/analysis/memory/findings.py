@@ -147,7 +147,7 @@ def _measure_live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
         Bytes of shape [events, stacks + 1]; the last column is that of no stack.
     """
     allocations = history.allocations
-    is_recorded = allocations.born != BEFORE
+    is_recorded = ~allocations.is_early
     stack_count = int(allocations.stack.max(initial=-1)) + 1
     columns = stack_count + 1  # no stack is -1, which is the last column
 
@@ -241,14 +241,12 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     history = facts.history
     allocations = history.allocations
 
-    step_end = facts.phases.next_end(allocations.born)
+    step_end = facts.phases.next_end(allocations.allocated_at)
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
-    at_peak = (
-        is_late
-        & (step_end <= history.peak_index)
-        & allocations.live_after(history.peak_index)
-    )
+    is_step_over = step_end <= history.peak_index
+    is_live = allocations.live_after(history.peak_index)
+    at_peak = is_late & is_step_over & is_live
     if not at_peak.any():
         return
 
@@ -278,11 +276,11 @@ def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags
     history = facts.history
     allocations = history.allocations
     is_gradient = facts.category_numbers == CATEGORY_NUMBER["gradients"]
-    outlives_step = allocations.died > step_end
-    is_freed = allocations.died < allocations.events
+    outlives_step = allocations.freed_at > step_end
+    is_freed = allocations.is_freed
 
     no_stack = -1  # what lives at the end has no stack that frees it
-    freeing_stack = at(history.events.stack, allocations.died, missing=no_stack)
+    freeing_stack = at(history.events.stack, allocations.freed_at, missing=no_stack)
     in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
     return np.asarray(is_gradient & outlives_step & is_freed & ~in_backward)
 
@@ -309,7 +307,9 @@ def _find_large_category(
     held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
     if min_bytes > 0 and held_bytes >= min_bytes:
-        saved_bytes = _compute_saving_at_peak(history, is_of_category, allocations.born)
+        saved_bytes = _compute_saving_at_peak(
+            history, is_of_category, allocations.allocated_at
+        )
         yield _make_finding_at_peak(history, rule, held_bytes, saved_bytes)
 
 
@@ -369,7 +369,7 @@ def _compute_saving_at_peak(history: History, is_left_out: Flags, since: Int64s)
     # What they hold: entry 0 is before the first event, entry n + 1 is after event n.
     # One more entry takes what is not freed, or not left out, before the end.
     first_without = np.minimum(since[is_left_out], events) + 1
-    first_freed = allocations.died[is_left_out] + 1
+    first_freed = allocations.freed_at[is_left_out] + 1
     gained = summed(first_without, sizes, events + 2)
     lost = summed(first_freed, sizes, events + 2)
     held = np.cumsum(gained - lost)[:-1]

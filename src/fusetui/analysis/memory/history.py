@@ -65,8 +65,8 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     address: Int64s
     size: Int64s  # as the program requested it
-    born: Int64s  # the event that allocated it; BEFORE: before the first event
-    died: Int64s  # the event that freed it; `events` if it lives at the end
+    allocated_at: Int64s  # the event that allocated it; BEFORE: before the first event
+    freed_at: Int64s  # the event that freed it; `events` if it lives at the end
     stack: Int32s  # the call stack that allocated it; -1 if none was recorded
     block: Int32s  # its row in Blocks if it lives at the end, else -1
     events: int  # how many events the device has
@@ -74,9 +74,21 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
     def __len__(self) -> int:
         return len(self.address)
 
+    @property
+    def is_early(self) -> Flags:
+        """Which allocations are from before the first event."""
+        is_early: Flags = self.allocated_at == BEFORE
+        return is_early
+
+    @property
+    def is_freed(self) -> Flags:
+        """Which allocations an event frees. All others live at the end."""
+        is_freed: Flags = self.freed_at < self.events
+        return is_freed
+
     def live_after(self, event: int) -> Flags:
         """Return which allocations are live after an event, or BEFORE."""
-        return (self.born <= event) & (self.died > event)
+        return (self.allocated_at <= event) & (self.freed_at > event)
 
     def live_bytes(self) -> Int64s:
         """Return the live bytes before the first event, then after each.
@@ -84,40 +96,37 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         E.g. if event 0 allocates 100 bytes and event 1 frees them: 0, 100, 0.
         """
         moments = self.events + 1  # event n makes moment n + 1, and BEFORE is moment 0
-        moment_of_birth = self.born + 1
-        allocated = summed(moment_of_birth, self.size, moments)
+        allocated = summed(self.allocated_at + 1, self.size, moments)
 
-        is_freed = self.died < self.events
-        moment_of_death = self.died[is_freed] + 1
-        freed = summed(moment_of_death, self.size[is_freed], moments)
-
+        is_freed = self.is_freed
+        freed = summed(self.freed_at[is_freed] + 1, self.size[is_freed], moments)
         return np.cumsum(allocated - freed)
 
     @cached_property
     def _by_address(self) -> _ByAddress:
-        """The allocations sorted by address and birth, for lookups by address."""
-        order: Rows = np.lexsort((self.born, self.address))
+        """The allocations sorted by address and event, for lookups by address."""
+        order: Rows = np.lexsort((self.allocated_at, self.address))
         addresses, address_row = np.unique(self.address[order], return_inverse=True)
         return _ByAddress(
             addresses=addresses,
             address_row=address_row,
-            birth_key=self._make_birth_key(address_row, self.born[order]),
-            died=self.died[order],
+            sort_key=self._make_sort_key(address_row, self.allocated_at[order]),
+            freed_at=self.freed_at[order],
         )
 
-    def _make_birth_key(self, address_row: Rows, born: Int64s) -> Int64s:
-        """Combine addresses and births to numbers that sort by address, then by birth.
+    def _make_sort_key(self, address_row: Rows, event: Int64s) -> Int64s:
+        """Combine addresses and events to numbers that sort by address, then by event.
 
-        So a single search finds both. With 8 events, address 2 and birth 3 become 24.
+        So a single search finds both. With 8 events, address 2 and event 3 become 24.
 
         Args:
             address_row: The addresses, as rows of `_by_address.addresses`.
-            born: The event of each birth, or BEFORE.
+            event: The event that belongs to each of them, or BEFORE.
         """
-        births_per_address = self.events + 2  # the events, `events` itself, and BEFORE
-        return address_row.astype(np.int64) * births_per_address + (born + 1)
+        keys_per_address = self.events + 2  # the events, `events` itself, and BEFORE
+        return address_row.astype(np.int64) * keys_per_address + (event + 1)
 
-    def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
+    def next_in_use(self, since: Int64s, event: Int64s, limit: Int64s) -> Int64s:
         """Find the next address that was in use behind each of several addresses.
 
         E.g. if allocations begin at 100 and 300, and the one at 300 was freed before the
@@ -125,7 +134,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Args:
             since: The addresses behind which to search.
-            born: For each of them the event after which the state counts.
+            event: For each of them the event after which the state counts.
             limit: For each of them the address at which the search ends.
 
         Returns:
@@ -141,7 +150,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         while len(open_queries):
             # Every open query looks at its next address, until one is in use.
             row = address_row[open_queries]
-            is_in_use = self._in_use_at(row, born[open_queries])
+            is_in_use = self._in_use_at(row, event[open_queries])
             next_address[open_queries[is_in_use]] = addresses[row[is_in_use]]
 
             open_queries = open_queries[~is_in_use]
@@ -161,22 +170,22 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         index = self._by_address
 
         # The last allocation that had begun by then, at this address or a lower one.
-        wanted = self._make_birth_key(address_row, event)
-        allocation = last_at_or_before(index.birth_key, wanted)
+        wanted = self._make_sort_key(address_row, event)
+        allocation = last_at_or_before(index.sort_key, wanted)
 
         is_found = allocation >= 0
         is_at_address = is_found & (index.address_row[allocation] == address_row)
-        return np.asarray(is_at_address & (index.died[allocation] > event))
+        return np.asarray(is_at_address & (index.freed_at[allocation] > event))
 
 
 class _ByAddress(NamedTuple):
-    """The allocations sorted by address, and at the same address by birth."""
+    """The allocations sorted by address, and at the same address by their events."""
 
     addresses: Int64s  # distinct, ascending
     # of each allocation:
     address_row: Rows  # its row in `addresses`
-    birth_key: Int64s  # address and birth as one number, ascending
-    died: Int64s  # the event that freed it, as in Allocations
+    sort_key: Int64s  # address and event as one number, ascending
+    freed_at: Int64s  # the event that freed it, as in Allocations
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -295,10 +304,10 @@ def mark_private_pool_allocations(history: History) -> Flags:
     segment_is_private = at(is_private, snapshot.segments.pool, missing=False)
     block_is_private = segment_is_private[snapshot.blocks.segment]
 
-    born_in_private = at(event_is_private, allocations.born, missing=False)
-    ends_in_private = at(block_is_private, allocations.block, missing=False)
-    is_live_at_end = allocations.block >= 0
-    return np.where(is_live_at_end, ends_in_private, born_in_private)
+    private_by_event = at(event_is_private, allocations.allocated_at, missing=False)
+    private_by_block = at(block_is_private, allocations.block, missing=False)
+    has_block = allocations.block >= 0
+    return np.where(has_block, private_by_block, private_by_event)
 
 
 def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> History:
@@ -481,7 +490,7 @@ def _find_unrecorded_end(
     completions = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
 
     if len(completions) and not len(requests):
-        ends_of_recorded = occupied.died[occupied.born != BEFORE]
+        ends_of_recorded = occupied.freed_at[~occupied.is_early]
         if np.isin(ends_of_recorded, completions).any():
             return (MemoryAction.FREE_REQUESTED,)
     elif len(requests) and not len(completions):
@@ -532,11 +541,11 @@ def pair_allocations(
         ]
     )
     count_before = len(pairs.freed_only) + len(unnamed_blocks)
-    born = np.concatenate([np.full(count_before, BEFORE), pairs.allocated])
+    allocated_at = np.concatenate([np.full(count_before, BEFORE), pairs.allocated])
     never = np.full(len(unnamed_blocks), len(events))
-    died = np.concatenate([pairs.freed_only, never, pairs.freed])
+    freed_at = np.concatenate([pairs.freed_only, never, pairs.freed])
 
-    is_live_at_end = died == len(events)
+    is_live_at_end = freed_at == len(events)
     block_there = _find_blocks_at(blocks, blocks_at_end, address)
     block = np.where(is_live_at_end, block_there, -1)
 
@@ -546,8 +555,8 @@ def pair_allocations(
     return Allocations(
         address=address,
         size=size,
-        born=born,
-        died=died,
+        allocated_at=allocated_at,
+        freed_at=freed_at,
         stack=stack.astype(np.int32),
         block=block.astype(np.int32),
         events=len(events),
@@ -571,13 +580,13 @@ def _pair_events(events: MemoryEvents, end: MemoryAction) -> _AllocationsOfEvent
         events: The events of a device.
         end: The action that ends an allocation.
     """
-    is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
-    rows = np.flatnonzero(is_birth_or_end)
+    is_begin_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
+    rows = np.flatnonzero(is_begin_or_end)
 
     # Sort by address; a stable sort keeps the order of time at each address.
     rows = rows[np.argsort(events.addr[rows], kind="stable")]
     addresses = events.addr[rows]
-    is_birth = events.action[rows] == MemoryAction.ALLOC
+    is_begin = events.action[rows] == MemoryAction.ALLOC
 
     # The next event of an address, whatever it is, ends the allocation there.
     never = len(events)
@@ -587,24 +596,16 @@ def _pair_events(events: MemoryEvents, end: MemoryAction) -> _AllocationsOfEvent
     # A free that comes first at its address ends what was there before all events.
     is_first_of_address = begins_runs(addresses)
     return _AllocationsOfEvents(
-        freed_only=rows[is_first_of_address & ~is_birth],
-        allocated=rows[is_birth],
-        freed=next_event[is_birth],
+        freed_only=rows[is_first_of_address & ~is_begin],
+        allocated=rows[is_begin],
+        freed=next_event[is_begin],
         addresses=addresses,
     )
 
 
 def _find_blocks_at(blocks: Blocks, candidates: Rows, address: Int64s) -> Rows:
-    """Find the memory block at each of some addresses.
-
-    Args:
-        blocks: The blocks of the snapshot.
-        candidates: The rows of the blocks among which to search.
-        address: The addresses.
-
-    Returns:
-        A row of `blocks` for each address, -1 where there is none.
-    """
+    """Return which of the candidates, rows of `blocks`, is at each address; -1 where
+    none is."""
     return first_with(blocks.address[candidates], candidates, address).astype(np.intp)
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import (
-    BEFORE,
     SEGMENT_GIVEN,
     SEGMENT_TAKEN,
     UNSPLIT_BYTES,
@@ -353,17 +352,17 @@ def _find_unsplit_rests(
     """
     allocations = history.occupied
     start = allocations.address[rows]
-    born = allocations.born[rows]
+    allocated_at = allocations.allocated_at[rows]
 
     now = np.full(len(rows), event)
     end = start + sizes
-    free_at_birth = allocations.next_in_use(start, born, limit) - end
+    free_then = allocations.next_in_use(start, allocated_at, limit) - end
     free_now = allocations.next_in_use(start, now, limit) - end
 
     # It is not known what was free when a block from before the first event was made.
     # What was free at the first event, and what is free now, both bound it.
-    is_early = born == BEFORE
-    free = np.where(is_early, np.minimum(free_at_birth, free_now), free_at_birth)
+    is_early = allocations.is_early[rows]
+    free = np.where(is_early, np.minimum(free_then, free_now), free_then)
 
     is_split_off = free > UNSPLIT_BYTES
     kept_bytes = np.where(is_split_off, 0, np.maximum(free, 0))

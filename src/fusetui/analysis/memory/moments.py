@@ -102,7 +102,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
     # index in `names`.
     holders: Mapping[str, Int64s]
-    born: Rows  # the allocations in the order of their births
+    oldest_first: Rows  # the allocations in the order of their events
     kept: KeptMoments
     changes: tuple[CategoryChanges, ...]  # of each category
     is_of_trace: bool  # from memory events: stacks are the numbers of ops, no frames
@@ -149,14 +149,16 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         made_since = self._made_between(kept_event + 1, event + 1)
         candidates = np.concatenate([self.kept.live[kept], made_since])
-        living: Rows = candidates[allocations.died[candidates] > event]
+        living: Rows = candidates[allocations.freed_at[candidates] > event]
         return living
 
     def _made_between(self, first: int, last: int) -> Rows:
         """Return the allocations that the events from `first` to before `last` made."""
-        births = self.history.allocations.born
-        begin, end = np.searchsorted(births, [first, last], sorter=self.born)
-        return self.born[begin:end]
+        allocated_at = self.history.allocations.allocated_at
+        begin, end = np.searchsorted(
+            allocated_at, [first, last], sorter=self.oldest_first
+        )
+        return self.oldest_first[begin:end]
 
     def allocated_in(self, first: int, last: int) -> AllocatedBetween:
         """Add up what the events from `first` to before `last` allocated.
@@ -166,7 +168,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         allocations = self.history.allocations
         rows = self._made_between(first, last)
-        still_live = rows[allocations.died[rows] >= last]
+        still_live = rows[allocations.freed_at[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
             bytes=int(allocations.size[rows].sum()),
@@ -266,7 +268,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         rows = rows[allocations.stack[rows] == stack]
 
         # np.lexsort sorts by its last key first.
-        order = np.lexsort((allocations.born[rows], -allocations.size[rows]))
+        order = np.lexsort((allocations.allocated_at[rows], -allocations.size[rows]))
         ordered: Rows = rows[order]
         return ordered
 
@@ -347,7 +349,7 @@ def compute_moments(
     allocations = history.allocations
     holders = _find_holders(allocations, keys)
     _, name_of_stack = next(iter(keys.values()))
-    by_birth: Rows = np.argsort(allocations.born, kind="stable")
+    oldest_first: Rows = np.argsort(allocations.allocated_at, kind="stable")
 
     changes_of_categories = []
     for category_number in range(len(CATEGORIES)):
@@ -363,8 +365,8 @@ def compute_moments(
         named=name_of_stack,
         names=holders.names,
         holders=holders.numbers,
-        born=by_birth,
-        kept=_keep_live_allocations(allocations, by_birth),
+        oldest_first=oldest_first,
+        kept=_keep_live_allocations(allocations, oldest_first),
         changes=tuple(changes_of_categories),
         is_of_trace=is_of_trace,
     )
@@ -396,7 +398,7 @@ def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
     }
     no_stack = _number_name(NO_STACK, number_of_name)
     before_recording = _number_name(BEFORE_RECORDING, number_of_name)
-    without_key = np.where(allocations.born == BEFORE, before_recording, no_stack)
+    without_key = np.where(allocations.is_early, before_recording, no_stack)
 
     holders: dict[str, Int64s] = {}
     for by, (key_of_allocation, name_of_key) in keys.items():
@@ -422,7 +424,7 @@ def _group_by_key(keys: Int64s | Int32s) -> Iterator[tuple[int, Rows]]:
             yield key, rows
 
 
-def _keep_live_allocations(allocations: Allocations, born: Rows) -> KeptMoments:
+def _keep_live_allocations(allocations: Allocations, oldest_first: Rows) -> KeptMoments:
     """Keep what is live at some moments, so that others can be found from these.
 
     The first one is BEFORE. From one to the next there are at least as many events as
@@ -430,19 +432,19 @@ def _keep_live_allocations(allocations: Allocations, born: Rows) -> KeptMoments:
 
     Args:
         allocations: The allocations.
-        born: The same in the order of their births.
+        oldest_first: The same in the order of their events.
     """
-    births = allocations.born[born]
-    living = born[births == BEFORE]
+    allocated_at = allocations.allocated_at[oldest_first]
+    living = oldest_first[allocated_at == BEFORE]
     kept_events = [BEFORE]
     kept_living = [living]
     next_event = BEFORE + max(MIN_EVENTS_BETWEEN_KEPT, len(living))
 
     while next_event < allocations.events:
         moments = [kept_events[-1], next_event]
-        first, end = np.searchsorted(births, moments, side="right")
-        candidates = np.concatenate([living, born[first:end]])
-        living = candidates[allocations.died[candidates] > next_event]
+        first, end = np.searchsorted(allocated_at, moments, side="right")
+        candidates = np.concatenate([living, oldest_first[first:end]])
+        living = candidates[allocations.freed_at[candidates] > next_event]
 
         kept_events.append(next_event)
         kept_living.append(living)
@@ -457,8 +459,10 @@ def _find_byte_changes(allocations: Allocations, is_chosen: Flags) -> CategoryCh
     E.g. 100 bytes that event 3 allocates and event 8 frees: the events are 3 and 8, the
     bytes 0, 100 and 0.
     """
-    is_freed = is_chosen & (allocations.died < allocations.events)
-    events = np.concatenate([allocations.born[is_chosen], allocations.died[is_freed]])
+    is_freed = is_chosen & allocations.is_freed
+    events = np.concatenate(
+        [allocations.allocated_at[is_chosen], allocations.freed_at[is_freed]]
+    )
     change = np.concatenate([allocations.size[is_chosen], -allocations.size[is_freed]])
     by_event = np.argsort(events, kind="stable")
     return CategoryChanges(events=events[by_event], bytes=prefix_sums(change[by_event]))
@@ -565,7 +569,7 @@ def _look_up_segments(moments: Moments, event: int) -> tuple[Segment, ...]:
 def _match_occupied_allocations(history: History, rows: Rows) -> Rows:
     """Find the rows of History.allocations that are the allocations of some blocks.
 
-    An event makes at most one allocation, so that the birth tells which one it is.
+    An event makes at most one allocation, so that it tells which one it is.
     Allocations from before the first event are found by their addresses.
 
     Args:
@@ -576,15 +580,16 @@ def _match_occupied_allocations(history: History, rows: Rows) -> Rows:
         A row of History.allocations for each of them, -1 for none.
     """
     allocations = history.allocations
-    is_early = allocations.born == BEFORE
+    is_early = allocations.is_early
     early_rows = np.flatnonzero(is_early)
     later_rows = np.flatnonzero(~is_early)
 
     row_of_event = np.full(allocations.events, -1)
-    row_of_event[allocations.born[later_rows]] = later_rows
-    born = history.occupied.born[rows]
-    row_by_birth = at(row_of_event, born, missing=-1)
+    row_of_event[allocations.allocated_at[later_rows]] = later_rows
+    allocated_at = history.occupied.allocated_at[rows]
+    row_by_event = at(row_of_event, allocated_at, missing=-1)
 
     address = history.occupied.address[rows]
     row_by_address = first_with(allocations.address[early_rows], early_rows, address)
-    return np.where(born == BEFORE, row_by_address, row_by_birth).astype(np.intp)
+    is_found_by_address = history.occupied.is_early[rows]
+    return np.where(is_found_by_address, row_by_address, row_by_event).astype(np.intp)

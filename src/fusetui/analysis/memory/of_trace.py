@@ -177,11 +177,11 @@ def _prepare_device_moments(
     """
     history = _build_device_history(trace, device, samples)
     allocations = history.allocations
-    is_early = allocations.born == BEFORE
+    is_early = allocations.is_early
 
     # Of what was there before recording, op and annotation are not known: they are -1.
     # Other allocations without an annotation have the number of NO_ANNOTATION.
-    recorded = at(history.events.user_metadata, allocations.born, missing=-1)
+    recorded = at(history.events.user_metadata, allocations.allocated_at, missing=-1)
     has_no_annotation = ~is_early & (recorded < 0)
     annotation = np.where(has_no_annotation, len(trace.names) + 1, recorded)
 
@@ -235,10 +235,9 @@ def _report_traced_device(
     """
     held_by_op: list[Holder] = []
     for holder in group_live_allocations(history, event, partial(_look_up_name, trace)):
-        if holder.place == BEFORE_RECORDING:
-            # One block stands for all of them: their number is not known.
-            holder = replace(holder, blocks=0)
-        held_by_op.append(holder)
+        # Of what was there before recording, the number of blocks is not known.
+        is_counted = holder.place != BEFORE_RECORDING
+        held_by_op.append(holder if is_counted else replace(holder, blocks=0))
 
     fields = summarize_totals(history, event)
     # Times count from the begin of the trace, not from the first memory event.
@@ -501,15 +500,16 @@ def _skip_allocating_ops(trace: Trace, rows: Int32s) -> Int32s:
         trace: The trace.
         rows: Rows of the trace; -1 for none.
     """
-    only_allocates = trace.named(ALLOCATORS.__contains__)[trace.name]
+    is_allocator_name = trace.named(ALLOCATORS.__contains__)
     ops = np.where(rows >= 0, trace.op[rows], -1)
 
     # Climb one level in each round, until no op is replaced any more.
     while True:
         has_op = ops >= 0
+        only_allocates = has_op & is_allocator_name[trace.name[ops]]
         parents = np.where(has_op, trace.parent[ops], -1)
         ops_around = np.where(parents >= 0, trace.op[parents], -1)
-        is_replaced = has_op & only_allocates[ops] & (ops_around >= 0)
+        is_replaced = only_allocates & (ops_around >= 0)
         if not is_replaced.any():
             return ops
 

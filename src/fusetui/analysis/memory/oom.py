@@ -391,7 +391,7 @@ def _list_holders(
         stack = int(allocations.stack[row])
         if stack >= 0:
             holder = evidence.code(stack)
-        elif allocations.born[row] == BEFORE:
+        elif allocations.allocated_at[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:
             holder = NO_STACK

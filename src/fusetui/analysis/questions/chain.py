@@ -64,10 +64,10 @@ def find_launch_chain(trace: Trace, row: int) -> list[int]:
     else:
         on_track = ancestors(trace, row)
     outermost = on_track[-1] if on_track else row
-    return on_track + around(trace, outermost, Layer.ANNOTATIONS)
+    return on_track + find_slices_around(trace, outermost, Layer.ANNOTATIONS)
 
 
-def around(trace: Trace, row: int, layer: Layer) -> list[int]:
+def find_slices_around(trace: Trace, row: int, layer: Layer) -> list[int]:
     """Return the slices of another layer of a thread that contain a slice.
 
     A *layer* is one kind of slices of a thread: its ops, its annotations or its Python

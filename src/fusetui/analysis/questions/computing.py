@@ -87,6 +87,8 @@ def _may_compute(name: str) -> bool:
 def mark_inside(trace: Trace, rows: Rows) -> Flags:
     """Mark the slices that lie inside one of some slices, at any depth.
 
+    E.g. the op and the call in a module, if the module is one of the slices.
+
     Args:
         trace: The trace.
         rows: The slices around them. They are marked themselves only if they lie inside
@@ -170,7 +172,7 @@ class Tallies(msgspec.Struct, frozen=True):
         )
 
 
-def tallies(trace: Trace) -> Tallies:
+def count_kinds_by_step(trace: Trace) -> Tallies:
     """Count the kernels, copies and sets of each step by kind, or else its CPU ops.
 
     A GPU event belongs to the step that launched it. If a trace has none, the ops of

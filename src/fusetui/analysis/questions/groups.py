@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
-from fusetui.analysis.questions.totals import Spread, spreads, sum_op_groups
+from fusetui.analysis.questions.totals import Spread, sum_op_groups, summarize_durations
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import legend_kind
 from fusetui.gpu.roofline.inputs import dtype_of_profiler_type
@@ -153,7 +153,7 @@ def _group_given_ops(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
         columns.append(inputs.number)
     first_of_group, group_of_row = distinct_rows(columns)
 
-    durations = spreads(group_of_row, trace.dur[rows])
+    durations = summarize_durations(group_of_row, trace.dur[rows])
     sums = sum_op_groups(trace, rows, grouped(group_of_row, trace.start[rows]))
     groups = []
     for first, durations_of_group, sums_of_group in zip(
@@ -288,7 +288,7 @@ def group_kernels(
         return ()
     grouping = GROUPINGS[by](trace, jobs)
     members = grouped(grouping.number, trace.start[rows])
-    durations = spreads(grouping.number, trace.dur[rows])
+    durations = summarize_durations(grouping.number, trace.dur[rows])
     effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     work = _describe_work_of_groups(trace, jobs, effective, members)
 
@@ -358,11 +358,11 @@ def _group_by_shape(trace: Trace, jobs: Jobs) -> Grouping:
 
 
 def _group_by_module(trace: Trace, jobs: Jobs) -> Grouping:
-    """Group kernels by module; see `module_keys`."""
-    return module_keys(trace, jobs.rows, origins(trace))
+    """Group kernels by module; see `group_by_module`."""
+    return group_by_module(trace, jobs.rows, origins(trace))
 
 
-def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
+def group_by_module(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
     """Group kernels by the kind of module, or the annotation, that they work for.
 
     Args:

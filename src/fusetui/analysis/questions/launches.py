@@ -113,7 +113,7 @@ def summarize_launches_by_thread(trace: Trace) -> tuple[ThreadLaunches, ...]:
     Each summary has the number of calls, their times and their share of the thread's
     time. The thread with the largest total time comes first.
     """
-    rows, events = launch_calls(trace)
+    rows, events = find_launch_calls(trace)
     span_of_thread = _measure_thread_spans(trace)
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     launches = []
@@ -157,7 +157,7 @@ def _summarize_thread(
     )
 
 
-def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
+def find_launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """Find the calls that launch GPU work.
 
     These are the calls that launched a GPU event of the trace, and those whose name
@@ -182,7 +182,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     return outer, events_of_call
 
 
-def replays(trace: Trace) -> tuple[GraphReplay, ...]:
+def list_graph_replays(trace: Trace) -> tuple[GraphReplay, ...]:
     """List every graph launch with recorded events, for each device.
 
     They are in the order of the calls.
@@ -336,7 +336,7 @@ def summarize_queue(queue: Counter) -> QueueLength:
     mean 1 and the maximum 2, and is empty for 10 us.
 
     Args:
-        queue: The length of the queue of one device over time, as one of `queues`.
+        queue: The length of the queue of one device over time; see `measure_queues`.
     """
     lasted_ns = np.diff(queue.time)
     length = queue.value[:-1]
@@ -351,7 +351,7 @@ def summarize_queue(queue: Counter) -> QueueLength:
     )
 
 
-def queues(trace: Trace) -> tuple[Counter, ...]:
+def measure_queues(trace: Trace) -> tuple[Counter, ...]:
     """Return the length of the queue of each device over time, in lane order.
 
     Only events count whose launch is known.

@@ -243,7 +243,7 @@ def parse_pattern(part: Written) -> Pattern | None:
     if not is_pattern:
         return None
     expression = part.text[1:-1]
-    compiled(expression)
+    compile_pattern(expression)
     return Pattern(text=expression, excluded=part.excluded)
 
 
@@ -320,7 +320,7 @@ def explain_misread_word(query: Query) -> str:
     return ""
 
 
-def compiled(pattern: str) -> regex.Pattern[str]:
+def compile_pattern(pattern: str) -> regex.Pattern[str]:
     """Compile the regular expression of a query. Case does not matter if it has no
     capitals.
 
@@ -338,7 +338,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         ) from None
 
 
-def matching(
+def match_names(
     pattern: str, names: Sequence[str], seconds: float = MAX_PATTERN_SECONDS
 ) -> NDArray[np.bool_]:
     """Mark the names that contain a match of a regular expression.
@@ -354,7 +354,7 @@ def matching(
     Raises:
         WrongQueryError: If it is no regular expression, or takes longer.
     """
-    search = compiled(pattern).search
+    search = compile_pattern(pattern).search
     deadline = time.monotonic() + seconds
     matches = np.zeros(len(names), dtype=np.bool_)
     try:

@@ -19,7 +19,7 @@ from fusetui.analysis.questions.query import (
     Word,
     explain_misread_word,
     list_plain_words,
-    matching,
+    match_names,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
@@ -157,7 +157,7 @@ def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     is_wanted_name = np.ones(len(trace.names), dtype=np.bool_)
     for term in terms:
         if isinstance(term, Pattern):
-            is_wanted_name &= matching(term.text, trace.names) != term.excluded
+            is_wanted_name &= match_names(term.text, trace.names) != term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             has_word = _mark_names_with_term(trace, texts, term)
             is_wanted_name &= has_word != term.excluded
@@ -255,7 +255,7 @@ def search_args_for_words(
     return _search_in_turn(trace, searches)
 
 
-def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
+def search_in_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
     """Find the rows for which a query with terms about args holds, as the file is read.
 
     Args:

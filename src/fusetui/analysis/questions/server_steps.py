@@ -180,7 +180,10 @@ def _parse_sglang_name(match: re.Match[str]) -> Requested:
 
 
 def _sum_known_values(values: Mapping[str, int], *keys: str) -> int | None:
-    """Add up the values of those keys that exist; None if none of them does."""
+    """Add up the values of those keys that exist; None if none of them does.
+
+    E.g. 3 of {"c_sq": 1, "g_sq": 2} for both keys, and 1 for "c_sq" and "x".
+    """
     known_values = [values[key] for key in keys if key in values]
     return sum(known_values) if known_values else None
 
@@ -266,10 +269,10 @@ _FORMS: Final = (
 
 
 @lru_cache(maxsize=4096)
-def asked_by(name: str) -> Requested | None:
+def parse_step_name(name: str) -> Requested | None:
     """Read what a step had to do from the name of its annotation.
 
-    >>> asked_by("step[DECODE bs=16]")
+    >>> parse_step_name("step[DECODE bs=16]")
     Requested(phase=<ServerPhase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
 
     Returns:
@@ -284,7 +287,7 @@ def asked_by(name: str) -> Requested | None:
     return None
 
 
-def merged(outer: Requested, inner: Requested) -> Requested:
+def combine_annotations(outer: Requested, inner: Requested) -> Requested:
     """Combine what two nested annotations say about the work of the same step.
 
     What the inner one says replaces what the outer one says, unless it is None or
@@ -325,9 +328,9 @@ def find_server_steps(trace: Trace) -> ServerSteps:
     step_of_row = last_at_or_before(steps.start, trace.start[rows])
     for row, step in zip(rows.tolist(), step_of_row.tolist(), strict=True):
         outer = requested[step]
-        inner = asked_by(trace.name_of(row))
+        inner = parse_step_name(trace.name_of(row))
         if outer is not None and inner is not None:
-            requested[step] = merged(outer, inner)
+            requested[step] = combine_annotations(outer, inner)
         else:
             requested[step] = outer or inner
     return ServerSteps(steps=steps, asked=tuple(requested))

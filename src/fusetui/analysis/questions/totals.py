@@ -47,7 +47,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: int
 
 
-def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
+def summarize_durations(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
     """Return the statistics of the durations with each key, in the order of the keys."""
     columns = summarize_durations_as_columns(keys, dur)
     plain_columns = [column.tolist() for column in columns.values()]

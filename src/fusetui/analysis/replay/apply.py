@@ -529,7 +529,8 @@ def _predict_ready_batches(loading: Cover, workers: int) -> Rows:
     """Predict when each batch is ready if workers load them in turn.
 
     All workers begin when the first batch was begun, and a batch takes a worker as long
-    as it took the thread.
+    as it took the thread. E.g. batches that took 3, 4 and 5 ns, from 10 ns on, are
+    ready at 13, 14 and 18 ns with two workers.
 
     Args:
         loading: When the thread loaded each batch, in ns after the origin.
@@ -550,6 +551,8 @@ def _select_free_intervals(
     intervals: ThreadIntervals, others: ThreadIntervals
 ) -> ThreadIntervals:
     """Select the intervals of threads that do not overlap any of some other intervals.
+
+    E.g. of [0, 10) and [20, 30) the second one, if [5, 6) is another interval.
 
     Args:
         intervals: The intervals of each thread.

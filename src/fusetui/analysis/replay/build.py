@@ -247,6 +247,8 @@ class GraphDraft:
         """Measure how much later some nodes begin than their edges explain.
 
         An edge explains a begin by the end of its source and the usual delay after it.
+        E.g. a node that begins at 20 ns is 3 ns late if its source ended at 15 ns and
+        the usual lag is 2 ns.
 
         Args:
             nodes: The nodes.

@@ -816,6 +816,8 @@ def _select_late_tasks(trace: Trace, tasks: GpuTasks, late: Rows) -> _LateTasks:
 def _find_last_before(call_starts: Int64s, times: Int64s) -> Int64s:
     """Find when the last call before each time started.
 
+    E.g. calls start at 3 and 7 ns: for the times 5 and 7 ns, it is 3 ns.
+
     Args:
         call_starts: When the calls start, in any order.
         times: The times.
@@ -912,9 +914,9 @@ def _measure_queue_length(cuts: ThreadCuts, launches: Rows, ended: Int64s) -> in
     ever full.
 
     The most that were ever in flight at the end of a launch call are taken as the
-    length of the queue. Calls that were made with so many in flight would have had to
-    wait. Only if most of these were slow was the queue really full; otherwise the
-    program just never launched more.
+    length of the queue, e.g. 1024. Calls that were made with so many in flight would
+    have had to wait. Only if most of these were slow was the queue really full;
+    otherwise the program just never launched more.
 
     Args:
         cuts: The calls of all threads.
@@ -949,7 +951,8 @@ def merge_by_waiting(pairs: list[WaitPairs]) -> WaitPairs:
     """Concatenate pairs of what waits and what it waits for, and sort them by what
     waits.
 
-    Pairs of the same waiting call, task or node stay in their order.
+    Pairs of the same waiting call, task or node stay in their order: (2, a), (1, b) and
+    (2, c) become (1, b), (2, a) and (2, c).
     """
     no_rows = np.empty(0, dtype=np.intp)
     waiting = np.concatenate([no_rows, *(each.waiting for each in pairs)])

@@ -16,7 +16,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import NOTHING_RECORDED, divide_thread_time
 from fusetui.analysis.replay.route import (
     CriticalPath,
-    Part,
+    StretchKind,
     find_critical_path,
     measure_slack,
 )
@@ -101,7 +101,9 @@ def compute_marks(trace: Trace) -> Marks:
 
 def _is_work(critical_path: CriticalPath) -> Flags:
     """Return which stretches of a path are work of nodes, not delays before them."""
-    return np.isin(critical_path.part, (Part.WORK, Part.LATE_RETURN))
+    return np.isin(
+        critical_path.stretch_kind, (StretchKind.WORK, StretchKind.LATE_RETURN)
+    )
 
 
 class _TimesOfSlices(NamedTuple):
@@ -243,7 +245,7 @@ def _find_slices_on_path(
         graph: Its work as nodes, with what each of them waits for.
         critical_path: The path, as stretches that belong to nodes.
     """
-    is_work = critical_path.part == Part.WORK
+    is_work = critical_path.stretch_kind == StretchKind.WORK
     stretches = np.flatnonzero(is_work & (critical_path.ns > 0))
     node = critical_path.node[stretches]
     # Other nodes are a thread's own time, in which any slices may be innermost.

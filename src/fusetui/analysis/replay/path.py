@@ -20,7 +20,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import find_last_node, replay
 from fusetui.analysis.replay.route import (
     CriticalPath,
-    Part,
+    StretchKind,
     find_critical_path,
     measure_residual_share,
 )
@@ -66,8 +66,8 @@ class PathRow(msgspec.Struct, frozen=True):
 
     `what` is the name of the kernel or call, or that of the innermost op, Python frame
     or annotation. It is "" for several names together, for time in which nothing was
-    recorded, and for delays: the latency of launches (launch) and the switches from
-    task to task (wait).
+    recorded, and for delays: the latency of launches (launch) and the switches from one
+    GPU event to the next (wait).
     """
 
     kind: Kind
@@ -234,7 +234,7 @@ def _totals_of_gpu_and_calls(
     """
     kind = graph.kind[critical_path.node]
     row = graph.row[critical_path.node]
-    is_work = critical_path.part == Part.WORK
+    is_work = critical_path.stretch_kind == StretchKind.WORK
     is_gpu_task = kind == Node.GPU_TASK
     is_communication = np.zeros(len(kind), dtype=np.bool_)
     is_communication[is_gpu_task] = communicates(trace, row[is_gpu_task])
@@ -270,7 +270,7 @@ def _totals_of_delays(
         critical_path: The path, as stretches that belong to nodes.
     """
     kind = graph.kind[critical_path.node]
-    is_known_delay = critical_path.part == Part.KNOWN_DELAY
+    is_known_delay = critical_path.stretch_kind == StretchKind.KNOWN_DELAY
     is_unknown_delay = critical_path.is_unexplained
 
     # A kernel that comes after the time of a thread on the path waited for its launch.
@@ -511,7 +511,7 @@ def _totals_of_threads(
         critical_path: The path, as stretches that belong to nodes.
     """
     is_of_thread = graph.kind[critical_path.node] == Node.CPU_WORK
-    is_own_time = is_of_thread & (critical_path.part == Part.WORK)
+    is_own_time = is_of_thread & (critical_path.stretch_kind == StretchKind.WORK)
     stretches = np.flatnonzero(is_own_time & (critical_path.ns > 0))
     if not len(stretches):
         return

@@ -29,7 +29,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
 
-class Part(IntEnum):
+class StretchKind(IntEnum):
     """The four stretches of the critical path at each of its nodes, in order of time."""
 
     KNOWN_DELAY = 0  # the lag of the edge to the node
@@ -42,12 +42,12 @@ class Part(IntEnum):
 class CriticalPath(NamedTuple):
     """The critical path up to a node, as *stretches* without gaps between them.
 
-    Each node of the path has four stretches, see Part; some have no length. A stretch
-    reaches from its begin to the begin of the next one.
+    Each node of the path has four stretches, one of each StretchKind; some have no
+    length. A stretch reaches from its begin to the begin of the next one.
     """
 
     node: Rows  # per stretch: its node
-    part: Rows  # per stretch: one of Part
+    stretch_kind: Rows  # per stretch: its StretchKind
     # Per stretch: when it begins, in ns after the origin; and when the last one ends.
     begin: Int64s
 
@@ -64,7 +64,9 @@ class CriticalPath(NamedTuple):
     @property
     def is_unexplained(self) -> Flags:
         """For each stretch, whether its reason is not known."""
-        return np.isin(self.part, (Part.UNEXPLAINED_DELAY, Part.LATE_RETURN))
+        return np.isin(
+            self.stretch_kind, (StretchKind.UNEXPLAINED_DELAY, StretchKind.LATE_RETURN)
+        )
 
     @property
     def unknown_share(self) -> float:
@@ -109,23 +111,23 @@ def find_critical_path(
     last_edge = np.argmax(edges_end, axis=0)  # per node: SAME_LANE or OTHER_LANE
     nodes = _find_nodes_to(graph, last_edge, last)
 
-    begins = _find_begins_of_parts(graph, times, nodes, last_edge[nodes])
+    begins = _find_begins_of_stretches(graph, times, nodes, last_edge[nodes])
     begin = np.append(begins.reshape(-1), times.end[last])
     # A negative lag lets a stretch begin before the one before it has ended. It then
     # cuts that one short: each begin becomes the least of itself and all later ones.
     begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
     return CriticalPath(
-        node=np.repeat(nodes, len(Part)),
-        part=np.tile(np.array(list(Part)), len(nodes)),
+        node=np.repeat(nodes, len(StretchKind)),
+        stretch_kind=np.tile(np.array(list(StretchKind)), len(nodes)),
         begin=np.maximum(begin, 0),
     )
 
 
-def _find_begins_of_parts(
+def _find_begins_of_stretches(
     graph: Graph, times: Times, nodes: Rows, edge: Rows
 ) -> Int64s:
-    """Find when each of the four parts of each node on a critical path begins.
+    """Find when each of the four stretches of each node on a critical path begins.
 
     E.g. (10, 15, 18, 30) for a kernel that was launched at 10 us and could start 5 us
     later, but started 3 us after that and ran until 30 us, none of it unexplained.
@@ -137,7 +139,7 @@ def _find_begins_of_parts(
         edge: For each of them the edge by which it waited, SAME_LANE or OTHER_LANE.
 
     Returns:
-        ns after the origin, of shape [nodes, parts], in the order of Part.
+        ns after the origin, of shape [nodes, 4], in the order of StretchKind.
     """
     source_ended = times.end[graph.source[edge, nodes]]
     lag_is_over = source_ended + graph.lag[edge, nodes]
@@ -148,12 +150,12 @@ def _find_begins_of_parts(
 
     unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = {
-        Part.KNOWN_DELAY: source_ended,
-        Part.UNEXPLAINED_DELAY: lag_is_over,
-        Part.WORK: times.begin[nodes],
-        Part.LATE_RETURN: times.end[nodes] - unexplained_ns,
+        StretchKind.KNOWN_DELAY: source_ended,
+        StretchKind.UNEXPLAINED_DELAY: lag_is_over,
+        StretchKind.WORK: times.begin[nodes],
+        StretchKind.LATE_RETURN: times.end[nodes] - unexplained_ns,
     }
-    return np.stack([begins[part] for part in Part], axis=1)
+    return np.stack([begins[kind] for kind in StretchKind], axis=1)
 
 
 def _find_nodes_to(graph: Graph, last_edge: Rows, last: int) -> Rows:
@@ -222,9 +224,8 @@ def measure_late_share(graph: Graph, critical_path: CriticalPath) -> float:
     Returns:
         A share from 0 to 1.
     """
-    is_late = (critical_path.part == Part.UNEXPLAINED_DELAY) & (
-        critical_path.ns > LATE_NS
-    )
+    is_unexplained_delay = critical_path.stretch_kind == StretchKind.UNEXPLAINED_DELAY
+    is_late = is_unexplained_delay & (critical_path.ns > LATE_NS)
     is_of_task = graph.kind[critical_path.node] == Node.GPU_TASK
     follows_another = graph.source[SAME_LANE, critical_path.node] != ORIGIN_NODE
     return critical_path.share_of(is_late & is_of_task & follows_another)

@@ -457,6 +457,8 @@ def _make_marks_at(trace: Trace, rows: NDArray[np.integer], times: Int64s) -> _C
 def _number_overlapping(cuts: _Cuts) -> Rows:
     """Number the groups of cuts of one thread that overlap.
 
+    E.g. 0, 0 and 1 for cuts from 0 to 10, from 5 to 8 and from 10 to 12 ns.
+
     Args:
         cuts: The cuts, sorted by thread and begin.
 
@@ -538,10 +540,9 @@ def _find_busiest_thread(trace: Trace) -> Rows:
 def _find_handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
     """Find what engines do while the threads that asked for it are idle.
 
-    An engine is a thread that runs backward for another one.
-
-    Who asked is not recorded: the busiest other thread of the process is taken. There
-    are no handoffs if that thread works at the same time as the engine.
+    An engine is a thread that runs backward for another one. Who asked is not recorded:
+    the busiest other thread of the process is taken. There are no handoffs if that
+    thread works at the same time as the engine.
 
     Args:
         trace: The trace.
@@ -561,12 +562,17 @@ def _find_handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
             engine_works=engine_works, asking_is_idle=outside(asking_works)
         )
         handoffs.append(engine_work.of_threads(asking=asking, engine=engine))
+    return _join_handoffs(handoffs)
+
+
+def _join_handoffs(several: Sequence[_Handoffs]) -> _Handoffs:
+    """Concatenate several tables of handoffs into one, in their order."""
     return _Handoffs(
-        asking=np.concatenate([each.asking for each in handoffs]),
-        engine=np.concatenate([each.engine for each in handoffs]),
-        idle_since=np.concatenate([each.idle_since for each in handoffs]),
-        begin=np.concatenate([each.begin for each in handoffs]),
-        end=np.concatenate([each.end for each in handoffs]),
+        asking=np.concatenate([handoffs.asking for handoffs in several]),
+        engine=np.concatenate([handoffs.engine for handoffs in several]),
+        idle_since=np.concatenate([handoffs.idle_since for handoffs in several]),
+        begin=np.concatenate([handoffs.begin for handoffs in several]),
+        end=np.concatenate([handoffs.end for handoffs in several]),
     )
 
 

@@ -67,7 +67,8 @@ def _find_nodes_at(began: Int64s, recorded: Int64s) -> Rows:
     some times.
 
     It is the first node that begins at the very time, or else the last one that begins
-    before it. Before all nodes it is the first of all.
+    before it. Before all nodes it is the first of all. E.g. of nodes that begin at 0,
+    10, 10 and 20 ns: at 5 ns the first, at 10 ns the second, and at 25 ns the last.
 
     Args:
         began: When the nodes of the thread begin, ascending.
@@ -115,6 +116,8 @@ def _compute_wait_factors(
     """Compute how many times as long as recorded the wait after each node takes.
 
     A wait lies between the end of a node and the begin of the next one of its thread.
+    E.g. 0.5 for a wait that was recorded from 10 to 14 ns, and that lasts from 8 to 10
+    ns in the replay.
 
     Args:
         graph: The work as nodes, with what each of them waits for.

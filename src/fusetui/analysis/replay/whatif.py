@@ -38,7 +38,7 @@ from fusetui.analysis.replay.path import PathRow, measure_residuals, sum_up_path
 from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.route import (
     CriticalPath,
-    Part,
+    StretchKind,
     find_critical_path,
     measure_late_share,
 )
@@ -578,7 +578,7 @@ def measure_work_share(nodes: Rows, critical_path: CriticalPath) -> float:
     Returns:
         A share from 0 to 1.
     """
-    is_work = critical_path.part == Part.WORK
+    is_work = critical_path.stretch_kind == StretchKind.WORK
     is_of_nodes = np.isin(critical_path.node, nodes)
     return critical_path.share_of(is_work & is_of_nodes)
 

@@ -9,6 +9,7 @@ the trace is replayed with that change. Each rule of `why` says which change tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -64,9 +65,23 @@ RUNS_OF_GRAPH = 4
 """How many replays take as long as making the graph and its recorded answer."""
 HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
 """Rules about what happens once, however many steps were recorded."""
-RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
-"""The order of findings: first those whose change saves time, then those whose change
-saves none, then notes, and last those that cost next to no time."""
+
+
+class _Rank(IntEnum):
+    """The order of findings."""
+
+    GAIN = 0  # their change saves time
+    NO_GAIN = 1
+    NOTE = 2
+    NEGLIGIBLE = 3  # they cost next to no time
+
+
+class _SortKey(NamedTuple):
+    """What findings are sorted by, ascending; so that more comes first, it is negated."""
+
+    rank: _Rank
+    minus_gain_ns: int
+    minus_bound_ns: int
 
 
 def with_worth(
@@ -103,7 +118,11 @@ def with_worth(
         findings.append(gains.with_gain(finding, change, note))
 
     best_first = _rank_findings(trace, why, findings, gains.usual_ns, by)
-    changes_with_gain = [changes[n] for n in best_first if _has_gain(findings[n])]
+    changes_with_gain = []
+    for n in best_first:
+        change = changes[n]
+        if change is not None and _has_gain(findings[n]):
+            changes_with_gain.append(change)
     combined = gains.combined(changes_with_gain[:together])
     return replace(
         why,
@@ -156,19 +175,16 @@ class _Gains:
             return replace(finding, worth_note=note)
         result_after = _replay_changes(self._trace, self._graph, [change], self._by)
         if not isinstance(result_after, ReplayResult):
-            return replace(finding, worth_note=result_after)
+            reason_why_unknown = result_after
+            return replace(finding, worth_note=reason_why_unknown)
         if change == LOADER_CHANGE:
             has_workers = len(find_worker_loader_calls(self._trace)) > 0
             note = "no_batch_waits" if has_workers else "one_worker"
         self.unknown_shares.append(result_after.unknown_share)
         return _add_gain(self._trace, finding, note, self._before, result_after)
 
-    def combined(self, changes: Sequence[Wanted | None]) -> CombinedWorth | None:
+    def combined(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
         """Estimate what some changes save of the median step if they are all made.
-
-        Args:
-            changes: The changes. None stands for a finding without one, which has no
-                gain and does not occur here.
 
         Returns:
             The gain; None without changes, or if it is not known.
@@ -179,7 +195,7 @@ class _Gains:
         if not isinstance(result_after, ReplayResult):
             return None
         self.unknown_shares.append(result_after.unknown_share)
-        return _combine_gains(self._before, result_after, len(changes))
+        return _combine_gains(self._before, result_after, findings=len(changes))
 
 
 def _rank_findings(
@@ -201,7 +217,7 @@ def _rank_findings(
     steps = max(len(steps_of(trace, by)), 1)
     devices = max(len(why.devices), 1)
 
-    def sort_key(index: int) -> tuple[int, int, int]:
+    def sort_key(index: int) -> _SortKey:
         return _make_sort_key(
             findings[index], steps=steps, devices=devices, usual_ns=usual_ns
         )
@@ -339,7 +355,9 @@ def _is_notable(gain: T, *, of: T) -> Any:
 def _count_changed_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
     """Count the steps that become shorter with a change, and those that become longer.
 
-    A difference counts if it is notable: more than one part in 2000 of the step.
+    A difference counts if it is notable: more than one part in 2000 of the step. E.g.
+    if steps of 10 ms each become 8, 10 and 11 ms, one step saves 2 ms and one loses 1
+    ms.
 
     Args:
         before: The steps as recorded.
@@ -459,7 +477,7 @@ def _is_limit_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -
 
 def _make_sort_key(
     finding: Finding, *, steps: int, devices: int, usual_ns: int
-) -> tuple[int, int, int]:
+) -> _SortKey:
     """Make the key by which findings are sorted.
 
     The largest estimated gain comes first. If the gain is unknown, the upper bound
@@ -475,24 +493,23 @@ def _make_sort_key(
     """
     bound_ns = finding.at_stake_ns
     if bound_ns is None:
-        return RANK_OF_NOTES, 0, 0
+        return _SortKey(_Rank.NOTE, minus_gain_ns=0, minus_bound_ns=0)
     if finding.negligible:
-        return RANK_OF_NEGLIGIBLE, 0, -bound_ns
-    if finding.worth_steps is not None:
-        gain_per_step_ns = finding.worth_steps.net_ns // finding.worth_steps.of
-        return RANK_OF_GAINS, -gain_per_step_ns, -bound_ns
+        return _SortKey(_Rank.NEGLIGIBLE, minus_gain_ns=0, minus_bound_ns=-bound_ns)
 
-    gain_ns = finding.worth_ns
-    if gain_ns is None:
-        bound_per_step_ns = min(bound_ns // (steps * devices), usual_ns)
-        return RANK_OF_GAINS, -bound_per_step_ns, -bound_ns
-    if not _is_notable(finding.worth_share or 0.0, of=1):
-        return RANK_OF_NO_GAIN, 0, -bound_ns
-    if finding.worth_note == "own_time":
+    if finding.worth_steps is not None:
+        gain_ns = finding.worth_steps.net_ns // finding.worth_steps.of
+    elif finding.worth_ns is None:
+        gain_ns = min(bound_ns // (steps * devices), usual_ns)
+    elif not _is_notable(finding.worth_share or 0.0, of=1):
+        return _SortKey(_Rank.NO_GAIN, minus_gain_ns=0, minus_bound_ns=-bound_ns)
+    elif finding.worth_note == "own_time":
         # A CPU that takes no time at all would also solve what other findings are
         # about, so its gain counts with no more than its own upper bound.
-        gain_ns = min(gain_ns, bound_ns // steps)
-    return RANK_OF_GAINS, -gain_ns, -bound_ns
+        gain_ns = min(finding.worth_ns, bound_ns // steps)
+    else:
+        gain_ns = finding.worth_ns
+    return _SortKey(_Rank.GAIN, minus_gain_ns=-gain_ns, minus_bound_ns=-bound_ns)
 
 
 NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
@@ -545,7 +562,7 @@ def _explain_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | No
 
 
 def _replay_changes(
-    trace: Trace, graph: Graph, changes: Sequence[Wanted | None], by: str | None
+    trace: Trace, graph: Graph, changes: Sequence[Wanted], by: str | None
 ) -> ReplayResult | WorthNote:
     """Replay a trace with some changes, and return how long its steps then take.
 

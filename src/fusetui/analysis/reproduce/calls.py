@@ -327,14 +327,8 @@ def _read_node_inputs(
     """Return what was recorded of the inputs of a node of autograd; NO_INPUTS if
     nothing usable was.
 
-    The op of the autograd engine has no inputs itself: they are those of the node
-    inside it.
-
-    Args:
-        trace: The trace.
-        row: The op of the engine, or the node itself.
-        node: The name of the node.
-        inner: The ops inside that row.
+    The row is the node itself, or the op of the autograd engine around it, which has no
+    inputs: they are those of the node among the ops inside it, `inner`.
     """
     if trace.name_of(row) == node:
         return _parse_inputs_or_nothing(trace, row)
@@ -492,17 +486,11 @@ def _describe_inner_ops(
 def _find_op_around(
     trace: Trace, row: int, call_row: int, index_of_row: Mapping[int, int]
 ) -> int:
-    """Return the index of the innermost op around a row, among those that have one.
+    """Return the index of the innermost op around a row that has one in `index_of_row`.
 
-    Returns -1 if there is none between the row and the call.
-
-    Args:
-        trace: The trace.
-        row: The row to start from.
-        call_row: The row of the call, where the search ends.
-        index_of_row: The indices of those rows that have one.
+    Returns -1 if there is none between the row and that of the call around it.
     """
-    # The rows around a row are smaller than it; those around the call are no candidates.
+    # Slices around a row have smaller rows, so the search does not miss the call.
     parent = int(trace.parent[row])
     while parent > call_row and parent not in index_of_row:
         parent = int(trace.parent[parent])
@@ -537,15 +525,8 @@ def _estimate_cost(trace: Trace, row: int) -> Cost:
 
 
 def group_rows(table: CallTable, indices: Rows) -> list[Rows]:
-    """Divide some ops into the groups of equal calls.
-
-    Args:
-        table: The calls of the trace.
-        indices: The ops, as indices in `table.rows`.
-
-    Returns:
-        The rows of each group, in no particular order.
-    """
+    """Divide some ops, given by their indices in `table.rows`, into groups of equal
+    calls. Returns the rows of each group, in no particular order."""
     rows = table.rows[indices]
     groups = grouped(table.group[indices])
     return [rows[members] for members in groups.members_of_each()]

@@ -114,6 +114,29 @@ class Completed(NamedTuple):
     arguments: tuple[Argument, ...]
     remarks: tuple[Remark, ...]
 
+    def with_argument(
+        self, position: int, argument: Argument, remark: RemarkKind | None = None
+    ) -> Completed:
+        """Return these with another argument at a position, and a remark about it."""
+        before = self.arguments[:position]
+        behind = self.arguments[position + 1 :]
+        added = () if remark is None else (Remark(remark, position),)
+        return Completed(
+            arguments=(*before, argument, *behind), remarks=(*self.remarks, *added)
+        )
+
+    def without_remarks_about(self, position: int) -> Completed:
+        """Return these without the remarks about the argument at a position."""
+        others = [remark for remark in self.remarks if remark.position != position]
+        return Completed(arguments=self.arguments, remarks=tuple(others))
+
+    def tensor_at(self, position: int) -> TensorArgument | None:
+        """Return the argument at a position if it is a tensor, else None."""
+        if position >= len(self.arguments):
+            return None
+        argument = self.arguments[position]
+        return argument if isinstance(argument, TensorArgument) else None
+
 
 def completed(
     trace: Trace, row: int, op: str, parsed: ParsedInputs, inner: Sequence[InnerCall]
@@ -127,20 +150,18 @@ def completed(
         trace: The trace.
         row: The op of the call.
         op: Its name.
-        parsed: Its arguments as they were recorded, which stay unchanged.
+        parsed: Its arguments as they were recorded.
         inner: The ops inside it.
     """
-    # Each step changes these two lists.
-    arguments = [*parsed.arguments]
-    remarks = [*parsed.remarks]
-    _set_list_dtypes(trace, arguments, inner)
-    _fill_long_lists(trace, row, op, arguments, remarks, inner)
+    inputs = Completed(arguments=parsed.arguments, remarks=parsed.remarks)
+    inputs = _set_list_dtypes(trace, inputs, inner)
+    inputs = _fill_long_lists(trace, row, op, inputs, inner)
     if op in WITH_INDICES:
-        _fill_indices(arguments, remarks, inner)
-    _mark_host_memory(trace, row, op, arguments, remarks)
+        inputs = _fill_indices(inputs, inner)
+    inputs = _mark_host_memory(trace, row, op, inputs)
     if op in ("aten::as_strided", "aten::as_strided_"):
-        _enlarge_storage(arguments)
-    return Completed(tuple(arguments), tuple(remarks))
+        inputs = _enlarge_storage(inputs)
+    return inputs
 
 
 @memo()
@@ -176,12 +197,12 @@ def most_frequent_dtypes(trace: Trace) -> Mapping[Shape, str]:
 
 
 def _set_list_dtypes(
-    trace: Trace, arguments: list[Argument], inner: Sequence[InnerCall]
-) -> None:
+    trace: Trace, inputs: Completed, inner: Sequence[InnerCall]
+) -> Completed:
     """Give each tensor in a list the element type that is most likely. The types of
-    lists are not recorded, so they are marked as assumed. `arguments` is changed in
-    place."""
-    for position, argument in enumerate(arguments):
+    lists are not recorded, so they are marked as assumed."""
+    changed = inputs
+    for position, argument in enumerate(inputs.arguments):
         if not isinstance(argument, TensorsArgument):
             continue
 
@@ -192,7 +213,9 @@ def _set_list_dtypes(
                 continue
             dtype = _guess_dtype(trace, tensor.shape, inner)
             typed_tensors.append(replace(tensor, dtype=dtype, dtype_is_assumed=True))
-        arguments[position] = TensorsArgument(tuple(typed_tensors))
+        typed_list = TensorsArgument(tuple(typed_tensors))
+        changed = changed.with_argument(position, typed_list)
+    return changed
 
 
 def _guess_dtype(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
@@ -214,34 +237,27 @@ def _guess_dtype(trace: Trace, shape: Shape, inner: Sequence[InnerCall]) -> str:
 
 
 def _fill_long_lists(
-    trace: Trace,
-    row: int,
-    op: str,
-    arguments: list[Argument],
-    remarks: list[Remark],
-    inner: Sequence[InnerCall],
-) -> None:
+    trace: Trace, row: int, op: str, inputs: Completed, inner: Sequence[InnerCall]
+) -> Completed:
     """Fill in lists of tensors that were too long to be recorded, where other ops show
-    them.
-
-    Other lists stay unrecorded. `arguments` and `remarks` are changed in place.
+    them. Other lists stay unrecorded.
 
     Args:
         trace: The trace.
         row: The op of the call.
         op: Its name.
-        arguments: Its arguments.
-        remarks: The remarks about them. One is added for each list that is filled
-            in.
+        inputs: Its arguments, with remarks.
         inner: The ops inside the call.
     """
-    for position, argument in enumerate(arguments):
+    changed = inputs
+    for position, argument in enumerate(inputs.arguments):
         if not isinstance(argument, UnrecordedListArgument):
             continue
-        tensors = _infer_list(trace, row, op, arguments, position, inner)
+        tensors = _infer_list(trace, row, op, inputs.arguments, position, inner)
         if tensors:
-            arguments[position] = TensorsArgument(tensors)
-            remarks.append(Remark(RemarkKind.LONG_LIST, position))
+            filled_list = TensorsArgument(tensors)
+            changed = changed.with_argument(position, filled_list, RemarkKind.LONG_LIST)
+    return changed
 
 
 def _infer_list(
@@ -297,13 +313,8 @@ def _tensors_of_outer_stack(
 ) -> tuple[TensorArgument, ...]:
     """Return the tensors of a `cat` that a `stack` calls, which are those of the stack.
 
-    Returns () if the op around the row is no stack, or if its tensors are not known.
-
-    Args:
-        trace: The trace.
-        row: The `cat`.
-        dimension: The dimension along which tensors are concatenated; None if it
-            is not known.
+    Returns () if the op around the row of the `cat` is no stack, or if its tensors are
+    not known.
     """
     parent = int(trace.parent[row])
     has_parent = parent >= 0
@@ -373,27 +384,26 @@ def _collect_tensors_at(
     return tuple(tensors)
 
 
-def _fill_indices(
-    arguments: list[Argument], remarks: list[Remark], inner: Sequence[InnerCall]
-) -> None:
+def _fill_indices(inputs: Completed, inner: Sequence[InnerCall]) -> Completed:
     """Fill in the list of indices of an op such as `index`, if it was not recorded.
 
-    The second argument is that list. It is inferred from the ops inside. `arguments`
-    and `remarks` are changed in place.
+    The second argument is that list. It is inferred from the ops inside.
     """
-    if len(arguments) < 2:
-        return
-    indexed = arguments[0]
-    is_recorded = not isinstance(arguments[1], NothingArgument)
-    if is_recorded or not isinstance(indexed, TensorArgument):
-        return
+    if len(inputs.arguments) < 2:
+        return inputs
+    indexed = inputs.tensor_at(0)
+    is_recorded = not isinstance(inputs.arguments[1], NothingArgument)
+    if is_recorded or indexed is None:
+        return inputs
 
     indices = _infer_indices(indexed, inner)
-    if indices is not None:
-        arguments[1] = TensorsArgument(indices)
-        # The remark that nothing was recorded does not hold any more.
-        remarks[:] = [remark for remark in remarks if remark.position != 1]
-        remarks.append(Remark(RemarkKind.INDICES, position=1))
+    if indices is None:
+        return inputs
+
+    # The remark that nothing was recorded does not hold any more.
+    without_remark = inputs.without_remarks_about(1)
+    index_list = TensorsArgument(indices)
+    return without_remark.with_argument(1, index_list, RemarkKind.INDICES)
 
 
 class _ReshapedIndex(NamedTuple):
@@ -495,55 +505,47 @@ def _count_leading_ones(shape: Shape, new_shape: Shape, ones: int) -> int | None
     return None
 
 
-def _mark_host_memory(
-    trace: Trace, row: int, op: str, arguments: list[Argument], remarks: list[Remark]
-) -> None:
+def _mark_host_memory(trace: Trace, row: int, op: str, inputs: Completed) -> Completed:
     """Mark the tensors of a call that a copy shows to be in the memory of the host.
 
     E.g. `copy_` with a copy to a device reads its second argument from the host. For
-    `to`, the device of the result is set too. Nothing happens unless the call launched
-    exactly one copy. `arguments` and `remarks` are changed in place.
+    `to`, the device of the result is set too. Nothing changes unless the call launched
+    exactly one copy.
     """
     copy_name = _find_only_copy(trace, row)
     if not copy_name:
-        return
+        return inputs
     memory = "pinned" if PINNED in copy_name else "cpu"
     is_to_device = copy_name.startswith(TO_DEVICE)
 
     if op == "aten::copy_":  # copy_(destination, source)
         host_position = 1 if is_to_device else 0
-        _set_tensor_memory(arguments, remarks, host_position, memory)
-        return
+        return _set_tensor_memory(inputs, host_position, memory)
 
-    device_position = DEVICE_POSITIONS.get((op, len(arguments)))
+    device_position = DEVICE_POSITIONS.get((op, len(inputs.arguments)))
     if device_position is None:
-        return
-    is_recorded = not isinstance(arguments[device_position], NothingArgument)
+        return inputs
+    is_recorded = not isinstance(inputs.arguments[device_position], NothingArgument)
     if is_recorded:
-        return
+        return inputs
 
     # The remark that nothing was recorded does not hold any more.
-    remarks[:] = [remark for remark in remarks if remark.position != device_position]
-    arguments[device_position] = DeviceArgument("" if is_to_device else "cpu")
-    remarks.append(Remark(RemarkKind.MACHINE, device_position))
-    if is_to_device:
-        _set_tensor_memory(arguments, remarks, 0, memory)
+    device = DeviceArgument("" if is_to_device else "cpu")
+    without_remark = inputs.without_remarks_about(device_position)
+    changed = without_remark.with_argument(device_position, device, RemarkKind.MACHINE)
+    return _set_tensor_memory(changed, 0, memory) if is_to_device else changed
 
 
-def _set_tensor_memory(
-    arguments: list[Argument], remarks: list[Remark], position: int, memory: str
-) -> None:
+def _set_tensor_memory(inputs: Completed, position: int, memory: str) -> Completed:
     """Note in which memory of the host a tensor of a call is: `cpu` or `pinned`.
 
-    Nothing happens if the argument at this position is no tensor. `arguments` and
-    `remarks` are changed in place.
+    Nothing changes if the argument at this position is no tensor.
     """
-    if position >= len(arguments):
-        return
-    tensor = arguments[position]
-    if isinstance(tensor, TensorArgument):
-        arguments[position] = replace(tensor, device=memory)
-        remarks.append(Remark(RemarkKind.MACHINE, position))
+    tensor = inputs.tensor_at(position)
+    if tensor is None:
+        return inputs
+    in_memory = replace(tensor, device=memory)
+    return inputs.with_argument(position, in_memory, RemarkKind.MACHINE)
 
 
 def _find_only_copy(trace: Trace, row: int) -> str:
@@ -559,27 +561,28 @@ def _find_only_copy(trace: Trace, row: int) -> str:
     return copies[0] if len(copies) == 1 else ""
 
 
-def _enlarge_storage(arguments: list[Argument]) -> None:
+def _enlarge_storage(inputs: Completed) -> Completed:
     """Make the storage of the first argument of as_strided large enough for the result.
 
     as_strided may address more elements than the tensor itself shows. The sizes,
     strides and the offset of the result tell how many: 2 x 3 with the strides 8 and 1,
-    from element 4 on, need 4 + 8 + 2 + 1 = 15. `arguments` is changed in place. It
-    stays unchanged if these were not recorded.
+    from element 4 on, need 4 + 8 + 2 + 1 = 15. Nothing changes if these were not
+    recorded.
     """
-    if len(arguments) < 4:
-        return
-    tensor = arguments[0]
-    sizes = integers_of_argument(arguments[1])
-    strides = integers_of_argument(arguments[2])
-    offset = integer_of_argument(arguments[3]) or 0
-    if not isinstance(tensor, TensorArgument) or sizes is None or strides is None:
-        return
+    if len(inputs.arguments) < 4:
+        return inputs
+    tensor = inputs.tensor_at(0)
+    sizes = integers_of_argument(inputs.arguments[1])
+    strides = integers_of_argument(inputs.arguments[2])
+    offset = integer_of_argument(inputs.arguments[3]) or 0
+    if tensor is None or sizes is None or strides is None:
+        return inputs
     if len(sizes) != len(strides):
-        return
+        return inputs
 
     # The last element of the result is the farthest one, as no stride is negative.
     last_element = offset
     for size, stride in zip(sizes, strides, strict=True):
         last_element += (size - 1) * stride
-    arguments[0] = replace(tensor, storage=max(last_element + 1, 0))
+    enlarged = replace(tensor, storage=max(last_element + 1, 0))
+    return inputs.with_argument(0, enlarged)

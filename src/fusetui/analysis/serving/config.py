@@ -200,9 +200,11 @@ def derive_products(
         model: The configuration.
         requested: The work of the step.
     """
-    mismatch = _explain_mismatch(trace, products, layers, model)
-    if mismatch:
-        return ConfiguredProducts(products=products, missing=mismatch)
+    why_not = _explain_unsupported_model(model) or _explain_other_model(
+        trace, products, layers, model
+    )
+    if why_not:
+        return ConfiguredProducts(products=products, missing=why_not)
 
     # Products have one row for each token; 0 rows if the number is not known.
     tokens = requested.new_tokens or 0
@@ -212,8 +214,8 @@ def derive_products(
     ]
     products_of_pass = products_of_layer * model.layers
 
-    # `_explain_mismatch` allows one product more than those of the layers: that with the
-    # vocabulary, which has one row for each request.
+    # `_explain_other_model` allows one product more than those of the layers: that with
+    # the vocabulary, which has one row for each request.
     ran_vocabulary_product = products.unknown % model.layers > 0
     if ran_vocabulary_product:
         requests = (requested.batch or 0) if tokens else 0
@@ -273,23 +275,6 @@ def _compute_product(dtype: str, rows: int, weights: WeightShape) -> Product:
     )
 
 
-def _explain_mismatch(
-    trace: Trace, products: Products, layers: Layers | None, model: ModelConfig
-) -> str:
-    """Say why the configuration does not tell the products that ran; "" if it does.
-
-    Either the products of such a model are not known, or another model ran.
-
-    Args:
-        trace: The trace of the server.
-        products: The matrix products that ran in the pass.
-        layers: The layers of the pass; None if none were recognized.
-        model: The configuration.
-    """
-    unsupported = _explain_unsupported_model(model)
-    return unsupported or _explain_other_model(trace, products, layers, model)
-
-
 def _explain_unsupported_model(model: ModelConfig) -> str:
     """Say why the matrix products of a model do not follow from its configuration.
 
@@ -317,7 +302,13 @@ def _explain_other_model(
     """Say in what the pass differs from what the configured model would run, or "".
 
     E.g. 28 layers run 28 x 4 products, and one more for the vocabulary; so 80 products
-    are those of another model. The arguments are those of `_explain_mismatch`.
+    are those of another model.
+
+    Args:
+        trace: The trace of the server.
+        products: The matrix products that ran in the pass.
+        layers: The layers of the pass; None if none were recognized.
+        model: The configuration.
     """
     products_per_layer, vocabulary_products = divmod(products.unknown, model.layers)
     if products_per_layer not in PRODUCTS_OF_LAYER or vocabulary_products > 1:

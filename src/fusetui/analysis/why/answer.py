@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -81,28 +82,30 @@ def answer_question(question: Question) -> tuple[Why, Facts]:
         facts = Facts(question.accounts, question.devices_by_axis, question.window)
         answer_early(facts)
 
+    kernels = facts.kernels
     lacks = list_lacks(facts)
     rules = collect_findings(facts)
-    modules = module_times(facts.kernels.origins) if question.is_whole else None
+    modules = module_times(kernels.origins) if question.is_whole else None
     unknown = [
         *account.cannot_tell,
-        *_explain_missing_ceiling(facts.kernels, lacks),
+        *_explain_missing_ceiling(kernels, lacks),
         *rules.unknown,
     ]
     has_devices = bool(account.devices)
+    left_out_steps = 0 if facts.steady is facts else 1
     answers = msgspec.structs.replace(
         account,
         findings=rules.findings,
         _wanted=rules.wanted,
         cannot_tell=word_for_recorder(facts.trace, unknown),
-        ceiling=facts.kernels.ceiling if has_devices else None,
+        ceiling=kernels.ceiling if has_devices else None,
         modules=modules.modules if modules else None,
         _module_times=modules,
-        _breakdown=break_down_gpu_time(facts.kernels, modules) if has_devices else None,
+        _breakdown=break_down_gpu_time(kernels, modules) if has_devices else None,
         cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
-        _families=facts.kernels.family_ns,
+        _families=kernels.family_ns,
         _below=rules.below,
-        _left_out=int(facts.steady is not facts),
+        _left_out=left_out_steps,
         _lacks=lacks,
     )
 
@@ -122,11 +125,11 @@ def _explain_missing_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Un
     if not kernels.is_kernel.any():
         return []
 
-    some_have_ops = (kernels.trace.op[kernels.rows] != NO_ROW).any()
+    has_op = kernels.trace.op[kernels.rows] != NO_ROW
     missing = []
     if "CPU ops" in lacks:
         missing.append("CPU ops")
-    elif some_have_ops and "input shapes" in lacks:
+    elif has_op.any() and "input shapes" in lacks:
         missing.append("input shapes")
 
     if LISTED_DEVICE in lacks:
@@ -242,12 +245,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     may_run_backward = backward.may_run_backward(trace)
     reread = Reread(events, orders, names, may_run_backward)
 
-    def read_stretch(number: int) -> _RereadStretch:
-        args = reread.part(number)
-        peaks = memory.find_peaks_in_stretch(events, number, args.totals)
-        without_totals = args._replace(totals=None)  # large, and not needed any more
-        return _RereadStretch(without_totals, peaks)
-
+    read_stretch = partial(_read_stretch, events, reread)
     is_large = _measure_document(events) >= MIN_BYTES_FOR_THREADS
     with in_threads(read_stretch, reread.stretches, is_large) as wait_for_results:
         yield
@@ -259,6 +257,14 @@ def args_read(trace: Trace) -> Iterator[None]:
     events.keep(memory.KEPT_AS, memory.combine_peaks(peaks_of_stretches))
     if may_run_backward:
         events.keep(backward.KEPT_AS, reread.autograd(args_of_stretches))
+
+
+def _read_stretch(events: Events, reread: Reread, number: int) -> _RereadStretch:
+    """Read the wanted args of one stretch of the document, by its number."""
+    args = reread.part(number)
+    peaks = memory.find_peaks_in_stretch(events, number, args.totals)
+    without_totals = args._replace(totals=None)  # large, and not needed any more
+    return _RereadStretch(args=without_totals, peaks=peaks)
 
 
 def _list_args_questions(trace: Trace, kernels: Rows) -> dict[str, ArgsQuestion]:

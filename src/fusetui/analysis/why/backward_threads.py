@@ -62,7 +62,7 @@ def find_outermost_work(trace: Trace) -> ThreadWork:
     is_work = np.isin(trace.role, (Role.OP, Role.CALL))
     is_outermost = trace.parent == NO_ROW
     rows = np.flatnonzero(is_work & is_outermost)
-    return ThreadWork(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
+    return ThreadWork(rows=rows, thread=trace.thread_of(rows))
 
 
 @memo()
@@ -142,19 +142,18 @@ def find_engine_pairs(trace: Trace) -> tuple[EnginePair, ...]:
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
         engine_work = work.of(engine)
-        apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
-        apart_ns = int(trace.dur[apart].sum())
+        work_apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
+        apart_ns = int(trace.dur[work_apart].sum())
         engine_ns = int(trace.dur[engine_work].sum())
-        if apart_ns < MIN_SHARE_APART * engine_ns:
-            continue
-
-        pair = EnginePair(
-            engine=engine,
-            asking=asking,
-            is_only=engines_of_asking[asking] == 1,
-            outermost=apart,
-        )
-        pairs.append(pair)
+        take_turns = apart_ns >= MIN_SHARE_APART * engine_ns
+        if take_turns:
+            pair = EnginePair(
+                engine=engine,
+                asking=asking,
+                is_only=engines_of_asking[asking] == 1,
+                outermost=work_apart,
+            )
+            pairs.append(pair)
 
     return tuple(pairs)
 
@@ -237,7 +236,7 @@ def _find_work_for_asking(trace: Trace, pair: EnginePair) -> Rows:
     """
     outermost = pair.outermost
     frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
-    frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
+    frames = frames[trace.thread_of(frames) == pair.asking]
     if len(frames):
         running = union(trace.start[frames], trace.end[frames])
         outermost = outermost[_lie_in_cover(trace, outermost, running)]

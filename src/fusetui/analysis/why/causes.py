@@ -15,7 +15,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import add_up_by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
@@ -46,7 +46,19 @@ from fusetui.trace.model.intervals import (
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER_OF_MODULE, is_module
 
 
-def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
+class SliceTimes(NamedTuple):
+    """Slices and a time of each; arrays of one shape. A slice may occur several times."""
+
+    rows: Rows
+    """Rows of the trace."""
+    ns: Int64s
+
+    def only(self, is_selected: Flags) -> SliceTimes:
+        """Return some of the slices, chosen by one flag each."""
+        return SliceTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
+
+
+def find_idle_causes(trace: Trace) -> SliceTimes | None:
     """Find for which slices the devices waited for a launch, and how long.
 
     Each moment counts for the innermost slice of the launching thread. Time in which
@@ -54,16 +66,14 @@ def find_idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     function.
 
     Returns:
-        Rows of the trace and their times in ns, of one shape; a row may occur several
-        times. None if no launch call is known.
+        None if no launch call is known.
     """
     facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
 
     all_gaps = np.ones(len(facts.gaps), dtype=np.bool_)
-    without_annotations = LAYERS[:-1]
-    return find_slices_in_idle_time(facts, all_gaps, NOTHING, without_annotations)
+    return find_slices_in_idle_time(facts, all_gaps, NOTHING, WORK_LAYERS)
 
 
 def find_slices_in_idle_time(
@@ -71,7 +81,7 @@ def find_slices_in_idle_time(
     is_counted: Flags,
     leaving_out: Cover,
     layers: Sequence[tuple[ThreadActivity, ...]],
-) -> tuple[Rows, Int64s]:
+) -> SliceTimes:
     """Find what launching threads did while the GPU waited for their next launch.
 
     That is the innermost slice at each moment from the begin of a gap to the begin of
@@ -84,12 +94,11 @@ def find_slices_in_idle_time(
             before one of a later layer.
 
     Returns:
-        Rows of the trace, and how long (ns) each was the innermost slice. A row may
-        occur several times.
+        How long each slice was the innermost one.
     """
     gaps = facts.gaps
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
     is_launched_late = is_counted & (gaps.call_begin > gaps.begin)
 
     for threads, _, on_axis in facts.gaps_by_axis(is_launched_late):
@@ -98,13 +107,15 @@ def find_slices_in_idle_time(
         waiting = threads.parts(waiting, outside(leaving_out))
 
         for activities in layers:
-            innermost = _cut_innermost_slices(threads, activities, waiting)
-            rows.append(innermost.rows)
-            times_ns.append(waiting.within(innermost.start, innermost.end))
-            explained = union(innermost.start, innermost.end)
+            parts = _cut_innermost_slices(threads, activities, waiting)
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(waiting.within(parts.start, parts.end))
+            explained = union(parts.start, parts.end)
             waiting = waiting.only(outside(explained))
 
-    return np.concatenate(rows), np.concatenate(times_ns)
+    return SliceTimes(
+        rows=np.concatenate(rows_of_parts), ns=np.concatenate(ns_of_parts)
+    )
 
 
 def _cut_innermost_slices(
@@ -288,14 +299,13 @@ class Delay(NamedTuple):
 
 
 def rank_delaying_names(
-    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
+    trace: Trace, slices: SliceTimes, make_text: Callable[[str], str], all_ns: int
 ) -> list[Delay]:
     """List the names under which launching threads spent most of some time.
 
     Args:
-        rows: Slices, as rows of the trace; a row may occur several times.
-        ns: How long each kept a launching thread.
-        text: Makes the text for a name, under which slices count together.
+        slices: How long each slice kept a launching thread.
+        make_text: Makes the text for a name, under which slices count together.
         all_ns: A name with less than MIN_SHARE_TO_NAME of this time is left out.
 
     Returns:
@@ -305,15 +315,15 @@ def rank_delaying_names(
         return []
 
     # Count each slice once, with the sum of its times.
-    slices_by_row = grouped(rows)
-    ns_of_slice = slices_by_row.sums(ns)
+    by_row = grouped(slices.rows)
+    ns_of_slice = by_row.sums(slices.ns)
 
     delays = []
-    by_name = add_up_by_text(trace, slices_by_row.keys, ns_of_slice, text)
+    by_name = add_up_by_text(trace, by_row.keys, ns_of_slice, make_text)
     for name, total in by_name.items():
         if total.ns >= MIN_SHARE_TO_NAME * all_ns:
-            name_text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
-            delays.append(Delay(text=name_text, ns=total.ns))
+            text = f"{name} ({count(total.occurrences)} x, {duration(total.ns)})"
+            delays.append(Delay(text=text, ns=total.ns))
 
     delays.sort(key=lambda delay: -delay.ns)
     return delays[:MAX_NAMES]

@@ -12,7 +12,7 @@ from fusetui.analysis.why.account import WAITS, Accounts
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.analysis.why.thread_activity import (
-    LAYERS,
+    WORK_LAYERS,
     Slices,
     ThreadActivity,
     Threads,
@@ -65,18 +65,18 @@ def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     Returns:
         Slices with an own time above 0, each once, in the order of the trace.
     """
-    rows = [np.empty(0, dtype=np.intp)]
-    times_ns = [np.empty(0, dtype=np.int64)]
+    rows_of_parts = [np.empty(0, dtype=np.intp)]
+    ns_of_parts = [np.empty(0, dtype=np.int64)]
     for threads in accounts.threads:
         unclaimed = _repeat_on_threads(threads, cover)
-        for innermost in _cut_layers(accounts.trace, threads):
-            rows.append(innermost.rows)
-            times_ns.append(unclaimed.within(innermost.start, innermost.end))
-            unclaimed = without(unclaimed, union(innermost.start, innermost.end))
+        for parts in _cut_layers(accounts.trace, threads):
+            rows_of_parts.append(parts.rows)
+            ns_of_parts.append(unclaimed.within(parts.start, parts.end))
+            unclaimed = without(unclaimed, union(parts.start, parts.end))
 
     # A slice may have several parts: add them up.
-    parts_by_row = grouped(np.concatenate(rows))
-    own_ns = parts_by_row.sums(np.concatenate(times_ns))
+    parts_by_row = grouped(np.concatenate(rows_of_parts))
+    own_ns = parts_by_row.sums(np.concatenate(ns_of_parts))
     return OwnTimes(rows=parts_by_row.keys, ns=own_ns).only(own_ns > 0)
 
 
@@ -88,9 +88,9 @@ def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     in the order of LAYERS, in which they claim time. Of annotations, the last layer,
     only collectives count.
     """
-    *layers, _ = LAYERS  # the last one is that of annotations
-    for kinds in layers:
-        yield merge_slices([threads.slices(kind) for kind in kinds]).innermost_parts()
+    for kinds in WORK_LAYERS:
+        slices = merge_slices([threads.slices(kind) for kind in kinds])
+        yield slices.innermost_parts()
 
     annotations = threads.slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
@@ -154,8 +154,8 @@ def _mark_program_rows(trace: Trace, rows: Rows) -> Flags:
     if not len(ops):
         return np.ones(len(rows), dtype=np.bool_)
 
-    thread_of_row = trace.thread_of_track[trace.track[rows]]
-    thread_of_op = trace.thread_of_track[trace.track[ops]]
+    thread_of_row = trace.thread_of(rows)
+    thread_of_op = trace.thread_of(ops)
     return np.isin(thread_of_row, thread_of_op)
 
 

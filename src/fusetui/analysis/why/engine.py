@@ -132,11 +132,12 @@ def collect_findings(facts: Facts) -> Answers:
     below: Counter[str] = Counter()
     for rule in RULES:
         rule_facts = facts.steady if rule.of_kernels else facts
-        claims, lack = run_rule(rule_facts, rule)
-        if lack is not None:
-            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+        answer = run_rule(rule_facts, rule)
+        if answer.lack is not None:
+            missing = answer.lack.missing
+            unknown.append(Unknown(rule.id, missing, answer.lack.record_with))
 
-        for claim in claims:
+        for claim in answer.claims:
             if claim.at_stake_ns is None or is_finding(rule_facts, rule, claim):
                 reported.append(_report_claim(rule, claim, rule_facts, tags))
             else:
@@ -144,11 +145,11 @@ def collect_findings(facts: Facts) -> Answers:
 
     reported = _clear_missing_wholes(reported)
     reported = _mark_negligible(reported, _find_compared_time(facts))
-    reported.sort(key=lambda each: _rank_by_upper_bound(each.finding))
+    reported.sort(key=lambda report: _rank_by_upper_bound(report.finding))
 
     return Answers(
-        findings=tuple(each.finding for each in reported),
-        wanted=tuple(each.wanted for each in reported),
+        findings=tuple(report.finding for report in reported),
+        wanted=tuple(report.wanted for report in reported),
         unknown=tuple(unknown),
         below=below,
     )

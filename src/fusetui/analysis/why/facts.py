@@ -162,7 +162,7 @@ class Facts:
 
         begin_ns = int(intervals.end[0])
         last_end_ns = int(self.trace.end[self.gpu_rows].max(initial=begin_ns))
-        if last_end_ns <= begin_ns:
+        if last_end_ns <= begin_ns:  # no GPU work comes after it
             return self
 
         return Facts(
@@ -239,7 +239,7 @@ class Facts:
         trace = self.trace
         launch = trace.launch[trace.gpu_rows]
         recorded_calls = launch[launch != NO_ROW]
-        launching_threads = trace.thread_of_track[trace.track[recorded_calls]]
+        launching_threads = trace.thread_of(recorded_calls)
         return np.isin(trace.thread_of_track, launching_threads)
 
     def time_on_launching_threads(self, rows: Rows) -> Cover:
@@ -605,12 +605,12 @@ class Facts:
 
         # In a trace, a device is a process. No gap ends before -FOREVER, so a device
         # without a kernel has no such gap.
-        process_of_kernel = trace.process_of_track[trace.track[kernels]]
+        process_of_kernel = trace.process_of(kernels)
         first_kernel_ns = np.full(len(trace.tracks) + 1, -FOREVER)  # by process
         first_kernel_ns[process_of_kernel] = FOREVER
         np.minimum.at(first_kernel_ns, process_of_kernel, trace.start[kernels])
 
-        process_of_gap = trace.process_of_track[trace.track[events]]
+        process_of_gap = trace.process_of(events)
         is_before: Flags = self.gaps.end <= first_kernel_ns[process_of_gap]
         return is_before
 

@@ -149,7 +149,7 @@ def _number_steps_and_threads(facts: Facts, rows: Rows) -> Int64s:
     that of autograd's engine which works for it count as one.
     """
     trace = facts.trace
-    thread_of_row = trace.thread_of_track[trace.track[rows]]
+    thread_of_row = trace.thread_of(rows)
     thread = number_thread_pairs(trace)[thread_of_row].astype(np.int64)
     if not len(facts.steps):
         return thread

@@ -457,8 +457,8 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
             )
         )
 
-    for activity, host_pieces in _cut_host_parts(devices, gaps):
-        pieces_of_reasons[HOST + activity].append(host_pieces)
+    for activity, wait_pieces in _cut_waits_for_launches(devices, gaps):
+        pieces_of_reasons[HOST + activity].append(wait_pieces)
 
     after_last_event = Pieces(
         device=np.arange(len(devices)),
@@ -469,7 +469,9 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
     return pieces_of_reasons
 
 
-def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]]:
+def _cut_waits_for_launches(
+    devices: Devices, gaps: Gaps
+) -> Iterator[tuple[int, Pieces]]:
     """Yield the time until the launch call of each gap, cut into pieces of one
     activity.
 
@@ -482,17 +484,17 @@ def _cut_host_parts(devices: Devices, gaps: Gaps) -> Iterator[tuple[int, Pieces]
     for threads, gap_indices, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, is_launched_late
     ):
-        host_parts = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
+        waits = Cover(on_axis(gaps.begin), on_axis(gaps.call_begin))
         device = device_of_gap[gap_indices]
-        axis_to_file_ns = gaps.begin[gap_indices] - host_parts.start
+        axis_to_file_ns = gaps.begin[gap_indices] - waits.start
 
         recorded_covers = threads.covers
         unrecorded = outside(joined(*recorded_covers))
         for activity, cover in enumerate((*recorded_covers, unrecorded)):
-            parts, host_part = pieces(host_parts, cover)
-            to_file_ns = axis_to_file_ns[host_part]
+            parts, wait_of_part = pieces(waits, cover)
+            to_file_ns = axis_to_file_ns[wait_of_part]
             parts_in_file = Pieces(
-                device=device[host_part],
+                device=device[wait_of_part],
                 start=parts.start + to_file_ns,
                 end=parts.end + to_file_ns,
             )

@@ -68,14 +68,14 @@ NO_TIME: Final = Total(occurrences=0, ns=0)
 
 
 def add_up_by_text(
-    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
+    trace: Trace, rows: Rows, ns: Int64s, make_text: Callable[[str], str]
 ) -> dict[str, Total]:
     """Count rows and add up their times by a text that is made of their names.
 
     Args:
         rows: Rows of the trace.
         ns: The time of each row.
-        text: Makes the text for a name; it is called once per name.
+        make_text: Makes the text for a name; it is called once per name.
 
     Returns:
         For each text how many rows have it, and the exact sum of their times.
@@ -86,9 +86,9 @@ def add_up_by_text(
 
     total_of_text: dict[str, Total] = {}
     for name in used_ids(names):
-        key = text(trace.names[name])
-        so_far = total_of_text.get(key, NO_TIME)
-        total_of_text[key] = so_far.plus(
+        text = make_text(trace.names[name])
+        so_far = total_of_text.get(text, NO_TIME)
+        total_of_text[text] = so_far.plus(
             occurrences=int(rows_of_name[name]), ns=int(ns_of_name[name])
         )
 
@@ -97,11 +97,12 @@ def add_up_by_text(
 
 MAX_ROWS: Final = 5
 """How many rows one finding shows as evidence."""
+MAX_SORTED: Final = 1000
+"""How many rows are sorted to find these, if they suffice: sorting a million is slow.
+"""
 
 
-def heaviest_rows(
-    rows: NDArray[np.integer], ns: Int64s, among: int = 1000
-) -> tuple[int, ...]:
+def heaviest_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     """Choose the MAX_ROWS rows with the most time, the largest first, each once.
 
     Findings show them as evidence.
@@ -112,24 +113,23 @@ def heaviest_rows(
     Args:
         rows: Rows of the trace, which may repeat; -1 for no row.
         ns: The time of each entry of `rows`.
-        among: How many entries with the most time are sorted: sorting a million would
-            be slow. If these are too few different rows, all are sorted.
     """
-    candidates = np.arange(len(ns))
-    is_part = among < len(ns)
-    if is_part:
-        least_ns = np.partition(ns, -among)[-among]
-        candidates = np.flatnonzero(ns >= least_ns)
+    if len(ns) > MAX_SORTED:
+        least_ns = np.partition(ns, -MAX_SORTED)[-MAX_SORTED]
+        is_among_longest = ns >= least_ns
+        heaviest = _sort_rows(rows[is_among_longest], ns[is_among_longest])
+        if len(heaviest) >= MAX_ROWS:
+            return heaviest[:MAX_ROWS]
 
-    longest_first = candidates[np.argsort(-ns[candidates], kind="stable")]
-    ordered_rows = rows[longest_first]
-    known_rows = ordered_rows[ordered_rows != NO_ROW].tolist()
+    return _sort_rows(rows, ns)[:MAX_ROWS]
+
+
+def _sort_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
+    """Return the rows of the trace by their time, the largest first, each once."""
+    longest_first = rows[np.argsort(-ns, kind="stable")]
+    known_rows = longest_first[longest_first != NO_ROW].tolist()
     each_once = dict.fromkeys(known_rows)  # keeps the order
-    heaviest = tuple(each_once)[:MAX_ROWS]
-    if is_part and len(heaviest) < MAX_ROWS:
-        return heaviest_rows(rows, ns, among=len(ns))
-
-    return heaviest
+    return tuple(each_once)
 
 
 MIN_BOUND_NS: Final = 2_000
@@ -158,7 +158,7 @@ class Bounds(NamedTuple):
         return is_known
 
 
-MAX_SMS: Final = 1 << 20
+MAX_MULTIPROCESSORS: Final = 1 << 20
 """A number of multiprocessors above this is not believed."""
 
 
@@ -199,9 +199,9 @@ class Kernels:
         self.end = np.minimum(trace.end[rows], end_ns)
         self.is_kernel: Flags = trace.role[rows] == Role.KERNEL
         """True for kernels, False for copies and sets."""
-        self.stream = trace.thread_of_track[trace.track[rows]]
+        self.stream = trace.thread_of(rows)
         """The index of the stream as a thread of the trace."""
-        self.device = trace.process_of_track[trace.track[rows]]
+        self.device = trace.process_of(rows)
         """The index of the device as a process of the trace."""
         self.devices = used_ids(self.device)
         self._name_index = trace.name[rows]
@@ -416,20 +416,20 @@ class Kernels:
         return self._pick_from_jobs(count_blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
-    def sms(self) -> Int64s:
+    def multiprocessors(self) -> Int64s:
         """Return the number of multiprocessors of the device of each event.
 
         AMD calls them compute units. The number is 0 where it is not recorded, or too
         large to be true.
         """
         properties = device_properties(self.trace)
-        sms_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
+        number_of_track = np.zeros(len(self.trace.tracks), dtype=np.int64)
         for index, track in enumerate(self.trace.tracks):
-            sms = properties.get(track.pid, {}).get("numSms")
-            if type(sms) is int and 0 < sms < MAX_SMS:
-                sms_of_track[index] = sms
+            number = properties.get(track.pid, {}).get("numSms")
+            if type(number) is int and 0 < number < MAX_MULTIPROCESSORS:
+                number_of_track[index] = number
 
-        return sms_of_track[self.trace.track[self.rows]]
+        return number_of_track[self.trace.track[self.rows]]
 
     def figures_of_jobs(
         self, value: Callable[[KernelJob], float | None]

@@ -54,7 +54,7 @@ def _list_needs(facts: Facts) -> list[_Need]:
     index_of_inputs = kernels.jobs.inputs.number  # -1 for a kernel without shapes
     has_shapes = bool((index_of_inputs != -1).any())
     has_blocks = bool((kernels.blocks > 0).any())
-    has_sms = bool((kernels.sms > 0).any())
+    has_multiprocessors = bool((kernels.multiprocessors > 0).any())
     is_listed = kernels.peak is not None
 
     return [
@@ -64,7 +64,7 @@ def _list_needs(facts: Facts) -> list[_Need]:
         _Need("Python frames and modules", facts.has_stacks, "with_stack=True"),
         _Need("input shapes", has_shapes, "record_shapes=True"),
         _Need("launch configurations", has_blocks, NOTHING_RECORDS),
-        _Need("the number of multiprocessors", has_sms, PROPERTIES),
+        _Need("the number of multiprocessors", has_multiprocessors, PROPERTIES),
         _Need(LISTED_DEVICE, is_listed, find_properties_to_record(facts.trace)),
     ]
 

@@ -7,7 +7,7 @@ Also how rules ask each other, and how their texts write shares of time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -123,16 +123,19 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         )
 
 
+class RuleAnswer(NamedTuple):
+    """What a rule says about a trace."""
+
+    claims: list[Claim]
+    lack: CannotTellError | None
+    """What was not recorded but is needed for further claims; None if nothing is."""
+
+
 @memo(MAX_RULES)
-def run_rule(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | None]:
+def run_rule(facts: Facts, rule: Rule) -> RuleAnswer:
     """Run a rule on the facts of a trace, or return its earlier result.
 
     The result is kept because other rules may ask for it too.
-
-    Returns:
-        The claims of the rule, and an error that says what was not recorded but is
-            needed for further claims. The error is None if the rule has all it needs.
-            There may be both claims and an error.
     """
     claims: list[Claim] = []
     try:
@@ -144,8 +147,8 @@ def run_rule(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTellError | N
         for claim in rule.find(facts):  # one by one: those before an error count
             claims.append(claim)
     except CannotTellError as lack:
-        return claims, lack
-    return claims, None
+        return RuleAnswer(claims=claims, lack=lack)
+    return RuleAnswer(claims=claims, lack=None)
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
@@ -159,8 +162,7 @@ def find_claimed_kernels(facts: Facts, *rules: Rule) -> Flags:
     """Tell which kernels the findings of some rules are about; one flag per kernel."""
     claimed = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
-        claims, _ = run_rule(facts, rule)
-        for claim in claims:
+        for claim in run_rule(facts, rule).claims:
             if claim.kernels is not None and is_finding(facts, rule, claim):
                 claimed |= claim.kernels
 

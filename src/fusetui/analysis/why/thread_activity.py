@@ -119,6 +119,8 @@ LAYERS = (
 In a layer the innermost slice counts. Of several with the same bounds it is the one of
 the last activity of the layer.
 """
+WORK_LAYERS = LAYERS[:-1]
+"""The layers without that of annotations, which surround work and are none."""
 ACTIVITY_OF_ROLE = {
     Role.CALL: ThreadActivity.CALL,
     Role.OP: ThreadActivity.OP,

@@ -179,26 +179,27 @@ def find_transfers(facts: Facts) -> tuple[Transfers, ...]:
     kinds are in the order of their first kernels. Returns () without a kernel that
     communicates.
     """
+    trace = facts.trace
     rows = facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()
 
-    kernels = _find_kinds_and_sizes(facts.trace, rows)
-    waiting = _estimate_waiting(facts.trace, rows, kernels)
+    kernels = _find_kinds_and_sizes(trace, rows)
+    waiting = _estimate_waiting(trace, rows, kernels)
 
     transfers = []
     for kind_index, kind in enumerate(kernels.kinds):
-        of_kind = np.flatnonzero(kernels.kind == kind_index)
-        dur_ns = facts.trace.dur[rows[of_kind]]
+        is_of_kind = kernels.kind == kind_index
+        dur_ns = trace.dur[rows[is_of_kind]]
         transfers.append(
             Transfers(
                 kind=kind,
-                rows=rows[of_kind],
+                rows=rows[is_of_kind],
                 total_ns=int(dur_ns.sum()),
-                fastest_ns=int(waiting.fastest_ns[of_kind].sum()),
-                waits_ns=waiting.ns[of_kind],
-                is_by_bytes=waiting.is_by_bytes[of_kind],
-                bytes=_add_up_bytes(kernels.bytes[of_kind]),
+                fastest_ns=int(waiting.fastest_ns[is_of_kind].sum()),
+                waits_ns=waiting.ns[is_of_kind],
+                is_by_bytes=waiting.is_by_bytes[is_of_kind],
+                bytes=_add_up_bytes(kernels.bytes[is_of_kind]),
                 median_ns=median(dur_ns),
             )
         )
@@ -248,7 +249,7 @@ def _estimate_waiting(trace: Trace, rows: Rows, kernels: _KernelSizes) -> _Waiti
     as waiting only if it took MIN_RATIO_TO_EXPLAINED times what its bytes explain.
     """
     dur_ns = trace.dur[rows]
-    device = trace.process_of_track[trace.track[rows]]
+    device = trace.process_of(rows)
     columns = (kernels.kind, kernels.bytes, trace.name[rows], device)
     _, group_of_equals = distinct_rows(columns)
     fastest_ns = _find_least_of_group(dur_ns, group_of_equals)

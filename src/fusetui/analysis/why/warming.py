@@ -157,7 +157,7 @@ def _do_steps_hold_work(trace: Trace, steps: Steps) -> bool:
     The busy times of all devices are added up. Without GPU work, the answer is True.
     """
     events = trace.gpu_rows
-    device = trace.process_of_track[trace.track[events]]
+    device = trace.process_of(events)
 
     busy_ns = 0
     in_steps_ns = 0
@@ -560,7 +560,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
         return cls(
             order=order,
             start=trace.start[calls_in_order],
-            thread=trace.thread_of_track[trace.track[calls_in_order]],
+            thread=trace.thread_of(calls_in_order),
         )
 
     def within(self, trace: Trace, op: int) -> Rows:
@@ -655,7 +655,7 @@ def _find_first_launches(trace: Trace) -> Rows:
     kernels = kernels[order_by_start(trace.start[kernels], trace.end[kernels])]
     calls = trace.launch[kernels].astype(np.intp)
 
-    device = trace.process_of_track[trace.track[kernels]]
+    device = trace.process_of(kernels)
     _, device_and_name = distinct_rows((device, trace.name[kernels]))
     first_calls = calls[_find_much_longer_firsts(device_and_name, trace.dur[calls])]
     launches = distinct(first_calls[_are_long(trace, first_calls)])

@@ -210,11 +210,11 @@ def _answer_path(_: Any, opened: KeptTrace) -> Answer:
 def _answer_check(asked: Any, opened: KeptTrace) -> Answer:
     """Return the answer of the tool `check`: whether the guessed numbers of kernels are
     right. The guesses are the items. Raises Error if the guess cannot be parsed."""
-    from fusetui.analysis.questions.computing import tallies
+    from fusetui.analysis.questions.computing import count_kinds_by_step
     from fusetui.capture.record import compare_guess, parse_guess
 
     expected = parse_guess(asked.expect)
-    counted = tallies(opened.trace)
+    counted = count_kinds_by_step(opened.trace)
     guesses = compare_guess(expected, counted)
     head: dict[str, object] = {
         **make_head(opened),

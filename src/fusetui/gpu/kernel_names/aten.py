@@ -215,26 +215,24 @@ def _read_elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     if match["word"].startswith("__nv_"):  # a wrapped lambda, which hides the functor
         functor = _find_functor(name, match.start("functor"))
 
-    types: dict[str, Any] = {}
-    if functor.name in _BINARY_FUNCTORS:
+    operands = None
+    if functor.name in _BINARY_FUNCTORS:  # the operator is among its arguments
         operands = _OPERANDS.match(name, functor.end)
-        if operands:
-            types = fields_of(operands, cxx_type)
-            functor = _find_functor(name, operands.end())
-        else:
-            # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
-            functor = _find_functor(name, functor.end + len("<"))
+        # PyTorch 1.x wrote only the operator: BUnaryFunctor<AddFunctor<long> >.
+        operator_start = operands.end() if operands else functor.end + len("<")
+        functor = _find_functor(name, operator_start)
 
     op = _classify_elementwise_loop(match["kernel"], functor.name)
     if op in ("index", "rng"):
         return {"op": op}
 
-    if not types:
-        one_type = _ONE_TYPE.match(name, functor.end)
-        if one_type:
-            types = {"dtype": cxx_type(one_type[1])}
-        else:
-            types = {"dtype": _find_lambda_type(_extract_functor(name, match))}
+    one_type = _ONE_TYPE.match(name, functor.end)
+    if operands:
+        types = fields_of(operands, cxx_type)
+    elif one_type:
+        types = {"dtype": cxx_type(one_type[1])}
+    else:
+        types = {"dtype": _find_lambda_type(_extract_functor(name, match))}
 
     fields = {"op": op, "functor": functor.name, **types}
     if match["kernel"].startswith("vectorized") and match["first"]:

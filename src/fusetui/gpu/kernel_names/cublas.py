@@ -273,13 +273,14 @@ def decode_small(name: str) -> KernelName | None:
     Such kernels multiply a matrix and a vector, compute products of special shapes or
     dot products, add up the parts of a split K, or help. Returns None for a kernel of
     another library.
+
+    >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
+    >>> decode_small(name).short
+    'gemv2T_val fp32 128.16.n'
     """
     sign = signature(name)
-    if sign is None:
-        return None
-
-    fields = _read_small_fields(name, sign)
-    if fields is None:
+    fields = None if sign is None else _read_small_fields(name, sign)
+    if sign is None or fields is None:
         return None
 
     short = callee_text(name, sign, _begin_small_short(sign, fields))
@@ -294,12 +295,11 @@ def _begin_small_short(sign: Signature, fields: dict[str, Any]) -> str:
     `splitk-reduce`. Kernels of the namespace gemvx are `gemvx`, because their base name
     is only `kernel`.
     """
-    if fields.get("role") == "splitk_reduce":
+    adds_up_partial_sums = fields.get("role") == "splitk_reduce"
+    if adds_up_partial_sums:
         return "splitk-reduce"
-
     if _is_gemvx(sign):
         return "gemvx"
-
     return sign.base.replace("_kernel", "")
 
 
@@ -393,9 +393,11 @@ def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
 
+    # gemv2T_kernel_val
     if _GEMV.fullmatch(base) or _is_gemvx(sign):
         return {"op": "gemv", **_read_tensor_types(name, sign)}
 
+    # sgemm_32x32x32_NT_vec
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
         return {
@@ -407,15 +409,18 @@ def _read_small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
             "tile_k": int(vector_tile["tile_k"]),
         }
 
+    # gemmSN_TN_kernel
     small_n = _SMALL_N.fullmatch(base)
     if small_n:
         layout = small_n["layout"].lower()
         return {"op": "gemm", "layout": layout, **_read_tensor_types(name, sign)}
 
+    # sgemm_largek_lds64
     large_k = _LARGE_K.match(base)
     if large_k:
         return {"op": "gemm", **_make_single_type_fields(large_k["acc"])}
 
+    # gemmk1_kernel
     if _SMALL.fullmatch(base):
         return {"op": "gemm", **_read_tensor_types(name, sign)}
 

@@ -226,6 +226,7 @@ def decode(name: str) -> KernelName | None:
     if library is None:
         return _decode_apex(name, sign)
 
+    # Layer norms of Apex have the same names, but other template arguments.
     family = library.family
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"

@@ -437,7 +437,7 @@ def _has_second_group(match: re.Match[str]) -> bool:
 
 
 def _is_letters(group: str) -> bool:
-    """Whether a word is made of letters of types alone, such as `BBS`."""
+    """Return whether a word is made of letters of types alone, such as `BBS`."""
     return "".join(_LETTER.findall(group)) == group
 
 

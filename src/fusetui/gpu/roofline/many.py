@@ -121,23 +121,25 @@ def jobs(trace: Trace, overrides: Mapping[str, float] = NO_PEAKS) -> Jobs:
     )
     groups = _group_equal_kernels(trace, kernels)
     job_of_group = _compute_job_of_each(trace, kernels, groups.first, overrides)
-
-    distinct_jobs: list[KernelJob] = []
-    job_number_of_group = np.full(len(job_of_group), NO_JOB, dtype=np.int32)
-    for group, job in enumerate(job_of_group):
-        if job is not None:
-            job_number_of_group[group] = len(distinct_jobs)
-            distinct_jobs.append(job)
+    job_numbers = _number_jobs(job_of_group)
 
     job_number = np.full(len(rows), NO_JOB, dtype=np.int32)
-    job_number[has_inputs] = job_number_of_group[groups.group_of_kernel]
+    job_number[has_inputs] = job_numbers[groups.group_of_kernel]
     return Jobs(
         rows=rows,
         number=job_number,
-        distinct=tuple(distinct_jobs),
+        distinct=tuple(job for job in job_of_group if job is not None),
         inputs=inputs,
         launches=launches,
     )
+
+
+def _number_jobs(jobs_or_none: list[KernelJob | None]) -> NDArray[np.int32]:
+    """Number the jobs of a list from 0 on; None gets NO_JOB."""
+    is_known = np.array([job is not None for job in jobs_or_none], dtype=np.bool_)
+    numbers = np.full(len(jobs_or_none), NO_JOB, dtype=np.int32)
+    numbers[is_known] = np.arange(np.count_nonzero(is_known))
+    return numbers
 
 
 class _KernelArgs(NamedTuple):

@@ -394,15 +394,15 @@ def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     if any(tensor.shape != forward_input.shape for tensor in tensors):
         return None
 
-    if _WRITING_KERNELS.search(kernel.name):
-        result = Tensor(forward_input.shape, forward_input.dtype)
-        moved_tensors = [*tensors, result]
-        if _TWICE_READING_KERNELS.search(kernel.name):
-            moved_tensors += tensors
-    elif _writes_only_sums(inputs.op, kernel.name):
-        moved_tensors = tensors
-    else:
+    writes_result = _WRITING_KERNELS.search(kernel.name) is not None
+    reads_twice = _TWICE_READING_KERNELS.search(kernel.name) is not None
+    if not writes_result and not _writes_only_sums(inputs.op, kernel.name):
         return None
+    moved_tensors = list(tensors)
+    if writes_result and reads_twice:
+        moved_tensors += tensors
+    if writes_result:
+        moved_tensors.append(Tensor(forward_input.shape, forward_input.dtype))
 
     return Amount(
         kind=op.kind,

@@ -16,6 +16,7 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
     Int64s,
+    Integers,
     Kinds,
     Rows,
     prefix_sums,
@@ -161,6 +162,20 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
             new_number = len(number_of_thread)
             numbers.append(number_of_thread.setdefault(thread, new_number))
         return np.array(numbers, dtype=np.int32)
+
+    def thread_of(self, rows: Integers) -> Int32s:
+        """Return the index of the thread of each of some rows.
+
+        Of a GPU event, the thread is its stream.
+        """
+        return self.thread_of_track[self.track[rows]]
+
+    def process_of(self, rows: Integers) -> Int32s:
+        """Return the index of the process of each of some rows.
+
+        Of a GPU event, the process is its device.
+        """
+        return self.process_of_track[self.track[rows]]
 
     def first_track(self, thread: int) -> Track:
         """The first track of the thread or stream with this number."""

@@ -291,12 +291,12 @@ def _find_claimed_time(facts: Facts) -> Cover:
 
     In it a data loader, a compiler or a read of one value runs.
     """
-    causes = (
-        find_loader_calls(facts.trace),
-        facts.compiler_rows,
-        facts.trace.rows_named(READS.search, Role.OP),
+    reads = facts.trace.rows_named(READS.search, Role.OP)
+    return joined(
+        _cover_rows(facts, find_loader_calls(facts.trace)),
+        _cover_rows(facts, facts.compiler_rows),
+        _cover_rows(facts, reads),
     )
-    return joined(*(_cover_rows(facts, rows) for rows in causes))
 
 
 @Rule(
@@ -355,7 +355,7 @@ def _find_main_thread(facts: Facts) -> int | None:
     if not len(ops):
         return None
 
-    thread = trace.thread_of_track[trace.track[ops]]
+    thread = trace.thread_of(ops)
     ns_of_thread = np.bincount(thread, trace.dur[ops])
     total_ns = ns_of_thread.sum()
     busiest = int(ns_of_thread.argmax())
@@ -417,7 +417,7 @@ def _find_longest_annotation(
     """
     trace = facts.trace
     annotations = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
-    is_of_thread = trace.thread_of_track[trace.track[annotations]] == thread
+    is_of_thread = trace.thread_of(annotations) == thread
     is_step = np.isin(annotations, steps_of(trace).rows)
     annotations = annotations[is_of_thread & ~is_step]
     if not len(annotations):

@@ -559,7 +559,7 @@ def _number_thread_pairs(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     A pair is a thread of autograd's engine and the one that waits for it; see
     `number_thread_pairs`. Any other thread has a number of its own.
     """
-    thread = trace.thread_of_track[trace.track[rows]]
+    thread = trace.thread_of(rows)
     pair: Rows = number_thread_pairs(trace)[thread]
     return pair
 

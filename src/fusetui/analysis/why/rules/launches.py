@@ -13,6 +13,7 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.causes import (
+    SliceTimes,
     find_slices_in_idle_time,
     format_module,
     make_grouping_label,
@@ -235,9 +236,7 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
     """
     words = _list_activity_words(facts.trace)
     explained_by_others = facts.explained_time
-    rows, ns_of_row = find_slices_in_idle_time(
-        facts, is_counted, explained_by_others, LAYERS
-    )
+    slices = find_slices_in_idle_time(facts, is_counted, explained_by_others, LAYERS)
 
     activities = [activity for activity in words if ns_of_activity[activity]]
     activities.sort(key=lambda activity: -ns_of_activity[activity])
@@ -246,12 +245,12 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
     for activity in activities[:MAX_KINDS_NAMED]:
         activity_ns = int(ns_of_activity[activity])
         length = duration(activity_ns)
-        names = _name_longest_slices(facts, activity, activity_ns, rows, ns_of_row)
+        names = _name_longest_slices(facts, activity, activity_ns, slices)
         texts.append(f"{length} {words[activity]}{names}")
 
     if len(texts) > 1:
         texts[-1] = f"and {texts[-1]}"
-    return "; ".join(texts) + _name_longest_modules(facts, rows, ns_of_row)
+    return "; ".join(texts) + _name_longest_modules(facts, slices)
 
 
 def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
@@ -269,7 +268,7 @@ def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
 
 
 def _name_longest_slices(
-    facts: Facts, activity: ThreadActivity, activity_ns: int, rows: Rows, ns: Int64s
+    facts: Facts, activity: ThreadActivity, activity_ns: int, slices: SliceTimes
 ) -> str:
     """Name the slices with most of the time of one activity.
 
@@ -279,16 +278,12 @@ def _name_longest_slices(
     Args:
         activity: The activity.
         activity_ns: Its time.
-        rows: Slices of all activities, as rows of the trace.
-        ns: The time of each of them.
+        slices: Slices of all activities.
     """
-    is_of_activity = facts.accounts.kinds[rows] == activity
+    is_of_activity = facts.accounts.kinds[slices.rows] == activity
+    all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace,
-        rows[is_of_activity],
-        ns[is_of_activity],
-        make_grouping_label,
-        int(ns.sum()),
+        facts.trace, slices.only(is_of_activity), make_grouping_label, all_ns
     )
     if not names:
         return ""
@@ -299,21 +294,22 @@ def _name_longest_slices(
     return f", such as {' and '.join(name.text for name in names)}"
 
 
-def _name_longest_modules(facts: Facts, rows: Rows, ns: Int64s) -> str:
+def _name_longest_modules(facts: Facts, slices: SliceTimes) -> str:
     """Name the modules with the most of some time, as a sentence; "" without modules.
 
     The text is `. The module with the most of it is Attention (3 x, 2 ms)`. Each module
     counts without what lies in modules inside it.
 
     Args:
-        rows: Slices, as rows of the trace.
-        ns: The time of each of them.
+        slices: The time, by the slices that it was spent in.
     """
     modules = facts.kernels.origins.modules
-    module = modules.rows_at(modules.around(rows)).astype(np.intp)
-    has_module = module != NO_ROW
+    module_rows = modules.rows_at(modules.around(slices.rows)).astype(np.intp)
+    module_times = SliceTimes(rows=module_rows, ns=slices.ns)
+    has_module = module_rows != NO_ROW
+    all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace, module[has_module], ns[has_module], format_module, int(ns.sum())
+        facts.trace, module_times.only(has_module), format_module, all_ns
     )
     if not names:
         return ""
@@ -468,15 +464,16 @@ def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     if computing_ns < COMPUTES_SHARE * at_stake_ns:
         return None
 
-    slices, ns_of_slice = find_slices_in_idle_time(
+    slices = find_slices_in_idle_time(
         facts, facts.has_other_cpu_work, facts.explained_time, LAYERS
     )
-    computes = np.isin(slices, find_cpu_compute_ops(facts.trace))
+    computes = np.isin(slices.rows, find_cpu_compute_ops(facts.trace))
     if not computes.any():
         return None
 
-    names = facts.trace.name[slices[computes]]
-    op = facts.trace.names[heaviest_id(names, ns_of_slice[computes])]
+    computing = slices.only(computes)
+    longest_name = heaviest_id(facts.trace.name[computing.rows], computing.ns)
+    op = facts.trace.names[longest_name]
 
     return f"{advise_against_cpu_op(op)} {NO_LAUNCHES}"
 

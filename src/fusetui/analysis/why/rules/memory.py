@@ -412,7 +412,7 @@ def _count_copies_before_waits(facts: Facts, copying: Rows) -> int:
 
     # Sort all these calls by thread, then by start, so that the next one is a neighbor.
     calls = distinct(np.concatenate((launches, waits)))
-    thread = trace.thread_of_track[trace.track[calls]]
+    thread = trace.thread_of(calls)
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]

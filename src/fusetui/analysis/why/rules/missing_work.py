@@ -173,7 +173,7 @@ def _find_missing_work(trace: Trace, launches: Rows) -> MissingWork:
 
     # Sort both by thread, then by start.
     calls = np.concatenate((with_event, without_event))
-    thread = trace.thread_of_track[trace.track[calls]]
+    thread = trace.thread_of(calls)
     by_thread = np.lexsort((trace.start[calls], thread))
     calls = calls[by_thread]
     thread = thread[by_thread]

@@ -141,6 +141,8 @@ HALF: Final = (
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
 """The remedy where TF32 is no faster."""
+REMEDY_OF_TYPE: Final = {"float16": HALF, "bfloat16": BFLOAT16}
+"""The remedy that uses a type; for TF32 it is that of the rule."""
 
 
 def _format_speedup(ratio: float) -> str:
@@ -175,7 +177,6 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
     faster = _find_faster_type(kernels.peak)
     if faster is not None:
-        name = faster.name
         plain_rate = kernels.peak.flop_per_s("fp32") or 0
         ratio = plain_rate / faster.flop_per_s
         spared_ns = _estimate_spared_ns(kernels, plain, ratio)
@@ -184,12 +185,12 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{products} "
             f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor "
-            f"cores. Matrix multiplication in {name} is {_format_speedup(1 / ratio)} on "
+            f"cores. Matrix multiplication in {faster.name} is {_format_speedup(1 / ratio)} on "
             "this device.",
             at_stake_ns=int(spared_ns.sum()),
             wanted=ReducedDurations(kernels.rows[plain], spared_ns),
             kernels=plain,
-            remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
+            remedy=REMEDY_OF_TYPE.get(faster.name),
             why_likely="Small matrix products gain less.",
         )
 
@@ -299,7 +300,7 @@ def _report_slow_attention(
     ratio = rate / faster.flop_per_s
     spared_ns = _estimate_spared_ns(kernels, attention, ratio)
     takes = format_subject(int(attention.sum()), "float32 attention kernel", "take")
-    rounding = HALF if faster.name == "float16" else BFLOAT16
+    rounding = REMEDY_OF_TYPE[faster.name]
     flash = "{torch2: With 16-bit inputs, scaled_dot_product_attention can also use FlashAttention.}"
 
     yield Claim(
@@ -467,7 +468,9 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         CannotTellError: The number of multiprocessors is not recorded.
     """
     kernels = facts.kernels
-    if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
+    has_blocks = bool((kernels.blocks > 0).any())
+    has_multiprocessors = bool((kernels.multiprocessors > 0).any())
+    if has_blocks and not has_multiprocessors:
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
 
     has_few = _find_kernels_with_few_blocks(kernels)
@@ -477,7 +480,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 
     # No more than by the rates of the data sheet, where these are known.
     ns = kernels.effective_ns[has_few]
-    idle_share = 1 - kernels.blocks[has_few] / kernels.sms[has_few]
+    idle_share = 1 - kernels.blocks[has_few] / kernels.multiprocessors[has_few]
     data_sheet_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
     spared_ns = np.minimum(ns * idle_share, ns - data_sheet_ns)
     at_stake_ns = int(spared_ns.sum())
@@ -511,7 +514,7 @@ def _describe_blocks(kernels: Kernels, has_few: Flags) -> str:
     if fewest != most:
         blocks_text = f"{count(fewest)} to {blocks_text}"
 
-    multiprocessors = count(int(kernels.sms[dominant.has_name].max()))
+    multiprocessors = count(int(kernels.multiprocessors[dominant.has_name].max()))
     has_others = not (dominant.has_name == has_few).all()
     times = f"{count(int(dominant.has_name.sum()))} x " if has_others else ""
 
@@ -555,7 +558,7 @@ def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
     Kernels that keep the memory busy are left out; see _find_memory_bound_kernels.
     """
     is_known = kernels.blocks > 0
-    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.sms
+    is_below_limit = kernels.blocks <= MAX_BLOCKS_PER_SM * kernels.multiprocessors
     is_long = kernels.effective_ns >= SHORTEST_NS
 
     has_few: Flags = is_known & is_below_limit & is_long

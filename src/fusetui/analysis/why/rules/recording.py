@@ -62,7 +62,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     """Note each thing that makes the recording misleading, in a sentence or two."""
-    about_steps = list(_note_captures(facts)) or list(_note_few_steps(facts))
+    about_steps = list(_note_captures(facts))
+    if not about_steps:
+        about_steps = list(_note_few_steps(facts))
+
     notes = [
         *_note_launches_without_events(facts),
         *_note_unlinked_events(facts),

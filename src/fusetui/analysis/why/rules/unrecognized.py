@@ -157,7 +157,7 @@ def _describe_longest_launch(facts: Facts, is_selected: Flags) -> str:
         return ""
 
     text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    multiprocessors = int(kernels.sms[longest_kernel])
+    multiprocessors = int(kernels.multiprocessors[longest_kernel])
     if multiprocessors:
         text += f" for {count(multiprocessors)} multiprocessors"
 

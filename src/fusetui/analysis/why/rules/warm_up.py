@@ -67,10 +67,12 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         return
 
-    parts: list[_Part] = []
+    parts: list[_OneTimeWork] = []
     for piece in facts.warm_up_pieces:
         waited_ns = facts.late_ns_during(piece.cover)
-        parts.append(_Part(slices=piece.slices, cover=piece.cover, waited_ns=waited_ns))
+        parts.append(
+            _OneTimeWork(slices=piece.slices, cover=piece.cover, waited_ns=waited_ns)
+        )
 
     all_ns = sum(part.waited_ns for part in parts)
     if not all_ns:
@@ -88,7 +90,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     )
 
 
-class _Part(NamedTuple):
+class _OneTimeWork(NamedTuple):
     """One kind of one-time work, such as first kernel launches."""
 
     slices: OneTimeSlices
@@ -98,7 +100,9 @@ class _Part(NamedTuple):
     """How long the GPU waits for it."""
 
 
-def _choose_largest_parts(parts: Sequence[_Part], all_ns: int) -> list[_Part]:
+def _choose_largest_parts(
+    parts: Sequence[_OneTimeWork], all_ns: int
+) -> list[_OneTimeWork]:
     """Choose the parts that are named, the longest first.
 
     They are at most MAX_PARTS_NAMED, each with MIN_SHARE_NAMED of the time.
@@ -113,7 +117,7 @@ def _choose_largest_parts(parts: Sequence[_Part], all_ns: int) -> list[_Part]:
     return [part for part in candidates if part.waited_ns >= least_ns]
 
 
-def _describe_parts(facts: Facts, named: Sequence[_Part], all_ns: int) -> str:
+def _describe_parts(facts: Facts, named: Sequence[_OneTimeWork], all_ns: int) -> str:
     """List the named parts with their times, and the time of all others.
 
     An example is `2 ms in first kernel launches (...), 1 ms in other one-time work`; a
@@ -155,7 +159,7 @@ def _explain_doubt(steps: Steps) -> str | None:
     )
 
 
-def _describe_part(facts: Facts, part: _Part, *, is_alone: bool) -> str:
+def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
     An example is `first kernel launches (mostly 19 x cudaLaunchKernel)`. Of ops,
