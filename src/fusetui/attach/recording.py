@@ -404,7 +404,7 @@ class Recording:
             return _mark_failed(attached, f"{NO_TRACE}: the disk is full")
         if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
             return _mark_failed(
-                attached, f"it made no optimizer step within {STEPS_S:.0f} s"
+                attached, f"it ran no optimizer step within {STEPS_S:.0f} s"
             )
         if trace.state is FileState.EMPTY:
             remove_if_own(trace.path)

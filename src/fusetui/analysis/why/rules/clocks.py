@@ -86,7 +86,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 
 @Rule(
     remedy="Raise the power limit if it was lowered{nvidia: (nvidia-smi -pl)|amd: "
-    "(amd-smi set --power-cap)}. Otherwise reduce the bytes and bits per "
+    "(amd-smi set --power-cap)}. Otherwise, reduce the bytes and bits per "
     "result with lower precision and fused kernels.",
     thresholds={
         "at_the_top": MIN_SHARE_OF_HIGHEST_POWER,
