@@ -242,8 +242,9 @@ def args_in(
     try:
         scanned = scan_args(text, stretch, places, names, sequences, totals)
         if scanned is not None:
-            args, sequence, total_values = scanned
-            return StretchArgs(args=args, sequence=sequence, totals=total_values)
+            return StretchArgs(
+                args=scanned.args, sequence=scanned.sequence, totals=scanned.totals
+            )
         return _decode_args(list_text(text, stretch), places, names, sequences)
     except (OSError, TraceError, *UNDECODABLE):
         return None

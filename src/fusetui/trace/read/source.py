@@ -241,11 +241,15 @@ def unpacked(
     head = Document(room.fileno(), size)[:HEAD]
     if not is_meant(head) and (sentence := explain_foreign(stored.path, head)):
         raise NotATraceError(sentence)
-    grown(size, stored.size if filled.taken is None else filled.taken)
-    is_read_again = filled.taken is None and (stored.packing is None or size >= LARGE)
-    if is_read_again:  # `room` may be closed then
+    taken_bytes = stored.size if filled.taken is None else filled.taken
+    grown(size, taken_bytes)
+
+    is_whole = filled.taken is None
+    # A large document is not kept. Later its file is read, and unpacked, once more.
+    is_read_again = is_whole and (stored.packing is None or size >= LARGE)
+    if is_read_again:
         document = Document(room.fileno(), size)
-    else:
+    else:  # it stays readable after `room` is closed
         document = Document(OpenFile(room.fileno()), size)
     cut_before = stored.arriving.cut if stored.arriving else stored.cut
     return Source(
