@@ -268,21 +268,19 @@ class CompileLog(msgspec.Struct, frozen=True, eq=False, dict=True):
             if graph.log == number
         }
         for kind in (METRICS, BACKWARD_METRICS):
+            is_backward = kind == BACKWARD_METRICS
             for record in _records_of_kind(log, kind):
                 fields = log.header_json(record).get(kind)
-                if isinstance(fields, dict):
-                    compile_id = _read_compile_id(log, record)
-                    is_backward = kind == BACKWARD_METRICS
-                    yield _build_compilation(
-                        number,
-                        log,
-                        record,
-                        fields,
-                        guards=()
-                        if is_backward
-                        else guards_of_frame.get(compile_id, ()),
-                        cache=cache_outcomes.get((compile_id, is_backward), ""),
-                    )
+                if not isinstance(fields, dict):
+                    continue
+                compile_id = _read_compile_id(log, record)
+                guards: tuple[FailedGuard, ...] = ()
+                if not is_backward:  # guards are those of the forward pass
+                    guards = guards_of_frame.get(compile_id, ())
+                cache = cache_outcomes.get((compile_id, is_backward), "")
+                yield _build_compilation(
+                    number, log, record, fields, guards=guards, cache=cache
+                )
 
 
 def _read_file_payload(payload: Payload, most: int) -> bytes:
@@ -732,27 +730,35 @@ def guards_in(text: str) -> tuple[FailedGuard, ...]:
         >>> guards_in("0/0: tensor 'x' size mismatch")
         (FailedGuard(entry='0/0', guard="tensor 'x' size mismatch"),)
     """
-    reasons: list[str] = []
-    if text.lstrip().startswith("["):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, list):
-            reasons = [reason for reason in value if isinstance(reason, str)]
-    if not reasons:
-        reasons = [text.strip()] if text.strip() else []
-    guards = []
-    for reason in reasons:
-        match = GUARD_OF_ENTRY.match(reason)
-        if match:
-            guards.append(
-                FailedGuard(entry=match["entry"], guard=match["guard"].strip())
-            )
-        else:
-            guards.append(FailedGuard(entry="", guard=reason.split("\n")[0].strip()))
-    guards.sort(key=_age_of_entry)
-    return tuple(guards)
+    reasons = _texts_of_list(text)
+    is_one_reason = not reasons and text.strip()
+    if is_one_reason:
+        reasons = [text.strip()]
+    guards = [_parse_reason(reason) for reason in reasons]
+    return tuple(sorted(guards, key=_age_of_entry))
+
+
+def _texts_of_list(text: str) -> list[str]:
+    """The texts in a JSON list; [] if the text is no JSON list."""
+    if not text.lstrip().startswith("["):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, str)]
+
+
+def _parse_reason(reason: str) -> FailedGuard:
+    """The cache entry and the guard in a reason such as `0/0: tensor 'x' size
+    mismatch`. A reason in another form gives its first line, without an entry."""
+    match = GUARD_OF_ENTRY.match(reason)
+    if match is None:
+        first_line = reason.split("\n")[0]
+        return FailedGuard(entry="", guard=first_line.strip())
+    return FailedGuard(entry=match["entry"], guard=match["guard"].strip())
 
 
 def _age_of_entry(guard: FailedGuard) -> int:
@@ -781,14 +787,12 @@ def _build_compilation(
         guards: The guards that failed before it; if (), the metrics may name one.
         cache: The outcome of the cache: hit, miss, bypass or "".
     """
-    failure = [
-        text
-        for text in (fields.get("fail_type"), fields.get("fail_reason"))
-        if isinstance(text, str) and text
-    ]
-    reason = fields.get("recompile_reason")
-    if not guards and isinstance(reason, str) and reason:
-        guards = guards_in(reason)
+    fail_type = _text_field(fields, "fail_type")
+    fail_reason = _text_field(fields, "fail_reason")
+    failure_parts = [part for part in (fail_type, fail_reason) if part]
+    recompile_reason = _text_field(fields, "recompile_reason")
+    if not guards and recompile_reason:
+        guards = guards_in(recompile_reason)
     restarts = fields.get("restart_reasons")
     return Compilation(
         log=number,
@@ -808,7 +812,7 @@ def _build_compilation(
             seconds="inductor_compile_time_s",
         ),
         guards=guards,
-        failure=": ".join(failure),
+        failure=": ".join(failure_parts),
         cache=cache,
         restarts=len(restarts) if isinstance(restarts, list) else 0,
     )

@@ -73,10 +73,12 @@ def find_tokens(text: str) -> Iterator[SecretSpan]:
     tokens: list[SecretSpan] = []
     for kind, pattern in _select_token_patterns(text):
         for match in pattern.finditer(text):
-            first_char = match[0][0]
-            if first_char.isalnum() and not _may_begin_at(text, match.start()):
+            is_word = text[match.start()].isalnum()
+            if is_word and not _may_begin_at(text, match.start()):
                 continue
-            begin, end = match.span(match.lastindex or 0)
+            # a pattern with a group has the token in it, and what stands around outside
+            token_group = match.lastindex or 0
+            begin, end = match.span(token_group)
             tokens.append(SecretSpan(begin, end, kind))
     end_of_last = -1
     # where several begin, the longest counts
