@@ -33,6 +33,7 @@ from fusetui.trace.model.arrays import (
     ends_runs,
     group_numbers,
     in_threads,
+    run_bounds,
 )
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
@@ -121,14 +122,14 @@ def lay_out(raw: Raw) -> Layout:
         subrow = subrow[by_track]
 
     # The slices of a group are neighbors, and among them those of a sub-row.
-    begins_track = begins_runs(slices.group, subrow)
-    first_rows = np.flatnonzero(begins_track)
-    bounds = np.append(first_rows, len(begins_track))
+    bounds = run_bounds(slices.group, subrow)
+    first_rows = bounds[:-1]
+    numbers = np.arange(len(first_rows), dtype=np.int32)
     return Layout(
         order=slices.order,
         start=slices.start,
         dur=slices.dur,
-        track=group_numbers(begins_track).astype(np.int32),
+        track=np.repeat(numbers, np.diff(bounds)),
         role=slices.role,
         tracks=_make_tracks(
             groups, slices.group[first_rows], subrow[first_rows], bounds
