@@ -363,9 +363,8 @@ def stacks_of(
     did not log them.
     """
     stacks: dict[str, tuple[tuple[CodeLine, ...], ...]] = {}
-    for handle, texts in _decode_object(
-        _text_or_blank(log, graph.stack_traces)
-    ).items():
+    texts_of_handles = _decode_object(_text_or_blank(log, graph.stack_traces))
+    for handle, texts in texts_of_handles.items():
         if isinstance(texts, list):
             frames = [frames_in(text) for text in texts if isinstance(text, str)]
             stacks[handle] = tuple(stack for stack in frames if stack)
@@ -451,10 +450,11 @@ def graph_lines_of(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
     """
     lines: dict[str, str] = {}
     for line in _text_or_blank(log, graph.post_grad).split("\n"):
-        name, equals, value = line.strip().partition(" = ")
-        name = name.partition(":")[0].strip()
+        name_and_type, equals, rest = line.strip().partition(" = ")
+        name = name_and_type.partition(":")[0].strip()
+        value = rest.partition(";")[0].strip()
         if equals and name.isidentifier():
-            lines.setdefault(name, f"{name} = {value.partition(';')[0].strip()}")
+            lines.setdefault(name, f"{name} = {value}")
     return lines
 
 
