@@ -398,15 +398,15 @@ def _copy_pipe(pipe: IO[bytes], path: str) -> IO[bytes]:
         copy.flush()
         size_before = size
         size += len(piece)
-        if size_before < MAX_PIPE_BYTES_BEFORE_EVENT <= size and not _has_event(
-            Document(copy.fileno(), size)
-        ):
+        must_show_event = size_before < MAX_PIPE_BYTES_BEFORE_EVENT <= size
+        if must_show_event and not _has_event(Document(copy.fileno(), size)):
             copy.close()
             raise CannotReadError(
                 f"{path} contains no trace event in its first "
                 f"{MAX_PIPE_BYTES_BEFORE_EVENT >> 20} MB."
             )
-        if size_before < max_memory_bytes <= size:
+        is_too_large_for_memory = size_before < max_memory_bytes <= size
+        if is_too_large_for_memory:
             copy = _move_to_disk(copy)
     return copy
 

@@ -177,16 +177,22 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     has_escapes = ESCAPED_LETTER[:1] in text and ESCAPED_LETTER in text
     if len(begins) != len(floats) or has_escapes:
         raise InexactTimesError
-    before, after = bytes(MAX_WHOLE_DIGITS), bytes(len(WINDOW))
-    padded = np.frombuffer(b"".join((before, text, after)), dtype=np.uint8)
-    begins += padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
+    # so that the window of the first and of the last number is within the bytes
+    padding_before = bytes(MAX_WHOLE_DIGITS)
+    padding_after = bytes(len(WINDOW))
+    padded_text = b"".join((padding_before, text, padding_after))
+    padded = np.frombuffer(padded_text, dtype=np.uint8)
+    has_blank = padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
+    begins += has_blank
 
     numbers = _parse_usual_numbers(padded, begins, floats)
     is_usual = numbers.is_usual & (numbers.whole < LIMIT_NS // 1000)
     usual_ns = numbers.whole * 1000 + _round_to_ns(numbers.decimals)
     ns = np.where(is_usual, usual_ns, 0)
+    # A number that is not the decoded one stands behind the key of something else.
     written = numbers.whole + numbers.decimals / DECIMAL_UNITS
-    differs = np.abs(written - floats) > 4 * np.spacing(np.abs(floats))
+    max_error = 4 * np.spacing(np.abs(floats))
+    differs = np.abs(written - floats) > max_error
     for row in np.flatnonzero(~is_usual).tolist():
         number = _number_at(text, begins[row])
         try:
