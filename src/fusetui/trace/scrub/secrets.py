@@ -207,9 +207,10 @@ def is_random(value: str) -> bool:
     runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
     numbers = len(re.findall(r"\d+", value))
     form = LONG_FORM if len(value) >= MIN_LONG_CHARS else SHORT_FORM
-    is_mixed = runs_a_char > form.min_runs_a_char or (
-        runs_a_char > form.min_runs_a_char_with_numbers and numbers >= form.min_numbers
-    )
+    min_runs_a_char = form.min_runs_a_char
+    if numbers >= form.min_numbers:
+        min_runs_a_char = form.min_runs_a_char_with_numbers
+    is_mixed = runs_a_char > min_runs_a_char
     return is_mixed and is_no_word(value) and not UUID.fullmatch(value)
 
 
