@@ -262,26 +262,26 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         first side with any of the rows, the time from the first of them to the last is
         the range.
         """
-        regions: list[Range | None] = []
+        regions: list[Range] = []  # of the sides that have any of the rows
         for index, (side, rows) in enumerate(zip(self.sides, pair, strict=True)):
-            regions.append(_find_region(index, side, rows))
-        known = [region for region in regions if region is not None]
-        if not known:
-            return self
-        length_ns = max(region.end - region.begin for region in known)
-        views = []
-        for side, view, region in zip(self.sides, self.views, regions, strict=True):
-            shown = replace(view, selected=-1, gap=None)
+            region = _find_region(index, side, rows)
             if region is not None:
-                begin = region.begin - side.origin
-                shown = over(side, shown, begin, begin + length_ns)
-            views.append(shown)
+                regions.append(region)
+        if not regions:
+            return self
+        longest_ns = max(region.end - region.begin for region in regions)
+        views = [replace(view, selected=-1, gap=None) for view in self.views]
+        for region in regions:
+            side = self.sides[region.side]
+            begin = region.begin - side.origin
+            end = begin + longest_ns
+            views[region.side] = over(side, views[region.side], begin, end)
         # a short trace limits the length of its window: see moves.over
         span = max(view.span for view in views)
         on_one_scale = [replace(view, end=view.begin + span) for view in views]
         marked = tuple(frozenset(rows) for rows in pair)
         session = self.go(tuple(on_one_scale))
-        return replace(session, marked=marked, time_range=known[0])
+        return replace(session, marked=marked, time_range=regions[0])
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """Return the session with a mark, under this letter, of the window and
