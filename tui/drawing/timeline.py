@@ -435,16 +435,16 @@ def draw_counter_line(
     borders = compute_cell_edges(side, view, width)
     values_in_cells = values(curve, borders)
     bars = levels(values_in_cells, curve.largest, glyphs)
-    largest = float(np.fmax.reduce(values_in_cells))
-    if math.isnan(largest):  # no value is in sight
+    largest_in_sight = float(np.fmax.reduce(values_in_cells))
+    has_value_in_sight = not math.isnan(largest_in_sight)
+    if not has_value_in_sight:
         return LabeledCells(label, [(bars, "busy")])
-    largest_text = _quantity(largest, UNITS.get(curve.counter.unit, ""))
+    largest_text = _quantity(largest_in_sight, UNITS.get(curve.counter.unit, ""))
     free_cells = gutter - 1 - len(label)
     if free_cells >= LARGEST_VALUE_CELLS:
-        return LabeledCells(
-            f"{label}{largest_text.rjust(free_cells)}", [(bars, "busy")]
-        )
-    value_text = f" {largest_text}"[-width:]
+        label_with_value = label + largest_text.rjust(free_cells)
+        return LabeledCells(label_with_value, [(bars, "busy")])
+    value_text = f" {largest_text}"[-width:]  # its end, on a line that is too short
     bars_before_value = bars[: width - len(value_text)]
     return LabeledCells(label, [(bars_before_value, "busy"), (value_text, "plain")])
 

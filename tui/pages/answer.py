@@ -205,22 +205,28 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _titles(self, columns: ListColumns, bar: int) -> list[Styled]:
         """Return the line with the titles and units of the lists. The last title is
         followed by the number of lists that do not fit. `bar` is the width of a bar."""
-        hidden_count = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
             answer_list = self.found.lists[column]
-            hidden_mark = ""
-            if hidden_count and column == columns.shown[-1]:
-                hidden_mark = f" {self.glyphs.folded}{hidden_count}"
-                with_word = f"{hidden_mark} more"
-                needed_cells = (
-                    TIME_CELLS + ASIDE_CELLS + 2 + bar + len(answer_list.title)
-                )
-                if needed_cells + len(with_word) <= cells:
-                    hidden_mark = with_word
-            parts += self._draw_list_title(answer_list, cells - len(hidden_mark), bar)
-            parts.append((hidden_mark + " " * BETWEEN_CELLS, "faint"))
+            hidden_text = ""
+            is_last = column == columns.shown[-1]
+            if is_last:
+                cells_before_title = TIME_CELLS + ASIDE_CELLS + 2 + bar
+                used_cells = cells_before_title + len(answer_list.title)
+                hidden_text = self._count_hidden_lists(columns, cells - used_cells)
+            parts += self._draw_list_title(answer_list, cells - len(hidden_text), bar)
+            parts.append((hidden_text + " " * BETWEEN_CELLS, "faint"))
         return parts
+
+    def _count_hidden_lists(self, columns: ListColumns, room: int) -> str:
+        """Return how many lists do not fit on the screen, such as ` >2 more`. In less
+        than the needed `room` in cells it is ` >2`; "" if all lists are shown."""
+        hidden_count = len(self.found.lists) - len(columns.shown)
+        if not hidden_count:
+            return ""
+        number = f" {self.glyphs.folded}{hidden_count}"
+        with_word = f"{number} more"
+        return with_word if len(with_word) <= room else number
 
     @staticmethod
     def _draw_list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
@@ -278,9 +284,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         its bar and its name. A row with the cursor is highlighted."""
         bar_text = ""
         if bar:
-            bar_text = (
-                draw_share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
-            )
+            drawn_bar = draw_share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs)
+            bar_text = f"{drawn_bar} "
         look = entry.kind.token + TEXT if entry.kind else "plain"
         parts = (
             (">" if has_cursor else " ", "strong"),

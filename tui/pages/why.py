@@ -102,17 +102,18 @@ class WhyPage(ListPage):
         columns = _make_columns(why, unit.name if times else "")
         glyphs = choose_glyphs(state.ascii_only)
 
-        def formatted(index: int, width: int) -> list[Styled]:
+        def format_row(index: int, width: int) -> list[Styled]:
             """The row of one entry."""
-            cells = _make_cells(why, entries[index], unit)
-            texts = _format_cells(why, entries[index], cells, glyphs)
+            entry = entries[index]
+            cells = _make_cells(why, entry, unit)
+            texts = _format_cells(why, entry, cells, glyphs)
             return style_row(columns, texts, width, cells.token)
 
         return Rows(
             identity=why,
             count=len(entries),
             titles=partial(titles, columns),
-            format=formatted,
+            format=format_row,
         )
 
     def awaits(self, state: State) -> bool:
