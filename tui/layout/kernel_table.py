@@ -474,7 +474,7 @@ def describe_kernel_name(name: str) -> tuple[str, ...]:
     kind = legend_kind(name)
     decoded = decode(name)
     if decoded is None:
-        return (kind, *[""] * 5)
+        return (kind, "", "", "", "", "")
     exact_kind = IN_LEGEND.get(decoded.op or "", decoded.op)
     if exact_kind and exact_kind != kind:
         kind = f"{kind}: {exact_kind}"

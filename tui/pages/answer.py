@@ -110,18 +110,22 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """Return the list and row at cell (x, y). The lines above the lists give row
         -1. The rule and cells below the last row give None."""
-        laid = self._lay_out(width, height)
-        if y == 0 or not laid.columns.shown:
+        layout = self._lay_out(width, height)
+        is_on_rule = y == 0
+        if is_on_rule or not layout.columns.shown:
             return None
-        lines_above_rows = 2 + len(laid.above)  # the rule, and the titles of the lists
+        lines_above_rows = 2 + len(layout.above)  # the rule, and the titles of lists
         if y < lines_above_rows:
             return AnswerAt()
-        if laid.reasons and y == height - 1:
+        is_on_legend = layout.reasons and y == height - 1
+        if is_on_legend or y >= height:
             return None
-        list_at_x = int(np.searchsorted(laid.columns.borders, x, side="right"))
-        column = laid.columns.shown[min(list_at_x, len(laid.columns.shown) - 1)]
-        row = y - lines_above_rows + self._first_row(column, laid.rows)
-        if y >= height or row >= len(self.found.lists[column].entries):
+        last_shown = len(layout.columns.shown) - 1
+        list_at_x = int(np.searchsorted(layout.columns.borders, x, side="right"))
+        # right of all lists, the last one counts
+        column = layout.columns.shown[min(list_at_x, last_shown)]
+        row = y - lines_above_rows + self._first_row(column, layout.rows)
+        if row >= len(self.found.lists[column].entries):
             return None
         return AnswerAt(column, row)
 

@@ -239,16 +239,18 @@ def _find_same_open(
     Nodes are the same if they have the same call path. Only nodes that were open and
     shown count.
     """
-    node_of_path = {_names_to_node(new, number): number for number in range(len(new))}
-    nodes = new.open_at_first.copy()
-    shown_and_open = opened.shown[opened.nodes[opened.shown]]
-    for old_node in shown_and_open:
-        new_node = node_of_path.get(_names_to_node(old, old_node), -1)
-        if new_node >= 0:
-            nodes[new_node] = True
+    new_node_of_path = {}
+    for new_node in range(len(new)):
+        new_node_of_path[_names_to_node(new, new_node)] = new_node
+    is_open = new.open_at_first.copy()
+    is_shown_open = opened.nodes[opened.shown]
+    for old_node in opened.shown[is_shown_open]:
+        path = _names_to_node(old, old_node)
+        if path in new_node_of_path:
+            is_open[new_node_of_path[path]] = True
     if node < 0:
-        return nodes, -1
-    return nodes, node_of_path.get(_names_to_node(old, node), -1)
+        return is_open, -1
+    return is_open, new_node_of_path.get(_names_to_node(old, node), -1)
 
 
 TREE = TreePage()

@@ -195,20 +195,21 @@ def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
     The state is unchanged if another trace is open by now, or something else was asked
     for.
     """
-    if not any(side.trace is trace for side in state.sides):
+    is_open = any(side.trace is trace for side in state.sides)
+    if not is_open:
         return state
-    if isinstance(found, str):
-        on_path = state.on_path and asked != MARKS
-        return told(replace(state, on_path=on_path), printable(found))
+    if isinstance(found, str):  # why there is no answer
+        if asked == MARKS:
+            state = replace(state, on_path=False)
+        return told(state, printable(found))
     if asked == MARKS:
-        marked_state = replace(
-            state, session=state.session.known(trace, critical=found)
-        )
-        return told(marked_state, _describe_path(found), *PATH_KEYS)
+        session = state.session.known(trace, critical=found)
+        return told(replace(state, session=session), _describe_path(found), *PATH_KEYS)
     if asked != state.replayed:
         return state
-    is_second = isinstance(found, Second)
-    answer = found if is_second else Replayed(found, trace.report.format)
+    if isinstance(found, Second):
+        return replace(state, replayed="", hint="", arrived=found)
+    answer = Replayed(found, trace.report.format)
     return replace(state, replayed="", hint="", arrived=answer)
 
 

@@ -109,7 +109,8 @@ def _update_hit_list(before: State, state: State) -> State:
     if not isinstance(overlay, HitList):
         return state
     hits = state.session.hits
-    if hits is None or overlay.hits is not before.session.hits:
+    lists_hits_of_session = overlay.hits is before.session.hits
+    if hits is None or not lists_hits_of_session:
         trace = state.sides[overlay.hits.side].trace
         rows = keep_found_rows(overlay.side.trace, trace, overlay.hits.rows)
         hits = replace(overlay.hits, rows=rows, at=-1, by_args=NO_ROWS)

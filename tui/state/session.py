@@ -531,8 +531,9 @@ def _repeat_search(
         found_rows = search(trace, collect_name_texts(trace), query)
     except WrongQueryError:
         return None
-    shown_index = -1
-    if hits.at >= 0:
-        new_row = rows[hits.side].get(hits.row, -1)
-        shown_index = _find_index(found_rows, new_row)
-    return replace(hits, rows=found_rows, at=shown_index, by_args=NO_ROWS)
+    index_of_shown = -1
+    is_any_shown = hits.at >= 0
+    if is_any_shown:
+        row_of_shown = rows[hits.side].get(hits.row, NO_ROW)
+        index_of_shown = _find_index(found_rows, row_of_shown)
+    return replace(hits, rows=found_rows, at=index_of_shown, by_args=NO_ROWS)
