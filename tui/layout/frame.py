@@ -53,12 +53,15 @@ def find_busy_times(trace: Trace) -> Busy:
     another device, or else those in which any CPU op ran."""
     device_rows = trace.rows_of(Role.DEVICE)
     if len(trace.gpu_rows):
-        rows, label = trace.gpu_rows, "GPU busy"
+        label = "GPU busy"
+        rows = trace.gpu_rows
     elif len(device_rows):
-        rows, label = device_rows, "device busy"
+        label = "device busy"
+        rows = device_rows
     else:
+        label = "CPU ops"
         is_outermost_op = (trace.op != NO_ROW) & (trace.depth == 0)
-        rows, label = np.flatnonzero(is_outermost_op), "CPU ops"
+        rows = np.flatnonzero(is_outermost_op)
     starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 

@@ -102,13 +102,15 @@ class TreePage(TreeListPage[OpTree]):
         the columns about the GPU are left out."""
         column = partial(make_figure_column, tree, sort)
         has_gpu_work = tree.whole("GPU") > 0
+        from_width_of_gpu = 0 if has_gpu_work else NEVER
+        from_width_of_kernels = 70 if has_gpu_work else NEVER
         columns = {
-            "GPU": column("GPU", 9, 0 if has_gpu_work else NEVER),
+            "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 7, 70),
             "": column("", BAR_CELLS, 90),
             "total": column("total", 10),
             "self": column("self", 9),
-            "kernels": column("kernels", 8, 70 if has_gpu_work else NEVER),
+            "kernels": column("kernels", 8, from_width_of_kernels),
         }
         if state.tree.mode == "each":
             start_title = f"at {choose_start_unit(tree.trace).name}"
@@ -334,6 +336,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         from_width_of_gpu = 0 if has_gpu_work else NEVER
         has_passes = "backward" in tree.sorts
         from_width_of_passes = MIN_CELLS_WITH_PASSES if has_passes else NEVER
+        # without GPU work there is room for both
+        from_width_of_calls = 90 if has_gpu_work else 0
+        from_width_of_cpu = 100 if has_gpu_work else 0
+        name_title = " or ".join(distinct_kinds(tree))
         return {
             "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 6),
@@ -342,9 +348,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
             "backward": column("backward", 12, from_width_of_passes),
             "self": column("self", 9),
             "kernels": column("kernels", 8, from_width_of_gpu),
-            "calls": column("calls", 6, 90 if has_gpu_work else 0),
-            "CPU": column("CPU", 9, 100 if has_gpu_work else 0),
-            "name": column("name", 0, title=" or ".join(distinct_kinds(tree))),
+            "calls": column("calls", 6, from_width_of_calls),
+            "CPU": column("CPU", 9, from_width_of_cpu),
+            "name": column("name", 0, title=name_title),
         }
 
     def look(self, tree: ModuleTree, node: int) -> tuple[str, str]:

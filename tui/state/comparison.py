@@ -217,8 +217,11 @@ def start_comparison(sides: Sequence[Side], views: Sequence[View]) -> Comparison
 
 def find_rows_of_line(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
     """Return the rows of trace A and of trace B that a line of the diff is about."""
-    a_rows = [row for diff_row in line.rows for row in diff_row.a_rows]
-    b_rows = [row for diff_row in line.rows for row in diff_row.b_rows]
+    a_rows: list[int] = []
+    b_rows: list[int] = []
+    for diff_row in line.rows:
+        a_rows += diff_row.a_rows
+        b_rows += diff_row.b_rows
     return a_rows, b_rows
 
 

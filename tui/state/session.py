@@ -419,17 +419,22 @@ def carry_session(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         rows = _list_used_rows(session, index)
         new_rows.append(find_same_rows(old.trace, new.trace, rows))
 
-    def carried_views(views: Views) -> Views:
-        """The views of both sides on the other sides."""
-        return tuple(map(carry_view, session.sides, sides, views, new_rows))
+    def carried(views: Views) -> Views:
+        """The views of both sides on the other sides; () for none."""
+        carried_views = []
+        for index, view in enumerate(views):
+            old_side = session.sides[index]
+            new_side = sides[index]
+            carried_views.append(carry_view(old_side, new_side, view, new_rows[index]))
+        return tuple(carried_views)
 
     return replace(
         session,
         sides=tuple(sides),
-        views=carried_views(session.views),
-        past=tuple(map(carried_views, session.past)),
-        future=tuple(map(carried_views, session.future)),
-        removed_at=carried_views(session.removed_at) if session.removed_at else (),
+        views=carried(session.views),
+        past=tuple(carried(views) for views in session.past),
+        future=tuple(carried(views) for views in session.future),
+        removed_at=carried(session.removed_at),
         marked=tuple(map(_carry_marks, session.marked, new_rows)),
         hits=_repeat_search(session.hits, sides, new_rows),
     )
