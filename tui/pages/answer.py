@@ -171,11 +171,11 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the lists that fit side by side in `width` cells, with their widths."""
         lists = self.found.lists
         shown_lists = choose_visible_lists(lists, width, self.at)
-        counter_cells = HIDDEN_LISTS_CELLS if len(shown_lists) < len(lists) else 0
-        return ListColumns(
-            shown_lists,
-            divide_width([lists[n] for n in shown_lists], width, counter_cells),
-        )
+        are_some_hidden = len(shown_lists) < len(lists)
+        counter_cells = HIDDEN_LISTS_CELLS if are_some_hidden else 0
+        lists_side_by_side = [lists[index] for index in shown_lists]
+        widths = divide_width(lists_side_by_side, width, counter_cells)
+        return ListColumns(shown_lists, widths)
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
@@ -306,14 +306,17 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 def _wrap_verdict(why: Why, width: int) -> list[str]:
     """Return the verdict on at most two lines of `width` cells. Where a shorter wording
     saves lines, that is used; the rest is cut."""
-    full = wrap_sentence(printable(answer(why)), width)
+    lines = wrap_sentence(printable(answer(why)), width)
     brief = wrap_sentence(printable(format_brief_answer(why)), width)
-    lines = brief if len(brief) < len(full) else full
+    if len(brief) < len(lines):
+        lines = brief
     if len(lines) > 2:
         without_reason = format_brief_answer(why, with_reason=False)
         lines = wrap_sentence(printable(without_reason), width)
-    first, *further_lines = lines
-    return [first, clip(" ".join(further_lines), width)] if further_lines else [first]
+    if len(lines) == 1:
+        return [*lines]
+    all_but_first = " ".join(lines[1:])
+    return [lines[0], clip(all_but_first, width)]
 
 
 def divide_width(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
@@ -339,9 +342,10 @@ def _share_out_cells(widths: list[int], needs: Sequence[int], spare: int) -> int
     """Add spare cells to `widths` (in place) for lists that need more, first to those
     that lack the fewest. Return how many cells are left."""
     missing = [need - cells for need, cells in zip(needs, widths, strict=True)]
-    for list_index in sorted(range(len(widths)), key=missing.__getitem__):
-        wanting = sum(cells > 0 for cells in missing)
-        equal_part = spare // max(1, wanting)
+    by_missing = sorted(range(len(widths)), key=missing.__getitem__)
+    for list_index in by_missing:
+        lists_in_need = [cells for cells in missing if cells > 0]
+        equal_part = spare // max(1, len(lists_in_need))
         part = min(missing[list_index], equal_part)
         widths[list_index] += part
         missing[list_index] -= part
@@ -352,16 +356,14 @@ def _share_out_cells(widths: list[int], needs: Sequence[int], spare: int) -> int
 def _measure_needs(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:
     """Return for each list the width at which its title and all names are whole. `more`
     cells follow the last title; `bar` is the width of a bar."""
+    figure_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
     needs = []
     for answer_list in lists:
         title_cells = len(answer_list.title)
         if answer_list is lists[-1]:
             title_cells += more
-        longest_name = max(
-            (len(entry.text) for entry in answer_list.entries), default=0
-        )
-        figure_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
-        needs.append(figure_cells + max(longest_name, title_cells))
+        name_cells = [len(entry.text) for entry in answer_list.entries]
+        needs.append(figure_cells + max([title_cells, *name_cells]))
     return needs
 
 
@@ -373,6 +375,7 @@ def bar_cells(width: int, count: int) -> int:
 
 
 SECTION = "In the summary"
+VERDICT_ROW = -1  # of the cursor, above all lists
 INSIDE = (
     "answer-down/answer-up row",
     "answer-left/answer-right list",
@@ -441,16 +444,16 @@ def move_cursor(state: State, columns: int, rows: int) -> State:
     """Move the cursor of the summary by so many lists to the right and rows down. While
     the summary is not known, the place may lie outside of its lists."""
     answer_page = shown_answer(state)
-    old_place = state.answer_at
-    if old_place is None:
+    place = state.answer_at
+    if place is None:
         return state
-    if answer_page is None:  # the first move after it is known ends on a row
-        new_place = AnswerAt(
-            max(0, old_place.column + columns), max(-1, old_place.row + rows)
-        )
-    else:
-        new_place = moved(answer_page.lists, old_place, columns, rows)
-    return replace(state, answer_at=new_place)
+    if answer_page is not None:
+        moved_place = moved(answer_page.lists, place, columns, rows)
+    else:  # the first move after it is known ends on a row
+        column = max(0, place.column + columns)
+        row = max(VERDICT_ROW, place.row + rows)
+        moved_place = AnswerAt(column, row)
+    return replace(state, answer_at=moved_place)
 
 
 def follow(state: State) -> State:
@@ -460,9 +463,8 @@ def follow(state: State) -> State:
     if state.answer_at is None:
         return state
     if answer_page is None:
-        return told(
-            state, explain_missing_result(state.side.trace, "where the time went")
-        )
+        reason = explain_missing_result(state.side.trace, "where the time went")
+        return told(state, reason)
     return went(state, answer_page, state.answer_at)
 
 
@@ -509,15 +511,15 @@ def make_answer_pane(state: State, height: int) -> Pane | None:
         title=_format_title(state),
     )
 
-    def pointed(state: State, x: int, y: int) -> State:
+    def on_click(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
         return went(state, picture.found, at) if at else state
 
-    def wheeled(state: State, turn: Turn) -> State:
+    def on_wheel(state: State, turn: Turn) -> State:
         inside = enter(state) if state.answer_at is None else state
         return move_cursor(inside, columns=0, rows=turn.lines)
 
-    return Pane(height, picture, pointed, wheeled)
+    return Pane(height, picture, on_click, on_wheel)
 
 
 def format_awaited_title(state: State) -> str:
@@ -529,12 +531,11 @@ def format_awaited_title(state: State) -> str:
 def _format_title(state: State) -> str:
     """Return the title of the summary, with the keys that act there now."""
     if state.answer_at:
-        keys = format_hints(INSIDE, state)
+        hints: Sequence[str] = INSIDE
     else:
         enter_keys = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-        keys = format_hints(
-            (f"{enter_keys} to browse", "down/up to select a slice"), state
-        )
+        hints = (f"{enter_keys} to browse", "down/up to select a slice")
+    keys = format_hints(hints, state)
     return f"Summary: {keys}" if keys else "Summary"
 
 
